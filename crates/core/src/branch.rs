@@ -1,0 +1,244 @@
+//! Timelines of a run: they fork, never merge, and are never deleted.
+//!
+//! Positions are numbered across the whole run, so a branch is its parent and a cutoff. Its
+//! *lineage* is the parent's lineage up to the cutoff, then its own events.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::time::Seq;
+
+/// Numbers the branches of one run, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BranchId(pub u32);
+
+impl BranchId {
+    /// The branch that every run begins on.
+    pub const ROOT: Self = Self(1);
+}
+
+impl fmt::Display for BranchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("b{}", self.0))
+    }
+}
+
+/// The text does not name a branch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a branch: write b1, b2, …")]
+pub struct NotABranch(String);
+
+impl FromStr for BranchId {
+    type Err = NotABranch;
+
+    fn from_str(text: &str) -> Result<Self, NotABranch> {
+        let number = text.strip_prefix('b').and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+        number.map(Self).ok_or_else(|| NotABranch(text.to_owned()))
+    }
+}
+
+/// Why a branch was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Why {
+    /// A rule cut off what could not be trusted.
+    Recovery {
+        /// The rule's code.
+        rule: String,
+        /// What it saw.
+        evidence: String,
+    },
+    /// Somebody went back to a step.
+    Jump {
+        /// The step to run again.
+        to: Path,
+    },
+    /// A failed run is tried again from its failed step.
+    Retry {
+        /// The step that failed, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Path>,
+    },
+    /// The workflow began anew with other input; nothing of the parent is seen.
+    Continue,
+}
+
+impl Why {
+    /// Whether steps on such a branch get new idempotency keys: what was undone must be done again.
+    pub fn renews_keys(&self) -> bool {
+        match self {
+            Self::Recovery { .. } => false,
+            Self::Jump { .. } | Self::Retry { .. } | Self::Continue => true,
+        }
+    }
+}
+
+/// One timeline of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branch {
+    /// Its number.
+    pub id: BranchId,
+    /// The branch that contains the cutoff event; none for the root and after `continue_as_new`.
+    pub parent: Option<BranchId>,
+    /// The last position of the parent that this branch sees.
+    pub cutoff: Seq,
+    /// Where it was opened.
+    pub opened: Seq,
+    /// Why; none for the root.
+    pub why: Option<Why>,
+    /// Input that replaces the run's own from here on.
+    pub input: Option<Payload>,
+}
+
+impl Branch {
+    /// The branch that a run is born with.
+    pub fn root() -> Self {
+        Self { id: BranchId::ROOT, parent: None, cutoff: Seq::ZERO, opened: Seq(1), why: None, input: None }
+    }
+}
+
+/// All branches of a run, in order of opening. The last one opened is active.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branches(Vec<Branch>);
+
+impl Default for Branches {
+    fn default() -> Self {
+        Self(vec![Branch::root()])
+    }
+}
+
+impl Branches {
+    /// Adds a branch that was opened.
+    pub fn open(&mut self, branch: Branch) {
+        if self.get(branch.id).is_none() {
+            self.0.push(branch);
+        }
+    }
+
+    /// A history that begins at `continue_as_new` knows only that branch.
+    pub fn only(branch: Branch) -> Self {
+        Self(vec![branch])
+    }
+
+    /// The branch with this number.
+    pub fn get(&self, id: BranchId) -> Option<&Branch> {
+        self.0.iter().find(|branch| branch.id == id)
+    }
+
+    /// The branch that new events belong to.
+    pub fn active(&self) -> &Branch {
+        &self.0[self.0.len() - 1]
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Branch> {
+        self.0.iter()
+    }
+
+    /// The number that the next branch will get.
+    pub fn next_id(&self) -> BranchId {
+        BranchId(self.0.iter().map(|branch| branch.id.0).max().unwrap_or(0) + 1)
+    }
+
+    /// What `id` sees: each branch of its chain with the last position seen of it.
+    pub fn lineage(&self, id: BranchId) -> Lineage {
+        let mut spans = Vec::new();
+        let (mut next, mut until) = (Some(id), Seq(u64::MAX));
+        while let Some(branch) = next.and_then(|id| self.get(id)) {
+            spans.push((branch.id, until));
+            until = until.min(branch.cutoff);
+            // A parent is older than its child; anything else is damage and ends the walk.
+            next = branch.parent.filter(|parent| *parent < branch.id);
+        }
+        Lineage(spans)
+    }
+
+    /// The branch on `id`'s chain, itself included, that gives steps their idempotency keys.
+    pub fn generation(&self, id: BranchId) -> BranchId {
+        let mut now = id;
+        while let Some(branch) = self.get(now) {
+            let renews = branch.why.as_ref().is_none_or(Why::renews_keys);
+            match branch.parent {
+                Some(parent) if !renews && parent < now => now = parent,
+                _ => break,
+            }
+        }
+        now
+    }
+}
+
+/// Which positions of which branches a branch sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lineage(Vec<(BranchId, Seq)>);
+
+impl Lineage {
+    /// Whether the event of `branch` at `seq` is part of it.
+    pub fn sees(&self, branch: BranchId, seq: Seq) -> bool {
+        self.0.iter().any(|(id, until)| *id == branch && seq <= *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch(id: u32, parent: u32, cutoff: u64, why: Why) -> Branch {
+        Branch {
+            id: BranchId(id),
+            parent: Some(BranchId(parent)),
+            cutoff: Seq(cutoff),
+            opened: Seq(cutoff + 10),
+            why: Some(why),
+            input: None,
+        }
+    }
+
+    fn jump() -> Why {
+        Why::Jump { to: Path::root() }
+    }
+
+    #[test]
+    fn a_lineage_is_the_parents_up_to_the_cutoff_then_its_own() {
+        let mut branches = Branches::default();
+        branches.open(branch(2, 1, 10, jump()));
+        branches.open(branch(3, 2, 30, jump()));
+        branches.open(branch(4, 1, 5, jump()));
+        let three = branches.lineage(BranchId(3));
+        assert!(three.sees(BranchId(1), Seq(10)) && !three.sees(BranchId(1), Seq(11)));
+        assert!(three.sees(BranchId(2), Seq(30)) && !three.sees(BranchId(2), Seq(31)));
+        assert!(three.sees(BranchId(3), Seq(1000)));
+        let four = branches.lineage(BranchId(4));
+        assert!(four.sees(BranchId(1), Seq(5)) && !four.sees(BranchId(1), Seq(6)));
+        assert!(!four.sees(BranchId(2), Seq(12)));
+    }
+
+    #[test]
+    fn an_earlier_cutoff_bounds_every_ancestor() {
+        let mut branches = Branches::default();
+        branches.open(branch(2, 1, 50, jump()));
+        branches.open(branch(3, 2, 20, jump()));
+        assert!(!branches.lineage(BranchId(3)).sees(BranchId(1), Seq(21)));
+    }
+
+    #[test]
+    fn keys_are_kept_by_recovery_and_renewed_by_a_jump() {
+        let mut branches = Branches::default();
+        let recovery = Why::Recovery { rule: "A1".into(), evidence: String::new() };
+        branches.open(branch(2, 1, 10, recovery.clone()));
+        branches.open(branch(3, 2, 12, jump()));
+        branches.open(branch(4, 3, 20, recovery));
+        assert_eq!(branches.generation(BranchId(2)), BranchId(1));
+        assert_eq!(branches.generation(BranchId(4)), BranchId(3));
+    }
+
+    #[test]
+    fn branch_names_parse() {
+        assert_eq!("b12".parse(), Ok(BranchId(12)));
+        assert!("b0".parse::<BranchId>().is_err() && "12".parse::<BranchId>().is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! How user code fails: a message and a class that decides what happens next.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hash::Hash;
+
+/// What a failure means for the next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Another attempt may succeed.
+    Retryable,
+    /// No attempt will ever succeed.
+    Terminal,
+    /// The author did not say; retried as if retryable.
+    #[default]
+    Unknown,
+}
+
+/// Why a step or a run failed, as it stands in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Decides whether a retry makes sense.
+    #[serde(default)]
+    pub class: Class,
+    /// What happened, for people.
+    pub message: String,
+    /// A short stable word for machines: `panic`, `timeout`, `heartbeat-timeout`, `cancelled`, or the author's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+/// Longest message kept.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+impl Failure {
+    /// A failure of the given class.
+    pub fn new(class: Class, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.len() > MESSAGE_BYTES_MAX {
+            let cut = (0..=MESSAGE_BYTES_MAX).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
+            message.truncate(cut);
+            message.push('…');
+        }
+        Self { class, message, code: None }
+    }
+
+    /// No further attempt will help.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Self::new(Class::Terminal, message)
+    }
+
+    /// Another attempt may help.
+    pub fn retryable(message: impl Into<String>) -> Self {
+        Self::new(Class::Retryable, message)
+    }
+
+    /// The same failure with a code.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// Groups failures of the same kind: digits are left out, so ids and times do not split a group.
+    pub fn cause(&self) -> String {
+        let shape: String = self.message.chars().filter(|c| !c.is_ascii_digit()).collect();
+        Hash::of_parts(&[self.code.as_deref().unwrap_or(""), &shape]).to_string()[..6].to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_that_differ_only_in_numbers_share_a_cause() {
+        let one = Failure::terminal("order 17: card declined");
+        let two = Failure::terminal("order 18: card declined");
+        assert_eq!(one.cause(), two.cause());
+        assert_ne!(one.cause(), Failure::terminal("no such order").cause());
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let failure = Failure::terminal("ä".repeat(4000));
+        assert!(failure.message.len() <= MESSAGE_BYTES_MAX + 4);
+    }
+}

@@ -1,0 +1,102 @@
+//! Questions to people: what an answer must look like.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::payload::Payload;
+
+/// What an answer must look like.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Any text.
+    Text,
+    /// One of these.
+    Choice(Vec<String>),
+    /// Whatever this JSON Schema accepts.
+    Schema(Value),
+    /// Any JSON.
+    Any,
+}
+
+/// Why an answer was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(pub String);
+
+impl Form {
+    /// Whether `answer` fits; the reason if not.
+    pub fn check(&self, answer: &Payload) -> Result<(), Invalid> {
+        let value: Value = answer.read().map_err(|e| Invalid(format!("the answer is not JSON: {e}")))?;
+        match self {
+            Self::Any => Ok(()),
+            Self::Text if value.is_string() => Ok(()),
+            Self::Text => Err(Invalid(format!("the answer must be a text, this is {value}"))),
+            Self::Choice(choices) => match value.as_str() {
+                Some(text) if choices.iter().any(|choice| choice == text) => Ok(()),
+                _ => Err(Invalid(format!("the answer must be one of: {}", choices.join(", ")))),
+            },
+            Self::Schema(schema) => check_schema(schema, &value),
+        }
+    }
+
+    /// Whether the form itself makes sense; asked when the question is.
+    pub fn check_itself(&self) -> Result<(), Invalid> {
+        match self {
+            Self::Text | Self::Any => Ok(()),
+            Self::Choice(choices) if choices.is_empty() => {
+                Err(Invalid("a choice needs at least one option".into()))
+            }
+            Self::Choice(_) => Ok(()),
+            Self::Schema(schema) => jsonschema::validator_for(schema)
+                .map(|_| ())
+                .map_err(|e| Invalid(format!("the question's JSON Schema is not valid: {e}"))),
+        }
+    }
+}
+
+fn check_schema(schema: &Value, value: &Value) -> Result<(), Invalid> {
+    let validator = jsonschema::validator_for(schema)
+        .map_err(|e| Invalid(format!("the question's JSON Schema is not valid: {e}")))?;
+    let reasons: Vec<String> = validator
+        .iter_errors(value)
+        .take(5)
+        .map(|error| match error.instance_path().to_string() {
+            place if place.is_empty() => error.to_string(),
+            place => format!("{place}: {error}"),
+        })
+        .collect();
+    if reasons.is_empty() { Ok(()) } else { Err(Invalid(reasons.join("; "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use serde_json::json;
+
+    fn check(form: &Form, answer: &Value) -> Result<(), String> {
+        form.check(&Payload::of(answer, &Limits::default()).unwrap()).map_err(|e| e.0)
+    }
+
+    #[test]
+    fn answers_are_checked_against_the_form() {
+        assert_eq!(check(&Form::Text, &json!("yes")), Ok(()));
+        assert!(check(&Form::Text, &json!(1)).is_err());
+        let choice = Form::Choice(vec!["ship".into(), "hold".into()]);
+        assert_eq!(check(&choice, &json!("ship")), Ok(()));
+        assert_eq!(check(&choice, &json!("burn")).unwrap_err(), "the answer must be one of: ship, hold");
+        let schema = Form::Schema(
+            json!({"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}),
+        );
+        assert_eq!(check(&schema, &json!({"ok": true})), Ok(()));
+        assert!(check(&schema, &json!({"ok": "maybe"})).unwrap_err().starts_with("/ok: "));
+        assert_eq!(check(&schema, &json!({})).unwrap_err(), r#""ok" is a required property"#);
+    }
+
+    #[test]
+    fn a_senseless_form_is_refused_when_asked() {
+        assert!(Form::Choice(vec![]).check_itself().is_err());
+        assert!(Form::Schema(json!({"type": "nonsense"})).check_itself().is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! Names and identities: one strict parser for every string that becomes a key, a path or an argument.
+//!
+//! Invariant: an [`Id`] matches `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` and holds no `..`. There is no
+//! other way to make one, so a store may build keys and file names from it without escaping.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Longest id, in bytes.
+pub const ID_BYTES_MAX: usize = 128;
+
+/// What an [`Id`] names; shown in the error when a string is refused.
+pub trait Kind {
+    /// The noun of the glossary.
+    const NOUN: &'static str;
+}
+
+/// A checked name of a `K`. Cheap to clone.
+pub struct Id<K> {
+    text: Arc<str>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// Why a string is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {noun} id: {reason}")]
+pub struct IdError {
+    /// What the string was meant to name.
+    pub noun: &'static str,
+    /// The refused text, cut to a printable length.
+    pub text: String,
+    /// Which rule it breaks.
+    pub reason: &'static str,
+}
+
+impl<K: Kind> Id<K> {
+    /// Checks `text` and makes it an id.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, IdError> {
+        let text = text.as_ref();
+        match flaw(text) {
+            None => Ok(Self { text: Arc::from(text), kind: PhantomData }),
+            Some(reason) => Err(IdError { noun: K::NOUN, text: text.chars().take(64).collect(), reason }),
+        }
+    }
+}
+
+fn flaw(text: &str) -> Option<&'static str> {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() {
+        return Some("it is empty");
+    }
+    if bytes.len() > ID_BYTES_MAX {
+        return Some("it is longer than 128 bytes");
+    }
+    if !bytes[0].is_ascii_alphanumeric() {
+        return Some("it must begin with a letter or a digit");
+    }
+    if !bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')) {
+        return Some("only letters, digits, `.`, `_` and `-` are allowed");
+    }
+    text.contains("..").then_some("it must not contain `..`")
+}
+
+impl<K> Id<K> {
+    /// The name itself.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<K> Clone for Id<K> {
+    fn clone(&self) -> Self {
+        Self { text: Arc::clone(&self.text), kind: PhantomData }
+    }
+}
+
+impl<K> PartialEq for Id<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<K> Eq for Id<K> {}
+
+impl<K> PartialOrd for Id<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K> Ord for Id<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl<K> Hash for Id<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl<K> Borrow<str> for Id<K> {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<K> fmt::Display for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl<K> fmt::Debug for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+impl<K: Kind> FromStr for Id<K> {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl<K: Kind> TryFrom<&str> for Id<K> {
+    type Error = IdError;
+
+    fn try_from(text: &str) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl<K: Kind> TryFrom<String> for Id<K> {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl<K> Serialize for Id<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de, K: Kind> Deserialize<'de> for Id<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::new(text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The kinds of ids; uninhabited, they only mark a type.
+pub mod kind {
+    use super::Kind;
+
+    /// A run of a workflow.
+    pub enum Run {}
+    /// A workflow definition.
+    pub enum Workflow {}
+    /// One incarnation of an engine process.
+    pub enum Node {}
+    /// A queue entry.
+    pub enum Task {}
+    /// A named queue.
+    pub enum Queue {}
+    /// A lane of a queue.
+    pub enum Lane {}
+    /// A named lock.
+    pub enum Lock {}
+    /// A signal's name.
+    pub enum Signal {}
+    /// A step's name or key.
+    pub enum Step {}
+    /// The key of a tag.
+    pub enum Tag {}
+
+    impl Kind for Run {
+        const NOUN: &'static str = "run";
+    }
+    impl Kind for Workflow {
+        const NOUN: &'static str = "workflow";
+    }
+    impl Kind for Node {
+        const NOUN: &'static str = "node";
+    }
+    impl Kind for Task {
+        const NOUN: &'static str = "task";
+    }
+    impl Kind for Queue {
+        const NOUN: &'static str = "queue";
+    }
+    impl Kind for Lane {
+        const NOUN: &'static str = "lane";
+    }
+    impl Kind for Lock {
+        const NOUN: &'static str = "lock";
+    }
+    impl Kind for Signal {
+        const NOUN: &'static str = "signal";
+    }
+    impl Kind for Step {
+        const NOUN: &'static str = "step";
+    }
+    impl Kind for Tag {
+        const NOUN: &'static str = "tag";
+    }
+}
+
+/// Names one run.
+pub type RunId = Id<kind::Run>;
+/// Names a workflow definition.
+pub type WorkflowName = Id<kind::Workflow>;
+/// Names one incarnation of an engine process; random per start.
+pub type NodeId = Id<kind::Node>;
+/// Names a queue entry.
+pub type TaskId = Id<kind::Task>;
+/// Names a queue.
+pub type QueueName = Id<kind::Queue>;
+/// Names a lane: at most one of its tasks is claimed at a time.
+pub type LaneName = Id<kind::Lane>;
+/// Names a lock.
+pub type LockName = Id<kind::Lock>;
+/// Names a signal.
+pub type SignalName = Id<kind::Signal>;
+/// Names a step, or is its key.
+pub type StepName = Id<kind::Step>;
+/// The key of a tag.
+pub type TagKey = Id<kind::Tag>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_are_accepted() {
+        for text in ["a", "order-17", "A.b_c-9", "0", &"x".repeat(128)] {
+            assert_eq!(RunId::new(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn empty_id_rejected_everywhere() {
+        for text in ["", " ", ".", "..", "a..b", "-a", "a/b", "a b", "ä", "a\0", "a\n", &"x".repeat(129)] {
+            assert!(RunId::new(text).is_err(), "{text:?} was accepted");
+            let quoted = serde_json::to_string(text).unwrap();
+            assert!(serde_json::from_str::<RunId>(&quoted).is_err(), "{text:?} was decoded");
+        }
+    }
+
+    #[test]
+    fn the_error_says_what_was_wrong() {
+        let error = RunId::new("a/b").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#""a/b" is not a run id: only letters, digits, `.`, `_` and `-` are allowed"#
+        );
+    }
+}

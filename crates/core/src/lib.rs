@@ -1,0 +1,51 @@
+//! All meaning of Goldseam, as pure functions: no async, no I/O, no clock, no randomness.
+//!
+//! # Layout
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`id`], [`path`], [`time`], [`payload`], [`hash`] | the words that everything else is made of |
+//! | [`event`], [`codec`] | what can happen to a run, and its bytes on disk |
+//! | [`branch`], [`summary`], [`state`] | `derive`: history → state |
+//! | [`command`], [`decide`] | `decide`: state, command → events, or a refusal |
+//! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
+//! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
+//!
+//! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide`]
+//! refuses it once either is no longer current.
+
+pub mod branch;
+pub mod codec;
+
+pub mod error;
+pub mod event;
+pub mod form;
+pub mod hash;
+pub mod id;
+pub mod limits;
+pub mod lock;
+pub mod path;
+pub mod payload;
+pub mod retry;
+
+pub mod summary;
+pub mod task;
+pub mod time;
+
+pub use branch::{Branch, BranchId, Why};
+pub use codec::Corrupt;
+
+pub use error::{Class, Failure};
+pub use event::{Event, Recorded};
+pub use hash::{Hash, WriteId};
+pub use id::{
+    Id, IdError, LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId,
+    WorkflowName,
+};
+pub use limits::Limits;
+pub use path::Path;
+pub use payload::{Payload, PayloadError};
+pub use retry::Retry;
+
+pub use summary::{Status, Summary};
+pub use time::{Millis, Seq};

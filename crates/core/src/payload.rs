@@ -1,0 +1,143 @@
+//! Values of user code: JSON text that the engine carries and never looks into.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::hash::Hash;
+use crate::limits::Limits;
+
+/// One JSON value, kept as the text it was written as. Cheap to clone.
+#[derive(Clone)]
+pub struct Payload(Arc<RawValue>);
+
+/// Why a value cannot become a payload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// Make it smaller, or store it elsewhere and pass a reference.
+    #[error("the payload has {bytes} bytes, more than the limit of {max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit in force.
+        max: usize,
+    },
+    /// Flatten it.
+    #[error("the payload is nested deeper than {max} levels")]
+    TooDeep {
+        /// The limit in force.
+        max: usize,
+    },
+    /// Mend the text.
+    #[error("the payload is not JSON: {0}")]
+    NotJson(String),
+}
+
+impl Payload {
+    /// The JSON value `null`.
+    pub fn null() -> Self {
+        Self(Arc::from(RawValue::NULL.to_owned()))
+    }
+
+    /// Serialises `value` and checks it against the limits.
+    pub fn of<T: Serialize + ?Sized>(value: &T, limits: &Limits) -> Result<Self, PayloadError> {
+        let raw = serde_json::value::to_raw_value(value).map_err(|e| PayloadError::NotJson(e.to_string()))?;
+        check(raw.get(), limits)?;
+        Ok(Self(Arc::from(raw)))
+    }
+
+    /// Takes JSON text as it is, once it is found to be JSON within the limits.
+    pub fn parse(text: &str, limits: &Limits) -> Result<Self, PayloadError> {
+        check(text, limits)?;
+        let raw =
+            serde_json::from_str::<Box<RawValue>>(text).map_err(|e| PayloadError::NotJson(e.to_string()))?;
+        Ok(Self(Arc::from(raw)))
+    }
+
+    /// Reads the value as a `T`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0.get())
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Fingerprint of the text.
+    pub fn hash(&self) -> Hash {
+        Hash::of(self.as_str().as_bytes())
+    }
+}
+
+fn check(text: &str, limits: &Limits) -> Result<(), PayloadError> {
+    if text.len() > limits.payload_bytes_max {
+        return Err(PayloadError::TooLarge { bytes: text.len(), max: limits.payload_bytes_max });
+    }
+    if depth(text) > limits.payload_depth_max {
+        return Err(PayloadError::TooDeep { max: limits.payload_depth_max });
+    }
+    Ok(())
+}
+
+/// How deep brackets nest, strings left aside. Counted on the text so that nothing recursive is built.
+fn depth(text: &str) -> usize {
+    let (mut now, mut most, mut quoted, mut escaped) = (0usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                now += 1;
+                most = most.max(now);
+            }
+            b']' | b'}' if !quoted => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Payload {}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Arc::from(Box::<RawValue>::deserialize(deserializer)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oversized_and_deep_payloads_are_refused() {
+        let limits = Limits { payload_bytes_max: 16, payload_depth_max: 2, ..Limits::default() };
+        assert_eq!(Payload::of(&"x".repeat(20), &limits), Err(PayloadError::TooLarge { bytes: 22, max: 16 }));
+        assert_eq!(Payload::parse("[[[]]]", &limits), Err(PayloadError::TooDeep { max: 2 }));
+        assert!(Payload::parse(r#""[[[[\"[""#, &limits).is_ok());
+        assert!(matches!(Payload::parse("{", &limits), Err(PayloadError::NotJson(_))));
+    }
+}

@@ -1,0 +1,143 @@
+//! When to try again: plain arithmetic, the same in live execution and in replay.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Class, Failure};
+use crate::hash::Hash;
+
+/// How often and how soon a step is tried again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Attempts in all, the first included.
+    pub attempts_max: u32,
+    /// Pause before the second attempt.
+    pub initial: Duration,
+    /// Factor from one pause to the next.
+    pub factor: f64,
+    /// Longest pause.
+    pub pause_max: Duration,
+    /// Share of each pause that is random, from 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self::never()
+    }
+}
+
+impl Retry {
+    /// One attempt only.
+    pub fn never() -> Self {
+        Self { attempts_max: 1, ..Self::exponential() }
+    }
+
+    /// Doubling pauses from a second to a minute, ten attempts, a fifth of each pause random.
+    pub fn exponential() -> Self {
+        Self {
+            attempts_max: 10,
+            initial: Duration::from_secs(1),
+            factor: 2.0,
+            pause_max: Duration::from_secs(60),
+            jitter: 0.2,
+        }
+    }
+
+    /// The same pause before every attempt.
+    pub fn fixed(pause: Duration) -> Self {
+        Self { initial: pause, factor: 1.0, pause_max: pause, jitter: 0.0, ..Self::exponential() }
+    }
+
+    /// Attempts in all, the first included; at least one is made.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.attempts_max = attempts;
+        self
+    }
+
+    /// Pause before the second attempt.
+    #[must_use]
+    pub fn initial(mut self, pause: Duration) -> Self {
+        self.initial = pause;
+        self
+    }
+
+    /// Longest pause.
+    #[must_use]
+    pub fn max_pause(mut self, pause: Duration) -> Self {
+        self.pause_max = pause;
+        self
+    }
+
+    /// Share of each pause that is random, from 0 to 1.
+    #[must_use]
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = share;
+        self
+    }
+
+    /// The pause after attempt number `attempt` (from 1) failed, or `None` if that was the last.
+    ///
+    /// `seed` makes the jitter the same whenever it is computed again.
+    pub fn pause(&self, attempt: u32, failure: &Failure, seed: &str) -> Option<Duration> {
+        if failure.class == Class::Terminal || attempt >= self.attempts_max {
+            return None;
+        }
+        let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
+        let longest = self.pause_max.as_secs_f64();
+        let factor = if self.factor.is_finite() { self.factor.max(0.0) } else { 1.0 };
+        let full = (self.initial.as_secs_f64() * factor.powi(exponent)).min(longest);
+        let share = self.jitter.clamp(0.0, 1.0);
+        let drawn = Hash::of_parts(&[seed, &attempt.to_string()]).leading() as f64 / u64::MAX as f64;
+        let seconds = full * (1.0 - share * drawn);
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or(self.pause_max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let retry = Retry::exponential().jitter(0.0).max_attempts(20);
+        let failure = Failure::retryable("x");
+        let seconds: Vec<u64> = (1..9).map(|n| retry.pause(n, &failure, "s").unwrap().as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn terminal_failures_and_used_up_attempts_end_it() {
+        let retry = Retry::exponential().max_attempts(3);
+        assert!(retry.pause(1, &Failure::terminal("x"), "s").is_none());
+        assert!(retry.pause(2, &Failure::retryable("x"), "s").is_some());
+        assert!(retry.pause(3, &Failure::retryable("x"), "s").is_none());
+        assert!(Retry::never().pause(1, &Failure::retryable("x"), "s").is_none());
+    }
+
+    #[test]
+    fn jitter_shortens_within_its_share_and_repeats_by_seed() {
+        let retry = Retry::exponential().jitter(0.5).max_attempts(u32::MAX);
+        let failure = Failure::retryable("x");
+        for n in 1..200 {
+            let pause = retry.pause(n, &failure, "seed").unwrap();
+            assert_eq!(Some(pause), retry.pause(n, &failure, "seed"));
+            assert!(
+                pause <= Duration::from_secs(60) && pause >= Duration::from_millis(500),
+                "{n}: {pause:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn absurd_policies_do_not_panic() {
+        for factor in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300] {
+            let retry = Retry { factor, jitter: f64::NAN, ..Retry::exponential() };
+            let _ = retry.pause(u32::MAX - 1, &Failure::retryable("x"), "");
+            let _ =
+                Retry { attempts_max: u32::MAX, ..retry }.pause(u32::MAX - 1, &Failure::retryable("x"), "");
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! The cached row of a run: what lists, commands from outside and claims need, without its history.
+//!
+//! Invariant: a summary is a fold of the log up to `as_of` and nothing else, so a late one is
+//! rewritten by folding on, and a lost one by folding from the start.
+
+use serde::{Deserialize, Serialize};
+
+use crate::branch::{BranchId, Why};
+use crate::codec::Corrupt;
+use crate::error::Failure;
+use crate::event::{By, Event, Recorded, RunQueued, Tags};
+use crate::form::Form;
+use crate::hash::Hash;
+use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
+use crate::path::Path;
+use crate::time::{Millis, Seq};
+
+/// Ids of mail kept for recognising a repeated command without reading the history.
+const MAIL_IDS_MAX: usize = 32;
+/// Longest failure message kept in the row.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// Where a run is in its life. A cache: `derive` is the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody has begun it, or it may go on and nobody has it.
+    Queued,
+    /// A node has it.
+    Running,
+    /// It waits for a signal, an answer or a child.
+    Waiting,
+    /// It waits for a time.
+    Sleeping,
+    /// An operator stopped it.
+    Paused,
+    /// It is undoing what it did.
+    Compensating,
+    /// It needs an operator.
+    Parked,
+    /// It returned.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Status {
+    /// Every status, in the order of a life.
+    pub const ALL: [Self; 10] = [
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Sleeping,
+        Self::Paused,
+        Self::Compensating,
+        Self::Parked,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// Over for good.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// Expected to move by itself.
+    pub fn is_active(self) -> bool {
+        !self.is_terminal() && !matches!(self, Self::Paused | Self::Parked)
+    }
+
+    /// The word in JSON, SQL and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Sleeping => "sleeping",
+            Self::Paused => "paused",
+            Self::Compensating => "compensating",
+            Self::Parked => "parked",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The text names no status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no status; there are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled"
+)]
+pub struct NoStatus(String);
+
+impl std::str::FromStr for Status {
+    type Err = NoStatus;
+
+    fn from_str(text: &str) -> Result<Self, NoStatus> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| NoStatus(text.to_owned()))
+    }
+}
+
+/// Something a run waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenWait {
+    /// The wait, sleep or step to be retried.
+    pub path: Path,
+    /// Since when.
+    pub since: Millis,
+    /// Signals by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<SignalName>,
+    /// Questions by identity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Path>,
+    /// Children by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<RunId>,
+    /// The time that ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Millis>,
+}
+
+impl OpenWait {
+    fn until(path: &Path, since: Millis, due: Millis) -> Self {
+        Self { path: path.clone(), since, signals: vec![], inputs: vec![], children: vec![], due: Some(due) }
+    }
+
+    /// Whether only time can end it.
+    pub fn is_sleep(&self) -> bool {
+        self.signals.is_empty() && self.inputs.is_empty() && self.children.is_empty()
+    }
+}
+
+/// A question that nobody has answered yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenInput {
+    /// Its identity.
+    pub path: Path,
+    /// What a person reads.
+    pub prompt: String,
+    /// What an answer must look like.
+    pub form: Form,
+    /// Since when.
+    pub since: Millis,
+}
+
+/// How a run ended, or why it is parked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Groups failures of the same kind.
+    pub cause: String,
+    /// What happened, shortened.
+    pub message: String,
+    /// Code of the rule or error, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+impl Trouble {
+    fn of(failure: &Failure) -> Self {
+        Self {
+            cause: failure.cause(),
+            message: failure.message.chars().take(MESSAGE_CHARS_MAX).collect(),
+            code: failure.code.clone(),
+        }
+    }
+}
+
+/// The cached row of a run, up to `as_of`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The run.
+    pub run: RunId,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// The version it runs on.
+    pub version: u32,
+    /// The version it began with.
+    pub initial_version: u32,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Queue of its advance task.
+    pub queue: QueueName,
+    /// Larger goes first.
+    #[serde(default)]
+    pub priority: i32,
+    /// To search by.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
+    /// The run that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+    /// Fingerprint of the input it was started with.
+    pub input_hash: Hash,
+    /// When it was queued.
+    pub created_at: Millis,
+    /// When the last event was written.
+    pub last_event_at: Millis,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Millis>,
+
+    /// The position up to which this is true.
+    pub as_of: Seq,
+    /// Fingerprint of the event there.
+    pub head: Hash,
+    /// Where loading may begin: the last `continue_as_new`, or the start.
+    #[serde(default)]
+    pub base: Seq,
+    /// The active branch.
+    pub branch: BranchId,
+    /// The latest claim.
+    pub epoch: Seq,
+    /// Who has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<NodeId>,
+    /// Whether it ever began.
+    #[serde(default)]
+    pub started: bool,
+    /// Recoveries since the last progress.
+    #[serde(default)]
+    pub attempt: u32,
+    /// Recoveries in all.
+    #[serde(default)]
+    pub recoveries: u32,
+
+    /// An operator stopped it.
+    #[serde(default)]
+    pub paused: bool,
+    /// Somebody wants it to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<String>,
+    /// It is undoing what it did.
+    #[serde(default)]
+    pub compensating: bool,
+    /// It needs an operator.
+    #[serde(default)]
+    pub parked: bool,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<OpenWait>,
+    /// What people are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<OpenInput>,
+    /// Ids of recent commands from outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mail_ids: Vec<String>,
+    /// How many of them there were in all.
+    #[serde(default)]
+    pub mail_count: u32,
+    /// Mail that nobody has read yet.
+    #[serde(default)]
+    pub mail_unread: u32,
+
+    /// Completed leaf steps.
+    #[serde(default)]
+    pub steps: u32,
+    /// The step that it is at, or was at last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Path>,
+    /// How it ended, or why it is parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
+}
+
+/// Why a summary cannot be folded on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stuck {
+    /// The run moved to another branch: derive from the whole history.
+    NeedsHistory,
+    /// The log is damaged.
+    Corrupt(Corrupt),
+}
+
+impl Summary {
+    /// The summary after the first event.
+    pub fn first(run: &RunId, recorded: &Recorded, head: Hash) -> Result<Self, Corrupt> {
+        let Event::RunQueued(queued) = &recorded.event else {
+            return Err(Corrupt::new(recorded.seq, "a log begins with run.queued"));
+        };
+        let mut summary = Self::begin(run, queued, recorded.at);
+        summary.as_of = recorded.seq;
+        summary.base = recorded.seq;
+        summary.head = head;
+        summary.branch = recorded.branch;
+        Ok(summary)
+    }
+
+    fn begin(run: &RunId, queued: &RunQueued, at: Millis) -> Self {
+        Self {
+            run: run.clone(),
+            workflow: queued.workflow.clone(),
+            version: queued.version,
+            initial_version: queued.version,
+            status: Status::Queued,
+            queue: queued.queue.clone(),
+            priority: queued.priority,
+            tags: queued.tags.clone(),
+            parent: queued.parent.clone(),
+            input_hash: queued.input.hash(),
+            created_at: at,
+            last_event_at: at,
+            finished_at: None,
+            as_of: Seq::ZERO,
+            head: Hash::ZERO,
+            base: Seq(1),
+            branch: BranchId::ROOT,
+            epoch: Seq::ZERO,
+            owner: None,
+            started: false,
+            attempt: 0,
+            recoveries: 0,
+            paused: false,
+            cancel: None,
+            compensating: false,
+            parked: false,
+            waits: Vec::new(),
+            inputs: Vec::new(),
+            mail_ids: Vec::new(),
+            mail_count: 0,
+            mail_unread: 0,
+            steps: 0,
+            step: None,
+            trouble: None,
+        }
+    }
+
+    /// Whether a command with this id has been taken; `None` if only the history can tell.
+    pub fn has_seen(&self, id: &str) -> Option<bool> {
+        if self.mail_ids.iter().any(|seen| seen == id) {
+            return Some(true);
+        }
+        let complete = usize::try_from(self.mail_count).is_ok_and(|count| count == self.mail_ids.len());
+        complete.then_some(false)
+    }
+
+    /// When the run must be looked at again, if only time passes.
+    pub fn due(&self) -> Option<Millis> {
+        self.waits.iter().filter_map(|wait| wait.due).min()
+    }
+
+    /// Whether new mail of this sort ends an open wait.
+    pub fn awaits(&self, mail: &Event) -> bool {
+        self.waits.iter().any(|wait| match mail {
+            Event::SignalReceived { name, .. } => wait.signals.contains(name),
+            Event::InputAnswered { question, .. } => wait.inputs.contains(question),
+            Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => wait.children.contains(run),
+            _ => false,
+        })
+    }
+
+    /// Takes the next event of the log into account.
+    pub fn fold(&mut self, recorded: &Recorded, head: Hash) -> Result<(), Stuck> {
+        if recorded.seq != self.as_of.next() {
+            return Err(Stuck::Corrupt(Corrupt::new(recorded.seq, "it does not follow the row's position")));
+        }
+        match &recorded.event {
+            Event::BranchOpened(opened) if opened.why != Why::Continue => return Err(Stuck::NeedsHistory),
+            Event::BranchOpened(opened) => self.restart(opened, recorded.seq),
+            event if event.is_mail() || is_run_wide(event) || recorded.branch == self.branch => {
+                self.take(recorded);
+            }
+            _ => {}
+        }
+        self.advance_to(recorded, head);
+        Ok(())
+    }
+
+    /// Moves on without looking at what happened: an event of a branch that was left.
+    pub(crate) fn advance_to(&mut self, recorded: &Recorded, head: Hash) {
+        self.as_of = recorded.seq;
+        self.head = head;
+        self.last_event_at = recorded.at;
+        self.status = self.status_now();
+    }
+
+    pub(crate) fn restart(&mut self, opened: &crate::event::BranchOpened, seq: Seq) {
+        self.branch = opened.branch;
+        self.base = seq;
+        self.owner = None;
+        self.attempt = 0;
+        self.forget_branch();
+    }
+
+    /// Clears what belongs to a branch, before its lineage is folded anew.
+    pub(crate) fn forget_branch(&mut self) {
+        self.compensating = false;
+        self.parked = false;
+        self.trouble = None;
+        self.finished_at = None;
+        self.waits.clear();
+        self.inputs.clear();
+        self.steps = 0;
+        self.step = None;
+    }
+
+    fn status_now(&self) -> Status {
+        if self.finished_at.is_some() {
+            return self.status;
+        }
+        if self.parked {
+            Status::Parked
+        } else if self.paused {
+            Status::Paused
+        } else if self.compensating {
+            Status::Compensating
+        } else if self.waits.iter().any(|wait| !wait.is_sleep()) {
+            Status::Waiting
+        } else if !self.waits.is_empty() {
+            Status::Sleeping
+        } else if self.owner.is_some() {
+            Status::Running
+        } else {
+            Status::Queued
+        }
+    }
+
+    pub(crate) fn take(&mut self, recorded: &Recorded) {
+        let at = recorded.at;
+        match &recorded.event {
+            Event::RunQueued(_) | Event::BranchOpened(_) | Event::ProgressEmitted { .. } => {}
+            Event::RunStarted => self.started = true,
+            Event::RunClaimed(claim) => {
+                self.epoch = recorded.seq;
+                self.owner = Some(claim.node.clone());
+                self.attempt = claim.attempt;
+            }
+            Event::RunReleased { .. } => self.owner = None,
+            Event::RunRecovered(_) => self.recoveries += 1,
+            Event::RunPaused(note) => {
+                self.paused = true;
+                self.see(&note.id);
+            }
+            Event::RunResumed(note) => {
+                self.paused = false;
+                self.parked = false;
+                self.trouble = None;
+                self.see(&note.id);
+            }
+            Event::RunCancelRequested(note) => {
+                self.cancel = Some(note.reason.clone());
+                self.see(&note.id);
+            }
+            Event::NoteAdded(note) => self.see(&note.id),
+            Event::RunParked { code, reason } => {
+                self.owner = None;
+                self.parked = true;
+                self.trouble = Some(Trouble::of(&Failure::terminal(reason.clone()).with_code(code.clone())));
+            }
+            Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
+            Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
+            Event::RunCancelled { .. } => self.end(Status::Cancelled, at, None),
+            Event::StepStarted(step) => self.at_step(&step.path),
+            Event::StepCompleted(step) => {
+                self.at_step(&step.path);
+                self.attempt = 0;
+                self.steps += u32::from(!step.group);
+            }
+            Event::StepFailed(step) => self.at_step(&step.path),
+            Event::StepTimeout { path, .. } => self.at_step(path),
+            Event::StepRetryScheduled { path, due, .. } => {
+                self.close(path);
+                self.waits.push(OpenWait::until(path, at, *due));
+            }
+            Event::WaitStarted(wait) => {
+                self.step = Some(wait.path.clone());
+                self.waits.push(OpenWait {
+                    path: wait.path.clone(),
+                    since: at,
+                    signals: wait.signals.clone(),
+                    inputs: wait.inputs.clone(),
+                    children: wait.children.clone(),
+                    due: wait.due,
+                });
+            }
+            Event::WaitResolved { path, by } => {
+                self.close(path);
+                if let By::Mail(_) = by {
+                    self.mail_unread = self.mail_unread.saturating_sub(1);
+                }
+            }
+            Event::InputRequested(input) => self.inputs.push(OpenInput {
+                path: input.path.clone(),
+                prompt: input.prompt.clone(),
+                form: input.form.clone(),
+                since: at,
+            }),
+            Event::InputAnswered { question, id, .. } => {
+                self.inputs.retain(|input| input.path != *question);
+                self.mail_unread += 1;
+                self.see(id);
+            }
+            Event::SignalReceived { id, .. } => {
+                self.mail_unread += 1;
+                self.see(id);
+            }
+            Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => {
+                self.mail_unread += 1;
+                self.see(run.as_str());
+            }
+            Event::TimerSet { path, due, .. } => {
+                self.step = Some(path.clone());
+                self.waits.push(OpenWait::until(path, at, *due));
+            }
+            Event::TimerFired { path } => self.close(path),
+            Event::ChildStarted(child) => self.step = Some(child.path.clone()),
+            Event::JumpRequested(jump) => {
+                self.compensating = true;
+                self.see(&jump.note.id);
+            }
+            Event::CompensationStarted { path, failure } => {
+                self.compensating = true;
+                self.waits.clear();
+                self.inputs.clear();
+                self.step = Some(path.clone());
+                if let Some(failure) = failure {
+                    self.trouble = Some(Trouble::of(failure));
+                }
+            }
+            Event::CompensationCompleted { path } => {
+                self.attempt = 0;
+                self.step = Some(path.clone());
+            }
+            Event::CompensationFailed { path, .. } => self.step = Some(path.clone()),
+            Event::VersionChanged { to, .. } => self.version = *to,
+        }
+    }
+
+    fn end(&mut self, status: Status, at: Millis, trouble: Option<Trouble>) {
+        self.status = status;
+        self.finished_at = Some(at);
+        self.owner = None;
+        self.compensating = false;
+        self.waits.clear();
+        self.inputs.clear();
+        self.trouble = trouble;
+    }
+
+    fn at_step(&mut self, path: &Path) {
+        self.close(path);
+        self.step = Some(path.clone());
+    }
+
+    fn close(&mut self, path: &Path) {
+        self.waits.retain(|wait| wait.path != *path);
+    }
+
+    fn see(&mut self, id: &str) {
+        self.mail_count += 1;
+        self.mail_ids.push(id.to_owned());
+        if self.mail_ids.len() > MAIL_IDS_MAX {
+            self.mail_ids.remove(0);
+        }
+    }
+}
+
+/// Ownership and notes are of the run; what steps did is of a branch.
+pub(crate) fn is_run_wide(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::RunQueued(_)
+            | Event::RunStarted
+            | Event::RunClaimed(_)
+            | Event::RunReleased { .. }
+            | Event::RunRecovered(_)
+            | Event::NoteAdded(_)
+            | Event::VersionChanged { .. }
+    )
+}

@@ -1,0 +1,385 @@
+//! The queue's state machine: what a task is, and every change of it as a pure function.
+//!
+//! A user's own task is a truth by itself: one record, changed only by compare-and-set on its
+//! version, fenced by a number that grows with each claim. A run's *advance* task is only a hint.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Class, Failure};
+use crate::hash::Hash;
+use crate::id::{LaneName, QueueName, RunId, TaskId};
+use crate::payload::Payload;
+use crate::time::Millis;
+
+/// Kind of the task that moves a run on; the workflow's name follows.
+const ADVANCE: &str = "advance:";
+/// Most audit entries kept inside a record.
+const AUDIT_MAX: usize = 8;
+
+/// Where a task is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// May be claimed once `run_at` has come.
+    Ready,
+    /// Somebody works on it.
+    Claimed,
+    /// Done.
+    Completed,
+    /// Its own work failed for good.
+    Failed,
+    /// Nobody wants it any more.
+    Cancelled,
+    /// It took too many claimants down with it.
+    Dead,
+}
+
+impl TaskState {
+    /// Whether it may still run; an idempotency key matches only such tasks.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Ready | Self::Claimed)
+    }
+
+    /// The word in JSON, SQL and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Claimed => "claimed",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Dead => "dead",
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(word: &str) -> Option<Self> {
+        let all = [Self::Ready, Self::Claimed, Self::Completed, Self::Failed, Self::Cancelled, Self::Dead];
+        all.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// One entry of a queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Its name.
+    pub id: TaskId,
+    /// What sort of work: `advance:WORKFLOW`, or the submitter's own word.
+    pub kind: String,
+    /// The queue it stands in.
+    pub queue: QueueName,
+    /// At most one task of a lane is claimed at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<LaneName>,
+    /// Larger goes first.
+    #[serde(default)]
+    pub priority: i32,
+    /// No two live tasks share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Where it is in its life.
+    pub state: TaskState,
+    /// Not before; [`Millis::NEVER`] is dormant.
+    pub run_at: Millis,
+    /// The run it belongs to, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// The work itself.
+    pub payload: Payload,
+    /// What it brought, once completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Payload>,
+    /// Why it failed, last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Claims that ended by a crash.
+    #[serde(default)]
+    pub deliveries: u32,
+    /// Failures by the work itself.
+    #[serde(default)]
+    pub attempts: u32,
+    /// Attempts allowed in all.
+    #[serde(default = "one")]
+    pub attempts_max: u32,
+    /// Who has it; present exactly while claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Grows with every claim; who names an old one is refused.
+    #[serde(default)]
+    pub fence: u64,
+    /// When the present claim began; present exactly while claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Millis>,
+    /// Last sign of life of the claimant, by the store's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_at: Option<Millis>,
+    /// How long the claimant may be silent; none: as long as its node lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence_max: Option<Duration>,
+    /// Something came for the claimant to look at.
+    #[serde(default)]
+    pub poked: bool,
+    /// When it was submitted.
+    pub created_at: Millis,
+    /// When it last changed.
+    pub changed_at: Millis,
+    /// Grows with every change; the compare in compare-and-set.
+    pub version: u64,
+    /// What happened to it lately, newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audit: Vec<Audit>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// An entry of a record's own audit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// When.
+    pub at: Millis,
+    /// What.
+    pub what: String,
+}
+
+/// Adds an audit entry and lets the oldest go.
+pub fn note(audit: &mut Vec<Audit>, at: Millis, what: impl Into<String>) {
+    audit.push(Audit { at, what: what.into() });
+    if audit.len() > AUDIT_MAX {
+        audit.drain(..audit.len() - AUDIT_MAX);
+    }
+}
+
+/// Why a change of a task is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskRefusal {
+    /// Drop the work: somebody else has it, or it is over.
+    #[error("task {task} is no longer yours: fence {fence} is over, the task is {state}")]
+    Fenced {
+        /// The task.
+        task: TaskId,
+        /// The fence that was named.
+        fence: u64,
+        /// Where the task is now.
+        state: &'static str,
+    },
+    /// It is over.
+    #[error("task {task} is {state} already")]
+    Over {
+        /// The task.
+        task: TaskId,
+        /// Where the task is.
+        state: &'static str,
+    },
+}
+
+impl Task {
+    /// The kind of a run's advance task.
+    pub fn advance_kind(workflow: &str) -> String {
+        format!("{ADVANCE}{workflow}")
+    }
+
+    /// Whether this is a run's advance task.
+    pub fn is_advance(&self) -> bool {
+        self.kind.starts_with(ADVANCE)
+    }
+
+    /// What a claimant asks for: advance tasks are pooled by workflow, so that a node is only
+    /// offered runs whose code it has; all other tasks of a queue share one pool.
+    pub fn pool(&self) -> String {
+        if self.is_advance() {
+            Self::pool_of(&self.queue, Some(&self.kind))
+        } else {
+            Self::pool_of(&self.queue, None)
+        }
+    }
+
+    /// The pool of a queue, or of one kind of advance task within it.
+    pub fn pool_of(queue: &QueueName, advance_kind: Option<&str>) -> String {
+        match advance_kind {
+            Some(kind) => format!("{queue}/{kind}"),
+            None => queue.as_str().to_owned(),
+        }
+    }
+
+    /// The id of the `count`-th advance task of a run.
+    pub fn advance_id(run: &RunId, count: u64) -> TaskId {
+        let hash = Hash::of_parts(&["advance", run.as_str(), &count.to_string()]);
+        TaskId::new(format!("t-{hash}")).unwrap_or_else(|_| unreachable!("a hash is an id"))
+    }
+
+    /// The task as it is once `owner` has claimed it.
+    #[must_use]
+    pub fn claimed(mut self, owner: &str, now: Millis) -> Self {
+        self.state = TaskState::Claimed;
+        self.owner = Some(owner.to_owned());
+        self.fence += 1;
+        self.started_at = Some(now);
+        self.heartbeat_at = Some(now);
+        self.changed_at = now.max(self.changed_at);
+        self.version += 1;
+        self
+    }
+
+    /// The task as it is once it is back in its queue: identity, priority and payload kept.
+    #[must_use]
+    pub fn returned(mut self, run_at: Millis, now: Millis) -> Self {
+        self.end(TaskState::Ready, now);
+        self.run_at = run_at;
+        self
+    }
+
+    fn end(&mut self, state: TaskState, now: Millis) {
+        self.state = state;
+        self.owner = None;
+        self.started_at = None;
+        self.heartbeat_at = None;
+        self.poked = false;
+        self.changed_at = now.max(self.changed_at);
+        self.version += 1;
+    }
+
+    fn held(&self, fence: u64) -> Result<(), TaskRefusal> {
+        if self.state == TaskState::Claimed && self.fence == fence {
+            return Ok(());
+        }
+        Err(TaskRefusal::Fenced { task: self.id.clone(), fence, state: self.state.as_str() })
+    }
+
+    /// The claimant is alive.
+    pub fn beaten(mut self, fence: u64, now: Millis) -> Result<Self, TaskRefusal> {
+        self.held(fence)?;
+        self.heartbeat_at = Some(now);
+        self.changed_at = now.max(self.changed_at);
+        self.version += 1;
+        Ok(self)
+    }
+
+    /// The work is done. Saying so twice under the same fence is harmless.
+    pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
+        if self.state == TaskState::Completed && self.fence == fence {
+            return Ok(self);
+        }
+        self.held(fence)?;
+        self.end(TaskState::Completed, now);
+        self.result = Some(result);
+        Ok(self)
+    }
+
+    /// The work failed: back to ready while attempts are left and the failure is not terminal.
+    pub fn failed(mut self, fence: u64, failure: Failure, now: Millis) -> Result<Self, TaskRefusal> {
+        self.held(fence)?;
+        self.attempts += 1;
+        let again = failure.class != Class::Terminal && self.attempts < self.attempts_max;
+        self.end(if again { TaskState::Ready } else { TaskState::Failed }, now);
+        if again {
+            let doublings = self.attempts.min(10);
+            self.run_at = now + Duration::from_millis(50u64 << doublings);
+        }
+        self.failure = Some(failure);
+        Ok(self)
+    }
+
+    /// The claimant gives it back unharmed.
+    pub fn released(self, fence: u64, now: Millis) -> Result<Self, TaskRefusal> {
+        self.held(fence)?;
+        Ok(self.returned(now, now))
+    }
+
+    /// Nobody wants it any more.
+    pub fn cancelled(mut self, now: Millis) -> Result<Self, TaskRefusal> {
+        if !self.state.is_live() {
+            return Err(TaskRefusal::Over { task: self.id.clone(), state: self.state.as_str() });
+        }
+        self.end(TaskState::Cancelled, now);
+        Ok(self)
+    }
+
+    /// Its claimant is gone: back to its queue, counted, audited; past `deliveries_max` it is dead.
+    #[must_use]
+    pub fn reclaimed(mut self, why: &str, deliveries_max: u32, now: Millis) -> Self {
+        self.deliveries += 1;
+        let owner = self.owner.clone().unwrap_or_default();
+        let dead = self.deliveries > deliveries_max && !self.is_advance();
+        self.end(if dead { TaskState::Dead } else { TaskState::Ready }, now);
+        self.run_at = self.run_at.min(now);
+        note(&mut self.audit, now, format!("reclaimed from {owner}: {why}"));
+        self
+    }
+
+    /// What is inconsistent about the record itself, if anything.
+    pub fn flaw(&self) -> Option<&'static str> {
+        let claimed = self.state == TaskState::Claimed;
+        if claimed != self.started_at.is_some() {
+            return Some("it has a start exactly while it is claimed");
+        }
+        if claimed != self.owner.is_some() {
+            return Some("it has an owner exactly while it is claimed");
+        }
+        if self.started_at.is_some_and(|at| at > self.changed_at) {
+            return Some("its start lies after its last change");
+        }
+        None
+    }
+}
+
+/// A submission: what a user says about a new task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTask {
+    /// Its name.
+    pub id: TaskId,
+    /// What sort of work.
+    pub kind: String,
+    /// The queue.
+    pub queue: QueueName,
+    /// The lane, if only one at a time may run.
+    pub lane: Option<LaneName>,
+    /// Larger goes first.
+    pub priority: i32,
+    /// No two live tasks share one.
+    pub key: Option<String>,
+    /// Not before.
+    pub run_at: Millis,
+    /// The work itself.
+    pub payload: Payload,
+    /// Attempts allowed in all.
+    pub attempts_max: u32,
+    /// How long a claimant may be silent.
+    pub silence_max: Option<Duration>,
+}
+
+impl NewTask {
+    /// The record of this submission.
+    pub fn into_task(self, now: Millis) -> Task {
+        Task {
+            id: self.id,
+            kind: self.kind,
+            queue: self.queue,
+            lane: self.lane,
+            priority: self.priority,
+            key: self.key,
+            state: TaskState::Ready,
+            run_at: self.run_at,
+            run: None,
+            payload: self.payload,
+            result: None,
+            failure: None,
+            deliveries: 0,
+            attempts: 0,
+            attempts_max: self.attempts_max.max(1),
+            owner: None,
+            fence: 0,
+            started_at: None,
+            heartbeat_at: None,
+            silence_max: self.silence_max,
+            poked: false,
+            created_at: now,
+            changed_at: now,
+            version: 1,
+            audit: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The [`Store`] trait. The contract is the conformance suite; the prose here is only a summary.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
+
+use crate::error::StoreError;
+
+/// One event as a store sees it: a position and opaque text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its position.
+    pub seq: Seq,
+    /// Its text.
+    pub body: String,
+}
+
+/// One atomic write to one run's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Append {
+    /// The run.
+    pub run: RunId,
+    /// The log must end exactly here.
+    pub after: Seq,
+    /// Texts for the positions `after + 1`, `after + 2`, … At least one.
+    pub bodies: Vec<String>,
+    /// The cached row as it is after this append; none leaves it as it is (late).
+    pub row: Option<Box<Summary>>,
+    /// Changes of tasks, visible with the append or later, never before.
+    pub tasks: Vec<TaskChange>,
+}
+
+/// A change of a task that goes with an append. All are hints to be repaired by rules, so none can fail the append.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskChange {
+    /// Puts a task there unless one with its id is. An advance task becomes the run's own.
+    Create(Box<Task>),
+    /// The task is ready again at `run_at`, without owner; nothing happens if it is over or not there.
+    Rest {
+        /// The task.
+        task: TaskId,
+        /// When.
+        run_at: Millis,
+    },
+    /// The run's own task is due at `at` if it is ready and would be later; if it is claimed, it is poked.
+    Wake {
+        /// When.
+        at: Millis,
+    },
+    /// The task is gone.
+    Remove {
+        /// The task.
+        task: TaskId,
+    },
+}
+
+/// The cached row, with what only the store knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What the log says, up to `summary.as_of`.
+    pub summary: Summary,
+    /// The run's own advance task.
+    pub task: Option<TaskId>,
+    /// Strictly grows with every write of the row.
+    pub updated_at: Millis,
+}
+
+/// The end of a log and its cached row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// Position of the last event.
+    pub end: Seq,
+    /// The cached row; none if it is lost.
+    pub row: Option<Row>,
+}
+
+/// The compare in compare-and-set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// There is no such record.
+    Absent,
+    /// The record has this version (a row: this `updated_at`).
+    Version(u64),
+}
+
+/// The outcome of a compare-and-set. Losing is an answer, not an error.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Written<T> {
+    /// Done.
+    Done,
+    /// The record as it is instead; none if there is no such record.
+    Lost(Option<T>),
+}
+
+/// Who claims what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The claimant: a node's id, or a holder's name.
+    pub owner: String,
+    /// Pools to take from ([`Task::pool`]).
+    pub pools: Vec<String>,
+    /// Only tasks of this kind, if given.
+    pub kind: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+    /// Now, by the store's clock.
+    pub now: Millis,
+}
+
+/// What a claim brought.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClaimedTasks {
+    /// The tasks, claimed; higher priority first, then earlier `run_at`.
+    pub tasks: Vec<Task>,
+    /// When the next ready task of these pools is due, as far as the store knows.
+    pub next_due: Option<Millis>,
+}
+
+/// Which tasks to list, in order of id.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TaskFilter {
+    /// This one.
+    pub id: Option<TaskId>,
+    /// Tasks of this run.
+    pub run: Option<RunId>,
+    /// With this idempotency key, live ones only.
+    pub key: Option<String>,
+    /// In this state.
+    pub state: Option<TaskState>,
+    /// Held by this owner.
+    pub owner: Option<String>,
+    /// Of this queue.
+    pub queue: Option<String>,
+    /// Only advance tasks (`true`) or only others (`false`).
+    pub advance: Option<bool>,
+    /// Only those with something new for the claimant to look at; reading them clears nothing.
+    pub poked: bool,
+    /// After this id.
+    pub after: Option<TaskId>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Which locks to list, in order of name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LockFilter {
+    /// This one.
+    pub name: Option<LockName>,
+    /// Held, and expired at this moment.
+    pub stale_at: Option<Millis>,
+    /// After this name.
+    pub after: Option<LockName>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunFilter {
+    /// In one of these statuses; empty is any.
+    pub statuses: Vec<Status>,
+    /// Of this workflow.
+    pub workflow: Option<WorkflowName>,
+    /// With this tag.
+    pub tag: Option<(TagKey, String)>,
+    /// Queued at or after this moment.
+    pub since: Option<Millis>,
+    /// Failed or parked for this cause.
+    pub cause: Option<String>,
+    /// Owned by this node.
+    pub owner: Option<NodeId>,
+    /// Children of this run.
+    pub parent: Option<RunId>,
+    /// In this order.
+    pub order: RunOrder,
+    /// After the cursor that an earlier page gave.
+    pub after: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Order of a list of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RunOrder {
+    /// The latest queued first.
+    #[default]
+    Newest,
+    /// The earliest queued first.
+    Oldest,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// What was asked for.
+    pub items: Vec<T>,
+    /// Where the next page begins; none after the last one.
+    pub next: Option<String>,
+}
+
+/// One incarnation of an engine process, as it tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// Random per start.
+    pub id: NodeId,
+    /// For people: host and process id.
+    pub name: String,
+    /// When it joined.
+    pub started_at: Millis,
+    /// Workflows it has, as `name@version`.
+    pub workflows: Vec<String>,
+    /// Runs it takes at once.
+    pub slots: u32,
+    /// Where it is in its life.
+    pub state: NodeState,
+}
+
+/// Where a node is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// Working.
+    Up,
+    /// Claims nothing more and hands its runs over.
+    Leaving,
+    /// Left by itself.
+    Left,
+    /// Found dead; what it had is being taken over.
+    Gone,
+}
+
+/// A node as another one sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSeen {
+    /// What it told last.
+    pub record: NodeRecord,
+    /// How many times it has beaten.
+    pub beats: u64,
+    /// When it last did, by the store's clock.
+    pub beat_at: Millis,
+    /// What the system itself knows about its process.
+    pub pulse: Pulse,
+}
+
+/// What the system knows about a node's process, without any timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulse {
+    /// The process holds its liveness lock.
+    Held,
+    /// The lock is free, and nothing but the end of the process frees it.
+    Dropped,
+    /// The lock is free, but a lost connection frees it too: a suspicion.
+    Suspect,
+    /// This store has no such lock; only beats tell.
+    Unknown,
+}
+
+/// Where logs, rows, tasks, locks and nodes are kept.
+///
+/// Three groups: the log (the truth), queue and locks (truths by compare-and-set), index and watch
+/// (hints). A new method needs an ADR.
+#[async_trait]
+pub trait Store: Debug + Send + Sync + 'static {
+    /// Appends if the log ends at exactly `append.after`: all or nothing. Returns the new end.
+    async fn append(&self, append: Append) -> Result<Seq, StoreError>;
+
+    /// Up to `limit` records after `after`, oldest first. An unknown run has none.
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError>;
+
+    /// The end of the log and the cached row; none if there is no such run.
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError>;
+
+    /// Writes a task if it is as expected. An absent one also loses to a live task with the same key.
+    async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError>;
+
+    /// Claims due tasks: highest priority first, at most one claimed task per lane.
+    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError>;
+
+    /// Lists tasks in order of id.
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError>;
+
+    /// Writes a lock if it is as expected.
+    async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError>;
+
+    /// Lists locks in order of name.
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError>;
+
+    /// Writes a cached row without an append, if its `updated_at` is as expected.
+    async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError>;
+
+    /// Lists runs by what their cached rows say.
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError>;
+
+    /// The node is alive; the first beat also takes its liveness lock. Returns the store's clock.
+    async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError>;
+
+    /// Every node that has joined and not been forgotten.
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError>;
+
+    /// Forgets a node and its liveness lock.
+    async fn forget(&self, node: &NodeId) -> Result<(), StoreError>;
+
+    /// Returns once something may have changed since `seen` (0: at once), with the mark to pass next time.
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError>;
+
+    /// The store's clock: the only one that expiries are judged by.
+    async fn now(&self) -> Result<Millis, StoreError>;
+}

@@ -1,0 +1,67 @@
+//! Why a store said no.
+
+use goldseam_core::Seq;
+
+/// The cause that a backend gives.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a store said no, named by what the caller must do next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody appended first, or the append lies past the end. Read on, derive, decide again.
+    #[error("the log ends at {end}, not where this append expected it")]
+    Conflict {
+        /// Where the log ends.
+        end: Seq,
+    },
+    /// It was not done. Repeat the same call after a pause.
+    #[error("the store is busy while {doing}")]
+    Busy {
+        /// What was being done.
+        doing: &'static str,
+        /// The backend's own words.
+        #[source]
+        source: BoxError,
+    },
+    /// It may or may not have been done. Look for the write-id before anything else.
+    #[error("the outcome is unknown: the store failed while {doing}")]
+    Unknown {
+        /// What was being done.
+        doing: &'static str,
+        /// The backend's own words.
+        #[source]
+        source: BoxError,
+    },
+    /// There is no room: reads go on, writes do not. Make room.
+    #[error("the store is full while {doing}")]
+    Full {
+        /// What was being done.
+        doing: &'static str,
+        /// The backend's own words.
+        #[source]
+        source: BoxError,
+    },
+    /// Stored bytes cannot be understood, or the disk cannot be trusted. Stop, keep the evidence.
+    #[error("the store is damaged: {detail}")]
+    Damaged {
+        /// What was found.
+        detail: String,
+    },
+    /// This store cannot be used as it is. Tell the user what to change.
+    #[error("{what}")]
+    Refused {
+        /// Stable code with a page in `docs/codes`.
+        code: &'static str,
+        /// What is wrong.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+}
+
+impl StoreError {
+    /// Whether the call certainly had no effect and may be repeated.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy { .. })
+    }
+}

@@ -1,0 +1,24 @@
+//! The seam between Goldseam and whatever keeps its bytes.
+//!
+//! A store is dumb: payloads are opaque text, what must be indexed travels in a
+//! [`Summary`](goldseam_core::Summary), and it never decides. One conformance suite is the
+//! contract; the memory store is its executable form.
+//!
+//! # Layout
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`api`] | the [`Store`] trait and its types |
+//! | [`error`] | [`StoreError`], named by the caller's next move |
+//! | [`memory`] | the reference store, for tests and simulation |
+//! | [`faulty`], [`traced`] | wrappers: every fault on demand; every call as a span |
+//! | [`conformance`] | the cases that every store must pass |
+
+pub mod api;
+pub mod error;
+
+pub use api::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
+    Record, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Written,
+};
+pub use error::StoreError;
