@@ -14,6 +14,7 @@ use crate::hash::{Hash, WriteId};
 use crate::id::{NodeId, QueueName, RunId, SignalName, TagKey, WorkflowName};
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::summary::Summary;
 use crate::time::{Millis, Seq};
 
 /// Tags of a run: what people search by.
@@ -504,12 +505,14 @@ pub struct BranchOpened {
 pub struct Carried {
     /// The run as it was queued, with the new input.
     pub run: RunQueued,
-    /// Version the run began with.
-    pub initial_version: u32,
-    /// When the run was queued.
-    pub queued_at: Millis,
+    /// The row as it was before.
+    pub summary: Box<Summary>,
     /// Positions of mail that nobody has read yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mail: Vec<Seq>,
+    /// Children that have not ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<RunId>,
 }
 
 impl Event {

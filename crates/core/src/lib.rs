@@ -7,7 +7,7 @@
 //! | [`id`], [`path`], [`time`], [`payload`], [`hash`] | the words that everything else is made of |
 //! | [`event`], [`codec`] | what can happen to a run, and its bytes on disk |
 //! | [`branch`], [`summary`], [`state`] | `derive`: history → state |
-//! | [`command`], [`decide`] | `decide`: state, command → events, or a refusal |
+//! | [`command`], [`decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
 //! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
 //!
@@ -16,6 +16,8 @@
 
 pub mod branch;
 pub mod codec;
+pub mod command;
+pub mod decide;
 
 pub mod error;
 pub mod event;
@@ -27,6 +29,8 @@ pub mod lock;
 pub mod path;
 pub mod payload;
 pub mod retry;
+pub mod seal;
+pub mod state;
 
 pub mod summary;
 pub mod task;
@@ -34,6 +38,8 @@ pub mod time;
 
 pub use branch::{Branch, BranchId, Why};
 pub use codec::Corrupt;
+pub use command::{Command, Doing, Fence, Owned};
+pub use decide::{Decision, Refusal, View, decide};
 
 pub use error::{Class, Failure};
 pub use event::{Event, Recorded};
@@ -46,6 +52,7 @@ pub use limits::Limits;
 pub use path::Path;
 pub use payload::{Payload, PayloadError};
 pub use retry::Retry;
+pub use state::{State, derive};
 
 pub use summary::{Status, Summary};
 pub use time::{Millis, Seq};

@@ -384,9 +384,12 @@ impl Summary {
         self.status = self.status_now();
     }
 
+    /// The run begins anew on a branch that sees nothing of what came before.
     pub(crate) fn restart(&mut self, opened: &crate::event::BranchOpened, seq: Seq) {
         self.branch = opened.branch;
         self.base = seq;
+        self.mail_unread =
+            opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
         self.owner = None;
         self.attempt = 0;
         self.forget_branch();

@@ -1,0 +1,194 @@
+//! What somebody wants of a run. Imperative; `decide` turns it into events or refuses it.
+
+use crate::branch::BranchId;
+use crate::error::Failure;
+use crate::event::{
+    ChildStarted, InputRequested, JumpRequested, Note, Release, RunQueued, StepCompleted, StepFailed,
+    StepStarted, WaitStarted,
+};
+use crate::id::{NodeId, RunId, SignalName};
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::time::{Millis, Seq};
+
+/// What somebody wants of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Begin it; the node that is named takes it at once.
+    Start {
+        /// What to run.
+        queued: RunQueued,
+        /// Who runs it, if the starter does.
+        claim: Option<NodeId>,
+    },
+    /// Take it.
+    Claim(Claim),
+    /// Tell it something.
+    Signal {
+        /// The signal.
+        name: SignalName,
+        /// Deduplicates a repeated signal.
+        id: String,
+        /// Its content.
+        payload: Payload,
+    },
+    /// Answer a question.
+    Answer {
+        /// The question.
+        question: Path,
+        /// Deduplicates a repeated answer.
+        id: String,
+        /// The answer.
+        answer: Payload,
+        /// Who answers.
+        by: Option<String>,
+    },
+    /// End it.
+    Cancel(Note),
+    /// Stop it between two effects.
+    Pause(Note),
+    /// Let it go on.
+    Resume(Note),
+    /// Go back to a step.
+    Jump(JumpRequested),
+    /// Try a failed run again from its failed step.
+    Retry(Note),
+    /// Leave a note.
+    Annotate(Note),
+    /// A child of it has ended.
+    ChildEnded {
+        /// The child.
+        child: RunId,
+        /// How.
+        result: Result<Payload, Failure>,
+    },
+    /// The owner's own doings, together in one append.
+    Owned(Fence, Vec<Doing>),
+}
+
+/// Who takes a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The new owner.
+    pub node: NodeId,
+    /// The present owner, if the claimant believes it lost.
+    pub lost: Option<Lost>,
+}
+
+/// An owner that is believed lost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lost {
+    /// The owner.
+    pub node: NodeId,
+    /// Whether its process is known to be gone; a mere suspicion counts no attempt.
+    pub proven: bool,
+    /// What was seen.
+    pub evidence: String,
+}
+
+/// What an owner must name: the claim it acts under and the branch it is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence {
+    /// Position of its claim.
+    pub epoch: Seq,
+    /// The branch.
+    pub branch: BranchId,
+}
+
+/// Something the owner of a run does, and when it did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Doing {
+    /// When: the time that its events carry.
+    pub at: Millis,
+    /// What.
+    pub what: Owned,
+}
+
+/// Something the owner of a run does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Owned {
+    /// An attempt begins.
+    StepStarted(StepStarted),
+    /// A step is done.
+    StepCompleted(StepCompleted),
+    /// An attempt failed.
+    StepFailed {
+        /// How.
+        failed: StepFailed,
+        /// When the next attempt begins; none: it failed for good.
+        retry_at: Option<Millis>,
+        /// `timeout` or `heartbeat-timeout`, if that is why.
+        timeout: Option<&'static str>,
+    },
+    /// Look for the first of several things.
+    Wait {
+        /// What.
+        wanted: WaitStarted,
+        /// Put this question to a person first.
+        ask: Option<InputRequested>,
+    },
+    /// A child is wanted.
+    Child(ChildStarted),
+    /// Sleep.
+    Sleep {
+        /// The sleep.
+        path: Path,
+        /// Order of the call within its arm.
+        ord: u32,
+        /// Until when.
+        due: Millis,
+    },
+    /// See whether what this wait looks for is there.
+    Check(Path),
+    /// Tell how far it is.
+    Progress {
+        /// The call.
+        path: Path,
+        /// Order of the call within its arm.
+        ord: u32,
+        /// For people.
+        message: String,
+    },
+    /// A step is about to be undone.
+    UndoStarted {
+        /// The step.
+        path: Path,
+        /// Why the run is being undone.
+        failure: Option<Failure>,
+    },
+    /// A step is undone.
+    UndoCompleted(Path),
+    /// A step cannot be undone: the run is parked.
+    UndoFailed {
+        /// The step.
+        path: Path,
+        /// Why.
+        failure: Failure,
+    },
+    /// Everything that a requested jump wanted undone is: go back now.
+    FinishJump,
+    /// Begin anew with other input, in the same run.
+    ContinueAsNew(Payload),
+    /// Run on another version.
+    ChangeVersion {
+        /// From now on.
+        to: u32,
+        /// Why.
+        reason: String,
+    },
+    /// The workflow returned.
+    Complete(Payload),
+    /// The workflow failed, and nothing is left to undo.
+    Fail(Failure),
+    /// The cancellation was carried out, and nothing is left to undo.
+    EndCancelled,
+    /// Only a person can help.
+    Park {
+        /// Code of the rule or error.
+        code: &'static str,
+        /// What was seen.
+        reason: String,
+    },
+    /// Give the run back; ignored if something it waited for is there.
+    Release(Release),
+}

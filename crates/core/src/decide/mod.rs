@@ -1,0 +1,229 @@
+//! `decide`: state and command become events, or a refusal. The only place where a run's future is made.
+//!
+//! An owner's command names its epoch and branch and is refused as [`Refusal::Fenced`] once either
+//! is no longer current, on the first try and on every retry after a conflict. Commands from outside
+//! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
+
+mod outside;
+mod owned;
+mod travel;
+
+use crate::command::Command;
+use crate::event::Event;
+use crate::hash::Hash;
+use crate::id::{NodeId, RunId};
+use crate::limits::Limits;
+use crate::path::Path;
+use crate::state::State;
+use crate::summary::{Status, Summary};
+use crate::time::Millis;
+
+/// What is known about the run that a command is for.
+#[derive(Debug, Clone, Copy)]
+pub enum View<'a> {
+    /// There is no such run.
+    Absent,
+    /// Its cached row, which is not late.
+    Row(&'a Summary),
+    /// Its whole state.
+    Full(&'a State),
+}
+
+impl<'a> View<'a> {
+    fn summary(&self) -> Result<&'a Summary, Refusal> {
+        match self {
+            Self::Absent => Err(Refusal::NoSuchRun),
+            Self::Row(summary) => Ok(summary),
+            Self::Full(state) => Ok(&state.summary),
+        }
+    }
+
+    fn state(&self) -> Result<&'a State, Refusal> {
+        match self {
+            Self::Absent => Err(Refusal::NoSuchRun),
+            Self::Row(_) => Err(Refusal::NeedsHistory),
+            Self::Full(state) => Ok(state),
+        }
+    }
+}
+
+/// What is to happen: events for the log and a change of the run's advance task. No events: nothing to do.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Decision {
+    /// For the log, in one append.
+    pub events: Vec<Stamped>,
+    /// What becomes of the advance task.
+    pub task: TaskMove,
+}
+
+/// An event and the time that it carries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stamped {
+    /// When.
+    pub at: Millis,
+    /// What.
+    pub event: Event,
+}
+
+impl Decision {
+    fn new(now: Millis, events: Vec<Event>, task: TaskMove) -> Self {
+        Self { events: events.into_iter().map(|event| Stamped { at: now, event }).collect(), task }
+    }
+}
+
+/// What becomes of a run's advance task, with the append or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskMove {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// There is a new one, ready.
+    Ready,
+    /// There is a new one, claimed by the node that the decision is for.
+    Held,
+    /// It is ready again at this time, without owner.
+    Rest(Millis),
+    /// It is due now, or whoever has it is poked.
+    Wake,
+    /// It is gone.
+    Remove,
+}
+
+/// Why a command is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Read the whole history and decide again. Never shown to users.
+    #[error("the cached row is not enough to decide this")]
+    NeedsHistory,
+    /// The claim is over: drop the work.
+    #[error("the run was taken over: this owner's claim is over")]
+    Fenced,
+    /// Somebody else has the run.
+    #[error("the run is owned by {owner}")]
+    Owned {
+        /// Who.
+        owner: NodeId,
+    },
+    /// Nothing can be claimed now.
+    #[error("the run is {status} and cannot be claimed")]
+    NotClaimable {
+        /// Its status.
+        status: Status,
+    },
+    /// Start it, or look at the id again.
+    #[error("there is no such run")]
+    NoSuchRun,
+    /// It is over.
+    #[error("the run is {status} already")]
+    Finished {
+        /// How it ended.
+        status: Status,
+    },
+    /// Look at its steps again.
+    #[error("the run has no step {step}")]
+    NoSuchStep {
+        /// The step that was asked for.
+        step: Path,
+    },
+    /// Look at its open questions again.
+    #[error("the run has no open question {question}")]
+    NoSuchQuestion {
+        /// The question that was answered.
+        question: Path,
+        /// The open ones.
+        open: Vec<Path>,
+    },
+    /// Give another answer.
+    #[error("the answer was refused: {reason}")]
+    InvalidAnswer {
+        /// Why.
+        reason: String,
+    },
+    /// Ask another way.
+    #[error("the question cannot be asked: {reason}")]
+    InvalidForm {
+        /// Why.
+        reason: String,
+    },
+    /// Use another id, or the same input.
+    #[error("run {run} exists with {what}")]
+    OtherInput {
+        /// The run.
+        run: RunId,
+        /// What differs.
+        what: &'static str,
+    },
+    /// Wait until the run has read its mail.
+    #[error("the run has {unread} unread messages, as many as it may have")]
+    TooMuchMail {
+        /// How many.
+        unread: u32,
+    },
+    /// It is as wanted already.
+    #[error("nothing to do: {why}")]
+    NothingToDo {
+        /// Why.
+        why: &'static str,
+    },
+    /// The author must use `continue_as_new`.
+    #[error("the history has {events} events, as many as it may have")]
+    HistoryTooLong {
+        /// How many.
+        events: u64,
+    },
+}
+
+impl Refusal {
+    /// The stable code, with a page in `docs/codes`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NeedsHistory | Self::Fenced | Self::Owned { .. } | Self::NotClaimable { .. } => "GS0114",
+            Self::NoSuchRun => "GS0104",
+            Self::Finished { .. } => "GS0105",
+            Self::NoSuchStep { .. } => "GS0106",
+            Self::NoSuchQuestion { .. } | Self::InvalidAnswer { .. } => "GS0107",
+            Self::OtherInput { .. } => "GS0108",
+            Self::TooMuchMail { .. } => "GS0109",
+            Self::NothingToDo { .. } => "GS0110",
+            Self::HistoryTooLong { .. } => "GS0112",
+            Self::InvalidForm { .. } => "GS0115",
+        }
+    }
+}
+
+/// Decides what `command` does to the run that `view` shows.
+pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -> Result<Decision, Refusal> {
+    match command {
+        Command::Start { queued, claim } => outside::start(view, queued, claim.as_ref(), now),
+        Command::Claim(claim) => outside::claim(view, claim, now),
+        Command::Signal { .. }
+        | Command::Answer { .. }
+        | Command::Cancel(_)
+        | Command::Pause(_)
+        | Command::Resume(_)
+        | Command::Annotate(_)
+        | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
+        Command::Jump(jump) => travel::jump(view, jump, now),
+        Command::Retry(note) => travel::retry(view, note, now),
+        Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
+    }
+}
+
+/// The key under which a step may be known elsewhere: stable across attempts and recoveries, new after a jump.
+pub fn idempotency_key(state: &State, path: &Path) -> String {
+    let generation = state.branches.generation(state.summary.branch);
+    let parts = [state.summary.run.as_str(), &generation.to_string(), path.as_str()];
+    Hash::of_parts(&parts).to_string()
+}
+
+/// The id of the child that the call at `path` starts.
+pub fn child_id(state: &State, path: &Path) -> RunId {
+    let parent = state.summary.run.as_str();
+    let short = &idempotency_key(state, path)[..16];
+    let room = crate::id::ID_BYTES_MAX - short.len() - 1;
+    let text = format!("{}.{short}", &parent[..parent.len().min(room)].trim_end_matches('.'));
+    RunId::new(text).unwrap_or_else(|_| unreachable!("made of an id and hexadecimal"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Commands that need no ownership: start, claim, and everything that is mail.
+
+use super::{Decision, Refusal, TaskMove, View};
+use crate::command::{Claim, Command};
+use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
+use crate::id::NodeId;
+use crate::limits::Limits;
+use crate::summary::{Status, Summary};
+use crate::time::Millis;
+
+pub(super) fn start(
+    view: View<'_>,
+    queued: &RunQueued,
+    claim: Option<&NodeId>,
+    now: Millis,
+) -> Result<Decision, Refusal> {
+    let Ok(summary) = view.summary() else {
+        let mut events = vec![Event::RunQueued(queued.clone())];
+        let Some(node) = claim else {
+            return Ok(Decision::new(now, events, TaskMove::Ready));
+        };
+        events.push(claimed(node, Cause::Start, 0));
+        events.push(Event::RunStarted);
+        return Ok(Decision::new(now, events, TaskMove::Held));
+    };
+    let other = |what| Err(Refusal::OtherInput { run: summary.run.clone(), what });
+    if summary.workflow != queued.workflow {
+        return other("another workflow");
+    }
+    if summary.input_hash != queued.input.hash() {
+        return other("other input");
+    }
+    Ok(Decision::default())
+}
+
+fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> Event {
+    Event::RunClaimed(RunClaimed { node: node.clone(), cause, attempt })
+}
+
+pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decision, Refusal> {
+    let summary = view.summary()?;
+    if !summary.status.is_active() {
+        return Err(Refusal::NotClaimable { status: summary.status });
+    }
+    let mut events = Vec::new();
+    let mut attempt = summary.attempt;
+    let cause = match (&summary.owner, &claim.lost) {
+        (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
+            attempt += u32::from(lost.proven);
+            events.push(Event::RunRecovered(RunRecovered {
+                rule: "O2".to_owned(),
+                reason: if lost.proven { "infrastructure_restart" } else { "stale_detection" }.to_owned(),
+                attempt,
+                evidence: lost.evidence.clone(),
+                node: Some(claim.node.clone()),
+                stale_ms: u64::try_from(now.since(summary.last_event_at).as_millis()).unwrap_or(u64::MAX),
+                previous_branch: None,
+                new_branch: None,
+                cutoff: None,
+            }));
+            Cause::Recovery
+        }
+        (Some(owner), _) if *owner != claim.node => return Err(Refusal::Owned { owner: owner.clone() }),
+        _ if summary.started => Cause::Wake,
+        _ => Cause::Start,
+    };
+    events.push(claimed(&claim.node, cause, attempt));
+    if !summary.started {
+        events.push(Event::RunStarted);
+    }
+    Ok(Decision::new(now, events, TaskMove::Keep))
+}
+
+pub(super) fn mail(
+    view: View<'_>,
+    command: &Command,
+    now: Millis,
+    limits: &Limits,
+) -> Result<Decision, Refusal> {
+    let summary = view.summary()?;
+    let id = match command {
+        Command::Signal { id, .. } | Command::Answer { id, .. } => id.as_str(),
+        Command::Cancel(note) | Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => {
+            &note.id
+        }
+        Command::ChildEnded { child, .. } => child.as_str(),
+        Command::Start { .. }
+        | Command::Claim(_)
+        | Command::Jump(_)
+        | Command::Retry(_)
+        | Command::Owned(..) => {
+            return Err(Refusal::NeedsHistory);
+        }
+    };
+    match (summary.has_seen(id), view) {
+        (Some(true), _) => return Ok(Decision::default()),
+        (None, View::Row(_)) => return Err(Refusal::NeedsHistory),
+        _ => {}
+    }
+    let event = mail_event(summary, command, limits)?;
+    let task = match &event {
+        Event::NoteAdded(_) => TaskMove::Keep,
+        Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
+        Event::RunPaused(_) | Event::RunResumed(_) | Event::RunCancelRequested(_) => TaskMove::Wake,
+        event if summary.awaits(event) && !summary.paused => TaskMove::Wake,
+        _ => TaskMove::Keep,
+    };
+    Ok(Decision::new(now, vec![event], task))
+}
+
+fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
+    let alive = || match summary.status {
+        status if status.is_terminal() => Err(Refusal::Finished { status }),
+        _ => Ok(()),
+    };
+    let room = || match summary.mail_unread {
+        unread if unread >= limits.mail_unread_max => Err(Refusal::TooMuchMail { unread }),
+        _ => Ok(()),
+    };
+    match command {
+        Command::Signal { name, id, payload } => {
+            alive()?;
+            room()?;
+            Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
+        }
+        Command::Answer { question, id, answer, by } => {
+            alive()?;
+            let Some(asked) = summary.inputs.iter().find(|input| input.path == *question) else {
+                let open = summary.inputs.iter().map(|input| input.path.clone()).collect();
+                return Err(Refusal::NoSuchQuestion { question: question.clone(), open });
+            };
+            asked.form.check(answer).map_err(|invalid| Refusal::InvalidAnswer { reason: invalid.0 })?;
+            let (question, id, answer, by) = (question.clone(), id.clone(), answer.clone(), by.clone());
+            Ok(Event::InputAnswered { question, id, answer, by })
+        }
+        Command::Cancel(note) => {
+            alive()?;
+            if summary.cancel.is_some() {
+                return Err(Refusal::NothingToDo { why: "the run is being cancelled already" });
+            }
+            Ok(Event::RunCancelRequested(note.clone()))
+        }
+        Command::Pause(note) => {
+            alive()?;
+            if summary.paused {
+                return Err(Refusal::NothingToDo { why: "the run is paused already" });
+            }
+            Ok(Event::RunPaused(note.clone()))
+        }
+        Command::Resume(note) => {
+            alive()?;
+            if !summary.paused && summary.status != Status::Parked {
+                return Err(Refusal::NothingToDo { why: "the run is neither paused nor parked" });
+            }
+            Ok(Event::RunResumed(note.clone()))
+        }
+        Command::ChildEnded { child, result } => {
+            alive()?;
+            let run = child.clone();
+            Ok(match result {
+                Ok(output) => Event::ChildCompleted { run, output: output.clone() },
+                Err(failure) => Event::ChildFailed { run, failure: failure.clone() },
+            })
+        }
+        Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
+        Command::Start { .. }
+        | Command::Claim(_)
+        | Command::Jump(_)
+        | Command::Retry(_)
+        | Command::Owned(..) => Err(Refusal::NeedsHistory),
+    }
+}

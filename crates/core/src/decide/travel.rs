@@ -1,0 +1,104 @@
+//! Going back: jumps and retries open a branch; what lies after the cutoff stays in the log.
+
+use super::{Decision, Refusal, TaskMove, View};
+use crate::branch::{BranchId, Why};
+use crate::event::{BranchOpened, Event, JumpRequested, Note};
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::state::{OpKind, State, StepProgress, Undo};
+use crate::summary::Status;
+use crate::time::{Millis, Seq};
+
+pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<Decision, Refusal> {
+    let state = view.state()?;
+    if state.summary.has_seen(&jump.note.id) == Some(true) {
+        return Ok(Decision::default());
+    }
+    if state.jump.is_some() {
+        return Err(Refusal::NothingToDo { why: "a jump is under way already" });
+    }
+    let cutoff = cutoff_before(state, &jump.to)?;
+    if jump.compensate && !state.to_undo(cutoff).is_empty() && !state.summary.status.is_terminal() {
+        return Ok(Decision::new(now, vec![Event::JumpRequested(jump.clone())], TaskMove::Wake));
+    }
+    let requested = Event::JumpRequested(JumpRequested { compensate: false, ..jump.clone() });
+    let events = vec![requested, open_jump(state, jump, cutoff)];
+    Ok(Decision::new(now, events, TaskMove::Ready))
+}
+
+/// The last position before the operation that `to` names began.
+pub(super) fn cutoff_before(state: &State, to: &Path) -> Result<Seq, Refusal> {
+    match state.ops.get(to) {
+        Some(op) => Ok(op.first.before()),
+        None => Err(Refusal::NoSuchStep { step: to.clone() }),
+    }
+}
+
+pub(super) fn open_jump(state: &State, jump: &JumpRequested, cutoff: Seq) -> Event {
+    let why = Why::Jump { to: jump.to.clone() };
+    let mut opened = open(state, cutoff, why, jump.input.clone());
+    if jump.drop_mail {
+        opened.dropped_mail = consumed_after(state, cutoff);
+    }
+    Event::BranchOpened(opened)
+}
+
+fn open(state: &State, cutoff: Seq, why: Why, input: Option<Payload>) -> BranchOpened {
+    BranchOpened {
+        branch: state.branches.next_id(),
+        parent: Some(holder(state, cutoff)),
+        cutoff,
+        why,
+        input,
+        dropped_mail: Vec::new(),
+        carried: None,
+    }
+}
+
+/// The branch that contains the cutoff event: of the active chain, the oldest that still sees it as its own.
+fn holder(state: &State, cutoff: Seq) -> BranchId {
+    let mut now = state.branches.active();
+    while cutoff < now.opened {
+        match now.parent.and_then(|parent| state.branches.get(parent)) {
+            Some(parent) => now = parent,
+            None => break,
+        }
+    }
+    now.id
+}
+
+/// Positions of mail that waits after the cutoff consumed.
+fn consumed_after(state: &State, cutoff: Seq) -> Vec<Seq> {
+    let mut consumed =
+        state.consumed.iter().filter(|(at, _)| **at > cutoff).map(|(_, mail)| *mail).collect::<Vec<_>>();
+    consumed.sort_unstable();
+    consumed
+}
+
+pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
+    let state = view.state()?;
+    if state.summary.has_seen(&note.id) == Some(true) {
+        return Ok(Decision::default());
+    }
+    if !matches!(state.summary.status, Status::Failed | Status::Parked) {
+        return Err(Refusal::NothingToDo { why: "only a failed or parked run can be tried again" });
+    }
+    let failed = state.ops.iter().filter(|(_, op)| match &op.kind {
+        OpKind::Step(step) => matches!(step.progress, StepProgress::Failed(_)),
+        OpKind::Wait(_) | OpKind::Progress => false,
+    });
+    let from = failed.max_by_key(|(_, op)| op.first).map(|(path, op)| (path.clone(), op.first.before()));
+    // A step that was undone must be done again: the cut lies before the first of them.
+    let undone = state.undone.iter().filter(|(_, undo)| **undo == Undo::Completed);
+    let undone = undone.filter_map(|(path, _)| state.ops.get(path)).map(|op| op.first.before()).min();
+    let latest = from.as_ref().map_or_else(|| end_of_work(state), |(_, cutoff)| *cutoff);
+    let cutoff = undone.map_or(latest, |undone| undone.min(latest));
+    let why = Why::Retry { from: from.map(|(path, _)| path) };
+    let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(open(state, cutoff, why, None))];
+    Ok(Decision::new(now, events, TaskMove::Ready))
+}
+
+/// The last event of any operation: what a run that failed by itself had reached.
+fn end_of_work(state: &State) -> Seq {
+    state.ops.values().map(|op| op.last).max().unwrap_or(state.branches.active().opened)
+}

@@ -1,0 +1,98 @@
+//! Decided events get their place in the log: position, branch, epoch, write-id and hash chain.
+
+use crate::branch::{BranchId, Why};
+use crate::codec::{chain, encode};
+use crate::decide::Stamped;
+use crate::event::{Event, Recorded};
+use crate::hash::{Hash, WriteId};
+use crate::state::State;
+use crate::summary::{Stuck, Summary};
+use crate::time::Seq;
+
+/// Where an append begins, and who writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The log ends here.
+    pub after: Seq,
+    /// Fingerprint of the event there.
+    pub prev: Hash,
+    /// The active branch.
+    pub branch: BranchId,
+    /// The owner's claim, if an owner writes.
+    pub epoch: Option<Seq>,
+    /// Names the write.
+    pub write: WriteId,
+}
+
+/// Events ready to be appended.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sealed {
+    /// As they will stand in the log.
+    pub records: Vec<Recorded>,
+    /// Their texts.
+    pub bodies: Vec<String>,
+    /// The fingerprint of each text.
+    pub heads: Vec<Hash>,
+}
+
+/// Seals `events` for the log at `place`.
+pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
+    let Place { mut after, mut prev, mut branch, mut epoch, write } = place;
+    let mut sealed = Sealed::default();
+    for Stamped { at, event } in events {
+        after = after.next();
+        match &event {
+            Event::BranchOpened(opened) => branch = opened.branch,
+            Event::RunClaimed(_) => epoch = Some(after),
+            _ => {}
+        }
+        let recorded = Recorded { seq: after, at, branch, epoch, write, prev, event };
+        let body = encode(&recorded);
+        prev = chain(&body);
+        sealed.records.push(recorded);
+        sealed.bodies.push(body);
+        sealed.heads.push(prev);
+    }
+    sealed
+}
+
+/// Whether these events change what the cached row is searched or decided by. A step that merely
+/// completes does not: the row stays late until something else happens.
+pub fn changes_row(summary: &Summary, sealed: &Sealed) -> bool {
+    sealed.records.iter().any(|recorded| match &recorded.event {
+        Event::StepStarted(_)
+        | Event::StepCompleted(_)
+        | Event::StepFailed(_)
+        | Event::StepTimeout { .. }
+        | Event::ProgressEmitted { .. }
+        | Event::ChildStarted(_)
+        | Event::CompensationCompleted { .. } => {
+            recorded.event.path().is_some_and(|path| summary.waits.iter().any(|wait| wait.path == *path))
+        }
+        Event::CompensationStarted { .. } => !summary.compensating,
+        _ => true,
+    })
+}
+
+/// The row as it will be after the append. Needs the history only when the run moves to another branch.
+pub fn row_after(summary: &Summary, sealed: &Sealed) -> Result<Summary, Stuck> {
+    let mut row = summary.clone();
+    for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
+        row.fold(recorded, *head)?;
+    }
+    Ok(row)
+}
+
+/// Whether the append moves the run to another branch than by `continue_as_new`.
+pub fn leaves_branch(sealed: &Sealed) -> bool {
+    sealed
+        .records
+        .iter()
+        .any(|r| matches!(&r.event, Event::BranchOpened(opened) if opened.why != Why::Continue))
+}
+
+/// Where the next append to this state begins.
+pub fn place(state: &State, epoch: Option<Seq>, write: WriteId) -> Place {
+    let summary = &state.summary;
+    Place { after: summary.as_of, prev: summary.head, branch: summary.branch, epoch, write }
+}

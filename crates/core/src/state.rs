@@ -1,0 +1,567 @@
+//! `derive`: a history becomes everything the engine believes about a run.
+//!
+//! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps,
+//! waits, timers) only from the active branch's lineage. Folding is deterministic and never panics.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::branch::{Branch, BranchId, Branches, Why};
+use crate::codec::Corrupt;
+use crate::error::Failure;
+use crate::event::{BranchOpened, By, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
+use crate::hash::Hash;
+use crate::id::{RunId, SignalName};
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::summary::{Summary, is_run_wide};
+use crate::time::{Millis, Seq};
+
+/// Everything the engine believes about a run, computed from its history alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// What the cached row holds.
+    pub summary: Summary,
+    /// All timelines.
+    pub branches: Branches,
+    /// The run as it was queued, with the input that the active branch runs on.
+    pub queued: RunQueued,
+    /// Operations recorded up to here were made with another input; their fingerprints are not compared.
+    pub other_input_until: Seq,
+    /// Every recorded operation of the active lineage.
+    pub ops: HashMap<Path, Op>,
+    /// Which operation stands where in its arm.
+    order: HashMap<(Box<str>, u32), Path>,
+    /// Mail that this branch has not consumed, by position.
+    pub unread: BTreeMap<Seq, Mail>,
+    /// Where mail was consumed, and its position.
+    pub consumed: BTreeMap<Seq, Seq>,
+    /// Completed steps with a compensation, in order of completion.
+    pub undo: Vec<Path>,
+    /// What became of those that were to be undone.
+    pub undone: BTreeMap<Path, Undo>,
+    /// Every child ever wanted, on any branch.
+    pub children: BTreeMap<RunId, Child>,
+    /// A jump that waits for its compensations.
+    pub jump: Option<JumpRequested>,
+    /// Why the run is being undone.
+    pub failure: Option<Failure>,
+    /// How the active branch ended.
+    pub outcome: Option<Outcome>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It returned this.
+    Completed(Payload),
+    /// It failed.
+    Failed(Failure),
+    /// It was cancelled, for this reason.
+    Cancelled(String),
+}
+
+/// One operation of a workflow: a step, a wait, a sleep, a question or a child.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Op {
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Its first event.
+    pub first: Seq,
+    /// Its last event.
+    pub last: Seq,
+    /// Time of its last event.
+    pub at: Millis,
+    /// Fingerprint of its declared input.
+    pub input: Option<Hash>,
+    /// What it is, and how far it is.
+    pub kind: OpKind,
+}
+
+/// What an operation is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpKind {
+    /// A leaf or group step.
+    Step(StepOp),
+    /// Anything that waits.
+    Wait(WaitOp),
+    /// A line for people.
+    Progress,
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepOp {
+    /// Attempts begun, as far as the log knows.
+    pub attempts: u32,
+    /// Attempts that failed by themselves; the only ones a retry policy counts.
+    pub failures: u32,
+    /// Where it stands.
+    pub progress: StepProgress,
+    /// It holds steps.
+    pub group: bool,
+}
+
+/// Where a step stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepProgress {
+    /// An attempt began and nothing more is known.
+    Started,
+    /// The next attempt begins when this time has come.
+    Retry(Millis),
+    /// It returned this.
+    Completed(Payload),
+    /// It failed for good.
+    Failed(Failure),
+}
+
+/// How far a wait is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WaitOp {
+    /// The child that was started for it.
+    pub child: Option<RunId>,
+    /// A question was put to a person.
+    pub asked: bool,
+    /// What it looks for, once it does.
+    pub wanted: Option<WaitStarted>,
+    /// What it found.
+    pub found: Option<Found>,
+}
+
+/// What resolved a wait.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// This mail.
+    Mail(Mail),
+    /// Its time had come.
+    Timer,
+}
+
+/// A message to a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mail {
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: SignalName,
+        /// Its content.
+        payload: Payload,
+    },
+    /// An answer.
+    Answer {
+        /// The question.
+        question: Path,
+        /// The answer.
+        answer: Payload,
+    },
+    /// A child ended.
+    Child {
+        /// The child.
+        run: RunId,
+        /// How.
+        result: Result<Payload, Failure>,
+    },
+}
+
+/// How far the undoing of a step is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Undo {
+    /// Begun.
+    Started,
+    /// Done.
+    Completed,
+    /// Not possible.
+    Failed(Failure),
+}
+
+/// A child run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    /// The call that wanted it.
+    pub path: Path,
+    /// On which branch.
+    pub branch: BranchId,
+    /// Where.
+    pub seq: Seq,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// Computes the state of a run from its whole history, or from one that begins at `continue_as_new`
+/// preceded by the mail it carries. `head` is the fingerprint of the last event.
+pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Corrupt> {
+    let first = history.first().ok_or_else(|| Corrupt::new(Seq(1), "the log is empty"))?;
+    let base = match &first.event {
+        Event::RunQueued(_) => 0,
+        _ => base_of(history).ok_or_else(|| Corrupt::new(first.seq, "a log begins with run.queued"))?,
+    };
+    let mut branches = Branches::default();
+    for recorded in &history[base..] {
+        if let Event::BranchOpened(opened) = &recorded.event {
+            let branch = branch_of(opened, recorded.seq);
+            if opened.carried.is_some() { branches = Branches::only(branch) } else { branches.open(branch) }
+        }
+    }
+    let mut state = State::begin(run, &history[base], branches)?;
+    for mail in &history[..base] {
+        state.deliver(mail);
+        state.summary.mail_unread += 1;
+    }
+    let lineage = state.branches.lineage(state.branches.active().id);
+    for recorded in &history[base + 1..] {
+        if recorded.seq != state.summary.as_of.next() {
+            return Err(Corrupt::new(
+                recorded.seq,
+                format!("it does not follow event {}", state.summary.as_of),
+            ));
+        }
+        state.fold(recorded, lineage.sees(recorded.branch, recorded.seq));
+    }
+    state.summary.head = head;
+    Ok(state)
+}
+
+fn base_of(history: &[Recorded]) -> Option<usize> {
+    history.iter().position(|r| matches!(&r.event, Event::BranchOpened(opened) if opened.carried.is_some()))
+}
+
+/// Children that a carried history still has to answer for.
+fn strays(opened: &BranchOpened, recorded: &Recorded) -> BTreeMap<RunId, Child> {
+    let runs = opened.carried.iter().flat_map(|carried| carried.children.iter());
+    let child = || Child { path: Path::root(), branch: recorded.branch, seq: recorded.seq, ended: false };
+    runs.map(|run| (run.clone(), child())).collect()
+}
+
+fn branch_of(opened: &BranchOpened, seq: Seq) -> Branch {
+    Branch {
+        id: opened.branch,
+        parent: opened.parent,
+        cutoff: opened.cutoff,
+        opened: seq,
+        why: Some(opened.why.clone()),
+        input: opened.input.clone(),
+    }
+}
+
+impl State {
+    fn begin(run: &RunId, first: &Recorded, branches: Branches) -> Result<Self, Corrupt> {
+        let (queued, mut summary) = match &first.event {
+            Event::BranchOpened(opened @ BranchOpened { carried: Some(carried), .. }) => {
+                let mut summary = (*carried.summary).clone();
+                summary.restart(opened, first.seq);
+                summary.mail_unread = 0;
+                summary.as_of = first.seq;
+                (carried.run.clone(), summary)
+            }
+            Event::RunQueued(queued) => (queued.clone(), Summary::first(run, first, Hash::ZERO)?),
+            _ => return Err(Corrupt::new(first.seq, "a log begins with run.queued")),
+        };
+        summary.last_event_at = first.at;
+        summary.head = Hash::ZERO;
+        let children = match &first.event {
+            Event::BranchOpened(opened) => strays(opened, first),
+            _ => BTreeMap::new(),
+        };
+        Ok(Self {
+            summary,
+            branches,
+            queued,
+            other_input_until: Seq::ZERO,
+            ops: HashMap::new(),
+            order: HashMap::new(),
+            unread: BTreeMap::new(),
+            consumed: BTreeMap::new(),
+            undo: Vec::new(),
+            undone: BTreeMap::new(),
+            children,
+            jump: None,
+            failure: None,
+            outcome: None,
+        })
+    }
+
+    /// Takes the next event of the log into account. Says so if only a new derivation can.
+    pub fn apply(&mut self, recorded: &Recorded, head: Hash) -> Result<Applied, Corrupt> {
+        if recorded.seq != self.summary.as_of.next() {
+            return Err(Corrupt::new(
+                recorded.seq,
+                format!("it does not follow event {}", self.summary.as_of),
+            ));
+        }
+        if matches!(recorded.event, Event::BranchOpened(_)) {
+            return Ok(Applied::DeriveAnew);
+        }
+        self.fold(recorded, recorded.branch == self.summary.branch);
+        self.summary.head = head;
+        Ok(Applied::Yes)
+    }
+
+    fn fold(&mut self, recorded: &Recorded, in_lineage: bool) {
+        let event = &recorded.event;
+        if let Event::BranchOpened(opened) = event {
+            self.move_to(opened, recorded.seq);
+        } else if in_lineage || event.is_mail() || is_run_wide(event) {
+            self.summary.take(recorded);
+        }
+        if event.is_mail() {
+            self.deliver(recorded);
+        } else if let Event::ChildStarted(child) = event {
+            let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
+            self.children.insert(child.run.clone(), Child { path, branch, seq, ended: false });
+        }
+        if in_lineage {
+            self.fold_branch(recorded);
+        }
+        let head = self.summary.head;
+        self.summary.advance_to(recorded, head);
+    }
+
+    fn move_to(&mut self, opened: &BranchOpened, seq: Seq) {
+        match opened.why {
+            Why::Continue => self.begin_anew(opened, seq),
+            Why::Jump { .. } | Why::Retry { .. } => {
+                self.summary.cancel = None;
+                self.summary.attempt = 0;
+            }
+            Why::Recovery { .. } => {}
+        }
+        self.summary.owner = None;
+        self.summary.branch = opened.branch;
+        for dropped in &opened.dropped_mail {
+            if self.unread.remove(dropped).is_some() {
+                self.summary.mail_unread = self.summary.mail_unread.saturating_sub(1);
+            }
+        }
+        if let Some(input) = &opened.input {
+            self.queued.input = input.clone();
+            self.other_input_until = seq;
+        }
+    }
+
+    fn begin_anew(&mut self, opened: &BranchOpened, seq: Seq) {
+        self.summary.restart(opened, seq);
+        if let Some(carried) = &opened.carried {
+            self.queued = carried.run.clone();
+            self.unread.retain(|seq, _| carried.mail.contains(seq));
+            self.children.retain(|run, _| carried.children.contains(run));
+        }
+        self.summary.mail_unread = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
+    }
+
+    fn deliver(&mut self, recorded: &Recorded) {
+        let mail = match &recorded.event {
+            Event::SignalReceived { name, payload, .. } => {
+                Mail::Signal { name: name.clone(), payload: payload.clone() }
+            }
+            Event::InputAnswered { question, answer, .. } => {
+                Mail::Answer { question: question.clone(), answer: answer.clone() }
+            }
+            Event::ChildCompleted { run, output } => {
+                Mail::Child { run: run.clone(), result: Ok(output.clone()) }
+            }
+            Event::ChildFailed { run, failure } => {
+                Mail::Child { run: run.clone(), result: Err(failure.clone()) }
+            }
+            _ => return,
+        };
+        if let Mail::Child { run, .. } = &mail
+            && let Some(child) = self.children.get_mut(run)
+        {
+            child.ended = true;
+        }
+        self.unread.insert(recorded.seq, mail);
+    }
+
+    fn fold_branch(&mut self, recorded: &Recorded) {
+        match &recorded.event {
+            Event::StepStarted(e) => {
+                let step = self.step(recorded, &e.path, e.ord);
+                step.attempts = step.attempts.max(e.attempt);
+                step.progress = StepProgress::Started;
+                self.fingerprint(&e.path, e.input);
+            }
+            Event::StepCompleted(e) => {
+                let step = self.step(recorded, &e.path, e.ord);
+                step.attempts = step.attempts.max(e.attempt);
+                step.group = e.group;
+                step.progress = StepProgress::Completed(e.output.clone());
+                self.fingerprint(&e.path, e.input);
+                if e.undo {
+                    self.undo.push(e.path.clone());
+                }
+            }
+            Event::StepFailed(e) => {
+                let step = self.step(recorded, &e.path, e.ord);
+                step.attempts = step.attempts.max(e.attempt);
+                step.failures += 1;
+                step.group = e.group;
+                step.progress = StepProgress::Failed(e.failure.clone());
+                self.fingerprint(&e.path, e.input);
+            }
+            Event::StepRetryScheduled { path, due, .. } => {
+                if let Some(Op { kind: OpKind::Step(step), .. }) = self.ops.get_mut(path) {
+                    step.progress = StepProgress::Retry(*due);
+                }
+            }
+            Event::WaitStarted(e) => self.wait(recorded, &e.path, e.ord).wanted = Some(e.clone()),
+            Event::InputRequested(e) => self.wait(recorded, &e.path, e.ord).asked = true,
+            Event::ChildStarted(e) => self.wait(recorded, &e.path, e.ord).child = Some(e.run.clone()),
+            Event::TimerSet { path, ord, due } => {
+                let wanted = WaitStarted {
+                    path: path.clone(),
+                    ord: *ord,
+                    signals: vec![],
+                    inputs: vec![],
+                    children: vec![],
+                    due: Some(*due),
+                };
+                self.wait(recorded, path, *ord).wanted = Some(wanted);
+            }
+            Event::WaitResolved { path, by: By::Mail(seq) } => {
+                if let Some(mail) = self.unread.remove(seq) {
+                    self.consumed.insert(recorded.seq, *seq);
+                    self.found(recorded, path, Found::Mail(mail));
+                }
+            }
+            Event::WaitResolved { path, by: By::Timer } | Event::TimerFired { path } => {
+                self.found(recorded, path, Found::Timer);
+            }
+            Event::ProgressEmitted { path, ord, .. } => {
+                self.op(recorded, path, *ord, || OpKind::Progress);
+            }
+            Event::CompensationStarted { path, failure } => {
+                self.undone.insert(path.clone(), Undo::Started);
+                if failure.is_some() {
+                    self.failure.clone_from(failure);
+                }
+            }
+            Event::CompensationCompleted { path } => {
+                self.undone.insert(path.clone(), Undo::Completed);
+            }
+            Event::CompensationFailed { path, failure } => {
+                self.undone.insert(path.clone(), Undo::Failed(failure.clone()));
+            }
+            Event::JumpRequested(jump) => self.jump = jump.compensate.then(|| jump.clone()),
+            Event::RunCompleted { output } => self.outcome = Some(Outcome::Completed(output.clone())),
+            Event::RunFailed { failure } => self.outcome = Some(Outcome::Failed(failure.clone())),
+            Event::RunCancelled { reason } => self.outcome = Some(Outcome::Cancelled(reason.clone())),
+            Event::StepTimeout { .. }
+            | Event::BranchOpened(_)
+            | Event::RunQueued(_)
+            | Event::RunStarted
+            | Event::RunClaimed(_)
+            | Event::RunReleased { .. }
+            | Event::RunResumed(_)
+            | Event::RunRecovered(_)
+            | Event::RunPaused(_)
+            | Event::RunParked { .. }
+            | Event::RunCancelRequested(_)
+            | Event::InputAnswered { .. }
+            | Event::SignalReceived { .. }
+            | Event::ChildCompleted { .. }
+            | Event::ChildFailed { .. }
+            | Event::VersionChanged { .. }
+            | Event::NoteAdded(_) => {}
+        }
+    }
+
+    fn op(&mut self, recorded: &Recorded, path: &Path, ord: u32, new: impl FnOnce() -> OpKind) -> &mut Op {
+        let op = match self.ops.entry(path.clone()) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                self.order.insert((path.arm().into(), ord), path.clone());
+                let (first, at) = (recorded.seq, recorded.at);
+                entry.insert(Op { ord, first, last: first, at, input: None, kind: new() })
+            }
+        };
+        op.at = recorded.at;
+        op.last = recorded.seq;
+        op
+    }
+
+    fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
+        let new = || StepOp { attempts: 0, failures: 0, progress: StepProgress::Started, group: false };
+        let op = self.op(recorded, path, ord, || OpKind::Step(new()));
+        if !matches!(op.kind, OpKind::Step(_)) {
+            op.kind = OpKind::Step(new());
+        }
+        match &mut op.kind {
+            OpKind::Step(step) => step,
+            OpKind::Wait(_) | OpKind::Progress => unreachable!("made a step just above"),
+        }
+    }
+
+    fn wait(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut WaitOp {
+        let op = self.op(recorded, path, ord, || OpKind::Wait(WaitOp::default()));
+        if !matches!(op.kind, OpKind::Wait(_)) {
+            op.kind = OpKind::Wait(WaitOp::default());
+        }
+        match &mut op.kind {
+            OpKind::Wait(wait) => wait,
+            OpKind::Step(_) | OpKind::Progress => unreachable!("made a wait just above"),
+        }
+    }
+
+    fn found(&mut self, recorded: &Recorded, path: &Path, found: Found) {
+        if let Some(Op { kind: OpKind::Wait(wait), at, last, .. }) = self.ops.get_mut(path) {
+            wait.found = Some(found);
+            *at = recorded.at;
+            *last = recorded.seq;
+        }
+    }
+
+    fn fingerprint(&mut self, path: &Path, input: Option<Hash>) {
+        if let Some(op) = self.ops.get_mut(path)
+            && input.is_some()
+        {
+            op.input = input;
+        }
+    }
+
+    /// The operation recorded as the `ord`-th of an arm.
+    pub fn nth(&self, arm: &str, ord: u32) -> Option<&Path> {
+        self.order.get(&(Box::from(arm), ord))
+    }
+
+    /// Completed steps that have a compensation and are not undone yet, latest first, after `cutoff`.
+    pub fn to_undo(&self, cutoff: Seq) -> Vec<Path> {
+        let open = |path: &&Path| {
+            self.undone.get(*path) != Some(&Undo::Completed)
+                && self.ops.get(*path).is_some_and(|op| op.first > cutoff)
+        };
+        self.undo.iter().rev().filter(open).cloned().collect()
+    }
+
+    /// The earliest unread mail that ends `wanted`, leaving `taken` aside.
+    pub fn mail_for(&self, wanted: &WaitStarted, taken: &BTreeSet<Seq>) -> Option<Seq> {
+        let fits = |mail: &Mail| match mail {
+            Mail::Signal { name, .. } => wanted.signals.contains(name),
+            Mail::Answer { question, .. } => wanted.inputs.contains(question),
+            Mail::Child { run, .. } => wanted.children.contains(run),
+        };
+        self.unread.iter().find(|(seq, mail)| !taken.contains(*seq) && fits(mail)).map(|(seq, _)| *seq)
+    }
+
+    /// Children of branches that were left, which nobody will ever ask for again.
+    pub fn stray_children(&self) -> Vec<RunId> {
+        let lineage = self.branches.lineage(self.summary.branch);
+        let strays = self.children.iter().filter(|(_, c)| !c.ended && !lineage.sees(c.branch, c.seq));
+        strays.map(|(run, _)| run.clone()).collect()
+    }
+
+    /// Children that have not ended, as far as this log knows.
+    pub fn open_children(&self) -> Vec<RunId> {
+        self.children.iter().filter(|(_, child)| !child.ended).map(|(run, _)| run.clone()).collect()
+    }
+}
+
+/// What became of an event that was applied to a live state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is part of the state now.
+    Yes,
+    /// The run moved to another branch; nothing was changed.
+    DeriveAnew,
+}
+
+#[cfg(test)]
+mod tests;
