@@ -22,6 +22,7 @@ pub mod conformance;
 pub mod cursor;
 pub mod error;
 pub mod memory;
+mod splitmix;
 
 pub use api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,

@@ -15,6 +15,7 @@
 
 pub mod append;
 pub mod claim;
+pub mod differential;
 pub mod lanes;
 pub mod locks;
 pub mod make;
@@ -182,6 +183,23 @@ macro_rules! conformance {
             watch::the_clock_never_goes_back,
             watch::the_clock_follows_the_fixture,
         }
+        $crate::conformance! { @seeds $fresh;
+            the_seeds_from_0_answer_like_the_memory_store = 0,
+            the_seeds_from_5_answer_like_the_memory_store = 5,
+            the_seeds_from_10_answer_like_the_memory_store = 10,
+            the_seeds_from_15_answer_like_the_memory_store = 15,
+        }
+    };
+    (@seeds $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                for seed in $first..$first + 5 {
+                    let fixture = $fresh().await;
+                    $crate::conformance::differential::it_answers_like_the_memory_store(&fixture, seed).await;
+                }
+            }
+        )+
     };
     (@each $fresh:path; $($topic:ident::$case:ident),+ $(,)?) => {
         $(
