@@ -21,8 +21,10 @@ pub mod clock;
 pub mod conformance;
 pub mod cursor;
 pub mod error;
+pub mod faulty;
 pub mod memory;
 mod splitmix;
+pub mod traced;
 
 pub use api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
@@ -31,4 +33,6 @@ pub use api::{
 pub use clock::{Clock, ManualClock};
 pub use cursor::Cursor;
 pub use error::StoreError;
+pub use faulty::FaultyStore;
 pub use memory::MemoryStore;
+pub use traced::TracedStore;
