@@ -13,7 +13,7 @@
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
 //! | [`memory`] | the reference store, for tests and simulation |
 //! | [`faulty`], [`traced`] | wrappers: every fault on demand; every call as a span |
-//! | [`conformance`] | the cases that every store must pass |
+//! | `conformance` | the cases that every store must pass (feature `conformance`) |
 
 pub mod api;
 pub mod clock;

@@ -1,5 +1,7 @@
 //! Each fault does what it says: what the caller hears, and what the store has afterwards.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

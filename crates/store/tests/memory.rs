@@ -1,5 +1,7 @@
 //! What only the memory store has: processes that die on command, damage on demand.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use goldseam_core::{NodeId, RunId, Seq};
 use goldseam_store::conformance::Fixture;
 use goldseam_store::conformance::make::{advance, append_with_row, create, run, task, task_id};

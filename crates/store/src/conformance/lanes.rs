@@ -33,7 +33,7 @@ pub async fn a_lane_has_at_most_one_claimed_task(fixture: &Fixture) {
             let claim = Claim { owner: format!("n{n}"), limit: 4, ..claim_at(at(0)) };
             tokio::spawn(async move {
                 let mut done = 0;
-                while store.tasks(ready()).await.unwrap().len() > 0 {
+                while !store.tasks(ready()).await.unwrap().is_empty() {
                     for task in store.claim(claim.clone()).await.unwrap().tasks {
                         let held = store.tasks(claimed()).await.unwrap();
                         let together = held.iter().filter(|other| other.lane == task.lane).count();

@@ -11,7 +11,6 @@
 //! goldseam_store::conformance!(fresh);
 //! ```
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
-#![expect(clippy::missing_panics_doc, reason = "a case fails by panicking")]
 
 pub mod append;
 pub mod claim;
