@@ -1,1 +1,55 @@
-fn main() {}
+//! The project's own tooling: `cargo xtask tidy | test | generate`. Depends on `std` only.
+//!
+//! # Layout
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`tidy`] | the checks that no compiler makes |
+//! | [`steps`] | `test`: every check of the project, in order, as one command |
+//! | [`generate`] | the files that are made from other files |
+//! | [`ratchet`] | exceptions that may only shrink |
+//! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
+
+mod generate;
+mod ratchet;
+mod source;
+mod steps;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask tidy               check what no compiler checks
+cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
+cargo xtask generate [--check] write the generated files, or fail if one is stale
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["tidy"] => tidy::run(),
+        ["test"] => steps::run(steps::Scope::Full),
+        ["test", "--quick"] => steps::run(steps::Scope::Quick),
+        ["generate"] => generate::run(generate::Mode::Write),
+        ["generate", "--check"] => generate::run(generate::Mode::Check),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Files that are made from other files: the index of codes, and the ratchet, tightened.
+
+use crate::ratchet::{self, Ratchet};
+use crate::tidy::{Finding, LINES_MAX, code_lines, is_raised, pages};
+use crate::tree::{self, Tree};
+
+/// The index of codes.
+const INDEX: &str = "docs/codes/README.md";
+
+/// What to do with a stale file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Write it.
+    Write,
+    /// Say so and fail.
+    Check,
+}
+
+/// Families of codes: how the code begins, and what the table is called.
+const FAMILIES: &[(&str, &str)] = &[
+    ("GS01", "Runs and commands"),
+    ("GS02", "Stores"),
+    ("GS03", "Tasks and locks"),
+    ("GS", "Other errors"),
+    ("", "Rules"),
+];
+
+/// Writes or checks the generated files.
+pub(crate) fn run(mode: Mode) -> Result<(), String> {
+    let root = tree::root()?;
+    let tree = Tree::read(&root)?;
+    let mut stale = Vec::new();
+    for (path, text) in [(INDEX, index(&tree)), (ratchet::FILE, tightened(&tree).to_text())] {
+        if tree.get(path).is_some_and(|file| file.text == text) {
+            continue;
+        }
+        stale.push(path);
+        if mode == Mode::Write {
+            std::fs::write(root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
+            println!("wrote {path}");
+        }
+    }
+    if mode == Mode::Check && !stale.is_empty() {
+        return Err(format!("stale: {} (run `cargo xtask generate`)", stale.join(", ")));
+    }
+    Ok(())
+}
+
+/// The index is what would be generated. (Slack in the ratchet is found by the checks it eases.)
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let fresh = tree.get(INDEX).is_some_and(|file| file.text == index(tree));
+    let finding = || Finding::new(INDEX, 1, "the index is stale", "run `cargo xtask generate`");
+    if fresh { Vec::new() } else { vec![finding()] }
+}
+
+fn index(tree: &Tree) -> String {
+    let mut text = String::from(
+        "# Codes\n\n\
+         Every error and every rule has a code and a page. `goldseam explain CODE` prints the page.\n\n\
+         This file is generated from the pages: `cargo xtask generate`.\n",
+    );
+    let mut left = pages(tree);
+    for (prefix, name) in FAMILIES {
+        let (family, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|page| page.code.starts_with(prefix));
+        left = others;
+        if family.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("\n## {name}\n\n| code | what it stands for |\n|---|---|\n"));
+        for page in family {
+            let (code, title) = (page.code, page.title.unwrap_or("?").replace('|', "\\|"));
+            text.push_str(&format!("| [{code}]({code}.md) | {title} |\n"));
+        }
+    }
+    text
+}
+
+/// The ratchet with every entry as tight as the tree allows; never looser.
+fn tightened(tree: &Tree) -> Ratchet {
+    let (mut ratchet, _) = Ratchet::of(tree);
+    ratchet.lines = ratchet
+        .lines
+        .into_iter()
+        .filter_map(|(path, most)| {
+            let lines = code_lines(&tree.get(&path)?.text);
+            (lines > LINES_MAX).then_some((path, most.min(lines)))
+        })
+        .collect();
+    let pages = pages(tree);
+    ratchet.unraised.retain(|code| pages.iter().any(|page| page.code == *code) && !is_raised(tree, code));
+    ratchet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: &[(&str, &str)] = &[
+        ("docs/codes/A2.md", "# A2: an open question\n"),
+        ("docs/codes/GS0104.md", "# GS0104: unknown run\n"),
+        ("docs/codes/GS0201.md", "# GS0201: not a Goldseam database\n"),
+        ("docs/codes/README.md", "old"),
+    ];
+
+    #[test]
+    fn the_index_lists_every_page_by_family() {
+        let text = index(&Tree::of(PAGES));
+        let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle} is not in {text}"));
+        assert!(at("## Runs and commands") < at("| [GS0104](GS0104.md) | unknown run |"));
+        assert!(at("[GS0104]") < at("## Stores") && at("## Stores") < at("[GS0201]"));
+        assert!(at("[GS0201]") < at("## Rules") && at("## Rules") < at("[A2]"));
+        assert!(!text.contains("README") && !text.contains("Other errors"));
+    }
+
+    #[test]
+    fn a_stale_index_is_a_finding() {
+        let mut tree = Tree::of(PAGES);
+        assert_eq!(check(&tree).len(), 1);
+        let fresh = index(&tree);
+        tree.files.iter_mut().filter(|file| file.path == INDEX).for_each(|file| file.text.clone_from(&fresh));
+        assert!(check(&tree).is_empty());
+        tree.files.retain(|file| file.path != "docs/codes/A2.md");
+        assert_eq!(check(&tree).len(), 1);
+    }
+
+    #[test]
+    fn the_ratchet_is_tightened_and_never_loosened() {
+        let long = "x();\n".repeat(650);
+        let tree = Tree::of(&[
+            ("a.rs", &long),
+            ("b.rs", &long),
+            ("c.rs", "x();\n"),
+            ("docs/codes/GS0104.md", "# GS0104: unknown run\n"),
+            ("docs/codes/GS0201.md", "# GS0201: x\n"),
+            ("crates/a/src/b.rs", "\"GS0201\""),
+            (
+                ratchet::FILE,
+                "lines a.rs 700\nlines b.rs 640\nlines c.rs 700\nunraised GS0104\nunraised GS0201\nunraised GS0999\n",
+            ),
+        ]);
+        let tight = tightened(&tree);
+        assert_eq!(tight.lines, [("a.rs".to_owned(), 650), ("b.rs".to_owned(), 640)].into());
+        assert_eq!(tight.unraised, ["GS0104".to_owned()].into());
+    }
+}

@@ -1,0 +1,139 @@
+//! Dependencies point one way, and the pure crate stays pure.
+
+use super::Finding;
+use super::homes::{CORE_BANNED, LAYERS, matches};
+use crate::tree::{File, Tree};
+
+/// Every crate uses crates of lower layers only.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    tree.with_suffix("/Cargo.toml").flat_map(check_crate).collect()
+}
+
+fn check_crate(file: &File) -> Vec<Finding> {
+    let manifest = Manifest::parse(&file.text);
+    let layer = layer(&manifest.name);
+    let mut findings = Vec::new();
+    if layer.is_none() && file.path.starts_with("crates/") {
+        let what = format!("crate `{}` has no layer", manifest.name);
+        findings.push(Finding::new(&file.path, 1, what, "add it to LAYERS in xtask/src/tidy/homes.rs"));
+    }
+    for (line, name) in &manifest.uses {
+        let refused = match (layer, self::layer(name)) {
+            // Only crates of the workspace have a layer; the tooling has none and uses none of them.
+            (_, None) => impure(&manifest.name, name),
+            (None, Some(_)) => Some("the tooling depends on no crate of the workspace"),
+            // A crate's own tests may ask for its features.
+            _ if *name == manifest.name => None,
+            (Some(user), Some(used)) if used >= user => Some("dependencies point to lower layers only"),
+            _ => None,
+        };
+        if let Some(fix) = refused {
+            let what = format!("`{}` depends on `{name}`", manifest.name);
+            findings.push(Finding::new(&file.path, *line, what, fix));
+        }
+    }
+    findings
+}
+
+fn impure(user: &str, used: &str) -> Option<&'static str> {
+    let banned = user == "goldseam-core" && matches(CORE_BANNED, used);
+    banned.then_some("the core is pure: move what needs it to another crate")
+}
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|names| matches(names, name))
+}
+
+/// What matters of a `Cargo.toml`.
+#[derive(Debug, Default)]
+struct Manifest {
+    name: String,
+    /// Line and package of each dependency, those of tests and build scripts included.
+    uses: Vec<(usize, String)>,
+}
+
+impl Manifest {
+    fn parse(text: &str) -> Self {
+        let (mut manifest, mut section) = (Self::default(), String::new());
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if let Some(head) = line.strip_prefix('[') {
+                section = head.trim_matches(['[', ']', ' ']).to_owned();
+                if let Some((_, name)) = section.rsplit_once("dependencies.") {
+                    manifest.uses.push((number + 1, unquoted(name)));
+                }
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else { continue };
+            if section == "package" && key.trim() == "name" {
+                manifest.name = unquoted(value);
+            } else if section.ends_with("dependencies") && !section.starts_with("workspace") {
+                let name = renamed(value).unwrap_or_else(|| unquoted(key.split('.').next().unwrap_or(key)));
+                manifest.uses.push((number + 1, name));
+            } else if section.contains("dependencies.") && key.trim() == "package" {
+                manifest.uses.push((number + 1, unquoted(value)));
+            }
+        }
+        manifest
+    }
+}
+
+/// The real name in `x = { package = "real", … }`.
+fn renamed(value: &str) -> Option<String> {
+    let (_, rest) = value.split_once("package")?;
+    Some(unquoted(rest.trim_start().strip_prefix('=')?.split(',').next()?))
+}
+
+fn unquoted(text: &str) -> String {
+    text.trim_matches(|c: char| c.is_whitespace() || "\"'{}".contains(c)).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(name: &str, rest: &str) -> Vec<usize> {
+        let text = format!("[package]\nname = \"{name}\"\n{rest}");
+        check(&Tree::of(&[("crates/x/Cargo.toml", &text)])).into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn the_core_depends_on_no_crate_of_ours_and_stays_pure() {
+        let deps = "[dependencies]\nserde.workspace = true\ngoldseam-store.workspace = true\n\
+                    tokio = { workspace = true }\nasync-trait = \"0.1\"\n[dev-dependencies]\nfutures-util = \"1\"\n";
+        assert_eq!(lines("goldseam-core", deps), [5, 6, 7, 9]);
+    }
+
+    #[test]
+    fn dependencies_point_to_lower_layers_only() {
+        let on = |used: &str| format!("[dependencies]\n{used}.workspace = true\n");
+        assert!(lines("goldseam-engine", &on("goldseam-store")).is_empty());
+        assert!(lines("goldseam-cli", &on("goldseam")).is_empty());
+        assert_eq!(lines("goldseam-engine", &on("goldseam-store-sqlite")), [4], "engine names no backend");
+        assert_eq!(lines("goldseam-store-sqlite", &on("goldseam-engine")), [4]);
+        assert_eq!(lines("goldseam-store", &on("goldseam-engine")), [4]);
+        assert_eq!(lines("goldseam", &on("goldseam-sim")), [4]);
+        assert_eq!(lines("goldseam-sim", &on("goldseam-cli")), [4]);
+        assert!(lines("goldseam-store", &on("goldseam-store")).is_empty(), "its own features, for its tests");
+    }
+
+    #[test]
+    fn no_spelling_hides_a_dependency() {
+        for deps in [
+            "[dev-dependencies]\ngoldseam-cli = { path = \"../cli\" }\n",
+            "[dependencies.goldseam-cli]\npath = \"../cli\"\n",
+            "[target.'cfg(unix)'.dependencies]\ngoldseam-cli.workspace = true\n",
+            "[dependencies]\nfriend = { path = \"../cli\", package = \"goldseam-cli\" }\n",
+            "[build-dependencies]\n\"goldseam-cli\" = { path = \"../cli\" }\n",
+        ] {
+            assert_eq!(lines("goldseam-engine", deps).len(), 1, "{deps}");
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_layer_is_found() {
+        assert_eq!(lines("goldseam-new", ""), [1]);
+        let tooling = "[package]\nname = \"xtask\"\n[dependencies]\ngoldseam-core.workspace = true\n";
+        assert_eq!(check(&Tree::of(&[("xtask/Cargo.toml", tooling)])).len(), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! The repository's files, as the checks see them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One text file of the repository.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    /// Its content.
+    pub(crate) text: String,
+}
+
+/// Every text file that git tracks or would track.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tree {
+    /// In order of path.
+    pub(crate) files: Vec<File>,
+}
+
+impl Tree {
+    /// Reads the repository at `root`.
+    pub(crate) fn read(root: &Path) -> Result<Self, String> {
+        let listed = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?
+            .ok_or_else(|| {
+                "git cannot list the files here: run this inside a clone of the repository".to_owned()
+            })?;
+        let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        // What is not readable text (deleted in the working tree, binary) has nothing to check.
+        let file = |path: &str| Some(File { path: path.to_owned(), text: read_text(&root.join(path))? });
+        Ok(Self { files: paths.into_iter().filter_map(file).collect() })
+    }
+
+    /// The Rust files.
+    pub(crate) fn rust(&self) -> impl Iterator<Item = &File> {
+        self.with_suffix(".rs")
+    }
+
+    /// The files whose path ends so.
+    pub(crate) fn with_suffix<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a File> {
+        self.files.iter().filter(move |file| file.path.ends_with(suffix))
+    }
+
+    /// The file at `path`.
+    pub(crate) fn get(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether `path` is a file or a directory with files.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let inside = |file: &File| file.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        path.is_empty() || self.files.iter().any(|file| file.path == path || inside(file))
+    }
+
+    /// A tree of the given files.
+    #[cfg(test)]
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+        let file = |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
+        Self { files: files.iter().map(file).collect() }
+    }
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    if path.is_symlink() {
+        return None;
+    }
+    std::fs::read_to_string(path).ok()
+}
+
+/// The output of git, or `None` if it refuses.
+pub(crate) fn git(root: &Path, args: &[&str]) -> Result<Option<String>, String> {
+    let output = Command::new("git")
+        .current_dir(root)
+        .args(args)
+        .output()
+        .map_err(|error| format!("git cannot be run: {error}"))?;
+    Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// The directory of the workspace that the current directory is in.
+pub(crate) fn root() -> Result<PathBuf, String> {
+    let here = std::env::current_dir().map_err(|error| format!("no current directory: {error}"))?;
+    here.ancestors()
+        .find(|dir| dir.join("xtask/Cargo.toml").is_file())
+        .map(Path::to_path_buf)
+        .ok_or_else(|| "run this inside the repository".to_owned())
+}
