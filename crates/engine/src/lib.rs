@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The shell around the pure core: the only crate with loops.
+//!
+//! # Layout
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`commit`] | the one way a run changes: read, derive, decide, append; again if somebody was faster |
+//! | [`client`] | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
+//! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
+//! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
+//! | `cell`, `driver` | one run in memory, and the task that moves it |
+//! | [`queue`], [`locks`] | a user's own tasks and named locks |
+//! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
+
+pub mod client;
+pub mod clock;
+pub mod commit;
+pub mod config;
+pub mod context;
+pub mod engine;
+pub mod entropy;
+pub mod error;
+pub mod locks;
+pub mod node;
+pub mod queue;
+pub mod registry;
+
+mod append;
+mod attempt;
+mod cell;
+mod driver;
+
+mod spawn;
+mod undo;
+
+pub use client::{Client, Outcome, RunHandle, StartOptions};
+pub use clock::{Clock, SystemClock};
+pub use config::Config;
+pub use context::{Attempt, Context, Probe, Selected};
+pub use engine::{Builder, Engine};
+pub use entropy::{Entropy, OsEntropy, Seeded};
+pub use error::{EngineError, Error, Result};

@@ -1,0 +1,167 @@
+//! How an owner's doings reach the log: everything queued goes in one append, settled whatever the store does.
+
+use std::sync::Arc;
+
+use goldseam_core::codec::{chain, decode};
+use goldseam_core::decide::{Decision, Refusal, View};
+use goldseam_core::event::{BranchOpened, Event};
+use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
+use goldseam_core::state::Applied;
+use goldseam_core::{Command, RunId, Seq, Summary, Why, WriteId, decide};
+use goldseam_store::{Append, StoreError, TaskChange};
+
+use crate::cell::{Cell, Inner, Stop};
+use crate::commit::{Patience, plan};
+use crate::node::delivery_task;
+
+/// Appends everything that the run has queued. On return it is durable, or the execution is over.
+pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
+    let (command, count, extra) = {
+        let mut inner = cell.lock();
+        let doings = std::mem::take(&mut inner.queue);
+        let count = doings.len() as u64;
+        (Command::Owned(inner.fence, doings), count, std::mem::take(&mut inner.extra))
+    };
+    let write = cell.ledger.entropy.write_id();
+    let mut patience = Patience::new(&cell.ledger, "an append");
+    loop {
+        let Some(Ready { append, sealed, decision }) = prepare(&cell, &command, write, &extra)? else {
+            cell.lock().advanced(count);
+            return Ok(());
+        };
+        let sent = cell.ledger.clock.elapsed();
+        match cell.ledger.store.append(append).await {
+            Ok(_) => {
+                cell.hub().confirm(sent);
+                cell.hub().committed(&cell.run, decision.task, cell.now());
+                return apply(&cell, sealed, count);
+            }
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error @ (StoreError::Busy { .. } | StoreError::Unknown { .. })) => {
+                patience.wait(&cell.ledger, error).await.map_err(|error| Stop::Store(error.to_string()))?;
+            }
+            Err(error) => return Err(Stop::Store(error.to_string())),
+        }
+        if read_on(&cell, write).await? {
+            cell.lock().advanced(count);
+            return Ok(());
+        }
+    }
+}
+
+struct Ready {
+    append: Append,
+    sealed: Sealed,
+    decision: Decision,
+}
+
+fn prepare(
+    cell: &Cell,
+    command: &Command,
+    write: WriteId,
+    extra: &[TaskChange],
+) -> Result<Option<Ready>, Stop> {
+    let inner = cell.lock();
+    let now = cell.now();
+    let mut decision = decide(View::Full(&inner.state), command, now, &cell.ledger.limits).map_err(
+        |refusal| match refusal {
+            Refusal::HistoryTooLong { events } => Stop::TooLong(events),
+            Refusal::InvalidForm { reason } => Stop::Form(reason),
+            _ => Stop::Fenced,
+        },
+    )?;
+    if decision.events.is_empty() {
+        return Ok(None);
+    }
+    let summary = &inner.state.summary;
+    let sealed =
+        seal(place(&inner.state, Some(inner.fence.epoch), write), std::mem::take(&mut decision.events));
+    let row = match changes_row(summary, &sealed) && !leaves_branch(&sealed) {
+        true => Some(row_after(summary, &sealed).map_err(|_| Stop::Fenced)?),
+        false => None,
+    };
+    let mut tasks = extra.to_vec();
+    plan(&mut tasks, row.as_ref().unwrap_or(summary), Some(&cell.task), decision.task, now);
+    tasks.extend(notice(cell, summary, &sealed).map(|task| TaskChange::Create(Box::new(task))));
+    let (run, after, bodies) = (cell.run.clone(), summary.as_of, sealed.bodies.clone());
+    let append = Append { run, after, bodies, row: row.map(Box::new), tasks };
+    Ok(Some(Ready { append, sealed, decision }))
+}
+
+/// The task by which a parent learns that its child has ended, made with the end itself.
+fn notice(cell: &Cell, summary: &Summary, sealed: &Sealed) -> Option<goldseam_core::task::Task> {
+    let parent = summary.parent.as_ref()?;
+    let ended = sealed.records.iter().any(|recorded| recorded.event.is_terminal());
+    ended.then(|| delivery_task(parent, &cell.run, cell.hub().node(), cell.now()))
+}
+
+fn apply(cell: &Cell, sealed: Sealed, count: u64) -> Result<(), Stop> {
+    let mut inner = cell.lock();
+    for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
+        match inner.state.apply(recorded, *head) {
+            Ok(Applied::Yes) => {}
+            Ok(Applied::DeriveAnew) => return moved(&mut inner, &recorded.event, count),
+            Err(corrupt) => return Err(Stop::Store(corrupt.to_string())),
+        }
+    }
+    inner.advanced(count);
+    Ok(())
+}
+
+/// The run is on another branch now, by our own doing.
+fn moved(inner: &mut Inner, event: &Event, count: u64) -> Result<(), Stop> {
+    inner.moved = match event {
+        Event::BranchOpened(BranchOpened { why: Why::Continue, .. }) => Moved::Continued,
+        _ => Moved::Left,
+    };
+    inner.advanced(count);
+    Ok(())
+}
+
+/// Whether the run has moved to another branch by its owner's doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// It has not.
+    No,
+    /// It began anew, and is still ours.
+    Continued,
+    /// It left for another branch, and is anybody's.
+    Left,
+}
+
+/// Takes what others appended into account. Says whether our own write was among it.
+pub(crate) async fn read_on(cell: &Cell, write: WriteId) -> Result<bool, Stop> {
+    let mut patience = Patience::new(&cell.ledger, "reading on");
+    let mut ours = false;
+    loop {
+        let after = cell.lock().state.summary.as_of;
+        let page = patience.insist(&cell.ledger, || read_page(cell, &cell.run, after)).await;
+        let page = page.map_err(|error| Stop::Store(error.to_string()))?;
+        if page.is_empty() {
+            return Ok(ours);
+        }
+        let mut inner = cell.lock();
+        for record in page {
+            let recorded = decode(record.seq, &record.body).map_err(|e| Stop::Store(e.to_string()))?;
+            ours |= recorded.write == write;
+            match inner.state.apply(&recorded, chain(&record.body)) {
+                Ok(Applied::Yes) => {}
+                Ok(Applied::DeriveAnew) if ours => {
+                    moved(&mut inner, &recorded.event, 0)?;
+                    return Ok(true);
+                }
+                Ok(Applied::DeriveAnew) => return Err(Stop::Fenced),
+                Err(corrupt) => return Err(Stop::Store(corrupt.to_string())),
+            }
+        }
+        inner.advanced(0);
+    }
+}
+
+async fn read_page(
+    cell: &Cell,
+    run: &RunId,
+    after: Seq,
+) -> Result<Vec<goldseam_store::Record>, crate::error::EngineError> {
+    Ok(cell.ledger.store.read(run, after, 1_000).await?)
+}

@@ -1,0 +1,277 @@
+//! One attempt at a step: user code under a timeout and a heartbeat limit, panics caught.
+//!
+//! The start of an attempt is written by itself only once it has run for a while; details of a
+//! heartbeat are kept in a task record, so that the next attempt can read them after a crash.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, select};
+use goldseam_core::event::StepStarted;
+use goldseam_core::task::{NewTask, Task};
+use goldseam_core::{Class, Failure, Hash, Limits as Bounds, Owned, Path, Payload, QueueName, RunId, TaskId};
+use goldseam_store::{Expect, TaskChange, TaskFilter, Written};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cell::Cell;
+use crate::clock::pause;
+use crate::driver::panicked;
+use crate::error::Result;
+
+/// How often heartbeat details are made durable at the most.
+const DETAILS_EVERY: Duration = Duration::from_secs(1);
+
+/// What a step's body may know of itself.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    number: u32,
+    key: Arc<str>,
+    beats: bool,
+    pulse: Arc<Mutex<PulseState>>,
+}
+
+#[derive(Debug, Default)]
+struct PulseState {
+    beaten: bool,
+    details: Option<Payload>,
+    unsaved: bool,
+    last: Option<Payload>,
+}
+
+impl Attempt {
+    pub(crate) fn new(number: u32, key: String, beats: bool) -> Self {
+        Self { number, key: key.into(), beats, pulse: Arc::default() }
+    }
+
+    /// Number of this attempt, from 1. Attempts that a crash cut off count too, if their start was written.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// A key to pass on to other systems: the same for every attempt at this step.
+    pub fn idempotency_key(&self) -> &str {
+        &self.key
+    }
+
+    /// Says that the attempt is alive, and how far it is.
+    pub fn heartbeat(&self, details: &impl Serialize) {
+        let mut pulse = self.pulse();
+        pulse.beaten = true;
+        if let Ok(payload) = Payload::of(details, &Bounds::default()) {
+            pulse.details = Some(payload);
+            pulse.unsaved = true;
+        }
+    }
+
+    /// What the last heartbeat of an earlier attempt said.
+    pub fn last_heartbeat<T: DeserializeOwned>(&self) -> Option<T> {
+        self.pulse().last.as_ref().and_then(|details| details.read().ok())
+    }
+
+    fn pulse(&self) -> std::sync::MutexGuard<'_, PulseState> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_beat(&self) -> bool {
+        std::mem::take(&mut self.pulse().beaten)
+    }
+
+    fn take_unsaved(&self) -> Option<Payload> {
+        let mut pulse = self.pulse();
+        std::mem::take(&mut pulse.unsaved).then(|| pulse.details.clone()).flatten()
+    }
+}
+
+/// Bounds on one attempt.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) silence: Option<Duration>,
+}
+
+/// How an attempt ended.
+pub(crate) enum Outcome<T> {
+    Done(T),
+    Failed(Failure),
+    TimedOut(&'static str, Failure),
+}
+
+type Body<'b, 'a, T> = &'b mut (dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a);
+
+pub(crate) async fn run<'a, T>(
+    cell: &Arc<Cell>,
+    started: &StepStarted,
+    attempt: Attempt,
+    limits: Limits,
+    body: Body<'_, 'a, T>,
+) -> Outcome<T> {
+    let mut record = Details::new(cell, &started.path, attempt.beats);
+    if attempt.beats && attempt.number > 1 {
+        attempt.pulse().last = record.read().await;
+    }
+    let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(attempt.clone())));
+    let work = match made {
+        Ok(work) => work,
+        Err(panic) => return Outcome::Failed(panicked(&*panic)),
+    };
+    let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+    // Most steps are done at the first poll and need no timer at all.
+    let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    let ended = match first {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    };
+    let result = match ended {
+        Some(result) => result,
+        None => {
+            let mut watch = Watch::new(cell, limits, attempt.beats);
+            loop {
+                let next = watch.next();
+                match select(work.as_mut(), std::pin::pin!(pause(next))).await {
+                    Either::Left((result, _)) => break result,
+                    Either::Right(_) => {
+                        if let Some(code) = watch.look(started, &attempt) {
+                            record.forget();
+                            return Outcome::TimedOut(code, late(code));
+                        }
+                        if let Some(details) = attempt.take_unsaved() {
+                            record.write(details).await;
+                        }
+                    }
+                }
+            }
+        }
+    };
+    record.forget();
+    match result {
+        Ok(Ok(value)) => Outcome::Done(value),
+        Ok(Err(error)) => Outcome::Failed(error.failure().clone()),
+        Err(panic) => Outcome::Failed(panicked(&*panic)),
+    }
+}
+
+fn late(code: &'static str) -> Failure {
+    let message = match code {
+        "timeout" => "the attempt took longer than its timeout",
+        _ => "the attempt was silent for longer than its heartbeat limit",
+    };
+    Failure::new(Class::Retryable, message).with_code(code)
+}
+
+/// Deadlines of an attempt that did not end at once.
+struct Watch<'a> {
+    cell: &'a Arc<Cell>,
+    limits: Limits,
+    began: Duration,
+    beat: Duration,
+    marked: bool,
+    beats: bool,
+}
+
+impl<'a> Watch<'a> {
+    fn new(cell: &'a Arc<Cell>, limits: Limits, marked: bool) -> Self {
+        let now = cell.ledger.clock.elapsed();
+        Self { cell, limits, began: now, beat: now, marked, beats: marked }
+    }
+
+    /// How long until something is due.
+    fn next(&self) -> Duration {
+        let now = self.cell.ledger.clock.elapsed();
+        let long = (!self.marked).then(|| self.began + self.cell.config.long_step);
+        let timeout = self.limits.timeout.map(|span| self.began + span);
+        let silence = self.limits.silence.map(|span| self.beat + span);
+        let details = self.beats.then(|| now + DETAILS_EVERY);
+        let due = [long, timeout, silence, details].into_iter().flatten().min();
+        let due = due.unwrap_or(now + Duration::from_secs(3600));
+        due.saturating_sub(now).max(Duration::from_millis(1))
+    }
+
+    /// Marks a long attempt as begun; says why it is given up, if it is.
+    fn look(&mut self, started: &StepStarted, attempt: &Attempt) -> Option<&'static str> {
+        let now = self.cell.ledger.clock.elapsed();
+        if !self.marked && now >= self.began + self.cell.config.long_step {
+            self.marked = true;
+            self.cell.queue(Owned::StepStarted(started.clone()));
+        }
+        if attempt.take_beat() {
+            self.beat = now;
+        }
+        if self.limits.timeout.is_some_and(|span| now >= self.began + span) {
+            return Some("timeout");
+        }
+        self.limits.silence.is_some_and(|span| now >= self.beat + span).then_some("heartbeat-timeout")
+    }
+}
+
+/// The record that keeps a step's heartbeat details: claimed by the node for as long as the attempt lasts.
+struct Details<'a> {
+    cell: &'a Arc<Cell>,
+    id: Option<TaskId>,
+    task: Option<Task>,
+    path: Path,
+}
+
+pub(crate) fn details_id(run: &RunId, path: &Path) -> Option<TaskId> {
+    TaskId::new(format!("h-{}", Hash::of_parts(&["heartbeat", run.as_str(), path.as_str()]))).ok()
+}
+
+impl<'a> Details<'a> {
+    fn new(cell: &'a Arc<Cell>, path: &Path, wanted: bool) -> Self {
+        let id = wanted.then(|| details_id(&cell.run, path)).flatten();
+        Self { cell, id, task: None, path: path.clone() }
+    }
+
+    async fn read(&mut self) -> Option<Payload> {
+        let filter = TaskFilter { id: self.id.clone(), limit: 1, ..TaskFilter::default() };
+        self.task = self.cell.ledger.store.tasks(filter).await.ok()?.into_iter().next();
+        self.task.as_ref().map(|task| task.payload.clone())
+    }
+
+    /// Keeps the details. They are a help, not a truth: a store that fails here costs nothing but them.
+    async fn write(&mut self, details: Payload) {
+        let (Some(id), Some(node)) = (self.id.clone(), self.cell.hub().node().cloned()) else { return };
+        let now = self.cell.now();
+        let (next, expect) = match self.task.take() {
+            Some(task) => {
+                let expect = Expect::Version(task.version);
+                (
+                    Task { payload: details, heartbeat_at: Some(now), version: task.version + 1, ..task },
+                    expect,
+                )
+            }
+            None => {
+                let Ok(queue) = QueueName::new("goldseam-heartbeat") else { return };
+                let new = NewTask {
+                    id,
+                    kind: format!("heartbeat:{}", self.path),
+                    queue,
+                    lane: None,
+                    priority: 0,
+                    key: None,
+                    run_at: now,
+                    payload: details,
+                    attempts_max: 1,
+                    silence_max: None,
+                };
+                let task = new.into_task(now).claimed(node.as_str(), now);
+                (Task { run: Some(self.cell.run.clone()), ..task }, Expect::Absent)
+            }
+        };
+        self.task = match self.cell.ledger.store.put_task(next.clone(), expect).await {
+            Ok(Written::Done) => Some(next),
+            Ok(Written::Lost(other)) => other,
+            Err(_) => None,
+        };
+    }
+
+    /// The record goes with the append that says how the attempt ended.
+    fn forget(&mut self) {
+        if let (Some(id), Some(_)) = (self.id.take(), self.task.take()) {
+            self.cell.lock().extra.push(TaskChange::Remove { task: id });
+        }
+    }
+}

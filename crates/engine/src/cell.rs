@@ -1,0 +1,418 @@
+//! One run in memory: its derived state, what it has queued for the log, and who waits for what.
+//!
+//! The state changes only by events that are in the log. What a workflow does is queued here and
+//! appended by the driver; a ticket tells when it is durable.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use futures_util::future::BoxFuture;
+use goldseam_core::state::Op;
+use goldseam_core::{Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, State, StepName, TaskId};
+use goldseam_store::TaskChange;
+
+use crate::append::Moved;
+use crate::commit::Ledger;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::node::Hub;
+
+/// Undoes one step, given what the step returned.
+pub(crate) type UndoFn = Arc<dyn Fn(Payload) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// One run in memory.
+pub(crate) struct Cell {
+    pub(crate) run: RunId,
+    pub(crate) ledger: Ledger,
+    pub(crate) config: Arc<Config>,
+    pub(crate) task: TaskId,
+    inner: Mutex<Inner>,
+}
+
+/// Why an execution ends before the workflow does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stop {
+    /// Replay asked for something else than the log has.
+    Diverged(String),
+    /// The claim is over.
+    Fenced,
+    /// The history is as long as it may be.
+    TooLong(u64),
+    /// The store failed for good.
+    Store(String),
+    /// A question whose form makes no sense.
+    Form(String),
+}
+
+/// Whether new effects may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Go on.
+    Run,
+    /// Only replay what is recorded: a jump waits for its compensations.
+    Rewind,
+    /// Undoing: cancellation no longer interrupts.
+    Undo,
+}
+
+pub(crate) struct Inner {
+    pub(crate) state: State,
+    pub(crate) fence: Fence,
+    pub(crate) mode: Mode,
+    pub(crate) queue: Vec<Doing>,
+    pub(crate) extra: Vec<TaskChange>,
+    pub(crate) stop: Option<Stop>,
+    pub(crate) poked: bool,
+    pub(crate) polling: bool,
+    pub(crate) driver: Option<Waker>,
+    pub(crate) undo: HashMap<Path, UndoFn>,
+    pub(crate) continue_with: Option<Payload>,
+    pub(crate) moved: Moved,
+    issued: u64,
+    durable: u64,
+    revision: u64,
+    wakers: Vec<Waker>,
+    arms: HashMap<Path, Arm>,
+    busy: u32,
+    gates: u32,
+    waits: BTreeMap<u64, Slow>,
+    waits_made: u64,
+}
+
+/// A counter for each arm, so that paths do not depend on timing.
+#[derive(Default)]
+struct Arm {
+    next: u32,
+    counts: HashMap<(StepName, Option<StepName>), u32>,
+    draws: u64,
+    now: Option<Millis>,
+}
+
+/// Whether a wait may leave memory at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slow {
+    /// A person or a distant time: nothing is gained by staying.
+    Yes,
+    /// Something may come any moment.
+    No,
+}
+
+/// A new operation: where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Spot {
+    pub(crate) path: Path,
+    pub(crate) ord: u32,
+}
+
+impl Cell {
+    pub(crate) fn new(ledger: Ledger, config: Arc<Config>, state: State, task: TaskId) -> Self {
+        let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
+        let mode = if state.jump.is_some() { Mode::Rewind } else { Mode::Run };
+        Self {
+            run: state.summary.run.clone(),
+            ledger,
+            config,
+            task,
+            inner: Mutex::new(Inner {
+                state,
+                fence,
+                mode,
+                queue: Vec::new(),
+                extra: Vec::new(),
+                stop: None,
+                poked: false,
+                polling: false,
+                driver: None,
+                undo: HashMap::new(),
+                continue_with: None,
+                moved: Moved::No,
+                issued: 0,
+                durable: 0,
+                revision: 0,
+                wakers: Vec::new(),
+                arms: HashMap::new(),
+                busy: 0,
+                gates: 0,
+                waits: BTreeMap::new(),
+                waits_made: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.ledger.hub
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.ledger.clock.now()
+    }
+
+    /// Queues something for the log; the ticket says when it is durable.
+    pub(crate) fn queue(&self, what: Owned) -> u64 {
+        let at = self.now();
+        let mut inner = self.lock();
+        inner.queue.push(Doing { at, what });
+        inner.issued += 1;
+        inner.nudge();
+        inner.issued
+    }
+
+    /// Queues the end of an operation and hands its time to the operation's arm.
+    pub(crate) fn queue_seen(&self, spot: &Spot, what: Owned) {
+        let at = self.now();
+        let mut inner = self.lock();
+        inner.queue.push(Doing { at, what });
+        inner.issued += 1;
+        inner.see(spot.path.arm(), at);
+        inner.nudge();
+    }
+
+    /// Returns once everything up to `ticket` is in the log. Never returns if the execution is over.
+    pub(crate) async fn durable(&self, ticket: u64) {
+        poll_fn(|cx| {
+            let mut inner = self.lock();
+            if inner.stop.is_none() && inner.durable >= ticket {
+                return Poll::Ready(());
+            }
+            inner.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Returns once everything queued so far is in the log.
+    pub(crate) async fn settled(&self) {
+        let ticket = self.lock().issued;
+        self.durable(ticket).await;
+    }
+
+    /// Returns once a new effect may begin: everything before it is durable, and nobody paused the run.
+    pub(crate) async fn gate(&self) -> Result<()> {
+        let _gate = Counted::new(self, |inner| &mut inner.gates);
+        let ticket = self.lock().issued;
+        poll_fn(|cx| {
+            let mut inner = self.lock();
+            let open = inner.stop.is_none() && inner.durable >= ticket && !inner.state.summary.paused;
+            if open && inner.mode == Mode::Run && inner.state.summary.cancel.is_some() {
+                return Poll::Ready(Err(Error::cancelled()));
+            }
+            if open && inner.mode != Mode::Rewind {
+                return Poll::Ready(Ok(()));
+            }
+            inner.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await?;
+        if self.hub().is_sure(&*self.ledger.clock) {
+            return Ok(());
+        }
+        self.revalidate().await;
+        Ok(())
+    }
+
+    /// The node was not confirmed alive lately: asks the store whether the claim still stands.
+    async fn revalidate(&self) {
+        let sent = self.ledger.clock.elapsed();
+        let mut patience = crate::commit::Patience::new(&self.ledger, "a look at a claim");
+        let epoch = self.lock().fence.epoch;
+        match patience.insist(&self.ledger, || self.ledger.summary(&self.run)).await {
+            Ok(Some(summary)) if summary.epoch == epoch && summary.owner.is_some() => {
+                self.hub().confirm(sent);
+            }
+            Ok(_) => self.stop_and_hang(Stop::Fenced).await,
+            Err(error) => self.stop_and_hang(Stop::Store(error.to_string())).await,
+        }
+    }
+
+    /// Ends the execution; user code never sees why.
+    pub(crate) async fn stop_and_hang<T>(&self, stop: Stop) -> T {
+        {
+            let mut inner = self.lock();
+            inner.stop.get_or_insert(stop);
+            inner.nudge();
+        }
+        std::future::pending().await
+    }
+
+    /// Returns once the state has changed since `revision`, with the new revision.
+    pub(crate) async fn changed(&self, revision: u64) -> u64 {
+        poll_fn(|cx| {
+            let mut inner = self.lock();
+            if inner.stop.is_none() && inner.revision != revision {
+                return Poll::Ready(inner.revision);
+            }
+            inner.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Tells the driver that the log may have grown.
+    pub(crate) fn poke(&self) {
+        let mut inner = self.lock();
+        inner.poked = true;
+        inner.nudge();
+    }
+
+    /// Marks user code as running until the guard is dropped.
+    pub(crate) fn busy(&self) -> Counted<'_> {
+        Counted::new(self, |inner| &mut inner.busy)
+    }
+
+    /// Marks a wait as open until the guard is dropped.
+    pub(crate) fn waiting(&self, slow: Slow) -> Waiting<'_> {
+        let mut inner = self.lock();
+        inner.waits_made += 1;
+        let key = inner.waits_made;
+        inner.waits.insert(key, slow);
+        Waiting { cell: self, key }
+    }
+}
+
+impl Inner {
+    /// Wakes the driver unless it is polling the workflow right now and will look anyway.
+    pub(crate) fn nudge(&mut self) {
+        if !self.polling
+            && let Some(driver) = &self.driver
+        {
+            driver.wake_by_ref();
+        }
+    }
+
+    /// The state changed, and `count` queued doings are in the log.
+    pub(crate) fn advanced(&mut self, count: u64) {
+        self.durable += count;
+        self.revision += 1;
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether nothing runs here and something is waited for.
+    pub(crate) fn idle(&self) -> Option<Slow> {
+        if self.busy > 0 || self.gates > 0 || self.waits.is_empty() {
+            return None;
+        }
+        Some(if self.waits.values().all(|slow| *slow == Slow::Yes) { Slow::Yes } else { Slow::No })
+    }
+
+    /// Whether the run is paused and no user code runs any more.
+    pub(crate) fn rests(&self) -> bool {
+        self.state.summary.paused && self.busy == 0 && self.queue.is_empty()
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.busy == 0 && self.queue.is_empty()
+    }
+
+    /// The place of the next operation called `name` in `arm`.
+    pub(crate) fn spot(&mut self, arm: &Path, name: &StepName, key: Option<&StepName>) -> Spot {
+        let counter = self.arms.entry(arm.clone()).or_default();
+        let ord = counter.next;
+        counter.next += 1;
+        let count = counter.counts.entry((name.clone(), key.cloned())).or_default();
+        *count += 1;
+        Spot { path: arm.child(name, key, *count), ord }
+    }
+
+    /// The recorded operation at `spot`, if replay has not passed the log; or how the two differ.
+    pub(crate) fn look(&mut self, spot: &Spot, input: Option<Hash>) -> Result<Option<&Op>, Stop> {
+        let Spot { path, ord } = spot;
+        if let Some(recorded) = self.state.nth(path.arm(), *ord)
+            && recorded != path
+        {
+            let place = if path.arm().is_empty() { "the workflow" } else { path.arm() };
+            let nth = ord + 1;
+            return Err(Stop::Diverged(format!(
+                "operation {nth} of {place} is {recorded} in the log, and {path} in the code"
+            )));
+        }
+        let other_until = self.state.other_input_until;
+        let Some(op) = self.state.ops.get(path) else { return Ok(None) };
+        if op.ord != *ord {
+            let (then, here) = (op.ord + 1, ord + 1);
+            return Err(Stop::Diverged(format!(
+                "{path} is operation {then} in the log, and {here} in the code"
+            )));
+        }
+        if let (Some(then), Some(here)) = (op.input, input)
+            && then != here
+            && op.first > other_until
+        {
+            return Err(Stop::Diverged(format!("{path} has other input in the code than in the log")));
+        }
+        let now = op.at;
+        if let Some(arm) = self.arms.get_mut(path.arm()) {
+            arm.now = Some(now);
+        }
+        Ok(Some(op))
+    }
+
+    /// How many operations the code has asked for in each arm.
+    pub(crate) fn arm_counts(&self) -> HashMap<String, u32> {
+        self.arms.iter().map(|(path, arm)| (path.as_str().to_owned(), arm.next)).collect()
+    }
+
+    /// The time of the last event that `arm` has seen.
+    pub(crate) fn arm_now(&self, arm: &Path) -> Millis {
+        self.arms.get(arm).and_then(|arm| arm.now).unwrap_or(self.state.summary.created_at)
+    }
+
+    pub(crate) fn see(&mut self, arm: &str, at: Millis) {
+        if let Some(arm) = self.arms.get_mut(arm) {
+            arm.now = Some(at);
+        }
+    }
+
+    /// The next number that `arm` draws: the same in every replay.
+    pub(crate) fn draw(&mut self, arm: &Path) -> Hash {
+        let counter = self.arms.entry(arm.clone()).or_default();
+        counter.draws += 1;
+        let draws = counter.draws.to_string();
+        let generation = self.state.branches.generation(self.state.summary.branch).to_string();
+        Hash::of_parts(&["random", self.state.summary.run.as_str(), &generation, arm.as_str(), &draws])
+    }
+}
+
+/// Counts something up until dropped.
+pub(crate) struct Counted<'a> {
+    cell: &'a Cell,
+    field: fn(&mut Inner) -> &mut u32,
+}
+
+impl<'a> Counted<'a> {
+    fn new(cell: &'a Cell, field: fn(&mut Inner) -> &mut u32) -> Self {
+        *field(&mut cell.lock()) += 1;
+        Self { cell, field }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.cell.lock();
+        *(self.field)(&mut inner) -= 1;
+        inner.nudge();
+    }
+}
+
+/// An open wait, until dropped.
+pub(crate) struct Waiting<'a> {
+    cell: &'a Cell,
+    key: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.cell.lock().waits.remove(&self.key);
+    }
+}

@@ -1,0 +1,392 @@
+//! What anybody may do to runs, with or without an engine in the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::decide::Refusal;
+use goldseam_core::event::{JumpRequested, Note, RunQueued, Tags};
+use goldseam_core::state::Outcome as CoreOutcome;
+use goldseam_core::{
+    BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, RunId, Seq,
+    SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
+};
+use goldseam_store::{Page, Row, RunFilter, Store};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::clock::{Clock, SystemClock};
+use crate::commit::Ledger;
+use crate::engine::{default_queue, refused};
+use crate::entropy::{Entropy, OsEntropy};
+use crate::error::EngineError;
+use crate::locks::Locks;
+use crate::node::{Ended, Hub};
+use crate::queue::Queue;
+
+/// How a run ended.
+pub type Outcome = CoreOutcome;
+
+/// Longest pause between two looks at a run that lives elsewhere.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Everything that can be done to runs from outside. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    ledger: Ledger,
+}
+
+/// What a start may say besides workflow, id and input.
+#[derive(Debug, Clone, Default)]
+pub struct StartOptions {
+    tags: Vec<(String, String)>,
+    priority: i32,
+    queue: Option<String>,
+    version: Option<u32>,
+}
+
+impl StartOptions {
+    /// Adds a tag to search by.
+    #[must_use]
+    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.tags.push((key.into(), value.into()));
+        self
+    }
+
+    /// Larger goes first; 0 unless told otherwise.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// The queue, `default` unless told otherwise.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// The version, the newest known unless told otherwise.
+    #[must_use]
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    pub(crate) fn queued(
+        self,
+        workflow: WorkflowName,
+        newest: u32,
+        input: Payload,
+        limits: &Limits,
+    ) -> Result<RunQueued, EngineError> {
+        let mut tags = Tags::new();
+        for (key, value) in self.tags {
+            if value.len() > limits.text_bytes_max || tags.len() >= limits.tags_max {
+                return Err(PayloadError::TooLarge { bytes: value.len(), max: limits.text_bytes_max }.into());
+            }
+            tags.insert(TagKey::new(key)?, value);
+        }
+        let queue = self.queue.map(QueueName::new).transpose()?.unwrap_or_else(default_queue);
+        let version = self.version.unwrap_or(newest);
+        Ok(RunQueued { workflow, version, input, queue, priority: self.priority, tags, parent: None })
+    }
+}
+
+/// Who does something, and why. Every field may be left out.
+#[derive(Debug, Clone, Default)]
+pub struct By {
+    /// Who.
+    pub who: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// Deduplicates a repeated command; random unless given.
+    pub id: Option<String>,
+}
+
+/// Where a jump goes.
+#[derive(Debug, Clone, Default)]
+pub struct Jump {
+    /// Input that replaces the run's own.
+    pub input: Option<Payload>,
+    /// Mail consumed after the step is not delivered again.
+    pub drop_mail: bool,
+    /// Undo what lies after the step before going back.
+    pub compensate: bool,
+    /// Who and why.
+    pub by: By,
+}
+
+impl Client {
+    /// A client of this store that executes nothing.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default())
+    }
+
+    /// A client with its own clock, randomness and bounds.
+    pub fn with(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        limits: Limits,
+    ) -> Self {
+        let (limits, hub) = (Arc::new(limits), Arc::new(Hub::of_client()));
+        Self { ledger: Ledger { store, clock, entropy, limits, hub } }
+    }
+
+    pub(crate) fn of(ledger: Ledger) -> Self {
+        Self { ledger }
+    }
+
+    /// The store beneath.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.ledger.store
+    }
+
+    /// The ledger beneath: the one way a run changes.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A user's own tasks.
+    pub fn queue(&self) -> Queue {
+        Queue::new(self.ledger.clone())
+    }
+
+    /// Named locks.
+    pub fn locks(&self) -> Locks {
+        Locks::new(self.ledger.clone())
+    }
+
+    /// Queues a run for whoever has its workflow. The same id and input again: the same run.
+    pub async fn start(
+        &self,
+        workflow: &str,
+        run: &RunId,
+        input: Payload,
+        options: StartOptions,
+    ) -> Result<RunHandle, EngineError> {
+        let workflow = WorkflowName::new(workflow)?;
+        let newest = self.ledger.hub.newest(&workflow).unwrap_or(1);
+        let queued = options.queued(workflow, newest, input, &self.ledger.limits)?;
+        self.ledger.commit(run, &Command::Start { queued, claim: None }).await?;
+        Ok(self.handle(run.clone()))
+    }
+
+    /// A new random run id.
+    pub fn new_id(&self) -> RunId {
+        let (time, random) = (self.ledger.clock.now().0, self.ledger.entropy.next());
+        RunId::new(format!("run-{time:011x}-{random:016x}"))
+            .unwrap_or_else(|_| unreachable!("hexadecimal is an id"))
+    }
+
+    /// A handle on a run, which need not exist.
+    pub fn handle(&self, run: RunId) -> RunHandle {
+        RunHandle { client: self.clone(), run }
+    }
+
+    /// The run as it is now.
+    pub async fn get(&self, run: &RunId) -> Result<Summary, EngineError> {
+        self.ledger.summary(run).await?.ok_or_else(|| refused(run, Refusal::NoSuchRun))
+    }
+
+    /// Everything the engine believes about the run.
+    pub async fn state(&self, run: &RunId) -> Result<State, EngineError> {
+        Ok(self.ledger.load(run).await?.state)
+    }
+
+    /// Runs by what their cached rows say.
+    pub async fn list(&self, filter: RunFilter) -> Result<Page<Row>, EngineError> {
+        Ok(self.ledger.store.runs(filter).await?)
+    }
+
+    /// The whole log of a run, from its first event.
+    pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
+        let (history, _) = self.ledger.history(run, Seq(1)).await?;
+        if history.is_empty() {
+            return Err(refused(run, Refusal::NoSuchRun));
+        }
+        Ok(history)
+    }
+
+    /// The events that a branch sees.
+    pub async fn lineage(&self, run: &RunId, branch: BranchId) -> Result<Vec<Recorded>, EngineError> {
+        let history = self.history(run).await?;
+        let state = self.full_state(run, &history)?;
+        let lineage = state.branches.lineage(branch);
+        Ok(history.into_iter().filter(|r| lineage.sees(r.branch, r.seq) || r.event.is_mail()).collect())
+    }
+
+    fn full_state(&self, run: &RunId, history: &[Recorded]) -> Result<State, EngineError> {
+        goldseam_core::derive(run, history, goldseam_core::Hash::ZERO)
+            .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
+    }
+
+    /// Events after `after`, waiting until there is at least one.
+    pub async fn follow(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
+        let mut mark = 0;
+        loop {
+            let page = self.ledger.store.read(run, after, 500).await?;
+            if !page.is_empty() {
+                let decode = |record: &goldseam_store::Record| codec::decode(record.seq, &record.body);
+                let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
+                return decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt });
+            }
+            mark = self.wait_for_change(mark).await?;
+        }
+    }
+
+    /// Returns when something may have changed, or after a moment.
+    pub async fn wait_for_change(&self, mark: u64) -> Result<u64, EngineError> {
+        match tokio::time::timeout(LOOK_AGAIN, self.ledger.store.changed(mark)).await {
+            Ok(next) => Ok(next?),
+            Err(_) => Ok(mark),
+        }
+    }
+
+    /// Sends a signal; durable once this returns.
+    pub async fn signal(
+        &self,
+        run: &RunId,
+        name: &str,
+        payload: Payload,
+        id: Option<String>,
+    ) -> Result<Seq, EngineError> {
+        let (name, id) = (SignalName::new(name)?, self.command_id(id));
+        self.tell(run, Command::Signal { name, id, payload }).await
+    }
+
+    /// Answers a question; durable once this returns.
+    pub async fn answer(
+        &self,
+        run: &RunId,
+        question: &Path,
+        answer: Payload,
+        by: By,
+    ) -> Result<Seq, EngineError> {
+        let (question, id) = (question.clone(), self.command_id(by.id));
+        self.tell(run, Command::Answer { question, id, answer, by: by.who }).await
+    }
+
+    /// Asks a run to stop; it ends `cancelled` once it has undone what it must.
+    pub async fn cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::Cancel(note)).await
+    }
+
+    /// Stops a run between two effects.
+    pub async fn pause(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::Pause(note)).await
+    }
+
+    /// Lets a paused or parked run go on.
+    pub async fn resume(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::Resume(note)).await
+    }
+
+    /// Goes back to a step, on a new branch.
+    pub async fn jump(&self, run: &RunId, to: &Path, jump: Jump) -> Result<Seq, EngineError> {
+        let Jump { input, drop_mail, compensate, by } = jump;
+        let note = self.note(by);
+        self.tell(run, Command::Jump(JumpRequested { note, to: to.clone(), input, drop_mail, compensate }))
+            .await
+    }
+
+    /// Tries a failed run again from its failed step, on a new branch.
+    pub async fn retry(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::Retry(note)).await
+    }
+
+    /// Leaves a note in the log.
+    pub async fn annotate(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::Annotate(note)).await
+    }
+
+    async fn tell(&self, run: &RunId, command: Command) -> Result<Seq, EngineError> {
+        let committed = self.ledger.commit(run, &command).await?;
+        self.ledger.hub.poke(run);
+        Ok(committed.end)
+    }
+
+    fn command_id(&self, id: Option<String>) -> String {
+        id.unwrap_or_else(|| format!("c-{}", self.ledger.entropy.write_id()))
+    }
+
+    fn note(&self, by: By) -> Note {
+        Note { id: self.command_id(by.id), by: by.who, reason: by.reason }
+    }
+
+    /// Waits until the run is over.
+    pub async fn outcome(&self, run: &RunId) -> Result<Outcome, EngineError> {
+        let mut mark = 0;
+        loop {
+            if let Some(ended) = self.ledger.hub.wait_for(run) {
+                if let Ok(Ended::Over(outcome)) = ended.await {
+                    return Ok(outcome);
+                }
+                continue;
+            }
+            let summary = self.get(run).await?;
+            if summary.status.is_terminal()
+                && let Some(outcome) = self.state(run).await?.outcome
+            {
+                return Ok(outcome);
+            }
+            mark = self.wait_for_change(mark).await?;
+        }
+    }
+}
+
+/// One run, to be waited for or talked to.
+#[derive(Debug, Clone)]
+pub struct RunHandle {
+    client: Client,
+    run: RunId,
+}
+
+impl RunHandle {
+    /// Its id.
+    pub fn id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Waits until the run is over and returns what the workflow returned.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
+        let ended = |status, failure| EngineError::Ended { run: self.run.clone(), status, failure };
+        match self.client.outcome(&self.run).await? {
+            Outcome::Completed(output) => {
+                output.read().map_err(|source| EngineError::NotThatType { what: "the run's output", source })
+            }
+            Outcome::Failed(failure) => Err(ended(Status::Failed, failure)),
+            Outcome::Cancelled(reason) => {
+                Err(ended(Status::Cancelled, Failure::terminal(reason).with_code("cancelled")))
+            }
+        }
+    }
+
+    /// Where the run is in its life.
+    pub async fn status(&self) -> Result<Status, EngineError> {
+        Ok(self.client.get(&self.run).await?.status)
+    }
+
+    /// Sends it a signal; durable once this returns.
+    pub async fn signal(&self, name: &str, payload: &impl Serialize) -> Result<Seq, EngineError> {
+        let payload = Payload::of(payload, &self.client.ledger.limits)?;
+        self.client.signal(&self.run, name, payload, None).await
+    }
+
+    /// Answers one of its questions; durable once this returns.
+    pub async fn answer(&self, question: &str, answer: &impl Serialize) -> Result<Seq, EngineError> {
+        let answer = Payload::of(answer, &self.client.ledger.limits)?;
+        self.client.answer(&self.run, &Path::new(question)?, answer, By::default()).await
+    }
+
+    /// Asks it to stop.
+    pub async fn cancel(&self) -> Result<Seq, EngineError> {
+        self.client.cancel(&self.run, By::default()).await
+    }
+}

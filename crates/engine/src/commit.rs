@@ -1,0 +1,401 @@
+//! The one way a run changes: read, derive, decide, append. Again, if somebody was faster.
+//!
+//! Every append carries a write-id, and a retry of the same command keeps it: an outcome that is
+//! unknown is settled by searching for it from the first intended position to the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::codec::{chain, decode, decode_all};
+use goldseam_core::decide::{Refusal, TaskMove, View};
+use goldseam_core::event::Event;
+use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
+use goldseam_core::summary::Stuck;
+use goldseam_core::task::{NewTask, Task};
+use goldseam_core::{
+    Command, Corrupt, Hash, Limits, Millis, NodeId, Payload, Recorded, RunId, Seq, State, Summary, TaskId,
+    WriteId, decide, derive,
+};
+use goldseam_store::{Append, Head, Row, Store, StoreError, TaskChange};
+
+use crate::clock::{Clock, pause};
+use crate::entropy::Entropy;
+use crate::error::EngineError;
+use crate::node::Hub;
+
+/// Events read from the store at a time.
+const PAGE: u32 = 1_000;
+/// Conflicts in a row before a command is given up as contended.
+const CONFLICTS_MAX: u32 = 1_000;
+
+/// Everything needed to change runs: the store, a clock, randomness and bounds.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// Where runs are kept.
+    pub store: Arc<dyn Store>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Names for writes.
+    pub entropy: Arc<dyn Entropy>,
+    /// Bounds.
+    pub limits: Arc<Limits>,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// A run as it was read.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What its history says.
+    pub state: State,
+    /// Its advance task.
+    pub task: Option<TaskId>,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Committed {
+    /// Where the log ends now.
+    pub end: Seq,
+    /// What was appended; empty if there was nothing to do.
+    pub records: Vec<Recorded>,
+    /// The run's advance task, if the command made one.
+    pub task: Option<TaskId>,
+    /// Fingerprint of the last event.
+    pub head: Hash,
+}
+
+enum Known {
+    Absent,
+    Row(Box<Summary>, Option<TaskId>),
+    Full(Box<Loaded>),
+}
+
+impl Known {
+    fn view(&self) -> View<'_> {
+        match self {
+            Self::Absent => View::Absent,
+            Self::Row(summary, _) => View::Row(summary),
+            Self::Full(loaded) => View::Full(&loaded.state),
+        }
+    }
+
+    fn summary(&self) -> Option<&Summary> {
+        match self {
+            Self::Absent => None,
+            Self::Row(summary, _) => Some(summary),
+            Self::Full(loaded) => Some(&loaded.state.summary),
+        }
+    }
+
+    fn task(&self) -> Option<&TaskId> {
+        match self {
+            Self::Absent => None,
+            Self::Row(_, task) => task.as_ref(),
+            Self::Full(loaded) => loaded.task.as_ref(),
+        }
+    }
+}
+
+impl Ledger {
+    /// Carries out `command` on `run`, once, however often the store fails on the way.
+    pub async fn commit(&self, run: &RunId, command: &Command) -> Result<Committed, EngineError> {
+        self.commit_with(run, command, Vec::new()).await
+    }
+
+    pub(crate) async fn commit_with(
+        &self,
+        run: &RunId,
+        command: &Command,
+        extra: Vec<TaskChange>,
+    ) -> Result<Committed, EngineError> {
+        let write = self.entropy.write_id();
+        let mut patience = Patience::new(self, "a command");
+        let mut doubt: Option<Seq> = None;
+        for _ in 0..CONFLICTS_MAX {
+            let known = patience.insist(self, || self.look(run)).await?;
+            if let Some(from) = doubt
+                && let Some(landed) = patience.insist(self, || self.landed(run, from, write)).await?
+            {
+                return Ok(landed);
+            }
+            let now = self.clock.now();
+            let (known, decision) = match decide(known.view(), command, now, &self.limits) {
+                Err(Refusal::NeedsHistory) => {
+                    let loaded = patience.insist(self, || self.load(run)).await?;
+                    let known = Known::Full(Box::new(loaded));
+                    let decision = decide(known.view(), command, now, &self.limits);
+                    (known, decision)
+                }
+                decision => (known, decision),
+            };
+            let decision = decision.map_err(|refusal| EngineError::Refused { run: run.clone(), refusal })?;
+            if decision.events.is_empty() {
+                return Ok(nothing(&known));
+            }
+            let sealed = seal(self.place(&known, write), decision.events);
+            let Some(row) = self.row(run, &known, &sealed).await? else { continue };
+            let mut tasks = extra.clone();
+            let task = plan(&mut tasks, &row, known.task(), decision.task, now);
+            let after = known.summary().map_or(Seq::ZERO, |summary| summary.as_of);
+            let append =
+                Append { run: run.clone(), after, bodies: sealed.bodies, row: Some(Box::new(row)), tasks };
+            match self.store.append(append).await {
+                Ok(end) => {
+                    self.hub.committed(run, decision.task, now);
+                    let head = sealed.heads.last().copied().unwrap_or_default();
+                    return Ok(Committed { end, records: sealed.records, task, head });
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error @ StoreError::Busy { .. }) => patience.wait(self, error).await?,
+                Err(error @ StoreError::Unknown { .. }) => {
+                    doubt.get_or_insert(after);
+                    patience.wait(self, error).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(EngineError::Patience { doing: "a command against many others", seconds: 0 })
+    }
+
+    fn place(&self, known: &Known, write: WriteId) -> Place {
+        let first = Place {
+            after: Seq::ZERO,
+            prev: Hash::ZERO,
+            branch: goldseam_core::BranchId::ROOT,
+            epoch: None,
+            write,
+        };
+        known.summary().map_or(first, |summary| Place {
+            after: summary.as_of,
+            prev: summary.head,
+            branch: summary.branch,
+            ..first
+        })
+    }
+
+    /// The row after the append; none if the run moved meanwhile and everything must be read again.
+    async fn row(&self, run: &RunId, known: &Known, sealed: &Sealed) -> Result<Option<Summary>, EngineError> {
+        let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
+        let Some(summary) = known.summary() else {
+            let mut row = Summary::first(run, &sealed.records[0], sealed.heads[0]).map_err(corrupt)?;
+            for (recorded, head) in sealed.records.iter().zip(&sealed.heads).skip(1) {
+                row.fold(recorded, *head).map_err(|stuck| stuck_to(run, stuck))?;
+            }
+            return Ok(Some(row));
+        };
+        if !leaves_branch(sealed) {
+            return row_after(summary, sealed).map(Some).map_err(|stuck| stuck_to(run, stuck));
+        }
+        let (mut history, _) = self.history(run, summary.base).await?;
+        if history.last().map(|recorded| recorded.seq) != Some(summary.as_of) {
+            return Ok(None);
+        }
+        history.extend(sealed.records.iter().cloned());
+        let head = sealed.heads.last().copied().unwrap_or_default();
+        Ok(Some(derive(run, &history, head).map_err(corrupt)?.summary))
+    }
+
+    async fn look(&self, run: &RunId) -> Result<Known, EngineError> {
+        let Some(Head { end, row }) = self.store.head(run).await? else { return Ok(Known::Absent) };
+        let Some(Row { mut summary, task, .. }) = row else {
+            return Ok(Known::Full(Box::new(self.load(run).await?)));
+        };
+        while summary.as_of < end {
+            let records = self.store.read(run, summary.as_of, PAGE).await?;
+            if records.is_empty() {
+                break;
+            }
+            for record in records {
+                let recorded = decode(record.seq, &record.body)
+                    .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
+                match summary.fold(&recorded, chain(&record.body)) {
+                    Ok(()) => {}
+                    Err(Stuck::NeedsHistory) => return Ok(Known::Full(Box::new(self.load(run).await?))),
+                    Err(Stuck::Corrupt(corrupt)) => {
+                        return Err(EngineError::Corrupt { run: run.clone(), corrupt });
+                    }
+                }
+            }
+        }
+        Ok(Known::Row(Box::new(summary), task))
+    }
+
+    /// The run's cached row, folded on to the end of its log.
+    pub async fn summary(&self, run: &RunId) -> Result<Option<Summary>, EngineError> {
+        Ok(self.look(run).await?.summary().cloned())
+    }
+
+    /// Reads the whole history that matters and derives the state.
+    pub async fn load(&self, run: &RunId) -> Result<Loaded, EngineError> {
+        let refused = || EngineError::Refused { run: run.clone(), refusal: Refusal::NoSuchRun };
+        let head = self.store.head(run).await?.ok_or_else(refused)?;
+        let (base, task) = head.row.map_or((Seq(1), None), |row| (row.summary.base, row.task));
+        let (history, hash) = self.history(run, base).await?;
+        let state = derive(run, &history, hash)
+            .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
+        Ok(Loaded { state, task })
+    }
+
+    /// Everything from `base` on, preceded by the mail that `base` carries, with the last fingerprint.
+    pub async fn history(&self, run: &RunId, base: Seq) -> Result<(Vec<Recorded>, Hash), EngineError> {
+        let corrupt = |corrupt: Corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
+        let mut history: Vec<Recorded> = Vec::new();
+        let (mut after, mut prev) = (base.before(), None);
+        loop {
+            let page = self.store.read(run, after, PAGE).await?;
+            let Some(first) = page.first() else { break };
+            let from = match prev {
+                Some(prev) => prev,
+                None if base <= Seq(1) => Hash::ZERO,
+                None => decode(first.seq, &first.body).map_err(corrupt)?.prev,
+            };
+            let texts = page.iter().map(|record| (record.seq, record.body.as_str()));
+            let (decoded, hash) = decode_all(after, from, texts).map_err(corrupt)?;
+            after = decoded.last().map_or(after, |recorded| recorded.seq);
+            prev = Some(hash);
+            history.extend(decoded);
+        }
+        let carried = match history.first().map(|first| &first.event) {
+            Some(Event::BranchOpened(opened)) => opened.carried.clone(),
+            _ => None,
+        };
+        let mut mail = Vec::new();
+        for seq in carried.iter().flat_map(|carried| &carried.mail) {
+            for record in self.store.read(run, seq.before(), 1).await? {
+                mail.push(decode(record.seq, &record.body).map_err(corrupt)?);
+            }
+        }
+        mail.extend(history);
+        Ok((mail, prev.unwrap_or(Hash::ZERO)))
+    }
+
+    /// What the write `write` put there, at or after `from`; none if it has not landed.
+    pub(crate) async fn landed(
+        &self,
+        run: &RunId,
+        from: Seq,
+        write: WriteId,
+    ) -> Result<Option<Committed>, EngineError> {
+        let mut after = from;
+        let mut found: Option<Committed> = None;
+        loop {
+            let page = self.store.read(run, after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(found) };
+            after = last.seq;
+            for record in page {
+                let recorded = decode(record.seq, &record.body)
+                    .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
+                if recorded.write == write {
+                    let landed = found.get_or_insert(Committed {
+                        end: recorded.seq,
+                        records: Vec::new(),
+                        task: None,
+                        head: Hash::ZERO,
+                    });
+                    landed.end = recorded.seq;
+                    landed.head = chain(&record.body);
+                    landed.records.push(recorded);
+                }
+            }
+        }
+    }
+}
+
+fn nothing(known: &Known) -> Committed {
+    let (end, head) =
+        known.summary().map_or((Seq::ZERO, Hash::ZERO), |summary| (summary.as_of, summary.head));
+    Committed { end, records: Vec::new(), task: None, head }
+}
+
+fn stuck_to(run: &RunId, stuck: Stuck) -> EngineError {
+    match stuck {
+        Stuck::NeedsHistory => EngineError::Refused { run: run.clone(), refusal: Refusal::NeedsHistory },
+        Stuck::Corrupt(corrupt) => EngineError::Corrupt { run: run.clone(), corrupt },
+    }
+}
+
+/// Turns what becomes of the advance task into changes for the store. Returns the id of a new one.
+pub(crate) fn plan(
+    tasks: &mut Vec<TaskChange>,
+    row: &Summary,
+    old: Option<&TaskId>,
+    task: TaskMove,
+    now: Millis,
+) -> Option<TaskId> {
+    match task {
+        TaskMove::Keep => {}
+        TaskMove::Wake => tasks.push(TaskChange::Wake { at: now }),
+        TaskMove::Rest(run_at) => tasks.extend(old.map(|id| TaskChange::Rest { task: id.clone(), run_at })),
+        TaskMove::Remove => tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() })),
+        TaskMove::Ready | TaskMove::Held => {
+            tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() }));
+            let ready = advance_task(row, now);
+            let owner = row.owner.as_ref().filter(|_| task == TaskMove::Held).map(NodeId::as_str);
+            let new = owner.map_or_else(|| ready.clone(), |owner| ready.clone().claimed(owner, now));
+            let id = new.id.clone();
+            tasks.push(TaskChange::Create(Box::new(new)));
+            return Some(id);
+        }
+    }
+    None
+}
+
+/// A new advance task for the run, ready now.
+pub(crate) fn advance_task(row: &Summary, now: Millis) -> Task {
+    let new = NewTask {
+        id: Task::advance_id(&row.run, row.as_of.0),
+        kind: Task::advance_kind(row.workflow.as_str()),
+        queue: row.queue.clone(),
+        lane: None,
+        priority: row.priority,
+        key: None,
+        run_at: now,
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    Task { run: Some(row.run.clone()), ..new.into_task(now) }
+}
+
+/// How long a failing store is tried: growing pauses with jitter up to a limit.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    doing: &'static str,
+    began: Duration,
+    pause: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(ledger: &Ledger, doing: &'static str) -> Self {
+        Self { doing, began: ledger.clock.elapsed(), pause: Duration::from_millis(5) }
+    }
+
+    /// Waits a little longer than last time, or gives up with `error`.
+    pub(crate) async fn wait(&mut self, ledger: &Ledger, error: StoreError) -> Result<(), EngineError> {
+        let spent = ledger.clock.elapsed().saturating_sub(self.began);
+        if spent > ledger.limits.store_patience {
+            tracing::warn!(doing = self.doing, %error, "the store was given up");
+            return Err(EngineError::Patience { doing: self.doing, seconds: spent.as_secs() });
+        }
+        let jitter = ledger.entropy.next() % 1000;
+        pause(self.pause.mul_f64(0.5 + jitter as f64 / 2000.0)).await;
+        self.pause = (self.pause * 2).min(Duration::from_secs(1));
+        Ok(())
+    }
+
+    /// Repeats a read until the store answers or patience ends.
+    pub(crate) async fn insist<T, F, Fut>(&mut self, ledger: &Ledger, mut read: F) -> Result<T, EngineError>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, EngineError>>,
+    {
+        loop {
+            match read().await {
+                Err(EngineError::Store(error @ (StoreError::Busy { .. } | StoreError::Unknown { .. }))) => {
+                    self.wait(ledger, error).await?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}

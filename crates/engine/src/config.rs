@@ -1,0 +1,56 @@
+//! What an engine can be told.
+
+use std::time::Duration;
+
+use goldseam_core::{Limits, QueueName};
+
+/// How an engine behaves. The defaults suit one process on one machine.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Runs in memory at once.
+    pub slots: u32,
+    /// Queues whose runs it takes.
+    pub queues: Vec<QueueName>,
+    /// How often a node says that it is alive.
+    pub beat: Duration,
+    /// A node that has not beaten for so long is taken over, if its process is not known to be gone.
+    pub silence_max: Duration,
+    /// How often other nodes are looked at.
+    pub watch: Duration,
+    /// How long a suspicion must last before it counts as death.
+    pub grace: Duration,
+    /// How long a run that only waits stays in memory.
+    pub linger: Duration,
+    /// How long a step runs before its start is written by itself.
+    pub long_step: Duration,
+    /// The longest pause between two looks at the queue.
+    pub poll: Duration,
+    /// How long a shutdown waits for running steps.
+    pub drain: Duration,
+    /// Beats come from a thread of their own; off only in simulation.
+    pub beat_on_thread: bool,
+    /// Bounds on everything.
+    pub limits: Limits,
+}
+
+/// The queue that runs stand in unless told otherwise.
+pub const QUEUE_DEFAULT: &str = "default";
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            slots: 1_000,
+            queues: QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
+            beat: Duration::from_secs(2),
+            silence_max: Duration::from_secs(10),
+            watch: Duration::from_millis(100),
+            grace: Duration::from_millis(300),
+            linger: Duration::from_secs(1),
+            long_step: Duration::from_secs(1),
+            poll: Duration::from_secs(1),
+            drain: Duration::from_secs(10),
+            beat_on_thread: true,
+            limits: Limits::default(),
+        }
+    }
+}

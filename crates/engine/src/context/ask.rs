@@ -1,0 +1,88 @@
+//! Questions to people. A question can stay open for ever; an answer that does not fit is refused.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::Millis;
+use goldseam_core::event::{InputRequested, WaitStarted};
+use goldseam_core::form::Form;
+use goldseam_core::state::{Found, Mail};
+use serde::de::DeserializeOwned;
+
+use super::{Context, Name, wait};
+use crate::cell::Spot;
+use crate::error::{Error, Result};
+
+impl Context {
+    /// Asks a person and waits for the answer: any JSON, unless a form is given.
+    pub fn ask<T: DeserializeOwned>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
+        let (spot, prompt) = (self.spot(name), prompt.into());
+        Ask { ctx: self, spot, prompt, form: Form::Any, timeout: None, value: PhantomData }
+    }
+}
+
+/// A question to a person; see [`Context::ask`].
+#[must_use = "nothing is asked until it is awaited"]
+pub struct Ask<'a, T> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    prompt: String,
+    form: Form,
+    timeout: Option<Duration>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Ask<'_, T> {
+    /// The answer must be a text.
+    pub fn text(mut self) -> Self {
+        self.form = Form::Text;
+        self
+    }
+
+    /// The answer must be one of these.
+    pub fn choice<C: Into<String>>(mut self, choices: impl IntoIterator<Item = C>) -> Self {
+        self.form = Form::Choice(choices.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The answer must be valid under this JSON Schema.
+    pub fn schema(mut self, schema: serde_json::Value) -> Self {
+        self.form = Form::Schema(schema);
+        self
+    }
+
+    /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Ask<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, spot, prompt, form, timeout, value: _ } = self;
+        Box::pin(async move {
+            let spot = spot?;
+            let prompt = prompt.chars().take(ctx.cell.ledger.limits.text_bytes_max).collect();
+            let ask = InputRequested { path: spot.path.clone(), ord: spot.ord, prompt, form };
+            let wanted = |now: Millis| WaitStarted {
+                path: spot.path.clone(),
+                ord: spot.ord,
+                signals: vec![],
+                inputs: vec![spot.path.clone()],
+                children: vec![],
+                due: timeout.map(|span| now + span),
+            };
+            match wait::wait(ctx, &spot, wanted, Some(ask)).await? {
+                Found::Mail(Mail::Answer { answer, .. }) => wait::read(&spot.path, &answer),
+                Found::Mail(_) => ctx.mismatch(&spot).await,
+                Found::Timer => Err(Error::timeout(&spot.path)),
+            }
+        })
+    }
+}

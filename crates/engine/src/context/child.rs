@@ -1,0 +1,142 @@
+//! Child runs: wanted in the parent's log before they are created, so that none is ever lost or doubled.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::decide::child_id;
+use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
+use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
+use goldseam_core::{Command, Owned, Payload, PayloadError, RunId, WorkflowName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Context, Name, wait};
+use crate::cell::{Spot, Stop};
+use crate::error::{Error, Result};
+
+impl Context {
+    /// Starts a child run of another workflow and waits for its result.
+    pub fn child<T: DeserializeOwned>(
+        &self,
+        name: impl Into<Name>,
+        workflow: &str,
+        input: &impl Serialize,
+    ) -> Child<'_, T> {
+        Child {
+            ctx: self,
+            spot: self.spot(name),
+            workflow: WorkflowName::new(workflow),
+            input: Payload::of(input, &self.cell.ledger.limits),
+            value: PhantomData,
+        }
+    }
+}
+
+/// A child run; see [`Context::child`].
+#[must_use = "nothing is started until it is awaited"]
+pub struct Child<'a, T> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    workflow: Result<WorkflowName, goldseam_core::IdError>,
+    input: Result<Payload, PayloadError>,
+    value: PhantomData<fn() -> T>,
+}
+
+/// A child that was started, to be waited for later.
+#[derive(Debug, Clone)]
+pub struct ChildHandle {
+    run: RunId,
+    spot: Spot,
+    ctx: Context,
+}
+
+impl ChildHandle {
+    /// The child's id.
+    pub fn run_id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Waits for the child's result.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T> {
+        finish(&self.ctx, &self.spot, self.run.clone()).await
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> Child<'a, T> {
+    /// Starts the child without waiting for it.
+    pub async fn start(self) -> Result<ChildHandle> {
+        let ctx = self.ctx.clone();
+        let (run, spot) = begin(self).await?;
+        Ok(ChildHandle { run, spot, ctx })
+    }
+}
+
+async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
+    let (ctx, spot, workflow, input) = (child.ctx, child.spot?, child.workflow?, child.input?);
+    let run = match ctx.recorded(&spot, None).await {
+        Some(OpKind::Wait(WaitOp { found: Some(_), child: Some(run), .. })) => return Ok((run, spot)),
+        Some(OpKind::Wait(WaitOp { child: Some(run), .. })) => run,
+        Some(_) => return ctx.mismatch(&spot).await,
+        None => {
+            ctx.cell.gate().await?;
+            let run = child_id(&ctx.cell.lock().state, &spot.path);
+            let (path, ord) = (spot.path.clone(), spot.ord);
+            let (workflow, input) = (workflow.clone(), input.clone());
+            let ticket =
+                ctx.cell.queue(Owned::Child(ChildStarted { path, ord, run: run.clone(), workflow, input }));
+            ctx.cell.durable(ticket).await;
+            run
+        }
+    };
+    create(ctx, &run, workflow, input).await?;
+    Ok((run, spot))
+}
+
+/// Creates the child unless it is there. After a crash this may be the second time; that is harmless.
+async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<()> {
+    let (queue, priority, tags) = {
+        let inner = ctx.cell.lock();
+        let summary = &inner.state.summary;
+        (summary.queue.clone(), summary.priority, summary.tags.clone())
+    };
+    let version = ctx.cell.hub().newest(&workflow).unwrap_or(1);
+    let parent = Some(ctx.cell.run.clone());
+    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent };
+    let _busy = ctx.cell.busy();
+    match ctx.cell.ledger.commit(run, &Command::Start { queued, claim: None }).await {
+        Ok(_) => Ok(()),
+        Err(error @ crate::error::EngineError::Refused { .. }) => Err(Error::terminal(error.to_string())),
+        Err(error) => ctx.cell.stop_and_hang(Stop::Store(error.to_string())).await,
+    }
+}
+
+async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> Result<T> {
+    let wanted = |_| WaitStarted {
+        path: spot.path.clone(),
+        ord: spot.ord,
+        signals: vec![],
+        inputs: vec![],
+        children: vec![run],
+        due: None,
+    };
+    match wait::wait(ctx, spot, wanted, None).await? {
+        Found::Mail(Mail::Child { result: Ok(output), .. }) => wait::read(&spot.path, &output),
+        Found::Mail(Mail::Child { result: Err(failure), .. }) => Err(Error::of_step(&spot.path, failure)),
+        Found::Mail(_) | Found::Timer => ctx.mismatch(spot).await,
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Child<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let ctx = self.ctx;
+        let began = begin(self);
+        Box::pin(async move {
+            let (run, spot) = began.await?;
+            finish(ctx, &spot, run).await
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! What a workflow function holds: its way to do things durably.
+//!
+//! A run re-executes its function from the start; what is recorded returns at once. So a workflow
+//! must do the same for the same input and the same results: time, randomness and everything from
+//! outside come through the context.
+
+mod ask;
+mod child;
+mod name;
+mod step;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use goldseam_core::state::OpKind;
+use goldseam_core::{Millis, Owned, Path, Payload, RunId};
+use serde::Serialize;
+
+use crate::cell::{Cell, Spot};
+use crate::error::{Error, Result};
+
+pub use ask::Ask;
+pub use child::{Child, ChildHandle};
+pub use name::Name;
+pub use step::{Attempt, Group, Probe, Step};
+pub use wait::{Select, Selected, Signal};
+
+/// What a workflow function holds. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) cell: Arc<Cell>,
+    pub(crate) arm: Path,
+}
+
+impl Context {
+    pub(crate) fn new(cell: Arc<Cell>) -> Self {
+        Self { cell, arm: Path::root() }
+    }
+
+    /// The run's id.
+    pub fn run_id(&self) -> &RunId {
+        &self.cell.run
+    }
+
+    /// The version of the workflow that this run is on.
+    pub fn version(&self) -> u32 {
+        self.cell.lock().state.summary.version
+    }
+
+    /// The value of a tag that the run was started with.
+    pub fn tag(&self, key: &str) -> Option<String> {
+        self.cell.lock().state.summary.tags.get(key).cloned()
+    }
+
+    /// A moment that is the same in every replay: the time of the last thing that this arm saw happen.
+    pub fn now(&self) -> Millis {
+        self.cell.lock().arm_now(&self.arm)
+    }
+
+    /// A random number that is the same in every replay.
+    pub fn random(&self) -> u64 {
+        self.cell.lock().draw(&self.arm).leading()
+    }
+
+    /// A random UUID (version 4) that is the same in every replay.
+    pub fn uuid(&self) -> String {
+        let mut bytes = self.cell.lock().draw(&self.arm).0;
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex = goldseam_core::Hash(bytes).to_string();
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    /// A context for one of several parallel parts: what happens in one arm does not shift the other's names.
+    pub fn arm(&self, name: impl Into<Name>) -> Result<Self> {
+        let spot = self.spot(name)?;
+        Ok(Self { cell: Arc::clone(&self.cell), arm: Path::new(&format!("{}~", spot.path))? })
+    }
+
+    /// Runs all of them side by side and returns their results in order, or the first error in order.
+    pub async fn join<I, F, T>(&self, parts: I) -> Result<Vec<T>>
+    where
+        I: IntoIterator<Item = F>,
+        F: IntoFuture<Output = Result<T>>,
+    {
+        join_all(parts.into_iter().map(IntoFuture::into_future)).await.into_iter().collect()
+    }
+
+    /// Sleeps. Survives restarts; a long sleep costs no memory.
+    pub async fn sleep(&self, name: impl Into<Name>, span: Duration) -> Result<()> {
+        let spot = self.spot(name)?;
+        wait::sleep(self, spot, |now| now + span).await
+    }
+
+    /// Sleeps until a moment. Survives restarts.
+    pub async fn sleep_until(&self, name: impl Into<Name>, due: Millis) -> Result<()> {
+        let spot = self.spot(name)?;
+        wait::sleep(self, spot, |_| due).await
+    }
+
+    /// Tells people how far the run is; shown by `goldseam show`.
+    pub async fn progress(&self, message: impl Into<String>) -> Result<()> {
+        let spot = self.spot("progress")?;
+        match self.recorded(&spot, None).await {
+            Some(OpKind::Progress) => return Ok(()),
+            Some(_) => return self.mismatch(&spot).await,
+            None => {}
+        }
+        self.cell.gate().await?;
+        let message: String = message.into();
+        let message = message.chars().take(self.cell.ledger.limits.text_bytes_max).collect();
+        self.cell.queue(Owned::Progress { path: spot.path, ord: spot.ord, message });
+        Ok(())
+    }
+
+    /// Begins the run anew with other input and an empty history. Return its result at once:
+    /// `return ctx.continue_as_new(&input);`
+    pub fn continue_as_new<T>(&self, input: &impl Serialize) -> Result<T> {
+        let input = Payload::of(input, &self.cell.ledger.limits)?;
+        self.cell.lock().continue_with = Some(input);
+        Err(Error::continue_as_new())
+    }
+
+    pub(crate) fn spot(&self, name: impl Into<Name>) -> Result<Spot> {
+        let (name, key) = name.into().checked()?;
+        Ok(self.cell.lock().spot(&self.arm, &name, key.as_ref()))
+    }
+
+    /// What the log has for this operation. Never returns if the log has something else.
+    pub(crate) async fn recorded(&self, spot: &Spot, input: Option<goldseam_core::Hash>) -> Option<OpKind> {
+        let found = self.cell.lock().look(spot, input).map(|op| op.map(|op| op.kind.clone()));
+        match found {
+            Ok(kind) => kind,
+            Err(stop) => self.cell.stop_and_hang(stop).await,
+        }
+    }
+
+    pub(crate) async fn mismatch<T>(&self, spot: &Spot) -> T {
+        let path = &spot.path;
+        let detail = format!("{path} is another kind of operation in the log than in the code");
+        self.cell.stop_and_hang(crate::cell::Stop::Diverged(detail)).await
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("run", &self.cell.run).field("arm", &self.arm).finish()
+    }
+}

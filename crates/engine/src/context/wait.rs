@@ -1,0 +1,297 @@
+//! Waiting: signals, timers, and the first of several things.
+//!
+//! Parking is the append of `wait.started`: a signal that came first makes it conflict and is looked
+//! at. So nothing is lost between looking and sleeping.
+
+use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, select};
+use goldseam_core::event::{InputRequested, WaitStarted};
+use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
+use goldseam_core::{Failure, Millis, Owned, Path, Payload, RunId, SignalName};
+use serde::de::DeserializeOwned;
+
+use super::{ChildHandle, Context, Name};
+use crate::cell::{Mode, Slow, Spot};
+use crate::clock::sleep_until;
+use crate::error::{Error, Result};
+
+pub(super) async fn sleep(ctx: &Context, spot: Spot, due: impl FnOnce(Millis) -> Millis) -> Result<()> {
+    let due = match ctx.recorded(&spot, None).await {
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => wanted.due.unwrap_or_default(),
+        Some(_) => return ctx.mismatch(&spot).await,
+        None => {
+            ctx.cell.gate().await?;
+            let due = due(ctx.cell.now());
+            let _waiting = ctx.cell.waiting(pace(ctx, Some(due), true));
+            let (path, ord) = (spot.path.clone(), spot.ord);
+            let ticket = ctx.cell.queue(Owned::Sleep { path, ord, due });
+            ctx.cell.durable(ticket).await;
+            due
+        }
+    };
+    resolved(ctx, &spot, Some(due), true).await.map(|_| ())
+}
+
+/// Whether a wait may leave memory at once: only people and distant times are that slow.
+fn pace(ctx: &Context, due: Option<Millis>, only_slow: bool) -> Slow {
+    let near = due.is_some_and(|due| due <= ctx.cell.now() + ctx.cell.config.linger);
+    if only_slow && !near { Slow::Yes } else { Slow::No }
+}
+
+/// Opens a wait unless the log has it, and returns what resolved it.
+pub(super) async fn wait(
+    ctx: &Context,
+    spot: &Spot,
+    wanted: impl FnOnce(Millis) -> WaitStarted,
+    ask: Option<InputRequested>,
+) -> Result<Found> {
+    let (due, slow) = match ctx.recorded(spot, None).await {
+        Some(OpKind::Wait(WaitOp { found: Some(found), .. })) => return Ok(found),
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => (wanted.due, is_slow(&wanted)),
+        Some(OpKind::Step(_) | OpKind::Progress) => return ctx.mismatch(spot).await,
+        Some(OpKind::Wait(_)) | None => {
+            ctx.cell.gate().await?;
+            let wanted = wanted(ctx.cell.now());
+            let (due, slow) = (wanted.due, is_slow(&wanted));
+            let _waiting = ctx.cell.waiting(pace(ctx, due, slow));
+            let ticket = ctx.cell.queue(Owned::Wait { wanted, ask });
+            ctx.cell.durable(ticket).await;
+            (due, slow)
+        }
+    };
+    resolved(ctx, spot, due, slow).await
+}
+
+fn is_slow(wanted: &WaitStarted) -> bool {
+    wanted.signals.is_empty() && wanted.children.is_empty()
+}
+
+/// A wait as it stands now.
+struct Seen {
+    found: Option<Found>,
+    there: bool,
+    cancelled: bool,
+    due: Option<Millis>,
+    revision: u64,
+}
+
+fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
+    let mut inner = ctx.cell.lock();
+    let revision = inner.revision();
+    let Ok(Some(op)) = inner.look(spot, None) else { return None };
+    let OpKind::Wait(wait) = op.kind.clone() else { return None };
+    let live = inner.mode == Mode::Run;
+    let state = &inner.state;
+    let mail = wait.wanted.as_ref().and_then(|wanted| state.mail_for(wanted, &BTreeSet::new()));
+    let due = due.filter(|_| live);
+    let there = live && mail.is_some() || due.is_some_and(|due| due <= ctx.cell.now());
+    let cancelled = state.summary.cancel.is_some() && live;
+    Some(Seen { found: wait.found, there, cancelled, due, revision })
+}
+
+/// Returns once the log says what resolved the wait at `spot`.
+async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bool) -> Result<Found> {
+    let cell = &ctx.cell;
+    let _waiting = cell.waiting(pace(ctx, due, only_slow));
+    loop {
+        let Some(Seen { found, there, cancelled, due, revision }) = see(ctx, spot, due) else {
+            return ctx.mismatch(spot).await;
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if cancelled {
+            return Err(Error::cancelled());
+        }
+        if there {
+            let ticket = cell.queue(Owned::Check(spot.path.clone()));
+            cell.durable(ticket).await;
+            continue;
+        }
+        let changed = std::pin::pin!(cell.changed(revision));
+        match due {
+            None => {
+                changed.await;
+            }
+            Some(due) => {
+                let timer = std::pin::pin!(sleep_until(&cell.ledger.clock, due));
+                select(changed, timer).await;
+            }
+        }
+    }
+}
+
+/// Returns once `due` has come; the run may leave memory meanwhile.
+pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
+    let cell = &ctx.cell;
+    let _waiting = cell.waiting(pace(ctx, Some(due), true));
+    loop {
+        let (cancelled, revision) = {
+            let inner = cell.lock();
+            (inner.state.summary.cancel.is_some() && inner.mode == Mode::Run, inner.revision())
+        };
+        if cancelled {
+            return Err(Error::cancelled());
+        }
+        if due <= cell.now() {
+            return Ok(());
+        }
+        let changed = std::pin::pin!(cell.changed(revision));
+        let timer = std::pin::pin!(sleep_until(&cell.ledger.clock, due));
+        select(changed, timer).await;
+    }
+}
+
+impl Context {
+    /// Waits for a signal. One that came before is found; each is delivered once, in order.
+    pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Signal<'_, T> {
+        Signal {
+            ctx: self,
+            name: SignalName::new(name),
+            timeout: None,
+            spot: self.spot(name),
+            value: PhantomData,
+        }
+    }
+
+    /// Waits for the first of several things.
+    pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
+        let spot = self.spot(name);
+        Select { ctx: self, spot, signals: vec![], children: vec![], timeout: None, flaw: None }
+    }
+}
+
+/// A wait for one signal; see [`Context::signal`].
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct Signal<'a, T> {
+    ctx: &'a Context,
+    name: Result<SignalName, goldseam_core::IdError>,
+    timeout: Option<Duration>,
+    spot: Result<Spot>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Signal<'_, T> {
+    /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, name, timeout, spot, value: _ } = self;
+        Box::pin(async move {
+            let (spot, name) = (spot?, name?);
+            let wanted = |now: Millis| WaitStarted {
+                path: spot.path.clone(),
+                ord: spot.ord,
+                signals: vec![name],
+                inputs: vec![],
+                children: vec![],
+                due: timeout.map(|span| now + span),
+            };
+            match wait(ctx, &spot, wanted, None).await? {
+                Found::Mail(Mail::Signal { payload, .. }) => read(&spot.path, &payload),
+                Found::Mail(_) => ctx.mismatch(&spot).await,
+                Found::Timer => Err(Error::timeout(&spot.path)),
+            }
+        })
+    }
+}
+
+pub(super) fn read<T: DeserializeOwned>(path: &Path, payload: &Payload) -> Result<T> {
+    payload.read().map_err(|e| Error::terminal(format!("what {path} got does not fit: {e}")))
+}
+
+/// A wait for the first of several things; see [`Context::select`].
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct Select<'a> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    signals: Vec<SignalName>,
+    children: Vec<RunId>,
+    timeout: Option<Duration>,
+    flaw: Option<Error>,
+}
+
+/// What came first.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Selected {
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: SignalName,
+        /// Its content.
+        payload: Payload,
+    },
+    /// A child ended.
+    Child {
+        /// Which.
+        run: RunId,
+        /// How.
+        result: Result<Payload, Failure>,
+    },
+    /// Nothing in time.
+    Timeout,
+}
+
+impl Select<'_> {
+    /// Also takes this signal.
+    pub fn signal(mut self, name: &str) -> Self {
+        match SignalName::new(name) {
+            Ok(name) => self.signals.push(name),
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// Also takes the end of this child.
+    pub fn child(mut self, child: &ChildHandle) -> Self {
+        self.children.push(child.run_id().clone());
+        self
+    }
+
+    /// Gives up after `span`.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+}
+
+impl<'a> IntoFuture for Select<'a> {
+    type Output = Result<Selected>;
+    type IntoFuture = BoxFuture<'a, Result<Selected>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, spot, signals, children, timeout, flaw } = self;
+        Box::pin(async move {
+            if let Some(flaw) = flaw {
+                return Err(flaw);
+            }
+            let spot = spot?;
+            let wanted = |now: Millis| WaitStarted {
+                path: spot.path.clone(),
+                ord: spot.ord,
+                signals,
+                inputs: vec![],
+                children,
+                due: timeout.map(|span| now + span),
+            };
+            match wait(ctx, &spot, wanted, None).await? {
+                Found::Mail(Mail::Signal { name, payload }) => Ok(Selected::Signal { name, payload }),
+                Found::Mail(Mail::Child { run, result }) => Ok(Selected::Child { run, result }),
+                Found::Mail(Mail::Answer { .. }) => ctx.mismatch(&spot).await,
+                Found::Timer => Ok(Selected::Timeout),
+            }
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! The task that moves one run: polls the workflow, appends what it queued, lets it rest.
+//!
+//! Everything that a poll of the workflow queued goes into one append right after that poll. So the
+//! last step and the completion share a commit, and a step's result is durable before the next effect.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Cx, Poll};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use goldseam_core::event::Release;
+use goldseam_core::{Failure, Owned, Payload};
+
+use crate::append::{Moved, append_queued, read_on};
+use crate::cell::{Cell, Inner, Mode, Slow, Stop};
+use crate::error::{Error, Result};
+use crate::undo;
+
+/// How an execution ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum End {
+    /// The run is over.
+    Finished,
+    /// The run was given back: it waits, is paused, parked or handed over.
+    Released,
+    /// The run began anew and is still ours.
+    Continued,
+    /// The execution was dropped; the log decides what happens next.
+    Dropped(Stop),
+}
+
+type Io = BoxFuture<'static, Result<(), Stop>>;
+
+pub(crate) struct Driver {
+    cell: Arc<Cell>,
+    work: Option<BoxFuture<'static, Result<Payload>>>,
+    io: Option<Io>,
+    linger: Option<Pin<Box<tokio::time::Sleep>>>,
+    releasing: bool,
+}
+
+/// Moves the run until it is over, rests or is lost.
+pub(crate) async fn drive(cell: Arc<Cell>, work: BoxFuture<'static, Result<Payload>>) -> End {
+    let mut driver = Driver { cell, work: Some(work), io: None, linger: None, releasing: false };
+    poll_fn(move |cx| driver.poll(cx)).await
+}
+
+impl Driver {
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Poll<End> {
+        loop {
+            if let Some(stop) = self.enter(cx) {
+                return Poll::Ready(End::Dropped(stop));
+            }
+            let mut moved = self.poll_work(cx);
+            let cell = Arc::clone(&self.cell);
+            let mut inner = cell.lock();
+            inner.polling = false;
+            if self.io.is_none() {
+                moved |= self.consider_rest(&mut inner, cx);
+                self.io = self.next_io(&mut inner);
+            }
+            drop(inner);
+            moved |= self.poll_io(cx);
+            if let Some(end) = self.end() {
+                return Poll::Ready(end);
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn enter(&mut self, cx: &Cx<'_>) -> Option<Stop> {
+        let mut inner = self.cell.lock();
+        match &mut inner.driver {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => inner.driver = Some(cx.waker().clone()),
+        }
+        inner.polling = true;
+        inner.stop.take()
+    }
+
+    fn poll_work(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(work) = &mut self.work else { return false };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.poll_unpin(cx)));
+        let result = match polled {
+            Ok(Poll::Pending) => return false,
+            Ok(Poll::Ready(result)) => result,
+            Err(panic) => Err(Error::from(panicked(&*panic))),
+        };
+        self.work = undo::after(&self.cell, result);
+        true
+    }
+
+    /// Lets go of a run that only waits, is paused, or whose node leaves.
+    fn consider_rest(&mut self, inner: &mut Inner, cx: &mut Cx<'_>) -> bool {
+        if self.releasing || inner.stop.is_some() {
+            return false;
+        }
+        if inner.mode == Mode::Rewind && inner.is_quiet() && self.work.is_some() {
+            inner.mode = Mode::Undo;
+            self.work = Some(Box::pin(undo::rewind(Arc::clone(&self.cell))));
+            return true;
+        }
+        let reason = if inner.rests() {
+            Some(Release::Paused)
+        } else if self.cell.hub().is_aborting() || (self.cell.hub().is_leaving() && inner.is_quiet()) {
+            self.work = None;
+            Some(Release::HandOver)
+        } else {
+            self.lingered(inner, cx).then_some(Release::Unload)
+        };
+        let Some(reason) = reason else { return false };
+        inner.queue.push(goldseam_core::Doing { at: self.cell.now(), what: Owned::Release(reason) });
+        self.releasing = true;
+        true
+    }
+
+    fn lingered(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> bool {
+        match inner.idle() {
+            None => {
+                self.linger = None;
+                false
+            }
+            Some(Slow::Yes) => true,
+            Some(Slow::No) => {
+                let span = self.cell.config.linger;
+                let timer = self.linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+                timer.poll_unpin(cx).is_ready()
+            }
+        }
+    }
+
+    fn next_io(&self, inner: &mut Inner) -> Option<Io> {
+        if !inner.queue.is_empty() {
+            return Some(Box::pin(append_queued(Arc::clone(&self.cell))));
+        }
+        if std::mem::take(&mut inner.poked) {
+            let cell = Arc::clone(&self.cell);
+            let nobody = cell.ledger.entropy.write_id();
+            return Some(Box::pin(async move { read_on(&cell, nobody).await.map(|_| ()) }));
+        }
+        None
+    }
+
+    fn poll_io(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(io) = &mut self.io else { return false };
+        let Poll::Ready(result) = io.poll_unpin(cx) else { return false };
+        self.io = None;
+        self.releasing = false;
+        self.linger = None;
+        if let Err(stop) = result {
+            self.cell.lock().stop.get_or_insert(stop);
+        }
+        true
+    }
+
+    fn end(&self) -> Option<End> {
+        if self.io.is_some() {
+            return None;
+        }
+        let inner = self.cell.lock();
+        match inner.moved {
+            Moved::Continued => return Some(End::Continued),
+            Moved::Left => return Some(End::Released),
+            Moved::No => {}
+        }
+        let summary = &inner.state.summary;
+        match (&summary.owner, summary.status.is_terminal()) {
+            (_, true) => Some(End::Finished),
+            (Some(_), _) if summary.epoch == inner.fence.epoch => None,
+            (None, _) => Some(End::Released),
+            (Some(_), _) => Some(End::Dropped(Stop::Fenced)),
+        }
+    }
+}
+
+/// What stands in the log for a panic in user code.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "without a message".to_owned());
+    Failure::new(goldseam_core::Class::Unknown, format!("panicked: {text}")).with_code("panic")
+}

@@ -1,0 +1,244 @@
+//! An engine: a client that also executes.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use goldseam_core::decide::Refusal;
+use goldseam_core::event::RunQueued;
+use goldseam_core::{Command, Limits, NodeId, Payload, QueueName, RunId, WorkflowName, derive};
+use goldseam_store::Store;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::{Client, RunHandle, StartOptions};
+use crate::clock::{Clock, SystemClock};
+use crate::commit::Ledger;
+use crate::config::Config;
+use crate::context::Context;
+use crate::entropy::{Entropy, OsEntropy};
+use crate::error::{EngineError, Error};
+use crate::node::{Hub, Node};
+use crate::registry::Registry;
+use crate::spawn::spawn;
+
+/// An engine to be: workflows are registered, nothing runs yet.
+#[derive(Debug)]
+pub struct Builder {
+    store: Arc<dyn Store>,
+    config: Config,
+    registry: Registry,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    flaw: Option<EngineError>,
+}
+
+impl Builder {
+    /// Registers version 1 of a workflow.
+    #[must_use]
+    pub fn workflow<F, Fut, I, O, E>(self, name: &str, function: F) -> Self
+    where
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<Error>,
+    {
+        self.workflow_version(name, 1, function)
+    }
+
+    /// Registers a version of a workflow. New runs begin with the newest; older runs stay on theirs.
+    #[must_use]
+    pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
+    where
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<Error>,
+    {
+        match WorkflowName::new(name) {
+            Ok(name) => self.registry.add(name, version, function, &self.config.limits),
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// Replaces the whole configuration. Call it before registering workflows.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Runs in memory at once.
+    #[must_use]
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.config.slots = slots;
+        self
+    }
+
+    /// Bounds on everything. Call it before registering workflows.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.limits = limits;
+        self
+    }
+
+    /// Another clock: for tests and simulation.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Another source of randomness: for tests and simulation.
+    #[must_use]
+    pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = entropy;
+        self
+    }
+
+    /// Joins the store, recovers what dead nodes left behind, and begins to work.
+    pub async fn start(self) -> Result<Engine, EngineError> {
+        if let Some(flaw) = self.flaw {
+            return Err(flaw);
+        }
+        let id = NodeId::new(format!("n-{:016x}", self.entropy.next()))?;
+        let sure_for = self.config.silence_max / 2;
+        let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
+        let ledger = Ledger {
+            store: self.store,
+            clock: self.clock,
+            entropy: self.entropy,
+            limits: Arc::new(self.config.limits.clone()),
+            hub: Arc::new(hub),
+        };
+        let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, id);
+        node.start().await?;
+        Ok(Engine { client: Client::of(ledger), node })
+    }
+}
+
+/// A running engine. Dropping it without [`Engine::shutdown`] is like a crash: everything goes on
+/// where it was as soon as an engine runs again.
+#[derive(Debug)]
+pub struct Engine {
+    client: Client,
+    node: Arc<Node>,
+}
+
+impl Engine {
+    /// An engine on this store.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        Builder {
+            store,
+            config: Config::default(),
+            registry: Registry::default(),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(OsEntropy),
+            flaw: None,
+        }
+    }
+
+    /// What anybody may do to runs.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The random name of this incarnation.
+    pub fn node_id(&self) -> &NodeId {
+        &self.node.id
+    }
+
+    /// Starts a run, or returns the one that has this id already. Other input under the same id is refused.
+    pub async fn run(
+        &self,
+        workflow: &str,
+        id: &str,
+        input: &impl Serialize,
+    ) -> Result<RunHandle, EngineError> {
+        self.run_with(workflow, id, input, StartOptions::default()).await
+    }
+
+    /// Like [`Engine::run`], with tags, a priority or a queue.
+    pub async fn run_with(
+        &self,
+        workflow: &str,
+        id: &str,
+        input: &impl Serialize,
+        options: StartOptions,
+    ) -> Result<RunHandle, EngineError> {
+        let input = Payload::of(input, &self.node.config.limits)?;
+        let (workflow, run) = (WorkflowName::new(workflow)?, RunId::new(id)?);
+        let Some(newest) = self.node.registry.newest(&workflow) else {
+            let known = self.node.registry.names().map(|name| name.as_str().to_owned()).collect();
+            return Err(EngineError::UnknownWorkflow { name: workflow.as_str().to_owned(), known });
+        };
+        let queued = options.queued(workflow, newest, input, &self.node.config.limits)?;
+        self.begin(&run, queued).await?;
+        Ok(self.client.handle(run))
+    }
+
+    /// Starts the run here if there is room, else leaves it to whoever has some.
+    async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
+        let hub = &self.node.ledger.hub;
+        let room = hub.hot_count() < self.node.config.slots as usize && !hub.is_leaving();
+        let ours = room && self.node.config.queues.contains(&queued.queue);
+        let claim = ours.then(|| self.node.id.clone());
+        let committed = self.node.ledger.commit(run, &Command::Start { queued, claim }).await?;
+        let claimed =
+            committed.records.iter().any(|r| matches!(r.event, goldseam_core::Event::RunClaimed(_)));
+        if !claimed {
+            return Ok(());
+        }
+        let state = derive(run, &committed.records, committed.head)
+            .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
+        let Some(task) = committed.task else {
+            // The reply was lost and found again: whoever holds the task takes the run from there.
+            return Ok(());
+        };
+        let node = Arc::clone(&self.node);
+        let cell = self.node.hold(state, task);
+        self.node.adopt(spawn(async move { node.execute(cell).await }));
+        Ok(())
+    }
+
+    /// Stops taking work, hands over what is running, and leaves. No attempt is counted for any of it.
+    pub async fn shutdown(self) {
+        self.node.leave().await;
+    }
+
+    /// Stops at once, like a crash.
+    pub fn crash(self) {
+        self.node.close();
+    }
+
+    /// Runs in memory now.
+    pub fn hot_runs(&self) -> usize {
+        self.node.ledger.hub.hot_count()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.node.close();
+    }
+}
+
+impl std::ops::Deref for Engine {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The queue that runs stand in unless told otherwise.
+pub(crate) fn default_queue() -> QueueName {
+    QueueName::new(crate::config::QUEUE_DEFAULT).unwrap_or_else(|_| unreachable!("a literal that is an id"))
+}
+
+/// A refusal as an error of this run.
+pub(crate) fn refused(run: &RunId, refusal: Refusal) -> EngineError {
+    EngineError::Refused { run: run.clone(), refusal }
+}

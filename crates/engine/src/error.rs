@@ -1,0 +1,251 @@
+//! Two kinds of error: what a workflow's author sees, and what a caller of the engine sees.
+
+use std::any::Any;
+use std::fmt;
+
+use goldseam_core::decide::Refusal;
+use goldseam_core::lock::LockRefusal;
+use goldseam_core::task::TaskRefusal;
+use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId};
+use goldseam_store::StoreError;
+
+/// The result of a workflow function or of a step.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a workflow or a step failed, as its author sees it.
+///
+/// Any error type converts into it with `?`; it counts as *unknown*, which is retried like
+/// *retryable*. Use [`Error::terminal`] where no further attempt can help.
+pub struct Error {
+    failure: Failure,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Cancelled,
+    Continue,
+}
+
+impl Error {
+    /// No further attempt will help.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Failure::terminal(message).into()
+    }
+
+    /// Another attempt may help.
+    pub fn retryable(message: impl Into<String>) -> Self {
+        Failure::retryable(message).into()
+    }
+
+    /// What stands in the log for it.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// Whether the run is being cancelled. Pass it on; compensations will run.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind == Kind::Cancelled
+    }
+
+    /// Whether a wait or an attempt ran out of time.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.failure.code.as_deref(), Some("timeout" | "heartbeat-timeout"))
+    }
+
+    /// The short stable word for machines, if there is one.
+    pub fn code(&self) -> Option<&str> {
+        self.failure.code.as_deref()
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        let failure = Failure::terminal("the run is being cancelled").with_code("cancelled");
+        Self { failure, kind: Kind::Cancelled }
+    }
+
+    pub(crate) fn timeout(path: &Path) -> Self {
+        Failure::terminal(format!("nothing came for {path} in time")).with_code("timeout").into()
+    }
+
+    pub(crate) fn of_step(path: &Path, failure: Failure) -> Self {
+        let message = format!("step {path} failed: {}", failure.message);
+        let kind = if failure.code.as_deref() == Some("cancelled") { Kind::Cancelled } else { Kind::Plain };
+        Self { failure: Failure { message, ..failure }, kind }
+    }
+
+    pub(crate) fn continue_as_new() -> Self {
+        let failure = Failure::terminal("the run continues as new").with_code("continue");
+        Self { failure, kind: Kind::Continue }
+    }
+
+    pub(crate) fn is_continue(&self) -> bool {
+        self.kind == Kind::Continue
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        let any: &dyn Any = &error;
+        if let Some(failure) = any.downcast_ref::<Failure>() {
+            return Self { failure: failure.clone(), kind: Kind::Plain };
+        }
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self { failure: Failure::new(Class::Unknown, message), kind: Kind::Plain }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("failure", &self.failure).field("kind", &self.kind).finish()
+    }
+}
+
+/// Why the engine or the store said no, as a caller sees it. Each has a code with a page.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A name breaks the rules for names.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// A value is too large, too deep or no JSON.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The run does not allow it now.
+    #[error("run {run}: {refusal}")]
+    Refused {
+        /// The run.
+        run: RunId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// This engine does not have the workflow.
+    #[error("no workflow {name} is registered here; there {}", known_list(.known))]
+    UnknownWorkflow {
+        /// The name that was asked for.
+        name: String,
+        /// The names that are registered.
+        known: Vec<String>,
+    },
+    /// The run's log cannot be understood.
+    #[error("run {run}: {corrupt}")]
+    Corrupt {
+        /// The run.
+        run: RunId,
+        /// What was found.
+        corrupt: Corrupt,
+    },
+    /// The task is not the caller's any more.
+    #[error(transparent)]
+    Task(#[from] TaskRefusal),
+    /// There is no such task.
+    #[error("there is no task {0}")]
+    NoSuchTask(String),
+    /// The lock is somebody else's.
+    #[error(transparent)]
+    Lock(#[from] LockRefusal),
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store did not answer within the patience that was configured.
+    #[error("the store did not settle {doing} within {seconds} s")]
+    Patience {
+        /// What was being done.
+        doing: &'static str,
+        /// How long it was tried.
+        seconds: u64,
+    },
+    /// The run ended another way than by returning.
+    #[error("run {run} ended {status}: {failure}")]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// `failed` or `cancelled`.
+        status: goldseam_core::Status,
+        /// Why.
+        failure: Failure,
+    },
+    /// The value is not of the type that was asked for.
+    #[error("{what} is not of the type that was asked for: {source}")]
+    NotThatType {
+        /// Which value.
+        what: &'static str,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+}
+
+fn known_list(known: &[String]) -> String {
+    if known.is_empty() { "is none at all".to_owned() } else { format!("are: {}", known.join(", ")) }
+}
+
+impl EngineError {
+    /// The stable code, with a page in `docs/codes` that `goldseam explain` prints.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Id(_) => "GS0101",
+            Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
+            Self::UnknownWorkflow { .. } => "GS0103",
+            Self::Refused { refusal, .. } => refusal.code(),
+            Self::Corrupt { .. } => "GS0208",
+            Self::Task(_) => "GS0301",
+            Self::NoSuchTask(_) => "GS0303",
+            Self::Lock(_) => "GS0302",
+            Self::Ended { .. } => "GS0117",
+            Self::Patience { .. } => "GS0209",
+            Self::Store(error) => match error {
+                StoreError::Refused { code, .. } => code,
+                StoreError::Full { .. } => "GS0207",
+                StoreError::Damaged { .. } => "GS0208",
+                StoreError::Busy { .. } | StoreError::Unknown { .. } | StoreError::Conflict { .. } => {
+                    "GS0209"
+                }
+            },
+        }
+    }
+
+    /// What to do next, if it is not said in the error itself.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`; at most 128 of them".into()),
+            Self::Payload(PayloadError::NotJson(_)) => Some("quote texts: '\"like this\"'".into()),
+            Self::Payload(_) => Some("keep large data elsewhere and pass a reference".into()),
+            Self::Refused { refusal, run } => refusal_hint(refusal, run),
+            Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
+            Self::Store(StoreError::Full { .. }) => {
+                Some("make room, then try again; nothing was written".into())
+            }
+            Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
+            _ => None,
+        }
+    }
+}
+
+fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
+    match refusal {
+        Refusal::NoSuchRun => Some("goldseam ls lists the runs of this store".into()),
+        Refusal::Finished { .. } => Some(format!("goldseam show {run} tells how it ended")),
+        Refusal::NoSuchStep { .. } => Some(format!("goldseam show {run} lists its steps")),
+        Refusal::NoSuchQuestion { open, .. } if open.is_empty() => {
+            Some("it has no open question at all".into())
+        }
+        Refusal::NoSuchQuestion { open, .. } => {
+            let open: Vec<&str> = open.iter().map(Path::as_str).collect();
+            Some(format!("open questions: {}", open.join(", ")))
+        }
+        Refusal::OtherInput { .. } => Some("use another id for another piece of work".into()),
+        Refusal::TooMuchMail { .. } => Some("wait until the run has read some of it".into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,159 @@
+//! From a claimed run to its end, its rest or its loss.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::state::Outcome;
+use goldseam_core::{Command, Doing, Fence, Owned, State, TaskId};
+
+use super::{Ended, Node};
+use crate::cell::{Cell, Stop};
+use crate::clock::pause;
+use crate::context::Context;
+use crate::driver::{End, drive};
+use crate::registry::WorkflowFn;
+use crate::undo::cancel_child;
+
+/// First pause before a run is loaded again after the store failed.
+const RELOAD: Duration = Duration::from_millis(50);
+
+impl Node {
+    /// Takes a run that this node owns into memory.
+    pub(crate) fn hold(&self, state: State, task: TaskId) -> Arc<Cell> {
+        let cell = Arc::new(Cell::new(self.ledger.clone(), Arc::clone(&self.config), state, task));
+        self.hub().insert(Arc::clone(&cell));
+        cell
+    }
+
+    /// Executes a run that this node owns, for as long as it does.
+    pub(crate) async fn execute(self: &Arc<Self>, mut cell: Arc<Cell>) {
+        let mut reload = RELOAD;
+        loop {
+            let end = match self.function(&cell).await {
+                Some(function) => self.drive(&cell, function).await,
+                None => End::Released,
+            };
+            let again = match end {
+                End::Finished => {
+                    self.finish(&cell).await;
+                    return;
+                }
+                End::Continued => self.reload(&cell).await,
+                End::Dropped(Stop::Store(reason)) => {
+                    tracing::warn!(run = %cell.run, reason, "an execution was dropped and is loaded again");
+                    pause(reload).await;
+                    reload = (reload * 2).min(Duration::from_secs(5));
+                    self.reclaim_own(&cell).await
+                }
+                End::Dropped(stop) => {
+                    self.settle(&cell, stop).await;
+                    None
+                }
+                End::Released => None,
+            };
+            self.hub().remove(&cell, &Ended::Elsewhere);
+            let Some(state) = again else { return };
+            cell = self.hold(state, cell.task.clone());
+        }
+    }
+
+    async fn drive(&self, cell: &Arc<Cell>, function: WorkflowFn) -> End {
+        let (strays, input) = {
+            let inner = cell.lock();
+            (inner.state.stray_children(), inner.state.queued.input.clone())
+        };
+        for stray in strays {
+            cancel_child(cell, &stray).await;
+        }
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            function(Context::new(Arc::clone(cell)), input)
+        }));
+        let work = made.unwrap_or_else(|panic| {
+            let failure = crate::driver::panicked(&*panic);
+            Box::pin(async move { Err(failure.into()) })
+        });
+        drive(Arc::clone(cell), work).await
+    }
+
+    /// The code for the run's version; falls back to the initial version, else parks the run (E2).
+    async fn function(&self, cell: &Arc<Cell>) -> Option<WorkflowFn> {
+        let (workflow, version, initial) = {
+            let inner = cell.lock();
+            let summary = &inner.state.summary;
+            (summary.workflow.clone(), summary.version, summary.initial_version)
+        };
+        if let Some(function) = self.registry.get(&workflow, version) {
+            return Some(function);
+        }
+        let doing = match self.registry.get(&workflow, initial) {
+            Some(_) => {
+                Owned::ChangeVersion { to: initial, reason: format!("version {version} is not known here") }
+            }
+            None => Owned::Park {
+                code: "E2",
+                reason: format!("neither version {version} nor the initial {initial} of {workflow} is known"),
+            },
+        };
+        cell.queue(doing);
+        if let Err(stop) = crate::append::append_queued(Arc::clone(cell)).await {
+            tracing::warn!(run = %cell.run, ?stop, "a version could not be settled");
+            return None;
+        }
+        self.registry.get(&workflow, initial)
+    }
+
+    async fn finish(&self, cell: &Arc<Cell>) {
+        let (outcome, parent) = {
+            let inner = cell.lock();
+            (inner.state.outcome.clone(), inner.state.summary.parent.clone())
+        };
+        let outcome = outcome.unwrap_or_else(|| Outcome::Cancelled(String::new()));
+        self.hub().remove(cell, &Ended::Over(outcome.clone()));
+        if let Some(parent) = parent {
+            self.tell_parent(&parent, &cell.run, outcome).await;
+        }
+    }
+
+    /// Parks what only a person can mend; anything else was lost to another owner.
+    async fn settle(&self, cell: &Arc<Cell>, stop: Stop) {
+        let (code, reason) = match stop {
+            Stop::Fenced | Stop::Store(_) => {
+                tracing::info!(run = %cell.run, "the run was taken over; this execution is dropped");
+                return;
+            }
+            Stop::Diverged(detail) => ("GS0111", detail),
+            Stop::TooLong(events) => {
+                ("GS0112", format!("its history has {events} events; use continue_as_new"))
+            }
+            Stop::Form(detail) => ("GS0115", detail),
+        };
+        let fence = cell.lock().fence;
+        let fence = Fence { epoch: fence.epoch, branch: fence.branch };
+        let park = Doing { at: self.ledger.clock.now(), what: Owned::Park { code, reason } };
+        if let Err(error) = self.ledger.commit(&cell.run, &Command::Owned(fence, vec![park])).await {
+            tracing::warn!(run = %cell.run, %error, "the run could not be parked");
+        }
+    }
+
+    async fn reload(&self, cell: &Arc<Cell>) -> Option<State> {
+        match self.ledger.load(&cell.run).await {
+            Ok(loaded) => Some(loaded.state).filter(|state| state.summary.owner.as_ref() == Some(&self.id)),
+            Err(error) => {
+                tracing::error!(run = %cell.run, %error, "a run could not be loaded again");
+                None
+            }
+        }
+    }
+
+    /// Claims the run again under a new epoch, so that nothing still on its way can land.
+    async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<State> {
+        let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None };
+        match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
+            Ok(_) => self.reload(cell).await,
+            Err(error) => {
+                tracing::warn!(run = %cell.run, %error, "the run is not ours any more");
+                None
+            }
+        }
+    }
+}

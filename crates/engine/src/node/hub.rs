@@ -1,0 +1,190 @@
+//! What one process knows in memory: the runs it has, who waits for them, and when it was last sure to be alive.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use goldseam_core::decide::TaskMove;
+use goldseam_core::state::Outcome;
+use goldseam_core::{Millis, NodeId, RunId, WorkflowName};
+use tokio::sync::{Notify, oneshot};
+
+use crate::cell::Cell;
+use crate::clock::Clock;
+use crate::registry::Registry;
+
+/// How an execution in this process ended, for those who wait for the run.
+#[derive(Debug, Clone)]
+pub(crate) enum Ended {
+    /// The run is over.
+    Over(Outcome),
+    /// It left this process; look at the store.
+    Elsewhere,
+}
+
+/// Shared memory of one engine, or of a client that executes nothing.
+pub(crate) struct Hub {
+    node: Option<NodeId>,
+    registry: Registry,
+    started_at: Millis,
+    sure_for: Duration,
+    confirmed: AtomicU64,
+    leaving: AtomicBool,
+    aborting: AtomicBool,
+    hot: Mutex<Hot>,
+    /// A task became ready here.
+    pub(crate) ready: Notify,
+}
+
+#[derive(Default)]
+struct Hot {
+    cells: HashMap<RunId, Arc<Cell>>,
+    waiters: HashMap<RunId, Vec<oneshot::Sender<Ended>>>,
+}
+
+impl Hub {
+    /// The hub of a process that executes nothing.
+    pub(crate) fn of_client() -> Self {
+        Self::new(None, Registry::default(), Millis(0), Duration::MAX)
+    }
+
+    pub(crate) fn new(
+        node: Option<NodeId>,
+        registry: Registry,
+        started_at: Millis,
+        sure_for: Duration,
+    ) -> Self {
+        Self {
+            node,
+            registry,
+            started_at,
+            sure_for,
+            confirmed: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+            aborting: AtomicBool::new(false),
+            hot: Mutex::default(),
+            ready: Notify::new(),
+        }
+    }
+
+    fn hot(&self) -> MutexGuard<'_, Hot> {
+        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn node(&self) -> Option<&NodeId> {
+        self.node.as_ref()
+    }
+
+    pub(crate) fn started_at(&self) -> Millis {
+        self.started_at
+    }
+
+    pub(crate) fn newest(&self, workflow: &WorkflowName) -> Option<u32> {
+        self.registry.newest(workflow)
+    }
+
+    /// The store answered something that was sent at `sent`.
+    pub(crate) fn confirm(&self, sent: Duration) {
+        self.confirmed.fetch_max(u64::try_from(sent.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether the store confirmed this node lately enough that nobody can have taken over.
+    pub(crate) fn is_sure(&self, clock: &dyn Clock) -> bool {
+        let last = Duration::from_millis(self.confirmed.load(Ordering::Relaxed));
+        clock.elapsed().saturating_sub(last) < self.sure_for
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_aborting(&self) -> bool {
+        self.aborting.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn abort(&self) {
+        self.aborting.store(true, Ordering::Relaxed);
+    }
+
+    /// An append of this process made a task ready, or might have.
+    pub(crate) fn committed(&self, _run: &RunId, task: TaskMove, now: Millis) {
+        match task {
+            TaskMove::Wake | TaskMove::Ready => self.ready.notify_one(),
+            TaskMove::Rest(due) if due <= now => self.ready.notify_one(),
+            TaskMove::Rest(_) | TaskMove::Keep | TaskMove::Held | TaskMove::Remove => {}
+        }
+    }
+
+    /// The run's log has grown: if the run is in memory here, it looks.
+    pub(crate) fn poke(&self, run: &RunId) {
+        let cell = self.hot().cells.get(run).cloned();
+        if let Some(cell) = cell {
+            cell.poke();
+        }
+    }
+
+    pub(crate) fn insert(&self, cell: Arc<Cell>) {
+        self.hot().cells.insert(cell.run.clone(), cell);
+    }
+
+    pub(crate) fn holds(&self, run: &RunId) -> bool {
+        self.hot().cells.contains_key(run)
+    }
+
+    pub(crate) fn hot_count(&self) -> usize {
+        self.hot().cells.len()
+    }
+
+    /// The execution of this cell is over; whoever waits is told.
+    pub(crate) fn remove(&self, cell: &Arc<Cell>, ended: &Ended) {
+        let mut hot = self.hot();
+        if hot.cells.get(&cell.run).is_some_and(|now| Arc::ptr_eq(now, cell)) {
+            hot.cells.remove(&cell.run);
+        }
+        let waiters = hot.waiters.remove(&cell.run).unwrap_or_default();
+        drop(hot);
+        for waiter in waiters {
+            let _ = waiter.send(ended.clone());
+        }
+        self.ready.notify_one();
+    }
+
+    /// A way to learn how the execution ends, if the run is in memory here.
+    pub(crate) fn wait_for(&self, run: &RunId) -> Option<oneshot::Receiver<Ended>> {
+        let mut hot = self.hot();
+        if !hot.cells.contains_key(run) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        hot.waiters.entry(run.clone()).or_default().push(sender);
+        Some(receiver)
+    }
+
+    pub(crate) fn nudge_all(&self) {
+        let cells: Vec<Arc<Cell>> = self.hot().cells.values().cloned().collect();
+        for cell in cells {
+            cell.lock().nudge();
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        let mut hot = self.hot();
+        hot.cells.clear();
+        hot.waiters.clear();
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub")
+            .field("node", &self.node)
+            .field("hot", &self.hot_count())
+            .finish_non_exhaustive()
+    }
+}

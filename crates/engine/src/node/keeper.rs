@@ -1,0 +1,170 @@
+//! Looking after others and oneself: dead nodes' tasks go back to their queues, lost pokes are found.
+//!
+//! A dead process is noticed by the lock that the system drops; silence is only the fallback, judged
+//! by watching a counter stand still.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use goldseam_core::NodeId;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, TaskFilter, Written};
+
+use super::{Node, Sight};
+use crate::error::EngineError;
+
+/// Tasks read at a time.
+const PAGE: u32 = 200;
+/// Crashes that a task may cause before it is dead; a run's own limit is counted in its log.
+const DELIVERIES_MAX: u32 = 3;
+/// How often this node compares its tasks with the runs it has.
+const RECONCILE: Duration = Duration::from_secs(10);
+
+/// How a node looks from here.
+enum Verdict {
+    Alive,
+    Gone(&'static str),
+    Silent,
+}
+
+impl Node {
+    pub(super) async fn keep_watch(self: &Arc<Self>) {
+        let mut reconciled = self.ledger.clock.elapsed();
+        while !self.is_closed() {
+            self.rest(self.config.watch).await;
+            self.look_around().await;
+            if self.ledger.clock.elapsed().saturating_sub(reconciled) >= RECONCILE {
+                reconciled = self.ledger.clock.elapsed();
+                if let Err(error) = self.reconcile().await {
+                    tracing::warn!(node = %self.id, %error, "comparing tasks with runs failed");
+                }
+            }
+        }
+    }
+
+    /// Takes over from every node that is gone or silent.
+    pub(super) async fn look_around(&self) {
+        let nodes = match self.ledger.store.nodes().await {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                tracing::warn!(node = %self.id, %error, "could not look at other nodes");
+                self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                return;
+            }
+        };
+        for seen in nodes.iter().filter(|seen| seen.record.id != self.id) {
+            let (why, proven) = match self.judge(seen) {
+                Verdict::Alive => continue,
+                Verdict::Gone(why) => (why, true),
+                Verdict::Silent => ("its node has not beaten for too long", false),
+            };
+            match self.take_over(&seen.record.id, why).await {
+                Ok(()) if proven => {
+                    if let Err(error) = self.ledger.store.forget(&seen.record.id).await {
+                        tracing::debug!(%error, "a dead node could not be forgotten");
+                    }
+                }
+                Ok(()) => {}
+                Err(error) => tracing::warn!(node = %seen.record.id, %error, "a takeover failed half-way"),
+            }
+        }
+    }
+
+    fn judge(&self, seen: &NodeSeen) -> Verdict {
+        let now = self.ledger.clock.elapsed();
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false };
+        let sight = all.entry(seen.record.id.clone()).or_insert(new);
+        if sight.beats != seen.beats {
+            *sight = new;
+        }
+        if seen.record.state == NodeState::Left {
+            return Verdict::Gone("its node has left");
+        }
+        match seen.pulse {
+            Pulse::Dropped => return Verdict::Gone("its node's process is gone"),
+            Pulse::Suspect => {
+                let since = *sight.suspect_since.get_or_insert(now);
+                if now.saturating_sub(since) >= self.config.grace {
+                    return Verdict::Gone("its node's process is gone");
+                }
+            }
+            Pulse::Held | Pulse::Unknown => sight.suspect_since = None,
+        }
+        sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
+        if sight.silent { Verdict::Silent } else { Verdict::Alive }
+    }
+
+    pub(super) fn is_silent(&self, node: &NodeId) -> bool {
+        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(node).is_some_and(|sight| sight.silent)
+    }
+
+    /// Puts everything that a lost node had back into its queue. Losing a race to another healer is no error.
+    async fn take_over(&self, node: &NodeId, why: &str) -> Result<(), EngineError> {
+        let mut after = None;
+        loop {
+            let filter = TaskFilter {
+                owner: Some(node.as_str().to_owned()),
+                state: Some(TaskState::Claimed),
+                after: after.take(),
+                limit: PAGE,
+                ..TaskFilter::default()
+            };
+            let page = self.ledger.store.tasks(filter).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id.clone());
+            for task in page {
+                let expect = Expect::Version(task.version);
+                let now = self.ledger.store.now().await?;
+                self.ledger.store.put_task(task.reclaimed(why, DELIVERIES_MAX, now), expect).await?;
+            }
+            self.hub().ready.notify_one();
+        }
+    }
+
+    /// Runs of this node whose log was touched by somebody else look at it.
+    pub(super) async fn look_at_pokes(&self) {
+        let filter = TaskFilter { poked: true, ..self.own_tasks() };
+        let Ok(page) = self.ledger.store.tasks(filter).await else { return };
+        for task in page {
+            let Some(run) = task.run.clone() else { continue };
+            let expect = Expect::Version(task.version);
+            let version = task.version + 1;
+            let seen = Task { poked: false, version, ..task };
+            if let Ok(Written::Done) = self.ledger.store.put_task(seen, expect).await {
+                self.hub().poke(&run);
+            }
+        }
+    }
+
+    fn own_tasks(&self) -> TaskFilter {
+        TaskFilter {
+            owner: Some(self.id.as_str().to_owned()),
+            state: Some(TaskState::Claimed),
+            advance: Some(true),
+            limit: PAGE,
+            ..TaskFilter::default()
+        }
+    }
+
+    /// Advance tasks that this node holds without having their runs go back; nothing else would ever notice.
+    async fn reconcile(&self) -> Result<(), EngineError> {
+        let mut after = None;
+        loop {
+            let page =
+                self.ledger.store.tasks(TaskFilter { after: after.take(), ..self.own_tasks() }).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id.clone());
+            let now = self.ledger.store.now().await?;
+            for task in page {
+                let old = task.started_at.is_some_and(|at| now.since(at) >= RECONCILE);
+                let missing = task.run.as_ref().is_some_and(|run| !self.hub().holds(run));
+                if old && missing {
+                    let expect = Expect::Version(task.version);
+                    self.ledger.store.put_task(task.returned(now, now), expect).await?;
+                }
+            }
+        }
+    }
+}

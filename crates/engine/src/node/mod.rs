@@ -1,0 +1,176 @@
+//! One incarnation of an engine process: it claims runs, executes them, beats, and takes over from the dead.
+//!
+//! Recovery never executes anything by itself: it only makes a run claimable again. Dispatch,
+//! start-up and takeover all go through the one claim path in [`dispatch`].
+
+mod dispatch;
+mod execute;
+mod hub;
+mod keeper;
+mod mail;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use goldseam_core::NodeId;
+use goldseam_store::{NodeRecord, NodeState};
+use tokio::task::JoinHandle;
+
+use crate::clock::pause;
+use crate::commit::Ledger;
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::registry::Registry;
+use crate::spawn::{spawn, thread};
+
+pub(crate) use hub::{Ended, Hub};
+pub(crate) use mail::delivery_task;
+
+/// A running node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) ledger: Ledger,
+    pub(crate) config: Arc<Config>,
+    pub(crate) registry: Registry,
+    name: String,
+    seen: Mutex<HashMap<NodeId, Sight>>,
+    closed: AtomicBool,
+    work: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What this node remembers of another: judged by its own observation only, never by comparing clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sight {
+    beats: u64,
+    since: Duration,
+    suspect_since: Option<Duration>,
+    silent: bool,
+}
+
+impl Node {
+    pub(crate) fn new(ledger: Ledger, config: Arc<Config>, registry: Registry, id: NodeId) -> Arc<Self> {
+        let name = format!("{}:{}", host(), std::process::id());
+        Arc::new(Self {
+            id,
+            ledger,
+            config,
+            registry,
+            name,
+            seen: Mutex::default(),
+            closed: AtomicBool::new(false),
+            work: Mutex::default(),
+        })
+    }
+
+    /// Joins the store, recovers what dead nodes left, then begins to take work.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.beat().await?;
+        self.look_around().await;
+        let node = Arc::clone(self);
+        if self.config.beat_on_thread {
+            let runs = thread("goldseam-beat", async move { node.keep_beating().await });
+            runs.map_err(|error| goldseam_store::StoreError::Busy {
+                doing: "starting a thread",
+                source: error.into(),
+            })?;
+        } else {
+            self.adopt(spawn(async move { node.keep_beating().await }));
+        }
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_watch().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_claiming().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_listening().await }));
+        Ok(())
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.ledger.hub
+    }
+
+    pub(crate) fn adopt(&self, work: JoinHandle<()>) {
+        let mut all = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|work| !work.is_finished());
+        all.push(work);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    fn record(&self, state: NodeState) -> NodeRecord {
+        NodeRecord {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            started_at: self.hub().started_at(),
+            workflows: self.registry.labels(),
+            slots: self.config.slots,
+            state,
+        }
+    }
+
+    async fn beat(&self) -> Result<(), EngineError> {
+        let sent = self.ledger.clock.elapsed();
+        let state = if self.hub().is_leaving() { NodeState::Leaving } else { NodeState::Up };
+        self.ledger.store.beat(&self.record(state)).await?;
+        self.hub().confirm(sent);
+        Ok(())
+    }
+
+    async fn keep_beating(&self) {
+        while !self.is_closed() {
+            if let Err(error) = self.beat().await {
+                tracing::warn!(node = %self.id, %error, "a beat failed");
+            }
+            self.rest(self.config.beat).await;
+        }
+    }
+
+    /// Lets `span` pass, or less if the node closes.
+    async fn rest(&self, span: Duration) {
+        let slice = Duration::from_millis(100);
+        let mut left = span;
+        while !left.is_zero() && !self.is_closed() {
+            pause(left.min(slice)).await;
+            left = left.saturating_sub(slice);
+        }
+    }
+
+    /// Hands everything over and leaves: no attempt is counted for what was running.
+    pub(crate) async fn leave(&self) {
+        self.hub().leave();
+        let deadline = self.ledger.clock.elapsed() + self.config.drain;
+        while self.hub().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
+            self.hub().nudge_all();
+            pause(Duration::from_millis(5)).await;
+        }
+        self.hub().abort();
+        let deadline = self.ledger.clock.elapsed() + Duration::from_secs(5);
+        while self.hub().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
+            self.hub().nudge_all();
+            pause(Duration::from_millis(5)).await;
+        }
+        self.close();
+        if let Err(error) = self.ledger.store.forget(&self.id).await {
+            tracing::warn!(node = %self.id, %error, "could not sign off");
+        }
+    }
+
+    /// Stops at once, like a crash: nothing is handed over.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            work.abort();
+        }
+        self.hub().clear();
+    }
+}
+
+fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,159 @@
+//! A user's own tasks: submitted once, claimed with a fence, finished once.
+
+use std::time::Duration;
+
+use goldseam_core::task::{NewTask, Task, TaskState};
+use goldseam_core::{Failure, Payload, QueueName, TaskId};
+use goldseam_store::{Claim, Expect, StoreError, TaskFilter, Written};
+
+use crate::clock::pause;
+use crate::commit::Ledger;
+use crate::error::EngineError;
+
+/// Tries at a compare-and-set that others keep winning.
+const TRIES: u32 = 5;
+/// First pause between two tries; it doubles.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The queues of a store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    ledger: Ledger,
+}
+
+/// Who claims, and how much.
+#[derive(Debug, Clone)]
+pub struct Want {
+    /// The claimant's name.
+    pub owner: String,
+    /// The queue.
+    pub queue: QueueName,
+    /// Only tasks of this kind.
+    pub kind: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Queue {
+    pub(crate) fn new(ledger: Ledger) -> Self {
+        Self { ledger }
+    }
+
+    /// Submits a task. A live task with the same key is returned instead of a second one.
+    pub async fn submit(&self, new: NewTask) -> Result<Task, EngineError> {
+        let task = new.into_task(self.ledger.store.now().await?);
+        match self.put(task.clone(), Expect::Absent).await? {
+            Written::Done => {
+                self.ledger.hub.ready.notify_one();
+                Ok(task)
+            }
+            Written::Lost(Some(other)) => Ok(other),
+            Written::Lost(None) => Ok(task),
+        }
+    }
+
+    /// Claims due tasks: highest priority first, one at a time per lane.
+    pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
+        let Want { owner, queue, kind, limit } = want;
+        let mut pause_for = PAUSE;
+        for attempt in 1.. {
+            let now = self.ledger.store.now().await?;
+            let pools = vec![Task::pool_of(&queue, None)];
+            let claim = Claim { owner: owner.clone(), pools, kind: kind.clone(), limit, now };
+            match self.ledger.store.claim(claim).await {
+                Err(StoreError::Busy { .. }) if attempt < TRIES => pause(pause_for).await,
+                other => return Ok(other?.tasks),
+            }
+            pause_for *= 2;
+        }
+        Ok(Vec::new())
+    }
+
+    /// The task as it is now.
+    pub async fn get(&self, id: &TaskId) -> Result<Task, EngineError> {
+        let filter = TaskFilter { id: Some(id.clone()), limit: 1, ..TaskFilter::default() };
+        let found = self.ledger.store.tasks(filter).await?.into_iter().next();
+        found.ok_or_else(|| EngineError::NoSuchTask(id.as_str().to_owned()))
+    }
+
+    /// Tasks of users, in order of id.
+    pub async fn list(
+        &self,
+        queue: Option<&QueueName>,
+        state: Option<TaskState>,
+        after: Option<TaskId>,
+        limit: u32,
+    ) -> Result<Vec<Task>, EngineError> {
+        let queue = queue.map(|queue| queue.as_str().to_owned());
+        let filter = TaskFilter { queue, state, advance: Some(false), after, limit, ..TaskFilter::default() };
+        Ok(self.ledger.store.tasks(filter).await?)
+    }
+
+    /// Says that the claimant is alive.
+    pub async fn heartbeat(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
+        self.change(id, |task, now| task.beaten(fence, now)).await
+    }
+
+    /// The work is done. A repeat under the same fence is harmless; another fence is refused.
+    pub async fn complete(&self, id: &TaskId, fence: u64, result: Payload) -> Result<Task, EngineError> {
+        self.change(id, |task, now| task.completed(fence, result.clone(), now)).await
+    }
+
+    /// The work failed; tried again while attempts are left.
+    pub async fn fail(&self, id: &TaskId, fence: u64, failure: Failure) -> Result<Task, EngineError> {
+        self.change(id, |task, now| task.failed(fence, failure.clone(), now)).await
+    }
+
+    /// Gives a task back unharmed.
+    pub async fn release(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
+        self.change(id, |task, now| task.released(fence, now)).await
+    }
+
+    /// Nobody wants the task any more.
+    pub async fn cancel(&self, id: &TaskId) -> Result<Task, EngineError> {
+        self.change(id, Task::cancelled).await
+    }
+
+    async fn change<F>(&self, id: &TaskId, change: F) -> Result<Task, EngineError>
+    where
+        F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
+    {
+        let mut pause_for = PAUSE;
+        for attempt in 1.. {
+            let task = self.get(id).await?;
+            let expect = Expect::Version(task.version);
+            let now = self.ledger.store.now().await?;
+            let next = change(task.clone(), now)?;
+            if next == task {
+                return Ok(task);
+            }
+            match self.put(next.clone(), expect).await {
+                Ok(Written::Done) => return Ok(next),
+                Ok(Written::Lost(_)) if attempt < TRIES => {}
+                Ok(Written::Lost(_)) => {
+                    return Err(EngineError::Patience { doing: "a change of a task", seconds: 0 });
+                }
+                Err(error) => return Err(error),
+            }
+            pause(pause_for).await;
+            pause_for *= 2;
+        }
+        Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
+    }
+
+    /// One compare-and-set; a write whose outcome is unknown is settled by looking at the record.
+    async fn put(&self, task: Task, expect: Expect) -> Result<Written<Task>, EngineError> {
+        let mut pause_for = PAUSE;
+        for attempt in 1.. {
+            match self.ledger.store.put_task(task.clone(), expect).await {
+                Ok(Written::Lost(Some(now))) if now == task => return Ok(Written::Done),
+                Err(StoreError::Busy { .. } | StoreError::Unknown { .. }) if attempt < TRIES => {
+                    pause(pause_for).await;
+                }
+                other => return Ok(other?),
+            }
+            pause_for *= 2;
+        }
+        Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
+    }
+}

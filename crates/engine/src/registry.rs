@@ -1,0 +1,80 @@
+//! The workflows that this process has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::{Limits, Payload, WorkflowName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+
+/// A workflow function with its types erased.
+pub(crate) type WorkflowFn =
+    Arc<dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload>> + Send + Sync>;
+
+/// Every registered workflow with its versions.
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>);
+
+impl Registry {
+    pub(crate) fn add<F, Fut, I, O, E>(
+        &mut self,
+        name: WorkflowName,
+        version: u32,
+        function: F,
+        limits: &Limits,
+    ) where
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = std::result::Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<Error>,
+    {
+        let limits = limits.clone();
+        let function = Arc::new(function);
+        let erased: WorkflowFn = Arc::new(move |context, input: Payload| {
+            let (function, limits) = (Arc::clone(&function), limits.clone());
+            Box::pin(async move {
+                let input =
+                    input.read::<I>().map_err(|e| Error::terminal(format!("the input does not fit: {e}")))?;
+                let output = function(context, input).await.map_err(Into::into)?;
+                Ok(Payload::of(&output, &limits)?)
+            })
+        });
+        self.0.entry(name).or_default().insert(version, erased);
+    }
+
+    /// The function for this version of a workflow.
+    pub(crate) fn get(&self, name: &WorkflowName, version: u32) -> Option<WorkflowFn> {
+        self.0.get(name)?.get(&version).cloned()
+    }
+
+    /// The newest version of a workflow.
+    pub fn newest(&self, name: &WorkflowName) -> Option<u32> {
+        self.0.get(name)?.keys().next_back().copied()
+    }
+
+    /// The names.
+    pub fn names(&self) -> impl Iterator<Item = &WorkflowName> {
+        self.0.keys()
+    }
+
+    /// `name@version` of each.
+    pub fn labels(&self) -> Vec<String> {
+        let versions = |(name, versions): (&WorkflowName, &BTreeMap<u32, WorkflowFn>)| {
+            versions.keys().map(|version| format!("{name}@{version}")).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(versions).collect()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.labels()).finish()
+    }
+}

@@ -1,0 +1,168 @@
+//! What happens after a workflow function returns, and how completed steps are undone, latest first.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use goldseam_core::event::Note;
+use goldseam_core::state::{OpKind, State, StepProgress, Undo};
+use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
+
+use crate::cell::{Cell, Mode, Stop};
+use crate::clock::pause;
+use crate::driver::panicked;
+use crate::error::{Error, Result};
+
+/// Attempts at undoing one step before a person is needed.
+const UNDO_ATTEMPTS: u32 = 5;
+
+/// Queues what follows from the workflow's result; where something must be undone, the work of undoing it.
+pub(crate) fn after(
+    cell: &Arc<Cell>,
+    result: Result<Payload>,
+) -> Option<BoxFuture<'static, Result<Payload>>> {
+    let mut inner = cell.lock();
+    if inner.stop.is_some() || inner.mode != Mode::Run {
+        return None;
+    }
+    let doing = match result {
+        Ok(output) => match unasked(&inner.state, &inner.arm_counts()) {
+            _ if inner.state.failure.is_some() => Err(Stop::Diverged(
+                "the log says that the run failed and is being undone, the code returned a result".to_owned(),
+            )),
+            Some(path) => Err(Stop::Diverged(format!("the log has {path}, the code returned without it"))),
+            None => Ok(Owned::Complete(output)),
+        },
+        Err(error) if error.is_continue() => match inner.continue_with.take() {
+            Some(input) => Ok(Owned::ContinueAsNew(input)),
+            None => Ok(Owned::Fail(error.failure().clone())),
+        },
+        Err(error) => {
+            drop(inner);
+            return Some(Box::pin(unwind(Arc::clone(cell), error)));
+        }
+    };
+    match doing {
+        Ok(doing) => {
+            drop(inner);
+            cell.queue(doing);
+        }
+        Err(stop) => inner.stop = Some(stop),
+    }
+    None
+}
+
+/// An operation of the log that the code did not ask for.
+fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
+    let missed = |(path, op): &(&Path, &goldseam_core::state::Op)| {
+        asked.get(path.arm()).is_some_and(|count| op.ord >= *count)
+    };
+    state.ops.iter().find(missed).map(|(path, _)| path.clone())
+}
+
+/// The workflow failed or is cancelled: undo what has a compensation, then say how it ended.
+async fn unwind(cell: Arc<Cell>, error: Error) -> Result<Payload> {
+    cell.settled().await;
+    let (cancelled, recorded) = {
+        let mut inner = cell.lock();
+        inner.mode = Mode::Undo;
+        let summary = &inner.state.summary;
+        (summary.cancel.is_some() && error.is_cancelled(), inner.state.failure.clone())
+    };
+    let failure = recorded.unwrap_or_else(|| error.failure().clone());
+    undo_after(&cell, Seq::ZERO, Some(&failure)).await?;
+    cancel_children(&cell).await;
+    let last = if cancelled { Owned::EndCancelled } else { Owned::Fail(failure) };
+    let ticket = cell.queue(last);
+    cell.durable(ticket).await;
+    std::future::pending().await
+}
+
+/// A jump waits for its compensations: undo what lies after its target, then go back.
+pub(crate) async fn rewind(cell: Arc<Cell>) -> Result<Payload> {
+    let cutoff = {
+        let inner = cell.lock();
+        let target = inner.state.jump.as_ref().and_then(|jump| inner.state.ops.get(&jump.to));
+        target.map_or(Seq::ZERO, |op| op.first.before())
+    };
+    undo_after(&cell, cutoff, None).await?;
+    let ticket = cell.queue(Owned::FinishJump);
+    cell.durable(ticket).await;
+    std::future::pending().await
+}
+
+async fn undo_after(cell: &Arc<Cell>, cutoff: Seq, failure: Option<&Failure>) -> Result<()> {
+    let paths = cell.lock().state.to_undo(cutoff);
+    for (index, path) in paths.iter().enumerate() {
+        cell.gate().await?;
+        let begun = cell.lock().state.undone.get(path) == Some(&Undo::Started);
+        if !begun {
+            let first = index == 0 && cell.lock().state.failure.is_none();
+            let failure = failure.filter(|_| first).cloned();
+            let ticket = cell.queue(Owned::UndoStarted { path: path.clone(), failure });
+            cell.durable(ticket).await;
+        }
+        match undo_one(cell, path).await {
+            Ok(()) => {
+                cell.queue(Owned::UndoCompleted(path.clone()));
+            }
+            Err(failure) => {
+                let ticket = cell.queue(Owned::UndoFailed { path: path.clone(), failure });
+                cell.durable(ticket).await;
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+    cell.settled().await;
+    Ok(())
+}
+
+async fn undo_one(cell: &Arc<Cell>, path: &Path) -> std::result::Result<(), Failure> {
+    let (undo, output) = {
+        let inner = cell.lock();
+        let output = inner.state.ops.get(path).and_then(|op| match &op.kind {
+            OpKind::Step(step) => match &step.progress {
+                StepProgress::Completed(output) => Some(output.clone()),
+                _ => None,
+            },
+            OpKind::Wait(_) | OpKind::Progress => None,
+        });
+        (inner.undo.get(path).cloned(), output)
+    };
+    let (Some(undo), Some(output)) = (undo, output) else {
+        return Err(Failure::terminal(format!("the code has no compensation for {path}")));
+    };
+    let retry = Retry::exponential().max_attempts(UNDO_ATTEMPTS);
+    for attempt in 1.. {
+        let _busy = cell.busy();
+        let result = AssertUnwindSafe(undo(output.clone())).catch_unwind().await;
+        let failure = match result {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.failure().clone(),
+            Err(panic) => panicked(&*panic),
+        };
+        match retry.pause(attempt, &failure, path.as_str()) {
+            Some(span) => pause(span).await,
+            None => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// Every open child gets the request before its parent is over.
+async fn cancel_children(cell: &Arc<Cell>) {
+    let children = cell.lock().state.open_children();
+    for child in children {
+        cancel_child(cell, &child).await;
+    }
+}
+
+/// Asks a child to stop; one that is over, or never came to be, is as wanted already.
+pub(crate) async fn cancel_child(cell: &Arc<Cell>, child: &goldseam_core::RunId) {
+    let id = format!("parent-{}-{}", cell.run, cell.lock().fence.epoch);
+    let note = Note { id, by: None, reason: format!("its parent {} ended", cell.run) };
+    if let Err(error) = cell.ledger.commit(child, &Command::Cancel(note)).await {
+        tracing::debug!(%child, %error, "a child was not cancelled");
+    }
+}
