@@ -68,6 +68,13 @@ pub struct Row {
     pub updated_at: Millis,
 }
 
+impl Row {
+    /// Its version, the compare in compare-and-set: `updated_at` as a number.
+    pub fn version(&self) -> u64 {
+        u64::try_from(self.updated_at.0).unwrap_or_default()
+    }
+}
+
 /// The end of a log and its cached row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {

@@ -60,6 +60,25 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// An append without events, as every store refuses it.
+    pub fn empty_append() -> Self {
+        Self::Refused {
+            code: "empty-append",
+            what: "an append must hold at least one event".to_owned(),
+            hint: "leave the call out if there is nothing to write".to_owned(),
+        }
+    }
+
+    /// A cursor that no page of a list ever gave, as every store refuses it.
+    pub fn foreign_cursor(cursor: &str) -> Self {
+        let shown: String = cursor.chars().take(64).collect();
+        Self::Refused {
+            code: "foreign-cursor",
+            what: format!("{shown:?} is no cursor of this list"),
+            hint: "begin without a cursor, or pass the one that the page before gave".to_owned(),
+        }
+    }
+
     /// Whether the call certainly had no effect and may be repeated.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. })

@@ -10,15 +10,24 @@
 //! |---|---|
 //! | [`api`] | the [`Store`] trait and its types |
 //! | [`error`] | [`StoreError`], named by the caller's next move |
+//! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
 //! | [`memory`] | the reference store, for tests and simulation |
 //! | [`faulty`], [`traced`] | wrappers: every fault on demand; every call as a span |
 //! | [`conformance`] | the cases that every store must pass |
 
 pub mod api;
+pub mod clock;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod cursor;
 pub mod error;
+pub mod memory;
 
 pub use api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
     Record, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Written,
 };
+pub use clock::{Clock, ManualClock};
+pub use cursor::Cursor;
 pub use error::StoreError;
+pub use memory::MemoryStore;

@@ -1,0 +1,59 @@
+//! The clock as a value: a store never asks the system by itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use goldseam_core::Millis;
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
+
+/// A clock that stands still until somebody moves it. Clones share their hands.
+#[derive(Clone)]
+pub struct ManualClock(Arc<AtomicI64>);
+
+impl ManualClock {
+    /// Where a fresh one stands.
+    pub const START: Millis = Millis(1_700_000_000_000);
+
+    /// Stands at `at`.
+    pub fn at(at: Millis) -> Self {
+        Self(Arc::new(AtomicI64::new(at.0)))
+    }
+
+    /// What it shows.
+    pub fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+
+    /// Moves it to `at`, backwards too.
+    pub fn set(&self, at: Millis) {
+        self.0.store(at.0, Ordering::SeqCst);
+    }
+
+    /// Moves it on by `span`.
+    pub fn advance(&self, span: Duration) {
+        let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// The clock in the form that stores take.
+    pub fn clock(&self) -> Clock {
+        let hands = self.clone();
+        Arc::new(move || hands.now())
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::at(Self::START)
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.now()).finish()
+    }
+}

@@ -1,0 +1,83 @@
+//! The log: compare-and-append, with the row and the tasks in the same moment.
+
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Millis, RunId, Seq, Summary, TaskId};
+
+use super::World;
+use crate::api::{Append, Record, TaskChange};
+use crate::error::StoreError;
+
+impl World {
+    pub(super) fn append(&mut self, append: Append) -> Result<Seq, StoreError> {
+        if append.bodies.is_empty() {
+            return Err(StoreError::empty_append());
+        }
+        let end = self.runs.get(&append.run).map_or(Seq::ZERO, super::Run::end);
+        if end != append.after {
+            return Err(StoreError::Conflict { end });
+        }
+        let run = self.runs.entry(append.run.clone()).or_default();
+        run.log.extend(append.bodies);
+        let end = run.end();
+        self.follow(&append.run, append.row.map(|summary| *summary), append.tasks);
+        Ok(end)
+    }
+
+    /// Everything that goes with an append: at most one write of the row, however much changed in it.
+    fn follow(&mut self, run: &RunId, summary: Option<Summary>, changes: Vec<TaskChange>) {
+        let row = self.runs.get(run).and_then(|run| run.row.clone());
+        let mut own = row.as_ref().and_then(|row| row.task.clone());
+        let summary_after = summary.clone().or_else(|| row.map(|row| row.summary));
+        let mut adopted = false;
+        for change in changes {
+            match change {
+                TaskChange::Create(task) => {
+                    let advance = task.is_advance().then(|| task.id.clone());
+                    self.create(*task);
+                    // Without a row there is no place to say whose the task is.
+                    let found = advance.filter(|id| summary_after.is_some() && self.tasks.contains_key(id));
+                    adopted |= found.is_some();
+                    own = found.or(own);
+                }
+                TaskChange::Rest { task, run_at } => self.rest(&task, run_at),
+                TaskChange::Wake { at } => self.wake(own.as_ref(), at),
+                TaskChange::Remove { task } => drop(self.tasks.remove(&task)),
+            }
+        }
+        if let Some(after) = summary_after.filter(|_| summary.is_some() || adopted) {
+            self.write_row(after, own);
+        }
+    }
+
+    /// Ignored if its id is taken, or its key by another live task.
+    fn create(&mut self, task: Task) {
+        if !self.tasks.contains_key(&task.id) && self.rival(&task).is_none() {
+            self.tasks.insert(task.id.clone(), task);
+        }
+    }
+
+    fn rest(&mut self, id: &TaskId, run_at: Millis) {
+        let now = self.now;
+        if let Some(task) = self.tasks.get_mut(id).filter(|task| task.state.is_live()) {
+            *task = task.clone().returned(run_at, now);
+        }
+    }
+
+    fn wake(&mut self, own: Option<&TaskId>, at: Millis) {
+        let Some(task) = own.and_then(|id| self.tasks.get_mut(id)) else { return };
+        match task.state {
+            TaskState::Ready if task.run_at > at => task.run_at = at,
+            TaskState::Claimed if !task.poked => task.poked = true,
+            _ => return,
+        }
+        task.changed_at = self.now.max(task.changed_at);
+        task.version += 1;
+    }
+
+    pub(super) fn read(&self, run: &RunId, after: Seq, limit: u32) -> Vec<Record> {
+        let log = self.runs.get(run).map_or(&[][..], |run| &run.log);
+        let skipped = usize::try_from(after.0).unwrap_or(usize::MAX);
+        let numbered = log.iter().zip(1..).skip(skipped).take(limit as usize);
+        numbered.map(|(body, seq)| Record { seq: Seq(seq), body: body.clone() }).collect()
+    }
+}

@@ -1,0 +1,166 @@
+//! The reference store: what every other store must do, in the plainest form.
+//!
+//! Invariant: one mutex around ordered maps, so every call is atomic and every list has one order.
+//! There is no task, timer or randomness of its own; the same calls under the same clock give the
+//! same answers, which is what the simulation builds on.
+
+mod damage;
+mod log;
+mod nodes;
+mod queue;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, TaskId};
+use tokio::sync::watch;
+
+use crate::api::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    RunFilter, Store, TaskFilter, Written,
+};
+use crate::clock::{Clock, ManualClock};
+use crate::error::StoreError;
+
+/// Everything in memory, behind one lock. Share it in an `Arc`.
+pub struct MemoryStore {
+    clock: Clock,
+    world: Mutex<World>,
+    /// Grows with every write that somebody may wait for; never 0.
+    mark: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct World {
+    /// The latest time that was ever told: the store's clock never goes back.
+    now: Millis,
+    runs: BTreeMap<RunId, Run>,
+    tasks: BTreeMap<TaskId, Task>,
+    locks: BTreeMap<LockName, Lock>,
+    nodes: BTreeMap<NodeId, NodeSeen>,
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    log: Vec<String>,
+    row: Option<Row>,
+}
+
+impl Run {
+    fn end(&self) -> Seq {
+        Seq(self.log.len() as u64)
+    }
+}
+
+impl MemoryStore {
+    /// An empty store that tells the time by `clock`.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, world: Mutex::default(), mark: watch::Sender::new(1) }
+    }
+
+    /// An empty store with the clock that moves it.
+    pub fn manual() -> (Self, ManualClock) {
+        let clock = ManualClock::default();
+        (Self::new(clock.clock()), clock)
+    }
+
+    /// Does something at one moment, unseen by others until it is done.
+    fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        world.now = world.now.max((self.clock)());
+        act(&mut world)
+    }
+
+    /// The same, and tells whoever waits.
+    fn change<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+        let outcome = self.with(act);
+        self.mark.send_modify(|mark| *mark += 1);
+        outcome
+    }
+}
+
+impl Default for MemoryStore {
+    /// An empty store whose clock stands still.
+    fn default() -> Self {
+        Self::manual().0
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("mark", &*self.mark.borrow()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn append(&self, append: Append) -> Result<Seq, StoreError> {
+        self.change(|world| world.append(append))
+    }
+
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        Ok(self.with(|world| world.read(run, after, limit)))
+    }
+
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        let head = |run: &Run| Head { end: run.end(), row: run.row.clone() };
+        Ok(self.with(|world| world.runs.get(run).map(head)))
+    }
+
+    async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
+        Ok(self.change(|world| world.put_task(task, expect)))
+    }
+
+    /// Wakes nobody: a claim only takes away what others could claim.
+    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+        Ok(self.with(|world| world.claim(&claim)))
+    }
+
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
+        Ok(self.with(|world| world.list_tasks(&filter)))
+    }
+
+    async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
+        Ok(self.change(|world| world.put_lock(lock, expect)))
+    }
+
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
+        Ok(self.with(|world| world.list_locks(&filter)))
+    }
+
+    async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
+        Ok(self.change(|world| world.put_row(row, expect)))
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
+        self.with(|world| world.list_runs(&filter))
+    }
+
+    async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
+        Ok(self.with(|world| world.beat(node)))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        Ok(self.with(|world| world.nodes.values().cloned().collect()))
+    }
+
+    async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
+        self.change(|world| world.nodes.remove(node));
+        Ok(())
+    }
+
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
+        let mut marks = self.mark.subscribe();
+        let found = marks.wait_for(|mark| *mark != seen).await;
+        found.map(|mark| *mark).map_err(|gone| StoreError::Busy { doing: "watching", source: gone.into() })
+    }
+
+    async fn now(&self) -> Result<Millis, StoreError> {
+        Ok(self.with(|world| world.now))
+    }
+}

@@ -1,0 +1,130 @@
+//! Tasks and locks: one record each, changed by compare-and-set.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use goldseam_core::lock::Lock;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{LaneName, Millis, TaskId};
+
+use super::World;
+use crate::api::{Claim, ClaimedTasks, Expect, LockFilter, TaskFilter, Written};
+
+impl World {
+    pub(super) fn put_task(&mut self, task: Task, expect: Expect) -> Written<Task> {
+        let found = self.tasks.get(&task.id);
+        if !is_as_expected(found.map(|found| found.version), expect) {
+            return Written::Lost(found.cloned());
+        }
+        if let Some(rival) = self.rival(&task) {
+            return Written::Lost(Some(rival.clone()));
+        }
+        self.tasks.insert(task.id.clone(), task);
+        Written::Done
+    }
+
+    /// Another live task with the same key, if this one is live too.
+    pub(super) fn rival(&self, task: &Task) -> Option<&Task> {
+        let key = task.key.as_ref().filter(|_| task.state.is_live())?;
+        let holds = |other: &&Task| other.state.is_live() && other.key.as_ref() == Some(key);
+        self.tasks.values().filter(holds).find(|other| other.id != task.id)
+    }
+
+    pub(super) fn claim(&mut self, claim: &Claim) -> ClaimedTasks {
+        let mut busy = self.busy_lanes();
+        let mut chosen = Vec::new();
+        for (id, lane) in self.due(claim) {
+            if chosen.len() >= claim.limit as usize {
+                break;
+            }
+            if lane.is_none_or(|lane| busy.insert(lane)) {
+                chosen.push(id);
+            }
+        }
+        let mut tasks = Vec::new();
+        for id in chosen {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                *task = task.clone().claimed(&claim.owner, claim.now);
+                tasks.push(task.clone());
+            }
+        }
+        ClaimedTasks { tasks, next_due: self.next_due(claim, &busy) }
+    }
+
+    /// Lanes in which a task is claimed. A lane is one lane whichever queue names it.
+    fn busy_lanes(&self) -> BTreeSet<LaneName> {
+        let claimed = self.tasks.values().filter(|task| task.state == TaskState::Claimed);
+        claimed.filter_map(|task| task.lane.clone()).collect()
+    }
+
+    fn due(&self, claim: &Claim) -> Vec<(TaskId, Option<LaneName>)> {
+        let wanted = self.tasks.values().filter(|task| is_wanted(task, claim) && task.run_at <= claim.now);
+        let mut due: Vec<&Task> = wanted.collect();
+        due.sort_by_key(|task| (Reverse(task.priority), task.run_at));
+        due.into_iter().map(|task| (task.id.clone(), task.lane.clone())).collect()
+    }
+
+    /// Tasks behind a busy lane are not counted: only the end of the claimed one can free them.
+    fn next_due(&self, claim: &Claim, busy: &BTreeSet<LaneName>) -> Option<Millis> {
+        let free = |task: &&Task| task.lane.as_ref().is_none_or(|lane| !busy.contains(lane));
+        let wanted = self.tasks.values().filter(|task| is_wanted(task, claim)).filter(free);
+        wanted.map(|task| task.run_at).min().filter(|at| *at < Millis::NEVER)
+    }
+
+    pub(super) fn list_tasks(&self, filter: &TaskFilter) -> Vec<Task> {
+        let after = |id: &TaskId| filter.after.as_ref().is_none_or(|after| id > after);
+        let found = self.tasks.values().filter(|task| after(&task.id) && is_listed(task, filter));
+        found.take(filter.limit as usize).cloned().collect()
+    }
+
+    pub(super) fn put_lock(&mut self, lock: Lock, expect: Expect) -> Written<Lock> {
+        put(&mut self.locks, (lock.name.clone(), lock), expect, |lock| lock.version)
+    }
+
+    pub(super) fn list_locks(&self, filter: &LockFilter) -> Vec<Lock> {
+        let listed = |lock: &&Lock| {
+            filter.name.as_ref().is_none_or(|name| lock.name == *name)
+                && filter.stale_at.is_none_or(|at| lock.is_stale(at))
+                && filter.after.as_ref().is_none_or(|after| lock.name > *after)
+        };
+        self.locks.values().filter(listed).take(filter.limit as usize).cloned().collect()
+    }
+}
+
+fn is_wanted(task: &Task, claim: &Claim) -> bool {
+    task.state == TaskState::Ready
+        && claim.pools.contains(&task.pool())
+        && claim.kind.as_ref().is_none_or(|kind| task.kind == *kind)
+}
+
+fn is_listed(task: &Task, filter: &TaskFilter) -> bool {
+    filter.id.as_ref().is_none_or(|id| task.id == *id)
+        && filter.run.as_ref().is_none_or(|run| task.run.as_ref() == Some(run))
+        && filter.key.as_ref().is_none_or(|key| task.state.is_live() && task.key.as_ref() == Some(key))
+        && filter.state.is_none_or(|state| task.state == state)
+        && filter.owner.as_ref().is_none_or(|owner| task.owner.as_ref() == Some(owner))
+        && filter.queue.as_ref().is_none_or(|queue| task.queue.as_str() == queue)
+        && filter.advance.is_none_or(|advance| task.is_advance() == advance)
+        && (!filter.poked || task.poked)
+}
+
+pub(super) fn is_as_expected(version: Option<u64>, expect: Expect) -> bool {
+    match expect {
+        Expect::Absent => version.is_none(),
+        Expect::Version(expected) => version == Some(expected),
+    }
+}
+
+fn put<K: Ord, T: Clone>(
+    records: &mut BTreeMap<K, T>,
+    (key, record): (K, T),
+    expect: Expect,
+    version: fn(&T) -> u64,
+) -> Written<T> {
+    let found = records.get(&key);
+    if !is_as_expected(found.map(version), expect) {
+        return Written::Lost(found.cloned());
+    }
+    records.insert(key, record);
+    Written::Done
+}

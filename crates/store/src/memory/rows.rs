@@ -1,0 +1,60 @@
+//! The cached rows: written with an append or by compare-and-set, listed by what they say.
+
+use goldseam_core::{Millis, Summary, TaskId};
+
+use super::World;
+use super::queue::is_as_expected;
+use crate::api::{Expect, Page, Row, RunFilter, RunOrder, Written};
+use crate::cursor::Cursor;
+use crate::error::StoreError;
+
+impl World {
+    /// The store alone says `updated_at`: the time, or one more than last time if that is not later.
+    pub(super) fn write_row(&mut self, summary: Summary, task: Option<TaskId>) {
+        let now = self.now;
+        let Some(run) = self.runs.get_mut(&summary.run) else { return };
+        let least = run.row.as_ref().map_or(Millis(1), |row| Millis(row.updated_at.0 + 1));
+        run.row = Some(Row { summary, task, updated_at: now.max(least) });
+    }
+
+    /// A run without a log has no row either, and gets none.
+    pub(super) fn put_row(&mut self, row: Row, expect: Expect) -> Written<Row> {
+        let Some(run) = self.runs.get(&row.summary.run) else { return Written::Lost(None) };
+        if !is_as_expected(run.row.as_ref().map(Row::version), expect) {
+            return Written::Lost(run.row.clone());
+        }
+        self.write_row(row.summary, row.task);
+        Written::Done
+    }
+
+    pub(super) fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
+        let after = filter.after.as_deref().map(str::parse::<Cursor>).transpose()?;
+        let rows = self.runs.values().filter_map(|run| run.row.as_ref());
+        let mut found: Vec<(Cursor, &Row)> =
+            rows.filter(|row| is_listed(row, filter)).map(|row| (Cursor::of(row), row)).collect();
+        found.sort_by(|(left, _), (right, _)| left.cmp(right));
+        if filter.order == RunOrder::Newest {
+            found.reverse();
+        }
+        found.retain(|(place, _)| match (&after, filter.order) {
+            (None, _) => true,
+            (Some(after), RunOrder::Newest) => place < after,
+            (Some(after), RunOrder::Oldest) => place > after,
+        });
+        let more = found.len() > filter.limit as usize;
+        found.truncate(filter.limit as usize);
+        let next = found.last().filter(|_| more).map(|(place, _)| place.to_string());
+        Ok(Page { items: found.into_iter().map(|(_, row)| row.clone()).collect(), next })
+    }
+}
+
+fn is_listed(row: &Row, filter: &RunFilter) -> bool {
+    let said = &row.summary;
+    (filter.statuses.is_empty() || filter.statuses.contains(&said.status))
+        && filter.workflow.as_ref().is_none_or(|workflow| said.workflow == *workflow)
+        && filter.tag.as_ref().is_none_or(|(key, value)| said.tags.get(key) == Some(value))
+        && filter.since.is_none_or(|since| said.created_at >= since)
+        && filter.cause.as_ref().is_none_or(|cause| said.trouble.as_ref().is_some_and(|t| t.cause == *cause))
+        && filter.owner.as_ref().is_none_or(|owner| said.owner.as_ref() == Some(owner))
+        && filter.parent.as_ref().is_none_or(|parent| said.parent.as_ref() == Some(parent))
+}
