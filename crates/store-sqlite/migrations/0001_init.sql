@@ -16,17 +16,19 @@ CREATE TABLE runs (
     task       TEXT,
     summary    TEXT
 );
+CREATE INDEX runs_created ON runs (created_at);
 -- Finished well is the mass; everything else is found by its status.
-CREATE INDEX runs_status ON runs (status) WHERE status <> 'completed';
-CREATE INDEX runs_owner  ON runs (owner)  WHERE owner  IS NOT NULL;
-CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
-CREATE INDEX runs_cause  ON runs (cause)  WHERE cause  IS NOT NULL;
+CREATE INDEX runs_status ON runs (status, created_at) WHERE status <> 'completed';
+CREATE INDEX runs_owner  ON runs (owner)              WHERE owner  IS NOT NULL;
+CREATE INDEX runs_parent ON runs (parent)             WHERE parent IS NOT NULL;
+CREATE INDEX runs_cause  ON runs (cause, created_at)  WHERE cause  IS NOT NULL;
 
 CREATE TABLE run_tags (
-    tag   TEXT NOT NULL,
-    value TEXT NOT NULL,
-    rid   INTEGER NOT NULL,
-    PRIMARY KEY (tag, value, rid)
+    tag        TEXT NOT NULL,
+    value      TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    rid        INTEGER NOT NULL,
+    PRIMARY KEY (tag, value, created_at, rid)
 ) WITHOUT ROWID;
 
 -- The log of every run, in order of writing. Append only.
@@ -61,7 +63,7 @@ CREATE TABLE tasks (
     attempts_max INTEGER NOT NULL,
     started_at   INTEGER,
     heartbeat_at INTEGER,
-    silence_max  INTEGER,
+    silence_max_ms INTEGER,
     created_at   INTEGER NOT NULL,
     changed_at   INTEGER NOT NULL,
     payload      TEXT NOT NULL,

@@ -3,8 +3,8 @@
 //! Invariant: the first row goes in only if its predecessor is there and its place is free; nothing
 //! else is written unless it went in. A step's completion is one inserted row.
 
-use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::{Append, TaskChange};
+use goldseam_core::{Seq, TaskId};
+use goldseam_store::{Append, StoreError, TaskChange};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault::Fault;
@@ -26,64 +26,62 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn new(mut append: Append) -> Result<Self, Fault> {
-        let row = append.row.take().map(|summary| RowText::new(&summary)).transpose()?;
+    pub(crate) fn new(mut append: Append) -> Result<Self, StoreError> {
+        if append.bodies.is_empty() {
+            return Err(StoreError::empty_append());
+        }
+        let row = append.row.take().map(RowText::new).transpose()?;
         Ok(Self { append, row })
-    }
-
-    /// The advance task that becomes the run's own.
-    fn own_task(&self) -> Option<&TaskId> {
-        self.append.tasks.iter().rev().find_map(|change| match change {
-            TaskChange::Create(task) if task.is_advance() => Some(&task.id),
-            _ => None,
-        })
     }
 
     /// Appends, or says where the log ends instead.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Seq, Fault> {
-        let Append { run, after, bodies, tasks, .. } = &self.append;
-        let Some((first, rest)) = bodies.split_first() else {
-            return Err(Fault::Damaged("an append without events".to_owned()));
-        };
-        let rid = match work.rids.find(work.conn, run)? {
+        let Append { run, after, .. } = &self.append;
+        match work.rids.find(work.conn, run)? {
             Some(rid) => {
-                insert_first(work.conn, rid, *after, first)?;
-                self.update_row(work, rid)?;
-                rid
+                let end = self.insert_events(work.conn, rid)?;
+                let adopted = self.change_tasks(work, Some(rid))?;
+                match (&self.row, adopted) {
+                    (Some(row), task) => runs::update(work, rid, row, task)?,
+                    (None, Some(task)) => runs::set_task(work, rid, task)?,
+                    (None, None) => {}
+                }
+                Ok(end)
             }
             None if *after == Seq::ZERO => {
-                let rid = self.insert_run(work, run)?;
-                insert_first(work.conn, rid, *after, first)?;
-                rid
+                let adopted = self.change_tasks(work, None)?;
+                let rid = runs::insert(work, run, self.row.as_ref(), adopted)?;
+                work.rids.keep(run, rid);
+                self.insert_events(work.conn, rid)
             }
-            None => return Err(Fault::Conflict(Seq::ZERO)),
-        };
-        let mut end = after.next();
-        if !rest.is_empty() {
-            let mut insert = work.conn.prepare_cached(NEXT)?;
-            for body in rest {
-                end = end.next();
-                insert.execute(params![rid, sql_int(end.0), body])?;
-            }
+            None => Err(Fault::Conflict(Seq::ZERO)),
         }
-        for change in tasks {
-            tasks::apply(work, rid, change)?;
+    }
+
+    fn insert_events(&self, conn: &Connection, rid: i64) -> Result<Seq, Fault> {
+        let mut end = self.append.after;
+        for body in &self.append.bodies {
+            if end == self.append.after {
+                insert_first(conn, rid, end, body)?;
+            } else {
+                conn.prepare_cached(NEXT)?.execute(params![rid, sql_int(end.0 + 1), body])?;
+            }
+            end = end.next();
         }
         Ok(end)
     }
 
-    fn insert_run(&self, work: &mut Work<'_>, run: &RunId) -> Result<i64, Fault> {
-        let rid = runs::insert(work, run, self.row.as_ref(), self.own_task())?;
-        work.rids.keep(run, rid);
-        Ok(rid)
-    }
-
-    fn update_row(&self, work: &Work<'_>, rid: i64) -> Result<(), Fault> {
-        match (&self.row, self.own_task()) {
-            (Some(row), task) => runs::update(work, rid, row, task),
-            (None, Some(task)) => runs::set_task(work, rid, task),
-            (None, None) => Ok(()),
+    /// Applies the changes; returns the advance task that became the run's own.
+    fn change_tasks(&self, work: &Work<'_>, rid: Option<i64>) -> Result<Option<&TaskId>, Fault> {
+        let mut adopted = None;
+        for change in &self.append.tasks {
+            if tasks::apply(work, tasks::Own { rid, adopted }, change)?
+                && let TaskChange::Create(task) = change
+            {
+                adopted = Some(&task.id);
+            }
         }
+        Ok(adopted)
     }
 }
 

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use goldseam_store::StoreError;
+use goldseam_store::{Clock, StoreError};
 
-use crate::clock::{Clock, system_clock};
+use crate::clock::system_clock;
 
 /// How long a call waits for another process by default.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

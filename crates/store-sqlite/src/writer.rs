@@ -13,7 +13,7 @@ use goldseam_store::StoreError;
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
+use crate::clock::SteadyClock;
 use crate::fault::{Fault, GroupFault, Nature, poisoned};
 use crate::queue::{LastTaker, Queue};
 use crate::watch::Watch;
@@ -39,10 +39,13 @@ trait Job: Send {
     fn run(&mut self, work: &mut Work<'_>) -> Result<(), Fault>;
     /// Tells the caller, once the fate is known.
     fn settle(self: Box<Self>, fate: Result<(), StoreError>);
+    /// Whether somebody may wait for what it changes.
+    fn is_loud(&self) -> bool;
 }
 
 struct Reply<T, F> {
     work: F,
+    loud: bool,
     outcome: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -70,6 +73,10 @@ where
         };
         // A caller that no longer waits has learned nothing, and that is all right.
         let _ = self.reply.send(answer);
+    }
+
+    fn is_loud(&self) -> bool {
+        self.loud
     }
 }
 
@@ -100,9 +107,10 @@ impl Writer {
     pub(crate) fn start(setup: Setup) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
         let taker = LastTaker(Arc::clone(&queue));
+        let writer = Loop::new(setup);
         let thread = std::thread::Builder::new()
             .name("goldseam-sqlite-writer".to_owned())
-            .spawn(move || Loop::new(setup).run(&taker))?;
+            .spawn(move || writer.run(&taker))?;
         Ok(Self { queue, thread: Some(thread) })
     }
 
@@ -112,8 +120,25 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
+        self.send(work, true).await
+    }
+
+    /// The same for work whose outcome nobody waits for: a claim takes away, a beat only counts.
+    pub(crate) async fn write_quietly<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.send(work, false).await
+    }
+
+    async fn send<T, F>(&self, work: F, loud: bool) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let job = Message::Job(Box::new(Reply { work, outcome: None, reply }));
+        let job = Message::Job(Box::new(Reply { work, loud, outcome: None, reply }));
         self.queue.push(job).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| {
             Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() })
@@ -144,7 +169,7 @@ fn ended() -> StoreError {
 /// What the thread begins with.
 pub(crate) struct Setup {
     pub(crate) conn: Connection,
-    pub(crate) clock: Clock,
+    pub(crate) clock: Arc<SteadyClock>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) group_max: usize,
 }
@@ -166,7 +191,10 @@ enum Undone {
 
 impl Loop {
     fn new(setup: Setup) -> Self {
-        Self { setup, rids: Rids::default(), data_version: -1, poison: None }
+        let mut fresh = Self { setup, rids: Rids::default(), data_version: -1, poison: None };
+        // A failure here is met again, and told, by the first waiter.
+        let _ = fresh.peek();
+        fresh
     }
 
     fn run(mut self, taker: &LastTaker<Message>) {
@@ -195,8 +223,7 @@ impl Loop {
             Ok(self.setup.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
         };
         let version = look().map_err(Fault::into_read_error)?;
-        let first = self.data_version < 0;
-        Ok(std::mem::replace(&mut self.data_version, version) != version && !first)
+        Ok(std::mem::replace(&mut self.data_version, version) != version)
     }
 
     /// Commits the group, without those jobs that cannot be done; settles every one of them.
@@ -209,7 +236,7 @@ impl Loop {
             let before = self.setup.conn.total_changes();
             match self.transact(group) {
                 Ok(()) => {
-                    if self.setup.conn.total_changes() != before {
+                    if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
                         self.setup.watch.bump();
                     }
                     group.drain(..).for_each(|job| job.settle(Ok(())));
@@ -241,7 +268,7 @@ impl Loop {
             done.map(|_| ()).map_err(|error| Undone::Group(GroupFault::new(&error, at_commit)))
         };
         step("BEGIN IMMEDIATE", false)?;
-        let mut work = Work { conn, rids: &mut self.rids, now: (self.setup.clock)() };
+        let mut work = Work { conn, rids: &mut self.rids, now: self.setup.clock.now() };
         for (index, job) in group.iter_mut().enumerate() {
             if let Err(Fault::Sql(error)) = job.run(&mut work) {
                 return Err(match Nature::of(&error) {
