@@ -42,6 +42,9 @@ pub mod url;
 mod watch;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use clock::system_clock;
 pub use migrate::latest as schema_latest;
 pub use store::SqliteStore;
