@@ -13,7 +13,7 @@
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
 //! | [`memory`] | the reference store, for tests and simulation |
 //! | [`faulty`], [`traced`] | wrappers: every fault on demand; every call as a span |
-//! | [`conformance`] | the cases that every store must pass |
+//! | `conformance` | the cases that every store must pass (feature `conformance`) |
 
 pub mod api;
 pub mod clock;
@@ -21,7 +21,10 @@ pub mod clock;
 pub mod conformance;
 pub mod cursor;
 pub mod error;
+pub mod faulty;
 pub mod memory;
+mod splitmix;
+pub mod traced;
 
 pub use api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
@@ -30,4 +33,6 @@ pub use api::{
 pub use clock::{Clock, ManualClock};
 pub use cursor::Cursor;
 pub use error::StoreError;
+pub use faulty::FaultyStore;
 pub use memory::MemoryStore;
+pub use traced::TracedStore;

@@ -1,1 +1,211 @@
+//! The contract of a [`Store`], as cases that every backend runs.
+//!
+//! Invariant: [`conformance!`](crate::conformance!) owns the only list of cases. A backend's test
+//! file gives a fresh [`Fixture`] and nothing else; a bug found in one backend becomes a case for all.
+//!
+//! ```ignore
+//! async fn fresh() -> Fixture {
+//!     let clock = ManualClock::default();
+//!     Fixture::new(Arc::new(MemoryStore::new(clock.clock())), clock)
+//! }
+//! goldseam_store::conformance!(fresh);
+//! ```
+#![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
+pub mod append;
+pub mod claim;
+pub mod differential;
+pub mod lanes;
+pub mod locks;
+pub mod make;
+pub mod nodes;
+pub mod read;
+pub mod rows;
+pub mod runs;
+pub mod tasks;
+pub mod watch;
+pub mod with_append;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::api::Store;
+use crate::clock::ManualClock;
+
+/// What a store promises beyond the trait; a case that needs more than it has is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The row and the tasks of an append become visible in the very moment in which its events do.
+    pub atomic_rows: bool,
+    /// The fixture's clock is the store's clock.
+    pub manual_clock: bool,
+    /// A node holds a lock that the system drops when its process dies.
+    pub pulse: bool,
+}
+
+impl Default for Capabilities {
+    /// Everything.
+    fn default() -> Self {
+        Self { atomic_rows: true, manual_clock: true, pulse: true }
+    }
+}
+
+/// A store with nothing in it, and what belongs to it.
+#[derive(Debug)]
+pub struct Fixture {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The clock that it tells the time by.
+    pub clock: ManualClock,
+    /// What it promises.
+    pub capabilities: Capabilities,
+    /// Dropped after the store: a temporary directory, a container.
+    kept: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Fixture {
+    /// A store with all capabilities.
+    pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
+        Self { store, clock, capabilities: Capabilities::default(), kept: None }
+    }
+
+    /// The same with other capabilities.
+    #[must_use]
+    pub fn with(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Keeps something alive for as long as the store.
+    #[must_use]
+    pub fn keeping(mut self, kept: impl Any + Send + Sync) -> Self {
+        self.kept = Some(Box::new(kept));
+        self
+    }
+}
+
+/// Makes one test of each case; the argument is an `async fn() -> Fixture`.
+#[macro_export]
+macro_rules! conformance {
+    ($fresh:path) => {
+        $crate::conformance! { @each $fresh;
+            append::one_of_two_writers_wins,
+            append::one_of_many_writers_wins,
+            append::a_stale_append_longer_than_its_rival_is_refused_whole,
+            append::an_append_past_the_end_is_refused,
+            append::a_new_run_begins_after_zero,
+            append::an_append_without_events_is_refused,
+            append::a_conflict_reports_the_true_end,
+            append::a_refused_append_changes_neither_row_nor_tasks,
+            append::a_batch_is_seen_whole_or_not_at_all,
+            append::runs_do_not_disturb_each_other,
+            append::bytes_are_kept_exactly,
+            read::pages_are_complete,
+            read::a_short_page_is_the_last_one,
+            read::an_unknown_run_is_empty,
+            read::past_the_end_is_empty,
+            rows::a_row_not_given_is_absent,
+            rows::a_row_not_given_is_left_late,
+            rows::a_row_is_kept_exactly,
+            rows::updated_at_strictly_grows,
+            rows::put_row_compares_and_sets,
+            rows::one_of_two_put_rows_wins,
+            rows::put_row_restores_a_lost_row,
+            rows::put_row_swaps_the_task,
+            rows::a_run_without_a_log_gets_no_row,
+            with_append::an_advance_task_becomes_the_runs_own,
+            with_append::an_ordinary_task_does_not_become_the_runs_own,
+            with_append::a_row_keeps_its_task_over_appends,
+            with_append::create_is_ignored_if_the_id_exists,
+            with_append::create_is_ignored_if_a_live_task_has_the_key,
+            with_append::rest_makes_a_claimed_task_ready,
+            with_append::rest_moves_a_ready_task,
+            with_append::rest_leaves_a_task_that_is_over,
+            with_append::rest_and_remove_of_nothing_are_harmless,
+            with_append::wake_brings_a_ready_task_forward_only,
+            with_append::wake_pokes_a_claimed_task_once,
+            with_append::wake_without_a_task_is_harmless,
+            with_append::wake_leaves_other_tasks_alone,
+            with_append::remove_takes_the_task_away,
+            with_append::changes_apply_in_order,
+            tasks::put_task_compares_and_sets,
+            tasks::one_of_two_put_tasks_wins,
+            tasks::a_task_is_kept_exactly,
+            tasks::a_key_matches_only_live_tasks,
+            tasks::one_of_many_tasks_with_a_key_wins,
+            tasks::a_revived_task_loses_to_a_live_one_with_its_key,
+            tasks::each_filter_selects,
+            tasks::filters_combine,
+            tasks::task_pages_are_complete_and_in_order,
+            claim::two_claimers_never_get_the_same_task,
+            claim::priority_then_run_at,
+            claim::not_before_run_at,
+            claim::a_dormant_task_is_never_due,
+            claim::next_due_is_the_earliest_left,
+            claim::next_due_looks_at_the_claims_own_tasks,
+            claim::only_ready_tasks_are_claimed,
+            claim::a_claim_is_recorded,
+            claim::fences_grow,
+            claim::kinds_are_filtered,
+            claim::pools_are_separate,
+            claim::the_limit_is_kept,
+            claim::a_stale_completion_loses,
+            lanes::a_claim_takes_one_of_a_lane,
+            lanes::a_lane_has_at_most_one_claimed_task,
+            lanes::a_lane_is_free_again_once_its_task_ends,
+            lanes::the_first_of_a_lane_goes_first,
+            lanes::a_lane_is_one_over_all_queues,
+            lanes::a_blocked_task_is_not_next_due,
+            locks::put_lock_compares_and_sets,
+            locks::one_of_many_acquirers_wins,
+            locks::a_lock_is_kept_exactly,
+            locks::stale_locks_are_found_at_their_expiry,
+            locks::lock_pages_are_complete_and_in_order,
+            nodes::beats_are_counted,
+            nodes::a_beat_updates_the_record,
+            nodes::a_beat_returns_the_stores_clock,
+            nodes::a_beating_node_holds_its_lock,
+            nodes::nodes_are_listed_until_forgotten,
+            nodes::a_forgotten_node_may_join_again,
+            runs::each_run_filter_selects,
+            runs::run_filters_combine,
+            runs::both_orders_are_complete_without_duplicates,
+            runs::runs_of_the_same_moment_are_all_listed,
+            runs::the_last_page_has_no_next,
+            runs::a_list_survives_changes_between_pages,
+            runs::a_foreign_cursor_is_refused,
+            runs::runs_without_a_row_are_not_listed,
+            watch::zero_returns_at_once,
+            watch::an_append_wakes_the_watcher,
+            watch::a_task_wakes_the_watcher,
+            watch::a_change_before_the_wait_is_not_missed,
+            watch::the_clock_never_goes_back,
+            watch::the_clock_follows_the_fixture,
+        }
+        $crate::conformance! { @seeds $fresh;
+            the_seeds_from_0_answer_like_the_memory_store = 0,
+            the_seeds_from_5_answer_like_the_memory_store = 5,
+            the_seeds_from_10_answer_like_the_memory_store = 10,
+            the_seeds_from_15_answer_like_the_memory_store = 15,
+        }
+    };
+    (@seeds $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                for seed in $first..$first + 5 {
+                    let fixture = $fresh().await;
+                    $crate::conformance::differential::it_answers_like_the_memory_store(&fixture, seed).await;
+                }
+            }
+        )+
+    };
+    (@each $fresh:path; $($topic:ident::$case:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::conformance::$topic::$case(&$fresh().await).await;
+            }
+        )+
+    };
+}

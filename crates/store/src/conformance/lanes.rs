@@ -1,0 +1,113 @@
+//! Lanes: at most one claimed task at a time.
+
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Payload, QueueName};
+
+use super::Fixture;
+use super::make::{any_task, at, claim_at, names, task, task_in};
+use crate::api::{Claim, TaskFilter};
+
+/// One claim takes one task of each lane, and any number without a lane.
+pub async fn a_claim_takes_one_of_a_lane(fixture: &Fixture) {
+    for n in 0..3 {
+        fixture.submit(task_in("l1", &format!("a{n}"))).await;
+        fixture.submit(task_in("l2", &format!("b{n}"))).await;
+        fixture.submit(task(&format!("c{n}"))).await;
+    }
+    let first = fixture.claim(at(0)).await.tasks;
+    let lanes = |lane| first.iter().filter(|task| task.lane.as_ref().map(|l| l.as_str()) == lane).count();
+    assert_eq!((lanes(Some("l1")), lanes(Some("l2")), lanes(None)), (1, 1, 3));
+    assert!(fixture.claim(at(0)).await.tasks.is_empty());
+}
+
+/// Eight claimants at once never hold two tasks of a lane, and every task gets its turn.
+pub async fn a_lane_has_at_most_one_claimed_task(fixture: &Fixture) {
+    const EACH: usize = 12;
+    for n in 0..EACH {
+        fixture.submit(task_in("l1", &format!("a{n}"))).await;
+        fixture.submit(task_in("l2", &format!("b{n}"))).await;
+    }
+    let claimers: Vec<_> = (0..8)
+        .map(|n| {
+            let store = fixture.shared();
+            let claim = Claim { owner: format!("n{n}"), limit: 4, ..claim_at(at(0)) };
+            tokio::spawn(async move {
+                let mut done = 0;
+                while !store.tasks(ready()).await.unwrap().is_empty() {
+                    for task in store.claim(claim.clone()).await.unwrap().tasks {
+                        let held = store.tasks(claimed()).await.unwrap();
+                        let together = held.iter().filter(|other| other.lane == task.lane).count();
+                        assert_eq!(together, 1, "{held:?}");
+                        let (fence, version) = (task.fence, task.version);
+                        let over = task.completed(fence, Payload::null(), at(1)).unwrap();
+                        store.put_task(over, crate::api::Expect::Version(version)).await.unwrap();
+                        done += 1;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                done
+            })
+        })
+        .collect();
+    let mut done = 0;
+    for claimer in claimers {
+        done += claimer.await.unwrap();
+    }
+    assert_eq!(done, EACH * 2);
+}
+
+fn ready() -> TaskFilter {
+    TaskFilter { state: Some(TaskState::Ready), limit: 1, ..any_task() }
+}
+
+fn claimed() -> TaskFilter {
+    TaskFilter { state: Some(TaskState::Claimed), ..any_task() }
+}
+
+/// However a claimed task ends, the next one of its lane may go.
+pub async fn a_lane_is_free_again_once_its_task_ends(fixture: &Fixture) {
+    for n in 0..3 {
+        fixture.submit(Task { run_at: at(n), ..task_in("l", &format!("t{n}")) }).await;
+    }
+    let first = fixture.claim(at(9)).await.tasks.remove(0);
+    let version = first.version;
+    fixture.replace(first.cancelled(at(9)).unwrap(), version).await;
+    let second = fixture.claim(at(9)).await.tasks.remove(0);
+    assert_eq!(second.id.as_str(), "t1");
+    let version = second.version;
+    fixture.replace(second.returned(at(50), at(9)), version).await;
+    assert_eq!(names(&fixture.claim(at(9)).await.tasks), ["t2"]);
+    assert!(fixture.claim(at(60)).await.tasks.is_empty(), "t2 has the lane");
+}
+
+/// Within a lane, too, higher priority goes first, then what was due earlier; what is not due blocks nobody.
+pub async fn the_first_of_a_lane_goes_first(fixture: &Fixture) {
+    fixture.submit(Task { run_at: at(5), ..task_in("l", "late") }).await;
+    fixture.submit(Task { run_at: at(1), ..task_in("l", "early") }).await;
+    fixture.submit(Task { run_at: at(100), priority: 9, ..task_in("l", "future") }).await;
+    for expected in ["early", "late"] {
+        let got = fixture.claim(at(10)).await.tasks;
+        assert_eq!(names(&got), [expected]);
+        let version = got[0].version;
+        fixture.replace(got[0].clone().cancelled(at(10)).unwrap(), version).await;
+    }
+}
+
+/// A lane is the same lane whichever queue its tasks stand in.
+pub async fn a_lane_is_one_over_all_queues(fixture: &Fixture) {
+    fixture.submit(task_in("l", "a")).await;
+    fixture.submit(Task { queue: QueueName::new("slow").unwrap(), ..task_in("l", "b") }).await;
+    let slow = Claim { pools: vec!["slow".to_owned()], ..claim_at(at(0)) };
+    assert_eq!(names(&fixture.claim(at(0)).await.tasks), ["a"]);
+    assert!(fixture.store.claim(slow).await.unwrap().tasks.is_empty());
+}
+
+/// A task behind a busy lane is no reason to come again: nothing but the lane's end frees it.
+pub async fn a_blocked_task_is_not_next_due(fixture: &Fixture) {
+    fixture.submit(Task { priority: 1, ..task_in("l", "a") }).await;
+    fixture.submit(task_in("l", "b")).await;
+    fixture.submit(Task { run_at: at(20), ..task_in("l", "c") }).await;
+    assert_eq!(fixture.claim(at(0)).await.next_due, None);
+    fixture.submit(Task { run_at: at(30), ..task("d") }).await;
+    assert_eq!(fixture.claim(at(0)).await.next_due, Some(at(30)));
+}

@@ -1,0 +1,92 @@
+//! Nodes: what they told last, and how often they beat.
+
+use std::time::Duration;
+
+use goldseam_core::NodeId;
+
+use super::Fixture;
+use super::make::T;
+use crate::api::{NodeRecord, NodeSeen, NodeState, Pulse};
+
+fn node(name: &str) -> NodeRecord {
+    NodeRecord {
+        id: NodeId::new(name).unwrap(),
+        name: format!("{name} on häst"),
+        started_at: T,
+        workflows: vec!["checkout@1".to_owned(), "refund@2".to_owned()],
+        slots: 4,
+        state: NodeState::Up,
+    }
+}
+
+async fn seen(fixture: &Fixture, name: &str) -> NodeSeen {
+    let nodes = fixture.store.nodes().await.unwrap();
+    nodes.into_iter().find(|seen| seen.record.id.as_str() == name).unwrap()
+}
+
+/// Each beat counts one, for that node only, and moves the time of its last one.
+pub async fn beats_are_counted(fixture: &Fixture) {
+    fixture.store.beat(&node("n2")).await.unwrap();
+    let mut last = None;
+    for beats in 1..=3 {
+        let now = fixture.store.beat(&node("n1")).await.unwrap();
+        let n1 = seen(fixture, "n1").await;
+        assert_eq!((n1.beats, n1.beat_at), (beats, now));
+        assert!(Some(now) > last || !fixture.capabilities.manual_clock);
+        last = Some(now);
+        fixture.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(seen(fixture, "n2").await.beats, 1);
+}
+
+/// What a node told last is what others see.
+pub async fn a_beat_updates_the_record(fixture: &Fixture) {
+    fixture.store.beat(&node("n1")).await.unwrap();
+    assert_eq!(seen(fixture, "n1").await.record, node("n1"));
+    for state in [NodeState::Leaving, NodeState::Left, NodeState::Gone, NodeState::Up] {
+        let changed = NodeRecord { state, slots: 0, workflows: vec![], ..node("n1") };
+        fixture.store.beat(&changed).await.unwrap();
+        assert_eq!(seen(fixture, "n1").await.record, changed);
+    }
+}
+
+/// The answer to a beat is the store's clock.
+pub async fn a_beat_returns_the_stores_clock(fixture: &Fixture) {
+    let before = fixture.store.now().await.unwrap();
+    let beat = fixture.store.beat(&node("n1")).await.unwrap();
+    let after = fixture.store.now().await.unwrap();
+    assert!(before <= beat && beat <= after);
+}
+
+/// A node that beats is seen to live, as far as the store can see that at all.
+pub async fn a_beating_node_holds_its_lock(fixture: &Fixture) {
+    let expected = if fixture.capabilities.pulse { Pulse::Held } else { Pulse::Unknown };
+    for _ in 0..2 {
+        fixture.store.beat(&node("n1")).await.unwrap();
+        assert_eq!(seen(fixture, "n1").await.pulse, expected);
+    }
+}
+
+/// Nodes are listed once each, and gone once forgotten; forgetting twice is harmless.
+pub async fn nodes_are_listed_until_forgotten(fixture: &Fixture) {
+    assert_eq!(fixture.store.nodes().await.unwrap(), []);
+    for name in ["n2", "n1", "n3", "n1"] {
+        fixture.store.beat(&node(name)).await.unwrap();
+    }
+    for _ in 0..2 {
+        fixture.store.forget(&NodeId::new("n2").unwrap()).await.unwrap();
+        let nodes = fixture.store.nodes().await.unwrap();
+        let mut ids: Vec<&str> = nodes.iter().map(|seen| seen.record.id.as_str()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["n1", "n3"]);
+    }
+}
+
+/// A node that was forgotten and beats again has joined anew.
+pub async fn a_forgotten_node_may_join_again(fixture: &Fixture) {
+    fixture.store.beat(&node("n1")).await.unwrap();
+    fixture.store.beat(&node("n1")).await.unwrap();
+    fixture.store.forget(&node("n1").id).await.unwrap();
+    fixture.store.beat(&node("n1")).await.unwrap();
+    assert_eq!(seen(fixture, "n1").await.beats, 1);
+}

@@ -1,0 +1,191 @@
+//! Lists of runs, by what their cached rows say.
+
+use goldseam_core::event::Tags;
+use goldseam_core::summary::Trouble;
+use goldseam_core::{NodeId, Status, Summary, TagKey, WorkflowName};
+
+use super::Fixture;
+use super::make::{ALL, append, append_with_row, at, run, summary};
+use crate::api::{Append, RunFilter, RunOrder};
+use crate::error::StoreError;
+
+async fn add(fixture: &Fixture, row: Summary) {
+    let name = row.run.as_str().to_owned();
+    fixture.append(Append { row: Some(Box::new(row)), ..append(&name, 0, &["a"]) }).await;
+}
+
+fn oldest() -> RunFilter {
+    RunFilter { order: RunOrder::Oldest, limit: ALL, ..RunFilter::default() }
+}
+
+async fn initials(fixture: &Fixture, filter: &RunFilter) -> String {
+    let page = fixture.store.runs(filter.clone()).await.unwrap();
+    page.items.iter().map(|row| &row.summary.run.as_str()[..1]).collect()
+}
+
+fn tag(key: &str, value: &str) -> (TagKey, String) {
+    (TagKey::new(key).unwrap(), value.to_owned())
+}
+
+async fn mixed_runs(fixture: &Fixture) {
+    let trouble = |cause: &str| Some(Trouble { cause: cause.into(), message: "m".into(), code: None });
+    let queued = |name, millis| Summary { created_at: at(millis), ..summary(name, 1) };
+    add(fixture, queued("a", 1)).await;
+    add(fixture, Summary { status: Status::Running, owner: NodeId::new("n1").ok(), ..queued("b", 2) }).await;
+    add(fixture, Summary { status: Status::Failed, trouble: trouble("timeout"), ..queued("c", 3) }).await;
+    add(fixture, Summary { status: Status::Parked, trouble: trouble("panic"), ..queued("d", 4) }).await;
+    add(fixture, Summary { workflow: WorkflowName::new("refund").unwrap(), ..queued("e", 5) }).await;
+    let tags = Tags::from([tag("who", "ada"), tag("what", "x")]);
+    add(fixture, Summary { tags, parent: Some(run("a")), ..queued("f", 6) }).await;
+    add(fixture, Summary { tags: Tags::from([tag("who", "x")]), ..queued("g", 7) }).await;
+}
+
+/// Each field of the filter selects by itself.
+pub async fn each_run_filter_selects(fixture: &Fixture) {
+    mixed_runs(fixture).await;
+    let cases = [
+        (oldest(), "abcdefg"),
+        (RunFilter { statuses: vec![Status::Running], ..oldest() }, "b"),
+        (RunFilter { statuses: vec![Status::Failed, Status::Parked, Status::Sleeping], ..oldest() }, "cd"),
+        (RunFilter { workflow: WorkflowName::new("refund").ok(), ..oldest() }, "e"),
+        (RunFilter { tag: Some(tag("who", "ada")), ..oldest() }, "f"),
+        (RunFilter { tag: Some(tag("who", "x")), ..oldest() }, "g"),
+        (RunFilter { tag: Some(tag("whom", "ada")), ..oldest() }, ""),
+        (RunFilter { tag: Some(tag("who", "a")), ..oldest() }, ""),
+        (RunFilter { since: Some(at(5)), ..oldest() }, "efg"),
+        (RunFilter { cause: Some("panic".into()), ..oldest() }, "d"),
+        (RunFilter { owner: NodeId::new("n1").ok(), ..oldest() }, "b"),
+        (RunFilter { owner: NodeId::new("n2").ok(), ..oldest() }, ""),
+        (RunFilter { parent: Some(run("a")), ..oldest() }, "f"),
+        (RunFilter { limit: 3, ..oldest() }, "abc"),
+        (RunFilter { order: RunOrder::Newest, limit: 3, ..oldest() }, "gfe"),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(initials(fixture, &filter).await, expected, "{filter:?}");
+    }
+    let done = Summary { status: Status::Completed, as_of: goldseam_core::Seq(2), ..summary("b", 2) };
+    fixture.append(Append { row: Some(Box::new(done)), ..append("b", 1, &["b"]) }).await;
+    let running = RunFilter { statuses: vec![Status::Running], ..oldest() };
+    assert_eq!(initials(fixture, &running).await, "", "the list follows the row");
+}
+
+/// Several fields select what all of them select.
+pub async fn run_filters_combine(fixture: &Fixture) {
+    mixed_runs(fixture).await;
+    let cases = [
+        (RunFilter { statuses: vec![Status::Queued], since: Some(at(6)), ..oldest() }, "fg"),
+        (RunFilter { tag: Some(tag("what", "x")), parent: Some(run("a")), ..oldest() }, "f"),
+        (RunFilter { cause: Some("panic".into()), statuses: vec![Status::Failed], ..oldest() }, ""),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(initials(fixture, &filter).await, expected, "{filter:?}");
+    }
+}
+
+async fn all_pages(fixture: &Fixture, filter: &RunFilter) -> Vec<String> {
+    let (mut found, mut filter) = (vec![], filter.clone());
+    loop {
+        let page = fixture.store.runs(filter.clone()).await.unwrap();
+        assert!(page.items.len() <= filter.limit as usize);
+        found.extend(page.items.iter().map(|row| row.summary.run.as_str().to_owned()));
+        assert!(found.len() < 10_000, "the list has no end");
+        if page.next.is_none() {
+            return found;
+        }
+        filter.after = page.next;
+    }
+}
+
+/// Pages of any size, in both orders, filtered or not, give every run once.
+pub async fn both_orders_are_complete_without_duplicates(fixture: &Fixture) {
+    let mut expected = vec![];
+    for n in 0..24 {
+        // Queued in another order than their names, two at each moment.
+        let (name, moment) = (format!("r{n:02}"), (n * 7 % 24) / 2);
+        let status = if n % 3 == 0 { Status::Running } else { Status::Queued };
+        add(fixture, Summary { status, created_at: at(moment), ..summary(&name, 1) }).await;
+        expected.push((moment, name, status));
+    }
+    expected.sort_by_key(|(moment, name, _)| (*moment, name.clone()));
+    for (order, statuses) in [
+        (RunOrder::Oldest, vec![]),
+        (RunOrder::Newest, vec![]),
+        (RunOrder::Oldest, vec![Status::Running]),
+        (RunOrder::Newest, vec![Status::Queued]),
+    ] {
+        let listed = expected.iter().filter(|run| statuses.is_empty() || statuses.contains(&run.2));
+        let mut moments: Vec<i64> = listed.map(|run| run.0).collect();
+        if order == RunOrder::Newest {
+            moments.reverse();
+        }
+        for limit in [1, 2, 5, 24, 100] {
+            let filter = RunFilter { order, statuses: statuses.clone(), limit, ..RunFilter::default() };
+            let found = all_pages(fixture, &filter).await;
+            let moment = |name: &String| expected.iter().find(|run| run.1 == *name).unwrap().0;
+            assert_eq!(found.iter().map(moment).collect::<Vec<_>>(), moments, "pages of {limit}");
+            let once: std::collections::BTreeSet<&String> = found.iter().collect();
+            assert_eq!(once.len(), found.len(), "a run came twice");
+        }
+    }
+}
+
+/// Runs that were queued in the same millisecond are not lost between pages.
+pub async fn runs_of_the_same_moment_are_all_listed(fixture: &Fixture) {
+    for n in 0..9 {
+        fixture.append(append_with_row(&format!("r{n}"), 0)).await;
+    }
+    for order in [RunOrder::Oldest, RunOrder::Newest] {
+        let mut found = all_pages(fixture, &RunFilter { order, limit: 2, ..RunFilter::default() }).await;
+        if order == RunOrder::Newest {
+            found.reverse();
+        }
+        assert_eq!(found, (0..9).map(|n| format!("r{n}")).collect::<Vec<_>>(), "in order of their names");
+    }
+}
+
+/// A page says whether there is more, and a full last page says no.
+pub async fn the_last_page_has_no_next(fixture: &Fixture) {
+    let empty = fixture.store.runs(oldest()).await.unwrap();
+    assert_eq!((empty.items.len(), empty.next), (0, None));
+    for n in 0..4 {
+        fixture.append(append_with_row(&format!("r{n}"), 0)).await;
+    }
+    for (limit, more) in [(1, true), (3, true), (4, false), (5, false)] {
+        let page = fixture.store.runs(RunFilter { limit, ..oldest() }).await.unwrap();
+        assert_eq!((page.items.len(), page.next.is_some()), (4.min(limit as usize), more), "{limit}");
+    }
+}
+
+/// A run that is there throughout is listed once, though others come and rows change between two pages.
+pub async fn a_list_survives_changes_between_pages(fixture: &Fixture) {
+    for n in 0..6 {
+        add(fixture, Summary { created_at: at(n), ..summary(&format!("r{n}"), 1) }).await;
+    }
+    let filter = RunFilter { limit: 2, ..RunFilter::default() };
+    let first = fixture.store.runs(filter.clone()).await.unwrap();
+    add(fixture, Summary { created_at: at(99), ..summary("new", 1) }).await;
+    let moved = Summary { created_at: at(4), status: Status::Completed, ..summary("r4", 2) };
+    fixture.append(Append { row: Some(Box::new(moved)), ..append("r4", 1, &["b"]) }).await;
+    let rest = all_pages(fixture, &RunFilter { after: first.next, ..filter }).await;
+    assert_eq!(first.items.len(), 2);
+    assert_eq!(rest, ["r3", "r2", "r1", "r0"]);
+}
+
+/// A cursor that no list gave is refused, not misread.
+pub async fn a_foreign_cursor_is_refused(fixture: &Fixture) {
+    fixture.append(append_with_row("r", 0)).await;
+    for cursor in ["", "nonsense", "1:", ":r", "x:r", "1:a/b", "1'--"] {
+        let page = fixture.store.runs(RunFilter { after: Some(cursor.to_owned()), ..oldest() }).await;
+        assert!(
+            matches!(page, Err(StoreError::Refused { code: "foreign-cursor", .. })),
+            "{cursor}: {page:?}"
+        );
+    }
+}
+
+/// A run whose row is lost is in no list; its log is still there.
+pub async fn runs_without_a_row_are_not_listed(fixture: &Fixture) {
+    fixture.append(append("r", 0, &["a"])).await;
+    assert_eq!(initials(fixture, &oldest()).await, "");
+    assert_eq!(fixture.log("r").await.len(), 1);
+}

@@ -1,0 +1,112 @@
+//! What goes wrong, and when: by the number of the call, or by seeded rates.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Op;
+use crate::splitmix::SplitMix;
+
+/// What is done to one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    Pass,
+    /// It is not done, and the caller knows (`Busy`).
+    FailBefore,
+    /// It is done, but the caller does not know (`Unknown`).
+    LoseReply,
+    /// The node dies before it is done.
+    CrashBefore,
+    /// The node dies after it was done.
+    CrashAfter,
+    /// It is done later; the caller waits.
+    Delay(Duration),
+    /// The caller hears `Unknown` at once; it is done later, whatever has happened since.
+    DelayPastReply(Duration),
+}
+
+impl Fault {
+    /// What this fault is for that method: where no reply can be lost, the call fails before.
+    pub(super) fn for_op(self, op: Op) -> Self {
+        match self {
+            Self::LoseReply | Self::DelayPastReply(_) if !op.writes() => Self::FailBefore,
+            other => other,
+        }
+    }
+}
+
+/// How often each fault comes, per thousand calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// See [`Fault::FailBefore`].
+    pub fail_before: u16,
+    /// See [`Fault::LoseReply`].
+    pub lose_reply: u16,
+    /// See [`Fault::CrashBefore`].
+    pub crash_before: u16,
+    /// See [`Fault::CrashAfter`].
+    pub crash_after: u16,
+    /// See [`Fault::Delay`].
+    pub delay: u16,
+    /// See [`Fault::DelayPastReply`].
+    pub delay_past_reply: u16,
+    /// The longest delay.
+    pub delay_max: Duration,
+}
+
+/// Decides about every call. Numbers come first, then rates.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    numbered: BTreeMap<u64, Fault>,
+    rates: Rates,
+    dice: SplitMix,
+}
+
+impl Plan {
+    /// Nothing goes wrong.
+    pub fn pass() -> Self {
+        Self::seeded(0, Rates::default())
+    }
+
+    /// Faults at these rates, decided by `seed`.
+    pub fn seeded(seed: u64, rates: Rates) -> Self {
+        Self { numbered: BTreeMap::new(), rates, dice: SplitMix::new(seed) }
+    }
+
+    /// The same, with this fault for the `number`-th call, counted from 1.
+    #[must_use]
+    pub fn at(mut self, number: u64, fault: Fault) -> Self {
+        self.numbered.insert(number, fault);
+        self
+    }
+
+    /// Two numbers are drawn for every call, so one call's fate never depends on another's.
+    pub(super) fn draw(&mut self, number: u64) -> Fault {
+        let (lot, length) = (self.dice.below(1_000), self.dice.next());
+        self.numbered.get(&number).copied().unwrap_or_else(|| self.rates.pick(lot, length))
+    }
+}
+
+impl Rates {
+    fn pick(&self, lot: u64, length: u64) -> Fault {
+        let longest = u64::try_from(self.delay_max.as_millis()).unwrap_or(u64::MAX);
+        let span = Duration::from_millis(length % longest.saturating_add(1).max(1));
+        let table = [
+            (self.fail_before, Fault::FailBefore),
+            (self.lose_reply, Fault::LoseReply),
+            (self.crash_before, Fault::CrashBefore),
+            (self.crash_after, Fault::CrashAfter),
+            (self.delay, Fault::Delay(span)),
+            (self.delay_past_reply, Fault::DelayPastReply(span)),
+        ];
+        let mut bound = 0;
+        for (rate, fault) in table {
+            bound += u64::from(rate);
+            if lot < bound {
+                return fault;
+            }
+        }
+        Fault::Pass
+    }
+}

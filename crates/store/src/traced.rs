@@ -1,0 +1,170 @@
+//! Every call as a span with its outcome. A wrapper, so that no store has to think of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, NodeId, RunId, Seq};
+use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
+
+use crate::api::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    RunFilter, Store, TaskFilter, Written,
+};
+use crate::error::StoreError;
+
+/// Counts microseconds from anywhere.
+pub type Micros = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// A store whose calls are seen by `tracing`: fields `op`, `run`, `outcome` and, given a clock, `micros`.
+pub struct TracedStore {
+    inner: Arc<dyn Store>,
+    micros: Option<Micros>,
+}
+
+impl TracedStore {
+    /// Traces the calls of `inner`, without measuring them.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, micros: None }
+    }
+
+    /// Measures them too.
+    #[must_use]
+    pub fn measured_by(mut self, micros: Micros) -> Self {
+        self.micros = Some(micros);
+        self
+    }
+
+    async fn call<T>(
+        &self,
+        span: Span,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let begun = self.micros.as_ref().map(|now| now());
+        let outcome = work.instrument(span.clone()).await;
+        let taken = self.micros.as_ref().zip(begun).map(|(now, begun)| now().saturating_sub(begun));
+        span.record("outcome", word(&outcome));
+        if let Some(micros) = taken {
+            span.record("micros", micros);
+        }
+        span.in_scope(|| tell(&outcome));
+        outcome
+    }
+}
+
+/// An outcome in one word.
+fn word<T>(outcome: &Result<T, StoreError>) -> &'static str {
+    match outcome {
+        Ok(_) => "ok",
+        Err(StoreError::Conflict { .. }) => "conflict",
+        Err(StoreError::Busy { .. }) => "busy",
+        Err(StoreError::Unknown { .. }) => "unknown",
+        Err(StoreError::Full { .. }) => "full",
+        Err(StoreError::Damaged { .. }) => "damaged",
+        Err(StoreError::Refused { .. }) => "refused",
+    }
+}
+
+/// As loud as what the caller must do next.
+fn tell<T>(outcome: &Result<T, StoreError>) {
+    match outcome {
+        Ok(_) | Err(StoreError::Conflict { .. }) => debug!("called"),
+        Err(failed @ (StoreError::Busy { .. } | StoreError::Unknown { .. } | StoreError::Refused { .. })) => {
+            warn!(error = %failed, cause = cause(failed), "called");
+        }
+        Err(failed @ (StoreError::Full { .. } | StoreError::Damaged { .. })) => {
+            error!(error = %failed, cause = cause(failed), "called");
+        }
+    }
+}
+
+fn cause(failed: &StoreError) -> Option<String> {
+    std::error::Error::source(failed).map(ToString::to_string)
+}
+
+/// The span of a call, with the run if the call is about one.
+macro_rules! span {
+    ($op:literal) => {
+        debug_span!("store", op = $op, run = field::Empty, outcome = field::Empty, micros = field::Empty)
+    };
+    ($op:literal, $run:expr) => {
+        debug_span!("store", op = $op, run = %$run, outcome = field::Empty, micros = field::Empty)
+    };
+}
+
+impl fmt::Debug for TracedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TracedStore").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for TracedStore {
+    async fn append(&self, append: Append) -> Result<Seq, StoreError> {
+        let span = span!("append", append.run);
+        self.call(span, self.inner.append(append)).await
+    }
+
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        self.call(span!("read", run), self.inner.read(run, after, limit)).await
+    }
+
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        self.call(span!("head", run), self.inner.head(run)).await
+    }
+
+    async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
+        let span = span!("put_task");
+        if let Some(run) = &task.run {
+            span.record("run", field::display(run));
+        }
+        self.call(span, self.inner.put_task(task, expect)).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+        self.call(span!("claim"), self.inner.claim(claim)).await
+    }
+
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
+        self.call(span!("tasks"), self.inner.tasks(filter)).await
+    }
+
+    async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
+        self.call(span!("put_lock"), self.inner.put_lock(lock, expect)).await
+    }
+
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
+        self.call(span!("locks"), self.inner.locks(filter)).await
+    }
+
+    async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
+        let span = span!("put_row", row.summary.run);
+        self.call(span, self.inner.put_row(row, expect)).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
+        self.call(span!("runs"), self.inner.runs(filter)).await
+    }
+
+    async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
+        self.call(span!("beat"), self.inner.beat(node)).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.call(span!("nodes"), self.inner.nodes()).await
+    }
+
+    async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
+        self.call(span!("forget"), self.inner.forget(node)).await
+    }
+
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
+        self.call(span!("changed"), self.inner.changed(seen)).await
+    }
+
+    async fn now(&self) -> Result<Millis, StoreError> {
+        self.call(span!("now"), self.inner.now()).await
+    }
+}

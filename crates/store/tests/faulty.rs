@@ -1,0 +1,134 @@
+//! Each fault does what it says: what the caller hears, and what the store has afterwards.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::{RunId, Seq};
+use goldseam_store::faulty::{Called, Fault, Op, Plan, Rates};
+use goldseam_store::{Append, FaultyStore, MemoryStore, Store, StoreError};
+
+fn append(after: u64) -> Append {
+    let run = RunId::new("r").unwrap();
+    Append { run, after: Seq(after), bodies: vec!["{}".to_owned()], row: None, tasks: vec![] }
+}
+
+async fn length(store: &dyn Store) -> usize {
+    store.read(&RunId::new("r").unwrap(), Seq::ZERO, 100).await.unwrap().len()
+}
+
+fn faulty(plan: Plan) -> (FaultyStore, Arc<MemoryStore>) {
+    let memory = Arc::new(MemoryStore::default());
+    (FaultyStore::new(memory.clone(), plan), memory)
+}
+
+#[tokio::test]
+async fn a_call_that_fails_before_is_not_done() {
+    let (store, memory) = faulty(Plan::pass().at(1, Fault::FailBefore));
+    let failed = store.append(append(0)).await;
+    assert!(matches!(failed, Err(StoreError::Busy { doing: "append", .. })), "{failed:?}");
+    assert_eq!(length(&*memory).await, 0);
+    assert_eq!(store.append(append(0)).await.unwrap(), Seq(1));
+}
+
+#[tokio::test]
+async fn a_lost_reply_was_done() {
+    let (store, memory) = faulty(Plan::pass().at(1, Fault::LoseReply));
+    let lost = store.append(append(0)).await;
+    assert!(matches!(lost, Err(StoreError::Unknown { doing: "append", .. })), "{lost:?}");
+    assert_eq!(length(&*memory).await, 1);
+}
+
+#[tokio::test]
+async fn a_read_loses_no_reply_but_fails_before() {
+    let (store, _) = faulty(Plan::pass().at(1, Fault::LoseReply));
+    let failed = store.now().await;
+    assert!(matches!(failed, Err(StoreError::Busy { .. })), "{failed:?}");
+    assert_eq!(store.calls(), [Called { op: Op::Now, fault: Fault::FailBefore }]);
+}
+
+#[tokio::test]
+async fn a_crashed_node_never_reaches_the_store_again() {
+    for (fault, done) in [(Fault::CrashBefore, 0), (Fault::CrashAfter, 1)] {
+        let (store, memory) = faulty(Plan::pass().at(1, fault));
+        assert!(!store.is_crashed());
+        assert!(store.append(append(0)).await.is_err());
+        store.crashed().await;
+        assert_eq!(length(&*memory).await, done);
+        for _ in 0..3 {
+            let dead = store.append(append(done as u64)).await.unwrap_err();
+            assert!(dead.is_transient(), "{dead:?}");
+        }
+        assert_eq!((length(&*memory).await, store.count()), (done, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_crash_ends_calls_that_wait() {
+    let (store, _) = faulty(Plan::pass());
+    let store = Arc::new(store);
+    let mark = store.changed(0).await.unwrap();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.changed(mark).await }
+    });
+    tokio::task::yield_now().await;
+    store.crash();
+    assert!(waiting.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_call_is_done_later() {
+    let (store, memory) = faulty(Plan::pass().at(1, Fault::Delay(Duration::from_secs(60))));
+    let store = Arc::new(store);
+    let delayed = tokio::spawn({
+        let store = store.clone();
+        async move { store.append(append(0)).await }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(length(&*memory).await, 0);
+    assert_eq!(delayed.await.unwrap().unwrap(), Seq(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_write_lands_after_the_node_is_dead_and_is_refused_by_position() {
+    let late = Fault::DelayPastReply(Duration::from_secs(60));
+    let (store, memory) = faulty(Plan::pass().at(1, late).at(2, late));
+    assert!(matches!(store.append(append(0)).await, Err(StoreError::Unknown { .. })));
+    assert!(matches!(store.append(append(0)).await, Err(StoreError::Unknown { .. })));
+    store.crash();
+    assert_eq!(length(&*memory).await, 0);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    memory.changed(1).await.unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(length(&*memory).await, 1, "two writes to one position: one landed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_faults() {
+    let rates = Rates {
+        fail_before: 100,
+        lose_reply: 100,
+        delay: 100,
+        delay_past_reply: 100,
+        delay_max: Duration::from_millis(50),
+        ..Rates::default()
+    };
+    let mut traces = vec![];
+    for seed in [7, 7, 8] {
+        let (store, memory) = faulty(Plan::seeded(seed, rates));
+        for _ in 0..200 {
+            let end = length(&*memory).await as u64;
+            drop(store.append(append(end)).await);
+            drop(store.now().await);
+        }
+        traces.push(store.calls());
+    }
+    assert_eq!(traces[0], traces[1]);
+    assert_ne!(traces[0], traces[2]);
+    let kinds = |wanted: fn(&Fault) -> bool| traces[0].iter().filter(|call| wanted(&call.fault)).count();
+    assert!(kinds(|fault| *fault == Fault::LoseReply) > 5);
+    assert!(kinds(|fault| matches!(fault, Fault::DelayPastReply(_))) > 5);
+    assert!(kinds(|fault| *fault == Fault::Pass) > 200);
+}

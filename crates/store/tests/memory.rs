@@ -1,0 +1,78 @@
+//! What only the memory store has: processes that die on command, damage on demand.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use goldseam_core::{NodeId, RunId, Seq};
+use goldseam_store::conformance::Fixture;
+use goldseam_store::conformance::make::{advance, append_with_row, create, run, task, task_id};
+use goldseam_store::{Append, MemoryStore, NodeRecord, NodeState, Pulse, Store};
+use std::sync::Arc;
+
+fn node() -> NodeRecord {
+    NodeRecord {
+        id: NodeId::new("n1").unwrap(),
+        name: "n1".to_owned(),
+        started_at: goldseam_core::Millis(0),
+        workflows: vec![],
+        slots: 1,
+        state: NodeState::Up,
+    }
+}
+
+async fn pulse(store: &MemoryStore) -> Pulse {
+    store.nodes().await.unwrap()[0].pulse
+}
+
+#[tokio::test]
+async fn a_killed_node_stays_dead_though_a_delayed_beat_lands() {
+    let store = MemoryStore::default();
+    store.beat(&node()).await.unwrap();
+    store.kill(&node().id);
+    assert_eq!(pulse(&store).await, Pulse::Dropped);
+    store.beat(&node()).await.unwrap();
+    assert_eq!(pulse(&store).await, Pulse::Dropped);
+    assert_eq!(store.nodes().await.unwrap()[0].beats, 2);
+}
+
+#[tokio::test]
+async fn a_suspected_node_takes_its_lock_again_and_a_silenced_one_stays_unknown() {
+    let store = MemoryStore::default();
+    store.beat(&node()).await.unwrap();
+    store.suspect(&node().id);
+    assert_eq!(pulse(&store).await, Pulse::Suspect);
+    store.beat(&node()).await.unwrap();
+    assert_eq!(pulse(&store).await, Pulse::Held);
+    store.silence(&node().id);
+    store.beat(&node()).await.unwrap();
+    assert_eq!(pulse(&store).await, Pulse::Unknown);
+}
+
+#[tokio::test]
+async fn hints_are_lost_and_truths_stay() {
+    let (memory, clock) = MemoryStore::manual();
+    let memory = Arc::new(memory);
+    let fixture = Fixture::new(memory.clone(), clock);
+    fixture.append(Append { tasks: vec![create(advance("r", "own"))], ..append_with_row("r", 0) }).await;
+    fixture.submit(task("mine")).await;
+    memory.lose_hints();
+    assert_eq!(fixture.head("r").await.row, None);
+    assert_eq!(fixture.find("own").await, None);
+    assert_eq!(fixture.log("r").await.len(), 1);
+    memory.lose_task(&task_id("mine"));
+    assert_eq!(fixture.find("mine").await, None);
+    fixture.append(append_with_row("r", 1)).await;
+    memory.lose_row(&run("r"));
+    assert_eq!(fixture.head("r").await.row, None);
+}
+
+#[tokio::test]
+async fn only_events_that_are_there_are_corrupted() {
+    let (memory, clock) = MemoryStore::manual();
+    let memory = Arc::new(memory);
+    let fixture = Fixture::new(memory.clone(), clock);
+    fixture.append(append_with_row("r", 0)).await;
+    for (name, seq, expected) in [("r", 0, false), ("r", 2, false), ("other", 1, false), ("r", 1, true)] {
+        assert_eq!(memory.corrupt(&RunId::new(name).unwrap(), Seq(seq), "x"), expected, "{name} {seq}");
+    }
+    assert_eq!(fixture.log("r").await[0].body, "x");
+}
