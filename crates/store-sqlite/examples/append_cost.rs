@@ -35,10 +35,8 @@ fn main() -> Fallible<()> {
     let multi = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     for (name, runtime) in [("current-thread", &current), ("multi-thread(2)", &multi)] {
         let bare = Bare::open(&folder.path().join(format!("{name}-bare.db")))?;
-        let store = Arc::new(SqliteStore::open(
-            &folder.path().join(format!("{name}-store.db")),
-            Options::default(),
-        )?);
+        let store =
+            Arc::new(SqliteStore::open(&folder.path().join(format!("{name}-store.db")), Options::default())?);
         let mut times = [const { Vec::new() }; 4];
         for round in 0..ROUNDS {
             times[0].push(bare.one_by_one(round)?);
@@ -106,8 +104,9 @@ impl Bare {
     }
 
     fn in_groups(&self, round: usize) -> Fallible<Duration> {
-        let rids: Vec<i64> =
-            (0..CALLERS).map(|caller| self.run(&format!("many-{round}-{caller}"))).collect::<Fallible<_>>()?;
+        let rids: Vec<i64> = (0..CALLERS)
+            .map(|caller| self.run(&format!("many-{round}-{caller}")))
+            .collect::<Fallible<_>>()?;
         let begun = Instant::now();
         for seq in 1..=PER_CALLER {
             for group in rids.chunks(GROUP as usize) {

@@ -71,12 +71,14 @@ impl Prepared {
         Ok(end)
     }
 
-    /// Applies the changes; returns the advance task that became the run's own.
+    /// Applies the changes; returns the advance task that became the run's own. Without a row there
+    /// is no place to say whose a task is.
     fn change_tasks(&self, work: &Work<'_>, rid: Option<i64>) -> Result<Option<&TaskId>, Fault> {
         let mut adopted = None;
         for change in &self.append.tasks {
             if tasks::apply(work, tasks::Own { rid, adopted }, change)?
                 && let TaskChange::Create(task) = change
+                && (self.row.is_some() || runs::has_row(work, rid)?)
             {
                 adopted = Some(&task.id);
             }

@@ -4,7 +4,7 @@
 //! index of its own; the walk over ripe tasks ends as soon as enough are found.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use goldseam_core::Millis;
 use goldseam_core::task::Task;
@@ -21,12 +21,18 @@ const RIPEN: &str = "UPDATE tasks SET ripe = 1 \
 const READY: &str = "SELECT tid, priority, run_at, lane FROM tasks INDEXED BY tasks_ready \
     WHERE pool = ?1 AND state = 'ready' AND ripe = 1 AND (?2 IS NULL OR kind = ?2) \
     ORDER BY priority DESC, run_at";
+const READY_BELOW: &str = "SELECT tid, priority, run_at, lane FROM tasks INDEXED BY tasks_ready \
+    WHERE pool = ?1 AND state = 'ready' AND ripe = 1 AND (?2 IS NULL OR kind = ?2) AND priority < ?3 \
+    ORDER BY priority DESC, run_at";
 const DORMANT: &str = "SELECT run_at, lane FROM tasks INDEXED BY tasks_dormant \
     WHERE pool = ?1 AND state = 'ready' AND ripe = 0 AND (?2 IS NULL OR kind = ?2) AND run_at < ?3 \
     ORDER BY run_at";
 const LANE_BUSY: &str = "SELECT 1 FROM tasks WHERE lane = ?1 AND state = 'claimed' AND lane IS NOT NULL";
 const TAKE: &str = "UPDATE tasks SET state = 'claimed', owner = ?2, fence = ?3, started_at = ?4, \
-    heartbeat_at = ?5, changed_at = ?6, version = ?7 WHERE tid = ?1";
+    heartbeat_at = ?5, changed_at = ?6, version = ?7 WHERE tid = ?1 AND state = 'ready'";
+
+/// Most priorities that are looked at for the next due task: past them it is only a guess.
+const PRIORITIES_MAX: u32 = 64;
 
 /// A task that may be claimed.
 struct Candidate {
@@ -58,7 +64,8 @@ impl Lanes {
 /// Claims what is due.
 pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Fault> {
     let conn = work.conn;
-    for pool in &claim.pools {
+    let pools: BTreeSet<&str> = claim.pools.iter().map(String::as_str).collect();
+    for pool in &pools {
         conn.prepare_cached(RIPEN)?.execute(params![pool, claim.now.0])?;
     }
     let mut lanes = Lanes::default();
@@ -66,7 +73,7 @@ pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Faul
     let limit = claim.limit as usize;
     loop {
         let mut candidates = Vec::new();
-        for pool in &claim.pools {
+        for pool in &pools {
             let best = gather(conn, Offer { claim, pool, most: limit - claimed.len() }, &mut lanes)?;
             candidates.extend(best);
         }
@@ -175,16 +182,19 @@ fn next_due(conn: &Connection, claim: &Claim, lanes: &mut Lanes) -> Result<Optio
     Ok(Some(next).filter(|at| *at < Millis::NEVER))
 }
 
-/// The same among ripe tasks: one that this claim left over, or that is not due for this claimant.
+/// The same among ripe tasks. Within a priority the first free one is the earliest, so the walk
+/// leaps from priority to priority.
 fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, lanes: &mut Lanes) -> Result<Millis, Fault> {
     let mut next = Millis::NEVER;
-    let mut statement = conn.prepare_cached(READY)?;
-    let mut rows = statement.query(params![pool, claim.kind])?;
-    while let Some(row) = rows.next()? {
-        let lane: Option<String> = row.get(3)?;
-        if is_free(conn, lane.as_deref(), lanes)? {
-            next = next.min(Millis(row.get(2)?));
-            if next <= claim.now {
+    let mut below = i64::MAX;
+    let mut statement = conn.prepare_cached(READY_BELOW)?;
+    for _ in 0..PRIORITIES_MAX {
+        let mut rows = statement.query(params![pool, claim.kind, below])?;
+        loop {
+            let Some(row) = rows.next()? else { return Ok(next) };
+            let lane: Option<String> = row.get(3)?;
+            if is_free(conn, lane.as_deref(), lanes)? {
+                (below, next) = (row.get(1)?, next.min(Millis(row.get(2)?)));
                 break;
             }
         }

@@ -109,6 +109,11 @@ fn replace(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> R
     tag(work.conn, rid, said)
 }
 
+/// Whether there is a cached row.
+pub(crate) fn has_row(work: &Work<'_>, rid: Option<i64>) -> Result<bool, Fault> {
+    Ok(work.conn.prepare_cached(FIND)?.exists([rid])?)
+}
+
 /// The run has another task of its own.
 pub(crate) fn set_task(work: &Work<'_>, rid: i64, task: &TaskId) -> Result<(), Fault> {
     work.conn.prepare_cached(SET_TASK)?.execute(params![rid, task.as_str(), work.now.0])?;

@@ -150,9 +150,11 @@ async fn history_is_readable_in_the_shell() {
         })
         .unwrap();
     let expected = ("a", 1, "2023-11-14T22:13:20.123Z", 1, "step.completed", r#"{"path":"a"}"#);
-    assert_eq!((line.0.as_str(), line.1, line.2.as_str(), line.3, line.4.as_str(), line.5.as_str()), expected);
-    let odd: String =
-        conn.query_row("SELECT data FROM history WHERE seq = 2", [], |row| row.get(0)).unwrap();
+    assert_eq!(
+        (line.0.as_str(), line.1, line.2.as_str(), line.3, line.4.as_str(), line.5.as_str()),
+        expected
+    );
+    let odd: String = conn.query_row("SELECT data FROM history WHERE seq = 2", [], |row| row.get(0)).unwrap();
     assert_eq!(odd, "not json");
 }
 

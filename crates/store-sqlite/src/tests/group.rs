@@ -41,7 +41,8 @@ async fn one_conflict_leaves_its_neighbours_alone() {
     let store = Arc::new(open(&folder.path().join("gold.db")));
     store.append(append("a", 0, &["1", "2"])).await.unwrap();
     let (gate, holder) = hold(&store).await;
-    let calls = [append("b", 0, &["1"]), append("a", 1, &["x", "y"]), append("a", 2, &["3"]), append("a", 2, &["z"])];
+    let calls =
+        [append("b", 0, &["1"]), append("a", 1, &["x", "y"]), append("a", 2, &["3"]), append("a", 2, &["z"])];
     let calls: Vec<_> = calls
         .into_iter()
         .map(|call| {
