@@ -119,10 +119,10 @@ fn gather(conn: &Connection, offer: Offer<'_>, lanes: &mut Lanes) -> Result<Vec<
         if candidate.run_at > claim.now.0 {
             continue;
         }
-        if let Some(lane) = &candidate.lane {
-            if lanes.is_busy(conn, lane)? || !offered.insert(lane.clone()) {
-                continue;
-            }
+        if let Some(lane) = &candidate.lane
+            && (lanes.is_busy(conn, lane)? || !offered.insert(lane.clone()))
+        {
+            continue;
         }
         candidates.push(candidate);
     }

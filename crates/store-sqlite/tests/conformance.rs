@@ -1,5 +1,7 @@
 //! The contract, on a file of its own for every case.
 
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its case")]
+
 use std::sync::Arc;
 
 use goldseam_store::ManualClock;
