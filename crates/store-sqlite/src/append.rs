@@ -1,0 +1,108 @@
+//! Compare-and-append: one run's events, its cached row and its tasks in one transaction.
+//!
+//! Invariant: the first row goes in only if its predecessor is there and its place is free; nothing
+//! else is written unless it went in. A step's completion is one inserted row.
+
+use goldseam_core::{Seq, TaskId};
+use goldseam_store::{Append, StoreError, TaskChange};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::fault::Fault;
+use crate::runs::{self, RowText};
+use crate::tasks;
+use crate::writer::Work;
+
+const FIRST_OF_ALL: &str = "INSERT OR IGNORE INTO events (rid, seq, body) VALUES (?1, 1, ?2)";
+const FIRST: &str = "INSERT OR IGNORE INTO events (rid, seq, body) \
+    SELECT ?1, ?2 + 1, ?3 WHERE EXISTS (SELECT 1 FROM events WHERE rid = ?1 AND seq = ?2)";
+const NEXT: &str = "INSERT INTO events (rid, seq, body) VALUES (?1, ?2, ?3)";
+const END: &str = "SELECT seq FROM events WHERE rid = ?1 ORDER BY seq DESC LIMIT 1";
+
+/// An append whose row is text already, so that the writer need not make it.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    append: Append,
+    row: Option<RowText>,
+}
+
+impl Prepared {
+    pub(crate) fn new(mut append: Append) -> Result<Self, StoreError> {
+        if append.bodies.is_empty() {
+            return Err(StoreError::empty_append());
+        }
+        let row = append.row.take().map(RowText::new).transpose()?;
+        Ok(Self { append, row })
+    }
+
+    /// Appends, or says where the log ends instead.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Seq, Fault> {
+        let Append { run, after, .. } = &self.append;
+        match work.rids.find(work.conn, run)? {
+            Some(rid) => {
+                let end = self.insert_events(work.conn, rid)?;
+                let adopted = self.change_tasks(work, Some(rid))?;
+                match (&self.row, adopted) {
+                    (Some(row), task) => runs::update(work, rid, row, task)?,
+                    (None, Some(task)) => runs::set_task(work, rid, task)?,
+                    (None, None) => {}
+                }
+                Ok(end)
+            }
+            None if *after == Seq::ZERO => {
+                let adopted = self.change_tasks(work, None)?;
+                let rid = runs::insert(work, run, self.row.as_ref(), adopted)?;
+                work.rids.keep(run, rid);
+                self.insert_events(work.conn, rid)
+            }
+            None => Err(Fault::Conflict(Seq::ZERO)),
+        }
+    }
+
+    fn insert_events(&self, conn: &Connection, rid: i64) -> Result<Seq, Fault> {
+        let mut end = self.append.after;
+        for body in &self.append.bodies {
+            if end == self.append.after {
+                insert_first(conn, rid, end, body)?;
+            } else {
+                conn.prepare_cached(NEXT)?.execute(params![rid, sql_int(end.0 + 1), body])?;
+            }
+            end = end.next();
+        }
+        Ok(end)
+    }
+
+    /// Applies the changes; returns the advance task that became the run's own. Without a row there
+    /// is no place to say whose a task is.
+    fn change_tasks(&self, work: &Work<'_>, rid: Option<i64>) -> Result<Option<&TaskId>, Fault> {
+        let mut adopted = None;
+        for change in &self.append.tasks {
+            if tasks::apply(work, tasks::Own { rid, adopted }, change)?
+                && let TaskChange::Create(task) = change
+                && (self.row.is_some() || runs::has_row(work, rid)?)
+            {
+                adopted = Some(&task.id);
+            }
+        }
+        Ok(adopted)
+    }
+}
+
+fn insert_first(conn: &Connection, rid: i64, after: Seq, body: &str) -> Result<(), Fault> {
+    let inserted = if after == Seq::ZERO {
+        conn.prepare_cached(FIRST_OF_ALL)?.execute(params![rid, body])?
+    } else {
+        conn.prepare_cached(FIRST)?.execute(params![rid, sql_int(after.0), body])?
+    };
+    if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(conn, rid)?)) }
+}
+
+/// Where a log ends.
+pub(crate) fn end_of(conn: &Connection, rid: i64) -> rusqlite::Result<Seq> {
+    let end = conn.prepare_cached(END)?.query_row([rid], |row| row.get::<_, i64>(0)).optional()?;
+    Ok(end.map_or(Seq::ZERO, |end| Seq(end.unsigned_abs())))
+}
+
+/// An unsigned number as SQLite keeps it; what does not fit is larger than anything stored.
+pub(crate) fn sql_int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,210 @@
+//! Claims: due tasks, highest priority first, at most one claimed task per lane.
+//!
+//! Invariant: a dormant task costs a claim nothing. What is due is first made `ripe` through an
+//! index of its own; the walk over ripe tasks ends as soon as enough are found.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use goldseam_core::Millis;
+use goldseam_core::task::Task;
+use goldseam_store::{Claim, ClaimedTasks};
+use rusqlite::{Connection, params};
+
+use crate::append::sql_int;
+use crate::fault::Fault;
+use crate::tasks;
+use crate::writer::Work;
+
+const RIPEN: &str = "UPDATE tasks SET ripe = 1 \
+    WHERE pool = ?1 AND state = 'ready' AND ripe = 0 AND run_at <= ?2";
+const READY: &str = "SELECT tid, priority, run_at, lane FROM tasks INDEXED BY tasks_ready \
+    WHERE pool = ?1 AND state = 'ready' AND ripe = 1 AND (?2 IS NULL OR kind = ?2) \
+    ORDER BY priority DESC, run_at";
+const READY_BELOW: &str = "SELECT tid, priority, run_at, lane FROM tasks INDEXED BY tasks_ready \
+    WHERE pool = ?1 AND state = 'ready' AND ripe = 1 AND (?2 IS NULL OR kind = ?2) AND priority < ?3 \
+    ORDER BY priority DESC, run_at";
+const DORMANT: &str = "SELECT run_at, lane FROM tasks INDEXED BY tasks_dormant \
+    WHERE pool = ?1 AND state = 'ready' AND ripe = 0 AND (?2 IS NULL OR kind = ?2) AND run_at < ?3 \
+    ORDER BY run_at";
+const LANE_BUSY: &str = "SELECT 1 FROM tasks WHERE lane = ?1 AND state = 'claimed' AND lane IS NOT NULL";
+const TAKE: &str = "UPDATE tasks SET state = 'claimed', owner = ?2, fence = ?3, started_at = ?4, \
+    heartbeat_at = ?5, changed_at = ?6, version = ?7 WHERE tid = ?1 AND state = 'ready'";
+
+/// Most priorities that are looked at for the next due task: past them it is only a guess.
+const PRIORITIES_MAX: u32 = 64;
+
+/// A task that may be claimed.
+struct Candidate {
+    tid: i64,
+    priority: i64,
+    run_at: i64,
+    lane: Option<String>,
+}
+
+/// Lanes that were looked at in this claim, and whether a task of theirs is claimed.
+#[derive(Default)]
+struct Lanes(HashMap<String, bool>);
+
+impl Lanes {
+    fn is_busy(&mut self, conn: &Connection, lane: &str) -> rusqlite::Result<bool> {
+        if let Some(busy) = self.0.get(lane) {
+            return Ok(*busy);
+        }
+        let busy = conn.prepare_cached(LANE_BUSY)?.exists([lane])?;
+        self.0.insert(lane.to_owned(), busy);
+        Ok(busy)
+    }
+
+    fn take(&mut self, lane: &str) {
+        self.0.insert(lane.to_owned(), true);
+    }
+}
+
+/// Claims what is due.
+pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+    let conn = work.conn;
+    let pools: BTreeSet<&str> = claim.pools.iter().map(String::as_str).collect();
+    for pool in &pools {
+        conn.prepare_cached(RIPEN)?.execute(params![pool, claim.now.0])?;
+    }
+    let mut lanes = Lanes::default();
+    let mut claimed = Vec::new();
+    let limit = claim.limit as usize;
+    loop {
+        let mut candidates = Vec::new();
+        for pool in &pools {
+            let best = gather(conn, Offer { claim, pool, most: limit - claimed.len() }, &mut lanes)?;
+            candidates.extend(best);
+        }
+        candidates.sort_by_key(|candidate| (Reverse(candidate.priority), candidate.run_at, candidate.tid));
+        let before = claimed.len();
+        let offered = candidates.len();
+        for candidate in candidates {
+            if claimed.len() < limit
+                && let Some(task) = take(conn, claim, &candidate, &mut lanes)?
+            {
+                claimed.push(task);
+            }
+        }
+        // Only two pools that offer the same lane can leave something for another round.
+        let taken = claimed.len() - before;
+        if taken == 0 || taken == offered || claimed.len() >= limit {
+            break;
+        }
+    }
+    let next_due = next_due(conn, claim, &mut lanes)?;
+    Ok(ClaimedTasks { tasks: claimed, next_due })
+}
+
+/// What is looked for in one pool.
+struct Offer<'a> {
+    claim: &'a Claim,
+    pool: &'a str,
+    most: usize,
+}
+
+/// The best of a pool, no lane twice.
+fn gather(conn: &Connection, offer: Offer<'_>, lanes: &mut Lanes) -> Result<Vec<Candidate>, Fault> {
+    let Offer { claim, pool, most } = offer;
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut offered: HashSet<String> = HashSet::new();
+    let mut statement = conn.prepare_cached(READY)?;
+    let mut rows = statement.query(params![pool, claim.kind])?;
+    while candidates.len() < most
+        && let Some(row) = rows.next()?
+    {
+        let candidate =
+            Candidate { tid: row.get(0)?, priority: row.get(1)?, run_at: row.get(2)?, lane: row.get(3)? };
+        if candidate.run_at > claim.now.0 {
+            continue;
+        }
+        if let Some(lane) = &candidate.lane
+            && (lanes.is_busy(conn, lane)? || !offered.insert(lane.clone()))
+        {
+            continue;
+        }
+        candidates.push(candidate);
+    }
+    Ok(candidates)
+}
+
+fn take(
+    conn: &Connection,
+    claim: &Claim,
+    candidate: &Candidate,
+    lanes: &mut Lanes,
+) -> Result<Option<Task>, Fault> {
+    if let Some(lane) = &candidate.lane
+        && lanes.is_busy(conn, lane)?
+    {
+        return Ok(None);
+    }
+    let task = match tasks::by_number(conn, candidate.tid) {
+        Ok(task) => task.claimed(&claim.owner, claim.now),
+        Err(error) if error.sqlite_error_code().is_none() => {
+            // It stays where it is, for a person to look at; others must not wait for it.
+            tracing::error!(tid = candidate.tid, %error, "a task cannot be read and is passed over");
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    conn.prepare_cached(TAKE)?.execute(params![
+        candidate.tid,
+        task.owner,
+        sql_int(task.fence),
+        task.started_at.map(|at| at.0),
+        task.heartbeat_at.map(|at| at.0),
+        task.changed_at.0,
+        sql_int(task.version),
+    ])?;
+    if let Some(lane) = &candidate.lane {
+        lanes.take(lane);
+    }
+    Ok(Some(task))
+}
+
+/// When the next task is due that no busy lane holds back.
+fn next_due(conn: &Connection, claim: &Claim, lanes: &mut Lanes) -> Result<Option<Millis>, Fault> {
+    let mut next = Millis::NEVER;
+    for pool in &claim.pools {
+        next = next.min(ripe_due(conn, claim, pool, lanes)?);
+        let mut statement = conn.prepare_cached(DORMANT)?;
+        let mut rows = statement.query(params![pool, claim.kind, next.0])?;
+        while let Some(row) = rows.next()? {
+            let lane: Option<String> = row.get(1)?;
+            if is_free(conn, lane.as_deref(), lanes)? {
+                next = Millis(row.get(0)?);
+                break;
+            }
+        }
+    }
+    Ok(Some(next).filter(|at| *at < Millis::NEVER))
+}
+
+/// The same among ripe tasks. Within a priority the first free one is the earliest, so the walk
+/// leaps from priority to priority.
+fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, lanes: &mut Lanes) -> Result<Millis, Fault> {
+    let mut next = Millis::NEVER;
+    let mut below = i64::MAX;
+    let mut statement = conn.prepare_cached(READY_BELOW)?;
+    for _ in 0..PRIORITIES_MAX {
+        let mut rows = statement.query(params![pool, claim.kind, below])?;
+        loop {
+            let Some(row) = rows.next()? else { return Ok(next) };
+            let lane: Option<String> = row.get(3)?;
+            if is_free(conn, lane.as_deref(), lanes)? {
+                (below, next) = (row.get(1)?, next.min(Millis(row.get(2)?)));
+                break;
+            }
+        }
+    }
+    Ok(next)
+}
+
+fn is_free(conn: &Connection, lane: Option<&str>, lanes: &mut Lanes) -> Result<bool, Fault> {
+    match lane {
+        Some(lane) => Ok(!lanes.is_busy(conn, lane)?),
+        None => Ok(true),
+    }
+}

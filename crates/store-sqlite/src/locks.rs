@@ -1,0 +1,82 @@
+//! Named locks: one row each, changed by compare-and-set on its version.
+
+use goldseam_core::Millis;
+use goldseam_core::lock::Lock;
+use goldseam_store::{Expect, LockFilter, Written};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+
+use crate::append::sql_int;
+use crate::fault::Fault;
+use crate::tasks::{id, json, json_text};
+use crate::writer::Work;
+
+const INSERT: &str = "INSERT OR IGNORE INTO locks (name, holder, fence, expires_at, acquired_at, node, version, \
+    audit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const UPDATE: &str = "UPDATE locks SET holder = ?2, fence = ?3, expires_at = ?4, acquired_at = ?5, node = ?6, \
+    version = ?7, audit = ?8 WHERE name = ?1 AND version = ?9";
+const SELECT: &str = "SELECT name, holder, fence, expires_at, acquired_at, node, version, audit FROM locks";
+const FIND: &str = "SELECT name, holder, fence, expires_at, acquired_at, node, version, audit FROM locks \
+    WHERE name = ?1";
+
+/// Writes a lock if it is as expected, or says what is there instead.
+pub(crate) fn put(work: &Work<'_>, lock: &Lock, expect: Expect) -> Result<Written<Lock>, Fault> {
+    let mut statement = work.conn.prepare_cached(match expect {
+        Expect::Absent => INSERT,
+        Expect::Version(_) => UPDATE,
+    })?;
+    let fields = params![
+        lock.name.as_str(),
+        lock.holder,
+        sql_int(lock.fence),
+        lock.expires_at.0,
+        lock.acquired_at.0,
+        lock.node,
+        sql_int(lock.version),
+        json_text(Some(&lock.audit).filter(|audit| !audit.is_empty()))?,
+    ];
+    for (index, field) in fields.iter().enumerate() {
+        statement.raw_bind_parameter(index + 1, field)?;
+    }
+    if let Expect::Version(version) = expect {
+        statement.raw_bind_parameter(fields.len() + 1, sql_int(version))?;
+    }
+    if statement.raw_execute()? == 1 {
+        return Ok(Written::Done);
+    }
+    let found = work.conn.prepare_cached(FIND)?.query_row([lock.name.as_str()], read).optional()?;
+    Ok(Written::Lost(found))
+}
+
+fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lock> {
+    Ok(Lock {
+        name: id(row, 0)?,
+        holder: row.get(1)?,
+        fence: row.get::<_, i64>(2)?.unsigned_abs(),
+        expires_at: Millis(row.get(3)?),
+        acquired_at: Millis(row.get(4)?),
+        node: row.get(5)?,
+        version: row.get::<_, i64>(6)?.unsigned_abs(),
+        audit: json(row, 7)?.unwrap_or_default(),
+    })
+}
+
+/// Lists locks in order of name.
+pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, Fault> {
+    let mut sql = format!("{SELECT} WHERE 1");
+    let mut values: Vec<Value> = Vec::new();
+    let mut add = |piece: &'static str, value: Option<Value>| {
+        if value.is_some() {
+            sql.push_str(piece);
+            values.extend(value);
+        }
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    add(" AND name = ?", filter.name.as_ref().map(|name| text(name.as_str())));
+    add(" AND holder IS NOT NULL AND expires_at <= ?", filter.stale_at.map(|at| Value::Integer(at.0)));
+    add(" AND name > ?", filter.after.as_ref().map(|name| text(name.as_str())));
+    add(" ORDER BY name LIMIT ?", Some(Value::Integer(filter.limit.into())));
+    let mut statement = conn.prepare_cached(&sql)?;
+    let locks = statement.query_map(params_from_iter(values), read)?;
+    Ok(locks.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,113 @@
+//! Schemas: numbered files, applied in order, remembered by hash, never edited.
+//!
+//! Invariant: all missing migrations are applied in one transaction, and what is missing is judged
+//! inside it, so any number of processes may start at once.
+
+use std::path::Path;
+
+use goldseam_core::{Hash, Millis};
+use goldseam_store::StoreError;
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use crate::open::{APPLICATION_ID, cannot_open, not_ours, refused};
+
+/// One step from a schema to the next.
+struct Migration {
+    number: i64,
+    sql: &'static str,
+}
+
+const MIGRATIONS: &[Migration] = &[Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") }];
+
+const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
+    applied_at INTEGER NOT NULL)";
+
+/// The schema that this program writes.
+pub fn latest() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.number)
+}
+
+/// The schema of a file, once it is known to be ours or empty.
+pub(crate) fn schema(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Refuses what is not ours, or newer than this program. Changes nothing.
+pub(crate) fn identify(conn: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let read = || -> rusqlite::Result<(i32, i64, i64)> {
+        let application = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let things = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        Ok((application, things, schema(conn)?))
+    };
+    let (application, things, schema) = read().map_err(|error| cannot_open(path, &error))?;
+    match application {
+        APPLICATION_ID => {}
+        0 if things == 0 && schema == 0 => {}
+        0 => return Err(not_ours(path, "it holds somebody else's tables")),
+        _ => return Err(not_ours(path, "it says that it belongs to another program")),
+    }
+    if schema > latest() {
+        return Err(refused(
+            "GS0202",
+            format!("{} has schema {schema}; this program knows up to {}", path.display(), latest()),
+            "use a newer goldseam; an older one must not write what it does not understand",
+        ));
+    }
+    Ok(schema)
+}
+
+/// Applies what is missing; returns the schema that was there before.
+pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i64, StoreError> {
+    let failed = |error: rusqlite::Error| cannot_open(path, &error);
+    let before = identify(conn, path)?;
+    if before == latest() {
+        check_hashes(conn, path)?;
+        return Ok(before);
+    }
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let from = identify(&transaction, path)?;
+    if from == 0 {
+        let begin = || -> rusqlite::Result<()> {
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.execute_batch(REGISTER)
+        };
+        begin().map_err(failed)?;
+    }
+    check_hashes(&transaction, path)?;
+    for migration in MIGRATIONS.iter().filter(|migration| migration.number > from) {
+        step(&transaction, migration, now).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)?;
+    Ok(before)
+}
+
+fn step(conn: &Connection, migration: &Migration, now: Millis) -> rusqlite::Result<()> {
+    conn.execute_batch(migration.sql)?;
+    conn.execute(
+        "INSERT INTO goldseam_migrations (number, hash, applied_at) VALUES (?1, ?2, ?3)",
+        params![migration.number, hash(migration), now.0],
+    )?;
+    conn.pragma_update(None, "user_version", migration.number)
+}
+
+fn hash(migration: &Migration) -> String {
+    Hash::of(migration.sql.as_bytes()).to_string()
+}
+
+fn check_hashes(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let read = || -> rusqlite::Result<Vec<(i64, String)>> {
+        let mut statement = conn.prepare("SELECT number, hash FROM goldseam_migrations ORDER BY number")?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    };
+    for (number, applied) in read().map_err(|error| cannot_open(path, &error))? {
+        let known = MIGRATIONS.iter().find(|migration| migration.number == number);
+        if known.is_none_or(|migration| hash(migration) != applied) {
+            return Err(refused(
+                "GS0204",
+                format!("migration {number} of {} is not the one that this program knows", path.display()),
+                "use the goldseam that made this database; a released migration is never changed",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Before a database is used: is it ours, is it whole, may we write it?
+//!
+//! Invariant: nothing that exists is ever mistaken for nothing. What is not certainly a Goldseam
+//! database or certainly empty is refused, untouched.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use goldseam_store::StoreError;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::fault::Nature;
+use crate::migrate;
+use crate::url::{Durability, Options};
+
+/// Written into the file's header: "Gold".
+pub(crate) const APPLICATION_ID: i32 = 0x476F_6C64;
+/// How every SQLite file begins.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Statements kept ready on each connection.
+const STATEMENTS_MAX: usize = 96;
+/// How often the switch to WAL is tried while other processes start too.
+const WAL_ATTEMPTS_MAX: u32 = 200;
+/// The pause between two tries.
+const WAL_PAUSE: Duration = Duration::from_millis(5);
+
+/// Checks the file, brings its schema up to date and returns the connection for writing.
+pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+    preflight(path)?;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
+    prepare(&conn, options).map_err(|error| cannot_open(path, &error))?;
+    migrate::identify(&conn, path)?;
+    switch_to_wal(&conn).map_err(|error| cannot_open(path, &error))?;
+    migrate::apply(&mut conn, path, (options.clock)())?;
+    tune(&conn, options.durability).map_err(|error| cannot_open(path, &error))?;
+    Ok(conn)
+}
+
+/// A connection that can only read.
+pub(crate) fn reader(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || -> rusqlite::Result<Connection> {
+        let conn = Connection::open_with_flags(path, flags)?;
+        prepare(&conn, options)?;
+        conn.pragma_update(None, "query_only", true)?;
+        Ok(conn)
+    };
+    open().map_err(|error| cannot_open(path, &error))
+}
+
+fn prepare(conn: &Connection, options: &Options) -> rusqlite::Result<()> {
+    conn.busy_timeout(options.busy_timeout)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.pragma_update(None, "temp_store", "memory")
+}
+
+fn tune(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    let synchronous = match durability {
+        Durability::Power => "full",
+        Durability::Process => "normal",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    conn.pragma_update(None, "cache_size", -16_384)?;
+    conn.pragma_update(None, "journal_size_limit", 64 << 20)
+}
+
+/// The switch needs the file for itself, and SQLite does not wait for that by itself.
+fn switch_to_wal(conn: &Connection) -> rusqlite::Result<()> {
+    for _ in 0..WAL_ATTEMPTS_MAX {
+        let mode = conn.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
+        match mode {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(_) => {}
+            Err(error) if Nature::of(&error) == Nature::Busy => {}
+            Err(error) => return Err(error),
+        }
+        std::thread::park_timeout(WAL_PAUSE);
+    }
+    conn.pragma_update(None, "journal_mode", "wal")
+}
+
+/// Looks at the files without SQLite, which would begin afresh where something is missing.
+pub(crate) fn preflight(path: &Path) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder
+        && !folder.is_dir()
+    {
+        return Err(refused(
+            "GS0205",
+            format!("{} cannot be opened: there is no folder {}", path.display(), folder.display()),
+            "create the folder, or name another file",
+        ));
+    }
+    // The WAL first: a database that is just being created gets its first page before its WAL.
+    let wal_bytes = size(&beside(path, "-wal")).map_err(|error| no_access(path, &error))?;
+    let bytes = size(path).map_err(|error| no_access(path, &error))?;
+    match (bytes, wal_bytes) {
+        (None | Some(0), Some(1..)) => Err(refused(
+            "GS0203",
+            format!("{} is empty or missing, but its write-ahead log is not", path.display()),
+            "restore the database together with its -wal file, or move both away to begin afresh",
+        )),
+        (None | Some(0), _) => Ok(()),
+        (Some(_), _) => check_magic(path),
+    }
+}
+
+fn check_magic(path: &Path) -> Result<(), StoreError> {
+    let mut start = [0; MAGIC.len()];
+    let mut file = File::open(path).map_err(|error| no_access(path, &error))?;
+    match file.read_exact(&mut start) {
+        Ok(()) if start == *MAGIC => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(no_access(path, &error)),
+        _ => Err(not_ours(path, "it is not a SQLite file")),
+    }
+}
+
+/// The size of a file; none if there is no such file.
+pub(crate) fn size(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(about) if about.is_file() => Ok(Some(about.len())),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file that belongs to the database.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Why a file is not a Goldseam database.
+pub(crate) fn not_ours(path: &Path, why: &str) -> StoreError {
+    refused(
+        "GS0201",
+        format!("{} is not a Goldseam database: {why}", path.display()),
+        "name another file; this one was not touched",
+    )
+}
+
+fn no_access(path: &Path, error: &io::Error) -> StoreError {
+    refused(
+        "GS0205",
+        format!("{} cannot be opened: {error}", path.display()),
+        "check that it is a file and that this user may read and write it and its folder",
+    )
+}
+
+/// What SQLite's failure to open a file means.
+pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => not_ours(path, "SQLite cannot read it"),
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => StoreError::Damaged { detail: error.to_string() },
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+            StoreError::Busy { doing: "opening the database", source: error.to_string().into() }
+        }
+        _ => refused(
+            "GS0205",
+            format!("{} cannot be opened: {error}", path.display()),
+            "check that this user may read and write the file and its folder",
+        ),
+    }
+}
+
+/// A refusal with its code.
+pub(crate) fn refused(code: &'static str, what: String, hint: &str) -> StoreError {
+    StoreError::Refused { code, what, hint: hint.to_owned() }
+}

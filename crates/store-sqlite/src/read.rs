@@ -1,0 +1,115 @@
+//! The readers: threads with connections of their own that can only read.
+//!
+//! Invariant: a read sees every write that was acknowledged before it was asked for. A read never
+//! waits for the writer, and a read that panics takes nobody with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use goldseam_core::{RunId, Seq};
+use goldseam_store::{Head, Record, StoreError};
+use rusqlite::{Connection, OptionalExtension, params};
+use tokio::sync::oneshot;
+
+use crate::append::{end_of, sql_int};
+use crate::fault::Fault;
+use crate::queue::Queue;
+use crate::runs::RawRow;
+
+const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \
+    AND seq > ?2 ORDER BY seq LIMIT ?3";
+const HEAD: &str = "SELECT summary, task, updated_at, rid FROM runs WHERE id = ?1";
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The callers' end.
+pub(crate) struct Readers {
+    queue: Arc<Queue<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Readers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Readers").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+impl Readers {
+    /// One thread per connection.
+    pub(crate) fn start(connections: Vec<Connection>) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue::new());
+        let mut readers = Self { queue: Arc::clone(&queue), threads: Vec::new() };
+        for conn in connections {
+            let queue = Arc::clone(&queue);
+            let thread = std::thread::Builder::new()
+                .name("goldseam-sqlite-reader".to_owned())
+                .spawn(move || serve(&conn, &queue))?;
+            readers.threads.push(thread);
+        }
+        Ok(readers)
+    }
+
+    /// Has `read` done on one of the connections.
+    pub(crate) async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |conn| {
+            let _ = reply.send(read(conn).map_err(Fault::into_read_error));
+        });
+        let ended = || StoreError::Damaged { detail: "a reader of this database has failed".to_owned() };
+        self.queue.push(job).map_err(|_| ended())?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.queue.close();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(conn: &Connection, queue: &Queue<Job>) {
+    let mut taken = Vec::with_capacity(1);
+    while queue.take(&mut taken, 1) {
+        for job in taken.drain(..) {
+            if catch_unwind(AssertUnwindSafe(|| job(conn))).is_err() {
+                tracing::error!("a read of the database panicked");
+            }
+        }
+    }
+}
+
+/// Up to `limit` records after `after`.
+pub(crate) fn records(conn: &Connection, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, Fault> {
+    let mut statement = conn.prepare_cached(READ)?;
+    let records = statement.query_map(params![run.as_str(), sql_int(after.0), limit], |row| {
+        Ok(Record { seq: Seq(row.get::<_, i64>(0)?.unsigned_abs()), body: row.get(1)? })
+    })?;
+    Ok(records.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The end of the log and the cached row, as they were at one moment.
+pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, Fault> {
+    let moment = conn.unchecked_transaction()?;
+    let found = conn
+        .prepare_cached(HEAD)?
+        .query_row([run.as_str()], |row| {
+            let has_row = row.get_ref(0)? != rusqlite::types::ValueRef::Null;
+            let raw = if has_row { Some(RawRow::read(row)?) } else { None };
+            Ok((raw, row.get::<_, i64>(3)?))
+        })
+        .optional()?;
+    let head = match found {
+        None => None,
+        Some((raw, rid)) => Some(Head { end: end_of(conn, rid)?, row: raw.map(RawRow::parse).transpose()? }),
+    };
+    moment.finish()?;
+    Ok(head)
+}

@@ -1,0 +1,197 @@
+//! The cached rows: written with an append or by compare-and-set.
+//!
+//! Invariant: `updated_at` strictly grows with every write of a row. A lost row is a null `summary`.
+
+use goldseam_core::{Millis, RunId, Summary, TaskId};
+use goldseam_store::{Expect, Row, StoreError, Written};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::fault::Fault;
+use crate::writer::Work;
+
+const INSERT: &str = "INSERT INTO runs (id, workflow, status, owner, parent, cause, created_at, updated_at, \
+    as_of, task, summary) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const INSERT_BARE: &str = "INSERT INTO runs (id) VALUES (?1)";
+/// What never changes in a life is left out: mentioning it would rewrite its indexes.
+const UPDATE: &str = "UPDATE runs SET status = ?2, owner = ?3, cause = ?4, \
+    updated_at = MAX(updated_at + 1, ?5), as_of = ?6, task = COALESCE(?7, task), summary = ?8 \
+    WHERE rid = ?1 AND summary IS NOT NULL";
+const REPLACE: &str = "UPDATE runs SET workflow = ?2, status = ?3, owner = ?4, parent = ?5, cause = ?6, \
+    created_at = ?7, updated_at = MAX(updated_at + 1, ?8), as_of = ?9, task = ?10, summary = ?11 WHERE rid = ?1";
+const SET_TASK: &str = "UPDATE runs SET task = ?2, updated_at = MAX(updated_at + 1, ?3) \
+    WHERE rid = ?1 AND summary IS NOT NULL";
+const FIND: &str = "SELECT summary, task, updated_at FROM runs WHERE rid = ?1 AND summary IS NOT NULL";
+const TAG: &str = "INSERT OR IGNORE INTO run_tags (tag, value, created_at, rid) VALUES (?1, ?2, ?3, ?4)";
+const UNTAG: &str = "DELETE FROM run_tags WHERE tag = ?1 AND value = ?2 AND created_at = ?3 AND rid = ?4";
+
+/// A summary with its text.
+#[derive(Debug)]
+pub(crate) struct RowText {
+    summary: Box<Summary>,
+    text: String,
+}
+
+impl RowText {
+    pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
+        match serde_json::to_string(&summary) {
+            Ok(text) => Ok(Self { summary, text }),
+            Err(error) => Err(StoreError::Damaged { detail: format!("a row cannot be written: {error}") }),
+        }
+    }
+
+    fn cause(&self) -> Option<&str> {
+        self.summary.trouble.as_ref().map(|trouble| trouble.cause.as_str())
+    }
+}
+
+/// A new run, with its row if there is one. A task has no place without a row.
+pub(crate) fn insert(
+    work: &Work<'_>,
+    run: &RunId,
+    row: Option<&RowText>,
+    task: Option<&TaskId>,
+) -> Result<i64, Fault> {
+    let Some(row) = row else {
+        work.conn.prepare_cached(INSERT_BARE)?.execute([run.as_str()])?;
+        return Ok(work.conn.last_insert_rowid());
+    };
+    let said = &row.summary;
+    work.conn.prepare_cached(INSERT)?.execute(params![
+        run.as_str(),
+        said.workflow.as_str(),
+        said.status.as_str(),
+        said.owner.as_ref().map(|id| id.as_str()),
+        said.parent.as_ref().map(|id| id.as_str()),
+        row.cause(),
+        said.created_at.0,
+        work.now.0.max(1),
+        i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
+        task.map(|id| id.as_str()),
+        row.text,
+    ])?;
+    let rid = work.conn.last_insert_rowid();
+    tag(work.conn, rid, said)?;
+    Ok(rid)
+}
+
+/// The row as an append leaves it.
+pub(crate) fn update(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> Result<(), Fault> {
+    let said = &row.summary;
+    let updated = work.conn.prepare_cached(UPDATE)?.execute(params![
+        rid,
+        said.status.as_str(),
+        said.owner.as_ref().map(|id| id.as_str()),
+        row.cause(),
+        work.now.0,
+        i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
+        task.map(|id| id.as_str()),
+        row.text,
+    ])?;
+    if updated == 0 { replace(work, rid, row, task) } else { Ok(()) }
+}
+
+/// The whole row, whatever was there.
+fn replace(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> Result<(), Fault> {
+    let said = &row.summary;
+    work.conn.prepare_cached(REPLACE)?.execute(params![
+        rid,
+        said.workflow.as_str(),
+        said.status.as_str(),
+        said.owner.as_ref().map(|id| id.as_str()),
+        said.parent.as_ref().map(|id| id.as_str()),
+        row.cause(),
+        said.created_at.0,
+        work.now.0,
+        i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
+        task.map(|id| id.as_str()),
+        row.text,
+    ])?;
+    tag(work.conn, rid, said)
+}
+
+/// Whether there is a cached row.
+pub(crate) fn has_row(work: &Work<'_>, rid: Option<i64>) -> Result<bool, Fault> {
+    Ok(work.conn.prepare_cached(FIND)?.exists([rid])?)
+}
+
+/// The run has another task of its own.
+pub(crate) fn set_task(work: &Work<'_>, rid: i64, task: &TaskId) -> Result<(), Fault> {
+    work.conn.prepare_cached(SET_TASK)?.execute(params![rid, task.as_str(), work.now.0])?;
+    Ok(())
+}
+
+fn tag(conn: &Connection, rid: i64, said: &Summary) -> Result<(), Fault> {
+    for (key, value) in &said.tags {
+        conn.prepare_cached(TAG)?.execute(params![key.as_str(), value, said.created_at.0, rid])?;
+    }
+    Ok(())
+}
+
+fn untag(conn: &Connection, rid: i64, said: &Summary) -> Result<(), Fault> {
+    for (key, value) in &said.tags {
+        conn.prepare_cached(UNTAG)?.execute(params![key.as_str(), value, said.created_at.0, rid])?;
+    }
+    Ok(())
+}
+
+/// A row that is to be written by compare-and-set.
+#[derive(Debug)]
+pub(crate) struct PutRow {
+    row: RowText,
+    task: Option<TaskId>,
+    expect: Expect,
+}
+
+impl PutRow {
+    pub(crate) fn new(row: Row, expect: Expect) -> Result<Self, StoreError> {
+        Ok(Self { row: RowText::new(Box::new(row.summary))?, task: row.task, expect })
+    }
+
+    /// Writes it, or says what is there instead. A run without a log gets no row.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Result<Written<Row>, Fault> {
+        let Some(rid) = work.rids.find(work.conn, &self.row.summary.run)? else {
+            return Ok(Written::Lost(None));
+        };
+        let found = find(work.conn, rid)?;
+        let expected = match self.expect {
+            Expect::Absent => found.is_none(),
+            Expect::Version(version) => found.as_ref().is_some_and(|row| row.version() == version),
+        };
+        if !expected {
+            return Ok(Written::Lost(found));
+        }
+        if let Some(found) = &found {
+            untag(work.conn, rid, &found.summary)?;
+        }
+        replace(work, rid, &self.row, self.task.as_ref())?;
+        Ok(Written::Done)
+    }
+}
+
+fn find(conn: &Connection, rid: i64) -> Result<Option<Row>, Fault> {
+    let raw = conn.prepare_cached(FIND)?.query_row([rid], RawRow::read).optional()?;
+    raw.map(RawRow::parse).transpose()
+}
+
+/// A row as the database has it.
+#[derive(Debug)]
+pub(crate) struct RawRow {
+    summary: String,
+    task: Option<String>,
+    updated_at: i64,
+}
+
+impl RawRow {
+    /// From the columns summary, task, `updated_at`.
+    pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { summary: row.get(0)?, task: row.get(1)?, updated_at: row.get(2)? })
+    }
+
+    /// Makes sense of it.
+    pub(crate) fn parse(self) -> Result<Row, Fault> {
+        let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a run's row", error);
+        let summary = serde_json::from_str(&self.summary).map_err(|error| damaged(&error))?;
+        let task = self.task.map(TaskId::try_from).transpose().map_err(|error| damaged(&error))?;
+        Ok(Row { summary, task, updated_at: Millis(self.updated_at) })
+    }
+}

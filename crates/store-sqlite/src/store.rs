@@ -1,0 +1,153 @@
+//! [`SqliteStore`]: the trait's calls, each handed to the writer or to a reader.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_store::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    RunFilter, Store, StoreError, TaskFilter, Written,
+};
+
+use crate::append::Prepared;
+use crate::clock::SteadyClock;
+use crate::nodes::Liveness;
+use crate::read::Readers;
+use crate::runs::PutRow;
+use crate::url::Options;
+use crate::watch::Watch;
+use crate::writer::{Setup, Writer};
+use crate::{claim, list, locks, nodes, open, read, tasks, url};
+
+/// A store in one SQLite file. Share it in an `Arc`; dropping it waits for what was asked of it.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    clock: Arc<SteadyClock>,
+    watch: Arc<Watch>,
+    writer: Writer,
+    readers: Readers,
+    liveness: Arc<Liveness>,
+}
+
+impl SqliteStore {
+    /// Opens a database, makes it if there is none, and brings its schema up to date.
+    ///
+    /// Blocks while it does; call it before the work begins.
+    pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
+        let no_thread =
+            |error: std::io::Error| open::refused("GS0205", error.to_string(), "allow more threads");
+        let conn = open::writer(path, &options)?;
+        let connections: Result<Vec<_>, _> =
+            (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
+        let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
+        let watch = Arc::new(Watch::new());
+        let setup = Setup {
+            conn,
+            clock: Arc::clone(&clock),
+            watch: Arc::clone(&watch),
+            group_max: options.group_max.max(1),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            clock,
+            watch,
+            writer: Writer::start(setup).map_err(no_thread)?,
+            readers: Readers::start(connections?).map_err(no_thread)?,
+            liveness: Arc::new(Liveness::beside(path)),
+        })
+    }
+
+    /// Opens what a URL names: `sqlite:PATH?durability=process`.
+    pub fn open_url(text: &str) -> Result<Self, StoreError> {
+        let (path, options) = url::parse(text)?;
+        Self::open(&path, options)
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[cfg(test)]
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn append(&self, append: Append) -> Result<Seq, StoreError> {
+        let prepared = Prepared::new(append)?;
+        self.writer.write(move |work| prepared.run(work)).await
+    }
+
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        let run = run.clone();
+        self.readers.read(move |conn| read::records(conn, &run, after, limit)).await
+    }
+
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        let run = run.clone();
+        self.readers.read(move |conn| read::head(conn, &run)).await
+    }
+
+    async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
+        self.writer.write(move |work| tasks::put(work, &task, expect)).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+        self.writer.write_quietly(move |work| claim::claim(work, &claim)).await
+    }
+
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
+        self.readers.read(move |conn| tasks::list(conn, &filter)).await
+    }
+
+    async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
+        self.writer.write(move |work| locks::put(work, &lock, expect)).await
+    }
+
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
+        self.readers.read(move |conn| locks::list(conn, &filter)).await
+    }
+
+    async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
+        let put = PutRow::new(row, expect)?;
+        self.writer.write(move |work| put.run(work)).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
+        let after = list::parse_cursor(&filter)?;
+        self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
+    }
+
+    async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
+        self.liveness.hold(node)?;
+        let node = node.clone();
+        self.writer.write_quietly(move |work| nodes::beat(work, &node)).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        let liveness = Arc::clone(&self.liveness);
+        self.readers.read(move |conn| nodes::list(conn, &liveness)).await
+    }
+
+    async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
+        let gone = node.clone();
+        self.writer.write(move |work| nodes::forget(work, &gone)).await?;
+        self.liveness.forget(node);
+        Ok(())
+    }
+
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
+        self.watch.changed(seen, &self.writer).await
+    }
+
+    async fn now(&self) -> Result<Millis, StoreError> {
+        Ok(self.clock.now())
+    }
+}

@@ -1,0 +1,169 @@
+//! Which files are opened, which are refused, and that nobody's are harmed.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+
+use goldseam_core::Seq;
+use goldseam_store::Store;
+use rusqlite::Connection;
+
+use super::{append, code, open, run_id};
+use crate::check::{Migrated, check, migrate};
+use crate::{Options, SqliteStore, schema_latest};
+
+fn refusal(path: &Path) -> &'static str {
+    code(&SqliteStore::open(path, Options::default()).unwrap_err())
+}
+
+#[test]
+fn a_file_that_is_not_sqlite_is_refused_untouched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    fs::write(&path, "remember the milk, and much more than sixteen bytes").unwrap();
+    assert_eq!(refusal(&path), "GS0201");
+    fs::write(&path, "short").unwrap();
+    assert_eq!(refusal(&path), "GS0201");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "short");
+}
+
+#[test]
+fn somebody_elses_database_is_refused_untouched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let before = fs::read(&path).unwrap();
+    assert_eq!(refusal(&path), "GS0201");
+    assert_eq!(fs::read(&path).unwrap(), before);
+    let other = folder.path().join("other.db");
+    Connection::open(&other).unwrap().execute_batch("PRAGMA application_id = 77; VACUUM").unwrap();
+    assert_eq!(refusal(&other), "GS0201");
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(open(&path));
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", schema_latest() + 1).unwrap();
+    assert_eq!(refusal(&path), "GS0202");
+}
+
+#[test]
+fn a_wal_without_its_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    fs::write(folder.path().join("gold.db-wal"), "the only copy of something").unwrap();
+    assert_eq!(refusal(&path), "GS0203");
+    fs::write(&path, "").unwrap();
+    assert_eq!(refusal(&path), "GS0203");
+    assert_eq!(fs::read_to_string(folder.path().join("gold.db-wal")).unwrap(), "the only copy of something");
+}
+
+#[test]
+fn a_changed_migration_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(open(&path));
+    Connection::open(&path).unwrap().execute_batch("UPDATE goldseam_migrations SET hash = 'x'").unwrap();
+    assert_eq!(refusal(&path), "GS0204");
+}
+
+#[test]
+fn a_missing_folder_and_a_folder_instead_of_a_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(refusal(&folder.path().join("no/gold.db")), "GS0205");
+    assert_eq!(refusal(folder.path()), "GS0205");
+}
+
+#[test]
+fn an_empty_file_becomes_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    fs::write(&path, "").unwrap();
+    drop(open(&path));
+    let report = check(&path, &Options::default()).unwrap();
+    assert_eq!((report.schema, report.journal_mode.as_str()), (schema_latest(), "wal"));
+}
+
+#[test]
+fn many_may_start_at_once_on_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let gate = Arc::new(Barrier::new(8));
+    let starters: Vec<_> = (0..8)
+        .map(|_| {
+            let (path, gate) = (path.clone(), Arc::clone(&gate));
+            std::thread::Builder::new()
+                .spawn(move || {
+                    gate.wait();
+                    SqliteStore::open(&path, Options::default()).map(drop)
+                })
+                .unwrap()
+        })
+        .collect();
+    for starter in starters {
+        starter.join().unwrap().unwrap();
+    }
+    let applied: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT count(*) FROM goldseam_migrations", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(applied, schema_latest());
+}
+
+#[test]
+fn migrating_says_what_it_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let to = schema_latest();
+    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 0, to });
+    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: to, to });
+    assert_eq!(code(&check(&folder.path().join("no.db"), &Options::default()).unwrap_err()), "GS0205");
+}
+
+#[tokio::test]
+async fn checking_counts_and_finds_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = open(&path);
+    store.append(append("a", 0, &["1", "2", "3"])).await.unwrap();
+    let report = check(&path, &Options::default()).unwrap();
+    assert_eq!((report.runs, report.events), (1, 3));
+    assert!(report.is_sound(), "{report:?}");
+    Connection::open(&path).unwrap().execute_batch("DELETE FROM events WHERE seq = 2").unwrap();
+    assert!(!check(&path, &Options::default()).unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn history_is_readable_in_the_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = open(&path);
+    let body = r#"{"v":1,"at":1700000000123,"branch":1,"write":"w","prev":"p",
+        "event":{"type":"step.completed","data":{"path":"a"}}}"#;
+    store.append(append("a", 0, &[body, "not json"])).await.unwrap();
+    let conn = Connection::open(&path).unwrap();
+    let line: (String, i64, String, i64, String, String) = conn
+        .query_row("SELECT run, seq, at, branch, type, data FROM history WHERE seq = 1", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+        })
+        .unwrap();
+    let expected = ("a", 1, "2023-11-14T22:13:20.123Z", 1, "step.completed", r#"{"path":"a"}"#);
+    assert_eq!(
+        (line.0.as_str(), line.1, line.2.as_str(), line.3, line.4.as_str(), line.5.as_str()),
+        expected
+    );
+    let odd: String = conn.query_row("SELECT data FROM history WHERE seq = 2", [], |row| row.get(0)).unwrap();
+    assert_eq!(odd, "not json");
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    open(&path).append(append("a", 0, &["1", "2"])).await.unwrap();
+    let records = open(&path).read(&run_id("a"), Seq(1), 10).await.unwrap();
+    assert_eq!(records.len(), 1);
+    assert_eq!((records[0].seq, records[0].body.as_str()), (Seq(2), "2"));
+}

@@ -1,0 +1,58 @@
+//! What is SQLite's own; the contract itself is the conformance suite.
+
+mod files;
+mod group;
+mod processes;
+
+use std::path::Path;
+use std::time::Duration;
+
+use goldseam_core::task::{NewTask, Task};
+use goldseam_core::{Millis, Payload, QueueName, RunId, Seq, TaskId};
+use goldseam_store::{Append, StoreError};
+
+use crate::{Options, SqliteStore};
+
+/// Longest that a test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, Options::default()).unwrap()
+}
+
+fn run_id(text: &str) -> RunId {
+    RunId::new(text).unwrap()
+}
+
+fn append(run: &str, after: u64, bodies: &[&str]) -> Append {
+    Append {
+        run: run_id(run),
+        after: Seq(after),
+        bodies: bodies.iter().map(|body| (*body).to_owned()).collect(),
+        row: None,
+        tasks: Vec::new(),
+    }
+}
+
+fn task(id: &str, run_at: Millis) -> Task {
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        kind: "mail".to_owned(),
+        queue: QueueName::new("default").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at,
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    }
+    .into_task(Millis(1))
+}
+
+fn code(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Refused { code, hint, .. } if !hint.is_empty() => code,
+        other => panic!("refused was expected, not {other:?}"),
+    }
+}

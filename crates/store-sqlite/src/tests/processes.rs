@@ -1,0 +1,166 @@
+//! Several processes on one file: seen by each other, and dead when they are dead.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use goldseam_core::{Millis, NodeId, Seq};
+use goldseam_store::{NodeRecord, NodeState, Pulse, Store, StoreError};
+
+use super::{PATIENCE, append, open, run_id};
+use crate::{Options, SqliteStore};
+
+/// Names the database to a test binary that plays another process.
+const CHILD: &str = "GOLDSEAM_TEST_CHILD_DB";
+
+fn node(id: &str) -> NodeRecord {
+    NodeRecord {
+        id: NodeId::new(id).unwrap(),
+        name: "here".to_owned(),
+        started_at: Millis(1),
+        workflows: vec!["order@1".to_owned()],
+        slots: 4,
+        state: NodeState::Up,
+    }
+}
+
+async fn pulse(store: &SqliteStore, id: &str) -> Option<Pulse> {
+    let nodes = store.nodes().await.unwrap();
+    nodes.into_iter().find(|node| node.record.id.as_str() == id).map(|node| node.pulse)
+}
+
+/// Not a test of its own: what the child process does.
+#[tokio::test]
+async fn play_the_child() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let store = open(Path::new(&path));
+    store.beat(&node("child")).await.unwrap();
+    println!("\nbeaten");
+    std::future::pending::<()>().await;
+}
+
+fn start_child(database: &Path) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "tests::processes::play_the_child", "--nocapture"])
+        .env(CHILD, database)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "beaten"), "the child said nothing");
+    child
+}
+
+#[tokio::test]
+async fn a_killed_process_drops_its_pulse_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = open(&path);
+    store.beat(&node("self")).await.unwrap();
+    let mut child = start_child(&path);
+    assert_eq!(pulse(&store, "child").await, Some(Pulse::Held));
+    assert_eq!(pulse(&store, "self").await, Some(Pulse::Held));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(pulse(&store, "child").await, Some(Pulse::Dropped));
+    let gone = NodeId::new("child").unwrap();
+    store.forget(&gone).await.unwrap();
+    assert_eq!(pulse(&store, "child").await, None);
+    assert!(!folder.path().join("gold.db-nodes/child.lock").exists());
+}
+
+#[tokio::test]
+async fn a_node_that_was_wrongly_forgotten_comes_back_by_beating() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let (store, other) = (open(&path), open(&path));
+    store.beat(&node("a")).await.unwrap();
+    store.beat(&node("a")).await.unwrap();
+    assert_eq!(store.nodes().await.unwrap()[0].beats, 2);
+    other.forget(&NodeId::new("a").unwrap()).await.unwrap();
+    assert_eq!(pulse(&store, "a").await, None);
+    store.beat(&node("a")).await.unwrap();
+    assert_eq!(pulse(&other, "a").await, Some(Pulse::Held));
+    store.forget(&NodeId::new("a").unwrap()).await.unwrap();
+    store.beat(&node("a")).await.unwrap();
+    assert_eq!(pulse(&other, "a").await, Some(Pulse::Held));
+    drop(store);
+    assert_eq!(pulse(&other, "a").await, Some(Pulse::Dropped));
+}
+
+#[tokio::test]
+async fn a_node_marked_gone_by_another_is_not_held_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let (dead, healer) = (open(&path), open(&path));
+    dead.beat(&node("a")).await.unwrap();
+    drop(dead);
+    healer.beat(&NodeRecord { state: NodeState::Gone, ..node("a") }).await.unwrap();
+    let seen = healer.nodes().await.unwrap();
+    assert_eq!((seen[0].record.state, seen[0].pulse), (NodeState::Gone, Pulse::Dropped));
+}
+
+#[tokio::test]
+async fn two_stores_append_to_one_run_and_one_wins_each_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let stores = [Arc::new(open(&path)), Arc::new(open(&path))];
+    let writers = stores.clone().map(|store| {
+        tokio::spawn(async move {
+            let (mut end, mut won) = (0, 0);
+            while end < 60 {
+                match store.append(append("a", end, &["x"])).await {
+                    Ok(new) => (end, won) = (new.0, won + 1),
+                    Err(StoreError::Conflict { end: new }) => end = new.0,
+                    Err(StoreError::Busy { .. }) => {}
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            won
+        })
+    });
+    let mut won = 0;
+    for writer in writers {
+        won += writer.await.unwrap();
+    }
+    let end = stores[0].head(&run_id("a")).await.unwrap().unwrap().end;
+    assert_eq!(Seq(won), end);
+    assert_eq!(stores[1].read(&run_id("a"), Seq(0), 1000).await.unwrap().len() as u64, end.0);
+}
+
+#[tokio::test]
+async fn a_change_is_told_to_both_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let (here, there) = (open(&path), open(&path));
+    let (mark_here, mark_there) = (here.changed(0).await.unwrap(), there.changed(0).await.unwrap());
+    // Before anybody waits: it must not be missed.
+    here.append(append("a", 0, &["1"])).await.unwrap();
+    let both = async { tokio::join!(here.changed(mark_here), there.changed(mark_there)) };
+    let (mark_here, mark_there) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    let (mark_here, mark_there) = (mark_here.unwrap(), mark_there.unwrap());
+    // While both wait, several at once.
+    let wait = async {
+        tokio::join!(here.changed(mark_here), there.changed(mark_there), there.changed(mark_there), async {
+            there.append(append("a", 1, &["2"])).await.unwrap();
+        })
+    };
+    let (one, two, three, ()) = tokio::time::timeout(PATIENCE, wait).await.unwrap();
+    assert!(one.unwrap() > mark_here && two.unwrap() > mark_there && three.unwrap() > mark_there);
+}
+
+#[tokio::test]
+async fn a_writer_that_is_kept_out_says_busy_and_did_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let options = Options { busy_timeout: std::time::Duration::from_millis(5), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let busy = store.append(append("a", 0, &["1"])).await.unwrap_err();
+    assert!(busy.is_transient(), "{busy:?}");
+    assert!(store.head(&run_id("a")).await.unwrap().is_none());
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.append(append("a", 0, &["1"])).await.unwrap(), Seq(1));
+}

@@ -1,0 +1,326 @@
+//! The one writer: a thread with its own connection that commits whatever waits, together.
+//!
+//! Invariant: a reply is sent only after the `COMMIT` that holds its work. One job's conflict does
+//! not touch its neighbours; a failure of the transaction is told to every job in it.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use goldseam_core::{Millis, RunId};
+use goldseam_store::StoreError;
+use rusqlite::{Connection, OptionalExtension};
+use tokio::sync::oneshot;
+
+use crate::clock::SteadyClock;
+use crate::fault::{Fault, GroupFault, Nature, poisoned};
+use crate::queue::{LastTaker, Queue};
+use crate::watch::Watch;
+
+/// How often a transaction that met another process is begun again.
+const BUSY_ATTEMPTS_MAX: u32 = 3;
+/// Runs whose numbers are remembered, in each of two generations.
+const RIDS_MAX: usize = 32_768;
+
+/// What a job may use while the transaction is open.
+pub(crate) struct Work<'w> {
+    /// The connection, inside the transaction.
+    pub(crate) conn: &'w Connection,
+    /// Numbers of runs.
+    pub(crate) rids: &'w mut Rids,
+    /// Now, by the store's clock.
+    pub(crate) now: Millis,
+}
+
+/// Work that shares a transaction with others. It may be begun again, so it must not change itself.
+trait Job: Send {
+    /// Does the work; an error fails the transaction.
+    fn run(&mut self, work: &mut Work<'_>) -> Result<(), Fault>;
+    /// Tells the caller, once the fate is known.
+    fn settle(self: Box<Self>, fate: Result<(), StoreError>);
+    /// Whether somebody may wait for what it changes.
+    fn is_loud(&self) -> bool;
+}
+
+struct Reply<T, F> {
+    work: F,
+    loud: bool,
+    outcome: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Reply<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send,
+{
+    fn run(&mut self, work: &mut Work<'_>) -> Result<(), Fault> {
+        self.outcome = Some(match (self.work)(work) {
+            Ok(done) => Ok(done),
+            Err(Fault::Conflict(end)) => Err(StoreError::Conflict { end }),
+            Err(Fault::Damaged(detail)) => Err(StoreError::Damaged { detail }),
+            Err(fault) => return Err(fault),
+        });
+        Ok(())
+    }
+
+    fn settle(self: Box<Self>, fate: Result<(), StoreError>) {
+        let answer = match (fate, self.outcome) {
+            (Ok(()), Some(outcome)) => outcome,
+            (Ok(()), None) => Err(StoreError::Damaged { detail: "a job was not run".to_owned() }),
+            (Err(error), _) => Err(error),
+        };
+        // A caller that no longer waits has learned nothing, and that is all right.
+        let _ = self.reply.send(answer);
+    }
+
+    fn is_loud(&self) -> bool {
+        self.loud
+    }
+}
+
+enum Message {
+    Job(Box<dyn Job>),
+    /// Has another process committed since the last look?
+    Peek(oneshot::Sender<Result<bool, StoreError>>),
+}
+
+/// The callers' end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    queue: Arc<Queue<Message>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Job(_) => "Job",
+            Self::Peek(_) => "Peek",
+        })
+    }
+}
+
+impl Writer {
+    /// Starts the thread on a connection that is ready for use.
+    pub(crate) fn start(setup: Setup) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue::new());
+        let taker = LastTaker(Arc::clone(&queue));
+        let writer = Loop::new(setup);
+        let thread = std::thread::Builder::new()
+            .name("goldseam-sqlite-writer".to_owned())
+            .spawn(move || writer.run(&taker))?;
+        Ok(Self { queue, thread: Some(thread) })
+    }
+
+    /// Has `work` done in the next transaction; returns once that is committed.
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.send(work, true).await
+    }
+
+    /// The same for work whose outcome nobody waits for: a claim takes away, a beat only counts.
+    pub(crate) async fn write_quietly<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.send(work, false).await
+    }
+
+    async fn send<T, F>(&self, work: F, loud: bool) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Message::Job(Box::new(Reply { work, loud, outcome: None, reply }));
+        self.queue.push(job).map_err(|_| ended())?;
+        answer.await.unwrap_or_else(|_| {
+            Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() })
+        })
+    }
+
+    /// Whether another process has committed since the last look.
+    pub(crate) async fn peek(&self) -> Result<bool, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.push(Message::Peek(reply)).map_err(|_| ended())?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::Damaged { detail: "the writer of this database has ended; restart".to_owned() }
+}
+
+/// What the thread begins with.
+pub(crate) struct Setup {
+    pub(crate) conn: Connection,
+    pub(crate) clock: Arc<SteadyClock>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) group_max: usize,
+}
+
+struct Loop {
+    setup: Setup,
+    rids: Rids,
+    data_version: i64,
+    poison: Option<String>,
+}
+
+/// Why a group was not committed.
+enum Undone {
+    /// By this job alone; the others may go on without it.
+    Job(usize, rusqlite::Error),
+    /// As a whole.
+    Group(GroupFault),
+}
+
+impl Loop {
+    fn new(setup: Setup) -> Self {
+        let mut fresh = Self { setup, rids: Rids::default(), data_version: -1, poison: None };
+        // A failure here is met again, and told, by the first waiter.
+        let _ = fresh.peek();
+        fresh
+    }
+
+    fn run(mut self, taker: &LastTaker<Message>) {
+        let mut taken = Vec::new();
+        let mut group = Vec::new();
+        while taker.0.take(&mut taken, self.setup.group_max) {
+            for message in taken.drain(..) {
+                match message {
+                    Message::Job(job) => group.push(job),
+                    Message::Peek(reply) => {
+                        let _ = reply.send(self.peek());
+                    }
+                }
+            }
+            let settled = catch_unwind(AssertUnwindSafe(|| self.commit(&mut group)));
+            if settled.is_err() {
+                // Its jobs are dropped unanswered, so their callers learn that the outcome is unknown.
+                tracing::error!("the writer of the database panicked; nothing more will be written");
+                return;
+            }
+        }
+    }
+
+    fn peek(&mut self) -> Result<bool, StoreError> {
+        let look = || -> Result<i64, Fault> {
+            Ok(self.setup.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
+        };
+        let version = look().map_err(Fault::into_read_error)?;
+        Ok(std::mem::replace(&mut self.data_version, version) != version)
+    }
+
+    /// Commits the group, without those jobs that cannot be done; settles every one of them.
+    fn commit(&mut self, group: &mut Vec<Box<dyn Job>>) {
+        if let Some(words) = &self.poison {
+            group.drain(..).for_each(|job| job.settle(Err(poisoned(words))));
+        }
+        let mut busy = 0;
+        while !group.is_empty() {
+            let before = self.setup.conn.total_changes();
+            match self.transact(group) {
+                Ok(()) => {
+                    if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
+                        self.setup.watch.bump();
+                    }
+                    group.drain(..).for_each(|job| job.settle(Ok(())));
+                }
+                Err(Undone::Job(index, error)) => {
+                    self.undo();
+                    group.remove(index).settle(Err(GroupFault::new(&error, false).to_error()));
+                }
+                Err(Undone::Group(fault)) => {
+                    self.undo();
+                    busy += 1;
+                    if fault.nature == Nature::Busy && busy < BUSY_ATTEMPTS_MAX {
+                        continue;
+                    }
+                    if fault.poisons() {
+                        tracing::error!(error = fault.words, "the disk failed; nothing more will be written");
+                        self.poison = Some(fault.words.clone());
+                    }
+                    group.drain(..).for_each(|job| job.settle(Err(fault.to_error())));
+                }
+            }
+        }
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Undone> {
+        let conn = &self.setup.conn;
+        let step = |sql, at_commit| {
+            let done = conn.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+            done.map(|_| ()).map_err(|error| Undone::Group(GroupFault::new(&error, at_commit)))
+        };
+        step("BEGIN IMMEDIATE", false)?;
+        let mut work = Work { conn, rids: &mut self.rids, now: self.setup.clock.now() };
+        for (index, job) in group.iter_mut().enumerate() {
+            if let Err(Fault::Sql(error)) = job.run(&mut work) {
+                return Err(match Nature::of(&error) {
+                    Nature::Other => Undone::Job(index, error),
+                    _ => Undone::Group(GroupFault::new(&error, false)),
+                });
+            }
+        }
+        step("COMMIT", true)
+    }
+
+    fn undo(&mut self) {
+        self.rids = Rids::default();
+        if !self.setup.conn.is_autocommit()
+            && let Err(error) = self.setup.conn.execute_batch("ROLLBACK")
+        {
+            self.poison = Some(format!("a failed transaction could not be rolled back: {error}"));
+        }
+    }
+}
+
+/// Numbers of runs that were used lately: two generations, the older one is forgotten at once.
+#[derive(Debug, Default)]
+pub(crate) struct Rids {
+    young: HashMap<RunId, i64>,
+    old: HashMap<RunId, i64>,
+}
+
+impl Rids {
+    /// The run's number; none if there is no such run.
+    pub(crate) fn find(&mut self, conn: &Connection, run: &RunId) -> rusqlite::Result<Option<i64>> {
+        if let Some(rid) = self.young.get(run) {
+            return Ok(Some(*rid));
+        }
+        let rid = match self.old.get(run) {
+            Some(rid) => Some(*rid),
+            None => conn
+                .prepare_cached("SELECT rid FROM runs WHERE id = ?1")?
+                .query_row([run.as_str()], |row| row.get(0))
+                .optional()?,
+        };
+        if let Some(rid) = rid {
+            self.keep(run, rid);
+        }
+        Ok(rid)
+    }
+
+    /// Remembers a number.
+    pub(crate) fn keep(&mut self, run: &RunId, rid: i64) {
+        if self.young.len() >= RIDS_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(run.clone(), rid);
+    }
+}
