@@ -1,1 +1,47 @@
-//! Placeholder.
+//! Durable workflows that heal themselves, on a SQLite file.
+//!
+//! A workflow is a plain async function. What it does through its [`Context`] is recorded; after a
+//! crash it goes on where it was: nothing acknowledged is lost, no completed step runs again.
+//!
+//! ```no_run
+//! use goldseam::prelude::*;
+//!
+//! async fn greet(ctx: Context, name: String) -> goldseam::Result<String> {
+//!     let greeting = ctx.step("compose", || async { Ok::<_, Error>(format!("Hello, {name}!")) }).await?;
+//!     ctx.sleep("pause", Duration::from_secs(1)).await?;
+//!     Ok(greeting)
+//! }
+//!
+//! # async fn demo() -> Result<(), goldseam::EngineError> {
+//! let engine = Engine::open("sqlite:hello.db").await?.workflow("greet", greet).start().await?;
+//! let run = engine.run("greet", "greet-ada", &"Ada").await?;
+//! println!("{}", run.result::<String>().await?);
+//! # engine.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Step side effects are at-least-once; a recorded completion is exactly-once. See [`Context`] for
+//! everything that a workflow can do, [`Client`] for everything that can be done to a run.
+
+mod open;
+
+pub use goldseam_core as core;
+pub use goldseam_engine as engine;
+pub use goldseam_engine::client;
+pub use goldseam_engine::context;
+pub use goldseam_engine::{
+    Attempt, Client, Config, Context, EngineError, Error, Outcome, Probe, Result, RunHandle, Selected,
+    StartOptions,
+};
+pub use goldseam_store as store;
+
+pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
+pub use open::{Builder, Engine, connect, open_store};
+
+/// Everything that a program with workflows usually needs.
+pub mod prelude {
+    pub use std::time::Duration;
+
+    pub use crate::{Attempt, Client, Context, Engine, Error, Probe, Retry, Selected, StartOptions};
+}

@@ -1,0 +1,122 @@
+//! From a URL to a store, an engine or a client: the one place that names the backends.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
+use goldseam_store::{Store, StoreError};
+use goldseam_store_sqlite::SqliteStore;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`.
+pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    match scheme {
+        "sqlite" => {
+            let (path, options) = goldseam_store_sqlite::url::parse(url)?;
+            Ok(Arc::new(SqliteStore::open(&path, options)?))
+        }
+        _ => Err(EngineError::Store(StoreError::Refused {
+            code: "GS0206",
+            what: format!("{url:?} is not a store URL that this build understands"),
+            hint: "write sqlite:PATH, for example sqlite:goldseam.db".to_owned(),
+        })),
+    }
+}
+
+/// A client of the store that `url` names: it can do everything to runs but execute them.
+pub async fn connect(url: &str) -> Result<Client, EngineError> {
+    Ok(Client::new(open_store(url).await?))
+}
+
+/// A running engine; see [`Engine::open`]. Everything a [`Client`] can do, it can do too.
+#[derive(Debug)]
+pub struct Engine(goldseam_engine::Engine);
+
+impl Engine {
+    /// Opens a store for an engine. Register workflows, then call [`Builder::start`].
+    pub async fn open(url: &str) -> Result<Builder, EngineError> {
+        Ok(Self::on(open_store(url).await?))
+    }
+
+    /// An engine on a store that is open already.
+    pub fn on(store: Arc<dyn Store>) -> Builder {
+        Builder(goldseam_engine::Engine::builder(store))
+    }
+
+    /// Stops taking work, hands over what is running, and leaves. No attempt is counted for any of it.
+    pub async fn shutdown(self) {
+        self.0.shutdown().await;
+    }
+
+    /// Stops at once, like a crash. What was running goes on as soon as an engine runs again.
+    pub fn crash(self) {
+        self.0.crash();
+    }
+}
+
+impl Deref for Engine {
+    type Target = goldseam_engine::Engine;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// An engine to be: workflows are registered, nothing runs yet.
+#[derive(Debug)]
+#[must_use = "nothing runs until `start`"]
+pub struct Builder(goldseam_engine::Builder);
+
+impl Builder {
+    /// Registers version 1 of a workflow.
+    pub fn workflow<F, Fut, I, O, E>(self, name: &str, function: F) -> Self
+    where
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<Error>,
+    {
+        Self(self.0.workflow(name, function))
+    }
+
+    /// Registers a version of a workflow. New runs begin with the newest; older runs stay on theirs.
+    pub fn workflow_version<F, Fut, I, O, E>(self, name: &str, version: u32, function: F) -> Self
+    where
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<Error>,
+    {
+        Self(self.0.workflow_version(name, version, function))
+    }
+
+    /// Replaces the whole configuration. Call it before registering workflows.
+    pub fn config(self, config: Config) -> Self {
+        Self(self.0.config(config))
+    }
+
+    /// Runs in memory at once.
+    pub fn slots(self, slots: u32) -> Self {
+        Self(self.0.slots(slots))
+    }
+
+    /// Another clock: for tests and simulation.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self(self.0.clock(clock))
+    }
+
+    /// Another source of randomness: for tests and simulation.
+    pub fn entropy(self, entropy: Arc<dyn Entropy>) -> Self {
+        Self(self.0.entropy(entropy))
+    }
+
+    /// Joins the store, recovers what dead nodes left behind, and begins to work.
+    pub async fn start(self) -> Result<Engine, EngineError> {
+        Ok(Engine(self.0.start().await?))
+    }
+}

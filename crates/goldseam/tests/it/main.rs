@@ -1,0 +1,4 @@
+//! What users rely on, on real SQLite files.
+
+mod basics;
+mod support;
