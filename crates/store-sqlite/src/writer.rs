@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use goldseam_core::{Millis, RunId};
 use goldseam_store::StoreError;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
@@ -31,6 +31,14 @@ pub(crate) struct Work<'w> {
     pub(crate) rids: &'w mut Rids,
     /// Now, by the store's clock.
     pub(crate) now: Millis,
+    /// The statement of the hot path, once the group has used it.
+    pub(crate) first: Option<CachedStatement<'w>>,
+}
+
+impl<'w> Work<'w> {
+    pub(crate) fn new(conn: &'w Connection, rids: &'w mut Rids, now: Millis) -> Self {
+        Self { conn, rids, now, first: None }
+    }
 }
 
 /// Work that shares a transaction with others. It may be begun again, so it must not change itself.
@@ -47,7 +55,8 @@ struct Reply<T, F> {
     work: F,
     loud: bool,
     outcome: Option<Result<T, StoreError>>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
+    /// The work goes back with the answer: it is freed where it was made, not on the hot thread.
+    reply: oneshot::Sender<(Result<T, StoreError>, F)>,
 }
 
 impl<T, F> Job for Reply<T, F>
@@ -72,7 +81,7 @@ where
             (Err(error), _) => Err(error),
         };
         // A caller that no longer waits has learned nothing, and that is all right.
-        let _ = self.reply.send(answer);
+        let _ = self.reply.send((answer, self.work));
     }
 
     fn is_loud(&self) -> bool {
@@ -140,9 +149,10 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let job = Message::Job(Box::new(Reply { work, loud, outcome: None, reply }));
         self.queue.push(job).map_err(|_| ended())?;
-        answer.await.unwrap_or_else(|_| {
-            Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() })
-        })
+        match answer.await {
+            Ok((answer, _work)) => answer,
+            Err(_) => Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() }),
+        }
     }
 
     /// Whether another process has committed since the last look.
@@ -268,7 +278,7 @@ impl Loop {
             done.map(|_| ()).map_err(|error| Undone::Group(GroupFault::new(&error, at_commit)))
         };
         step("BEGIN IMMEDIATE", false)?;
-        let mut work = Work { conn, rids: &mut self.rids, now: self.setup.clock.now() };
+        let mut work = Work::new(conn, &mut self.rids, self.setup.clock.now());
         for (index, job) in group.iter_mut().enumerate() {
             if let Err(Fault::Sql(error)) = job.run(&mut work) {
                 return Err(match Nature::of(&error) {
@@ -277,6 +287,7 @@ impl Loop {
                 });
             }
         }
+        drop(work);
         step("COMMIT", true)
     }
 

@@ -174,7 +174,8 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     };
     let mut conn = rusqlite::Connection::open(store.path()).unwrap();
     conn.progress_handler(10, Some(tick)).unwrap();
-    let work = Work { conn: &conn, rids: &mut Rids::default(), now: Millis(100) };
+    let mut rids = Rids::default();
+    let work = Work::new(&conn, &mut rids, Millis(100));
     let claimed = crate::claim::claim(&work, &claim).unwrap();
     let steps = steps.load(Ordering::Relaxed);
     assert_eq!(claimed.tasks.len(), 1);
