@@ -91,8 +91,8 @@ where
 
 enum Message {
     Job(Box<dyn Job>),
-    /// Has another process committed since the last look?
-    Peek(oneshot::Sender<Result<bool, StoreError>>),
+    /// Look whether another process has committed since the last look.
+    Peek(oneshot::Sender<Result<(), StoreError>>),
 }
 
 /// The callers' end.
@@ -155,8 +155,9 @@ impl Writer {
         }
     }
 
-    /// Whether another process has committed since the last look.
-    pub(crate) async fn peek(&self) -> Result<bool, StoreError> {
+    /// Bumps the watch if another process has committed since the last look. That is done by the
+    /// thread itself: a caller that goes away while it asks must not take the news with it.
+    pub(crate) async fn peek(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.queue.push(Message::Peek(reply)).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))
@@ -228,12 +229,15 @@ impl Loop {
         }
     }
 
-    fn peek(&mut self) -> Result<bool, StoreError> {
+    fn peek(&mut self) -> Result<(), StoreError> {
         let look = || -> Result<i64, Fault> {
             Ok(self.setup.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
         };
         let version = look().map_err(Fault::into_read_error)?;
-        Ok(std::mem::replace(&mut self.data_version, version) != version)
+        if std::mem::replace(&mut self.data_version, version) != version {
+            self.setup.watch.bump();
+        }
+        Ok(())
     }
 
     /// Commits the group, without those jobs that cannot be done; settles every one of them.
@@ -256,9 +260,11 @@ impl Loop {
                     group.remove(index).settle(Err(GroupFault::new(&error, false).to_error()));
                 }
                 Err(Undone::Group(fault)) => {
+                    // A transaction that could not even begin has waited out the busy timeout.
+                    let begun = !self.setup.conn.is_autocommit();
                     self.undo();
                     busy += 1;
-                    if fault.nature == Nature::Busy && busy < BUSY_ATTEMPTS_MAX {
+                    if begun && fault.nature == Nature::Busy && busy < BUSY_ATTEMPTS_MAX {
                         continue;
                     }
                     if fault.poisons() {
