@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use goldseam_core::{Millis, RunId};
 use goldseam_store::StoreError;
@@ -20,6 +21,8 @@ use crate::watch::Watch;
 
 /// How often a transaction that met another process is begun again.
 const BUSY_ATTEMPTS_MAX: u32 = 3;
+/// The pause between two tries to begin while another process writes.
+const BUSY_PAUSE: Duration = Duration::from_micros(300);
 /// Runs whose numbers are remembered, in each of two generations.
 const RIDS_MAX: usize = 32_768;
 
@@ -183,6 +186,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) group_max: usize,
+    pub(crate) busy_timeout: Duration,
 }
 
 struct Loop {
@@ -260,7 +264,7 @@ impl Loop {
                     group.remove(index).settle(Err(GroupFault::new(&error, false).to_error()));
                 }
                 Err(Undone::Group(fault)) => {
-                    // A transaction that could not even begin has waited out the busy timeout.
+                    // One that could not even begin has waited long enough.
                     let begun = !self.setup.conn.is_autocommit();
                     self.undo();
                     busy += 1;
@@ -279,11 +283,7 @@ impl Loop {
 
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Undone> {
         let conn = &self.setup.conn;
-        let step = |sql, at_commit| {
-            let done = conn.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-            done.map(|_| ()).map_err(|error| Undone::Group(GroupFault::new(&error, at_commit)))
-        };
-        step("BEGIN IMMEDIATE", false)?;
+        begin(conn, self.setup.busy_timeout)?;
         let mut work = Work::new(conn, &mut self.rids, self.setup.clock.now());
         for (index, job) in group.iter_mut().enumerate() {
             if let Err(Fault::Sql(error)) = job.run(&mut work) {
@@ -294,7 +294,7 @@ impl Loop {
             }
         }
         drop(work);
-        step("COMMIT", true)
+        execute(conn, "COMMIT").map_err(|error| Undone::Group(GroupFault::new(&error, true)))
     }
 
     fn undo(&mut self) {
@@ -303,6 +303,26 @@ impl Loop {
             && let Err(error) = self.setup.conn.execute_batch("ROLLBACK")
         {
             self.poison = Some(format!("a failed transaction could not be rolled back: {error}"));
+        }
+    }
+}
+
+fn execute(conn: &Connection, sql: &'static str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// Takes the write lock, patiently. SQLite's own handler waits ever longer, up to a tenth of a
+/// second, and so starves beside another process that always has something to commit.
+fn begin(conn: &Connection, patience: Duration) -> Result<(), Undone> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match execute(conn, "BEGIN IMMEDIATE") {
+            Ok(()) => return Ok(()),
+            Err(error) if Nature::of(&error) == Nature::Busy && waited < patience => {
+                std::thread::park_timeout(BUSY_PAUSE);
+                waited += BUSY_PAUSE;
+            }
+            Err(error) => return Err(Undone::Group(GroupFault::new(&error, false))),
         }
     }
 }
