@@ -36,7 +36,8 @@ pub struct Append {
 /// A change of a task that goes with an append. All are hints to be repaired by rules, so none can fail the append.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskChange {
-    /// Puts a task there unless one with its id is. An advance task becomes the run's own.
+    /// Puts a task there unless one with its id, or a live one with its key, is. An advance task of that id
+    /// becomes the run's own, if the run has a row.
     Create(Box<Task>),
     /// The task is ready again at `run_at`, without owner; nothing happens if it is over or not there.
     Rest {
@@ -122,7 +123,8 @@ pub struct Claim {
 pub struct ClaimedTasks {
     /// The tasks, claimed; higher priority first, then earlier `run_at`.
     pub tasks: Vec<Task>,
-    /// When the next ready task of these pools is due, as far as the store knows.
+    /// When the next ready task of these pools is due, not counting those behind a busy lane; past if the
+    /// limit left some.
     pub next_due: Option<Millis>,
 }
 
@@ -279,7 +281,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The end of the log and the cached row; none if there is no such run.
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError>;
 
-    /// Writes a task if it is as expected. An absent one also loses to a live task with the same key.
+    /// Writes a task if it is as expected. One that would be live also loses to a live task with the same key.
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError>;
 
     /// Claims due tasks: highest priority first, at most one claimed task per lane.

@@ -123,6 +123,7 @@ pub async fn a_batch_is_seen_whole_or_not_at_all(fixture: &Fixture) {
     });
     let mut seen = 0;
     while seen < BATCHES * 3 {
+        tokio::task::yield_now().await;
         let length = fixture.log("r").await.len() as u64;
         assert_eq!(length % 3, 0, "a part of a batch was visible");
         assert!(length >= seen, "events went away");
@@ -134,7 +135,6 @@ pub async fn a_batch_is_seen_whole_or_not_at_all(fixture: &Fixture) {
         if fixture.capabilities.atomic_rows {
             assert_eq!(as_of, Some(head.end), "events were visible before their row");
         }
-        tokio::task::yield_now().await;
     }
     writer.await.unwrap();
 }

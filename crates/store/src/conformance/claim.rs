@@ -46,13 +46,13 @@ pub async fn two_claimers_never_get_the_same_task(fixture: &Fixture) {
 
 /// Higher priority goes first, then what was due earlier.
 pub async fn priority_then_run_at(fixture: &Fixture) {
-    let order = [("d", 0, 9), ("c", 0, 5), ("e", -1, 1), ("a", 7, 8), ("b", 7, 9)];
+    let order = [("b", 0, 9), ("c", 0, 5), ("a", -1, 1), ("e", 7, 8), ("d", 7, 9)];
     for (name, priority, run_at) in order {
         fixture.submit(Task { priority, run_at: at(run_at), ..task(name) }).await;
     }
     let two = Claim { limit: 2, ..claim_at(at(10)) };
-    assert_eq!(names(&fixture.store.claim(two).await.unwrap().tasks), ["a", "b"]);
-    assert_eq!(names(&fixture.claim(at(10)).await.tasks), ["c", "d", "e"]);
+    assert_eq!(names(&fixture.store.claim(two).await.unwrap().tasks), ["e", "d"]);
+    assert_eq!(names(&fixture.claim(at(10)).await.tasks), ["c", "b", "a"]);
 }
 
 /// A task is due at its time, not a millisecond before.
@@ -62,7 +62,7 @@ pub async fn not_before_run_at(fixture: &Fixture) {
     assert_eq!(fixture.claim(at(10)).await.tasks.len(), 1);
 }
 
-/// A task that runs never is not due at the end of time either way, and does not count as the next one.
+/// A task that runs never is not due, however late it is, and does not count as the next one.
 pub async fn a_dormant_task_is_never_due(fixture: &Fixture) {
     fixture.submit(Task { run_at: Millis::NEVER, ..task("t") }).await;
     let claimed = fixture.claim(Millis(Millis::NEVER.0 - 1)).await;

@@ -240,6 +240,7 @@ impl Walker {
                 return said;
             }
             said += " |";
+            assert!(said.len() < 10_000, "the list has no end: {said}");
             filter.after = page.next;
         }
     }

@@ -82,10 +82,10 @@ pub async fn a_lane_is_free_again_once_its_task_ends(fixture: &Fixture) {
 
 /// Within a lane, too, higher priority goes first, then what was due earlier; what is not due blocks nobody.
 pub async fn the_first_of_a_lane_goes_first(fixture: &Fixture) {
-    fixture.submit(Task { run_at: at(5), ..task_in("l", "late") }).await;
-    fixture.submit(Task { run_at: at(1), ..task_in("l", "early") }).await;
+    fixture.submit(Task { run_at: at(5), ..task_in("l", "a-late") }).await;
+    fixture.submit(Task { run_at: at(1), ..task_in("l", "b-early") }).await;
     fixture.submit(Task { run_at: at(100), priority: 9, ..task_in("l", "future") }).await;
-    for expected in ["early", "late"] {
+    for expected in ["b-early", "a-late"] {
         let got = fixture.claim(at(10)).await.tasks;
         assert_eq!(names(&got), [expected]);
         let version = got[0].version;

@@ -90,7 +90,7 @@ pub async fn lock_pages_are_complete_and_in_order(fixture: &Fixture) {
         loop {
             let page = fixture.store.locks(LockFilter { after, limit, ..any_lock() }).await.unwrap();
             let Some(last) = page.last() else { break };
-            assert!(page.len() <= limit as usize);
+            assert!(page.len() <= limit as usize && found.len() < expected.len(), "the list has no end");
             after = Some(last.name.clone());
             found.extend(page.into_iter().map(|lock| lock.name.as_str().to_owned()));
         }

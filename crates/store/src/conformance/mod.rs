@@ -28,6 +28,7 @@ pub mod with_append;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::api::Store;
 use crate::clock::ManualClock;
@@ -82,6 +83,14 @@ impl Fixture {
         self.kept = Some(Box::new(kept));
         self
     }
+}
+
+/// No case may hang: one that loops or waits for longer than this has failed.
+const CASE_MAX: Duration = Duration::from_secs(120);
+
+/// Runs a case that must end.
+pub async fn in_time(case: impl Future<Output = ()>) {
+    assert!(tokio::time::timeout(CASE_MAX, case).await.is_ok(), "the case did not end within {CASE_MAX:?}");
 }
 
 /// Makes one test of each case; the argument is an `async fn() -> Fixture`.
@@ -195,7 +204,8 @@ macro_rules! conformance {
             async fn $case() {
                 for seed in $first..$first + 5 {
                     let fixture = $fresh().await;
-                    $crate::conformance::differential::it_answers_like_the_memory_store(&fixture, seed).await;
+                    let walk = $crate::conformance::differential::it_answers_like_the_memory_store(&fixture, seed);
+                    $crate::conformance::in_time(walk).await;
                 }
             }
         )+
@@ -204,7 +214,8 @@ macro_rules! conformance {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                $crate::conformance::$topic::$case(&$fresh().await).await;
+                let fixture = $fresh().await;
+                $crate::conformance::in_time($crate::conformance::$topic::$case(&fixture)).await;
             }
         )+
     };

@@ -203,6 +203,7 @@ pub async fn task_pages_are_complete_and_in_order(fixture: &Fixture) {
         loop {
             let page = fixture.store.tasks(TaskFilter { after, limit, ..any_task() }).await.unwrap();
             let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit as usize && found.len() < expected.len(), "the list has no end");
             after = Some(last.id.clone());
             found.extend(page.into_iter().map(|task| task.id.as_str().to_owned()));
         }

@@ -79,8 +79,22 @@ impl MemoryStore {
     /// The same, and tells whoever waits.
     fn change<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
         let outcome = self.with(act);
-        self.mark.send_modify(|mark| *mark += 1);
+        self.tell();
         outcome
+    }
+
+    /// A compare-and-set, and tells whoever waits, unless it was lost: a loser must wake nobody, or two
+    /// of them could wake each other for ever.
+    fn put<T>(&self, act: impl FnOnce(&mut World) -> Written<T>) -> Written<T> {
+        let written = self.with(act);
+        if matches!(written, Written::Done) {
+            self.tell();
+        }
+        written
+    }
+
+    fn tell(&self) {
+        self.mark.send_modify(|mark| *mark += 1);
     }
 }
 
@@ -100,7 +114,7 @@ impl fmt::Debug for MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        self.change(|world| world.append(append))
+        self.with(|world| world.append(append)).inspect(|_| self.tell())
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
@@ -113,7 +127,7 @@ impl Store for MemoryStore {
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        Ok(self.change(|world| world.put_task(task, expect)))
+        Ok(self.put(|world| world.put_task(task, expect)))
     }
 
     /// Wakes nobody: a claim only takes away what others could claim.
@@ -126,7 +140,7 @@ impl Store for MemoryStore {
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-        Ok(self.change(|world| world.put_lock(lock, expect)))
+        Ok(self.put(|world| world.put_lock(lock, expect)))
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
@@ -134,7 +148,7 @@ impl Store for MemoryStore {
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        Ok(self.change(|world| world.put_row(row, expect)))
+        Ok(self.put(|world| world.put_row(row, expect)))
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
