@@ -12,6 +12,7 @@ use std::time::Duration;
 use goldseam_core::{Millis, RunId};
 use goldseam_store::StoreError;
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
@@ -23,6 +24,8 @@ use crate::watch::Watch;
 const BUSY_ATTEMPTS_MAX: u32 = 3;
 /// The pause between two tries to begin while another process writes.
 const BUSY_PAUSE: Duration = Duration::from_micros(300);
+/// Fewest answers that are worth a task of their own.
+const TELL_TOGETHER_MIN: usize = 8;
 /// Runs whose numbers are remembered, in each of two generations.
 const RIDS_MAX: usize = 32_768;
 
@@ -52,11 +55,14 @@ trait Job: Send {
     fn settle(self: Box<Self>, fate: Result<(), StoreError>);
     /// Whether somebody may wait for what it changes.
     fn is_loud(&self) -> bool;
+    /// The runtime that the caller waits in.
+    fn runtime(&self) -> Option<&Handle>;
 }
 
 struct Reply<T, F> {
     work: F,
     loud: bool,
+    runtime: Option<Handle>,
     outcome: Option<Result<T, StoreError>>,
     /// The work goes back with the answer: it is freed where it was made, not on the hot thread.
     reply: oneshot::Sender<(Result<T, StoreError>, F)>,
@@ -89,6 +95,35 @@ where
 
     fn is_loud(&self) -> bool {
         self.loud
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
+    }
+}
+
+/// Jobs whose commit is done; they are settled when this is dropped, wherever that is.
+struct Committed(Vec<Box<dyn Job>>);
+
+impl Committed {
+    /// Each answer from outside costs a runtime a system call, so a large group is answered from
+    /// within: one task tells them all. Only for callers that all wait in one runtime, because one
+    /// that nobody drives must not keep the others waiting.
+    fn tell(self) {
+        let one = self.0.first().and_then(|job| job.runtime()).cloned();
+        let alike = |job: &Box<dyn Job>| job.runtime().map(Handle::id) == one.as_ref().map(Handle::id);
+        if self.0.len() >= TELL_TOGETHER_MIN
+            && self.0.iter().all(alike)
+            && let Some(runtime) = one
+        {
+            runtime.spawn(async move { drop(self) });
+        }
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|job| job.settle(Ok(())));
     }
 }
 
@@ -150,7 +185,13 @@ impl Writer {
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Message::Job(Box::new(Reply { work, loud, outcome: None, reply }));
+        let job = Message::Job(Box::new(Reply {
+            work,
+            loud,
+            runtime: Handle::try_current().ok(),
+            outcome: None,
+            reply,
+        }));
         self.queue.push(job).map_err(|_| ended())?;
         match answer.await {
             Ok((answer, _work)) => answer,
@@ -257,7 +298,7 @@ impl Loop {
                     if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
                         self.setup.watch.bump();
                     }
-                    group.drain(..).for_each(|job| job.settle(Ok(())));
+                    Committed(std::mem::take(group)).tell();
                 }
                 Err(Undone::Job(index, error)) => {
                     self.undo();
