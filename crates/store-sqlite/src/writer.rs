@@ -111,9 +111,9 @@ impl Committed {
     /// that nobody drives must not keep the others waiting.
     fn tell(self) {
         let one = self.0.first().and_then(|job| job.runtime()).cloned();
-        let alike = |job: &Box<dyn Job>| job.runtime().map(Handle::id) == one.as_ref().map(Handle::id);
+        let id = one.as_ref().map(Handle::id);
         if self.0.len() >= TELL_TOGETHER_MIN
-            && self.0.iter().all(alike)
+            && self.0.iter().all(|job| job.runtime().map(Handle::id) == id)
             && let Some(runtime) = one
         {
             runtime.spawn(async move { drop(self) });
