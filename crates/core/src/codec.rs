@@ -123,3 +123,6 @@ pub fn decode_all<'a>(
     }
     Ok((history, hash))
 }
+
+#[cfg(test)]
+mod tests;

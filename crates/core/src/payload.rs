@@ -108,6 +108,11 @@ fn depth(text: &str) -> usize {
     most
 }
 
+/// Reads a payload that is there, even if it is `null`, which an `Option` by itself takes for absent.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Payload>, D::Error> {
+    Payload::deserialize(deserializer).map(Some)
+}
+
 /// JSON text without the blanks between its tokens.
 fn tight(text: &str) -> String {
     let (mut quoted, mut escaped) = (false, false);
