@@ -218,6 +218,15 @@ fn cancel_is_kept_by_recovery_and_lifted_by_a_jump() {
     assert_eq!(jump(log, jump_to("j1", "a")).state().summary.cancel, None);
 }
 
+#[test]
+fn null_is_an_input_like_any_other() {
+    let log = jump(
+        Log::running().completed("a"),
+        JumpRequested { input: Some(json("null")), ..jump_to("j1", "a") },
+    );
+    assert_eq!(log.read_back(), log.records);
+}
+
 fn failure(message: &str) -> crate::Failure {
     crate::Failure::terminal(message)
 }
