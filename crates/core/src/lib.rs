@@ -37,6 +37,8 @@ pub mod task;
 pub mod time;
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod testing;
