@@ -64,7 +64,8 @@ fn open(state: &State, cutoff: Seq, why: Why, input: Option<Payload>) -> BranchO
 fn holder(state: &State, cutoff: Seq) -> BranchId {
     let mut now = state.branches.active();
     while cutoff < now.opened {
-        match now.parent.and_then(|parent| state.branches.get(parent)) {
+        // As in a lineage: a parent that is not older is damage and ends the walk.
+        match now.parent.filter(|parent| *parent < now.id).and_then(|parent| state.branches.get(parent)) {
             Some(parent) => now = parent,
             None => break,
         }
