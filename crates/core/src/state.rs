@@ -212,6 +212,8 @@ pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Co
     for mail in &history[..base] {
         state.deliver(mail);
         state.summary.mail_unread += 1;
+        // Carried children are open, whatever older mail says.
+        state.children.values_mut().for_each(|child| child.ended = false);
     }
     let lineage = state.branches.lineage(state.branches.active().id);
     for recorded in &history[base + 1..] {
