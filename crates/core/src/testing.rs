@@ -297,7 +297,7 @@ impl Log {
     }
 
     /// The history that loading from the last `continue_as_new` gives: carried mail, then from there on.
-    pub(crate) fn from_base(&self) -> Vec<Recorded> {
+    pub(crate) fn since_base(&self) -> Vec<Recorded> {
         let base = self.state().summary.base;
         let Event::BranchOpened(opened) = &self.records[base.0 as usize - 1].event else {
             return self.records.clone();

@@ -52,7 +52,7 @@ const EVENTS: [&str; 35] = [
 
 fn histories() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|ext| ext == "jsonl")).collect();
     files.sort();
     assert!(files.len() >= 3, "the golden histories are gone");

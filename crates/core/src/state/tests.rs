@@ -123,7 +123,7 @@ fn how_it_ended_is_kept() {
 
 /// The heart of `continue_as_new`: what comes before may be forgotten.
 fn same_from_base(log: &Log) {
-    let from_base = derive(&log.run, &log.from_base(), log.head).unwrap();
+    let from_base = derive(&log.run, &log.since_base(), log.head).unwrap();
     assert_eq!(&from_base, log.state());
 }
 
@@ -163,7 +163,7 @@ fn a_life_until_cancelled() -> Log {
 fn a_base_alone_derives_like_every_prefix() {
     let log = Log::running().signalled("go", "s1").owned(vec![Owned::ContinueAsNew(json("1"))]);
     let base = log.state().summary.base.0 as usize;
-    let history = &log.from_base()[..2];
+    let history = &log.since_base()[..2];
     assert!(matches!(history[1].event, Event::BranchOpened(_)));
     let head = crate::codec::chain(&log.bodies[base - 1]);
     assert_eq!(derive(&log.run, history, head).unwrap(), derived(&log, base));
@@ -198,7 +198,7 @@ fn continue_as_new_keeps_owner_mail_and_pause_and_begins_anew() {
 #[test]
 fn a_base_without_the_mail_it_carries_is_damage() {
     let log = Log::running().signalled("go", "s1").owned(vec![Owned::ContinueAsNew(json("1"))]);
-    let damage = derive(&log.run, &log.from_base()[1..], log.head).unwrap_err();
+    let damage = derive(&log.run, &log.since_base()[1..], log.head).unwrap_err();
     assert_eq!(damage.seq, log.state().summary.base);
 }
 
