@@ -74,7 +74,7 @@ pub enum Event {
         /// As given with the request.
         reason: String,
     },
-    /// Somebody wants the run to stop; it ends `cancelled` once it has. Mail.
+    /// Somebody wants the run to stop; it ends `cancelled` once it has. Ends a pause. Mail.
     #[serde(rename = "run.cancel_requested")]
     RunCancelRequested(Note),
     /// An attempt began. Written by itself only for steps that are long, heartbeat or run at most once.

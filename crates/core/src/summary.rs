@@ -453,7 +453,12 @@ impl Summary {
                 self.parked = false;
                 self.trouble = None;
             }
-            Event::RunCancelRequested(note) => self.cancel = Some(note.reason.clone()),
+            // A run that rests must move once more to end.
+            Event::RunCancelRequested(note) => {
+                self.cancel = Some(note.reason.clone());
+                self.paused = false;
+                self.parked = false;
+            }
             Event::RunParked { code, reason } => {
                 self.owner = None;
                 self.parked = true;

@@ -157,18 +157,16 @@ impl Cell {
     pub(crate) fn queue(&self, what: Owned) -> u64 {
         let at = self.now();
         let mut inner = self.lock();
-        inner.queue.push(Doing { at, what });
-        inner.issued += 1;
+        let ticket = inner.push(Doing { at, what });
         inner.nudge();
-        inner.issued
+        ticket
     }
 
     /// Queues the end of an operation and hands its time to the operation's arm.
     pub(crate) fn queue_seen(&self, spot: &Spot, what: Owned) {
         let at = self.now();
         let mut inner = self.lock();
-        inner.queue.push(Doing { at, what });
-        inner.issued += 1;
+        inner.push(Doing { at, what });
         inner.see(spot.path.arm(), at);
         inner.nudge();
     }
@@ -285,10 +283,20 @@ impl Inner {
         }
     }
 
+    /// Queues something for the log; the ticket says when it is durable.
+    pub(crate) fn push(&mut self, doing: Doing) -> u64 {
+        self.queue.push(doing);
+        self.issued += 1;
+        self.issued
+    }
+
     /// The state changed, and `count` queued doings are in the log.
     pub(crate) fn advanced(&mut self, count: u64) {
         self.durable += count;
         self.revision += 1;
+        if self.state.jump.is_some() && self.mode == Mode::Run {
+            self.mode = Mode::Rewind;
+        }
         for waker in self.wakers.drain(..) {
             waker.wake();
         }

@@ -104,6 +104,14 @@ impl Batch<'_> {
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
         }
+        // A jump was promised: the run goes back before it may end.
+        let last = matches!(
+            doing,
+            Owned::Complete(_) | Owned::Fail(_) | Owned::EndCancelled | Owned::ContinueAsNew(_)
+        );
+        if last && self.state.jump.is_some() {
+            return Ok(());
+        }
         match doing {
             Owned::StepStarted(started) => {
                 self.not_over(&started.path, started.attempt)?;

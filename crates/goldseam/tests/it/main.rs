@@ -1,4 +1,11 @@
 //! What users rely on, on real SQLite files.
 
 mod basics;
+mod people;
+mod queue_and_locks;
+mod start;
+mod steps;
 mod support;
+mod travel;
+mod tree;
+mod versions;
