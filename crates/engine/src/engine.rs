@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{Client, RunHandle, StartOptions};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::commit::Ledger;
 use crate::config::Config;
 use crate::context::Context;
@@ -106,14 +106,15 @@ impl Builder {
         let id = NodeId::new(format!("n-{:016x}", self.entropy.next()))?;
         let sure_for = self.config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
+        let time = Arc::new(StoreTime::new(self.clock));
         let ledger = Ledger {
             store: self.store,
-            clock: self.clock,
+            clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(self.config.limits.clone()),
             hub: Arc::new(hub),
         };
-        let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, id);
+        let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, (id, time));
         node.start().await?;
         Ok(Engine { client: Client::of(ledger), node })
     }

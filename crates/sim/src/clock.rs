@@ -63,6 +63,8 @@ impl Clock for SimClock {
 
     fn elapsed(&self) -> Duration {
         // A day ahead, so that nothing mistakes "just booted" for "long ago".
-        self.time.elapsed() + Duration::from_secs(86_400)
+        let passed = i64::try_from(self.time.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let drifted = passed + passed * self.drift_ppm / 1_000_000;
+        Duration::from_millis(drifted.unsigned_abs()) + Duration::from_secs(86_400)
     }
 }

@@ -38,24 +38,23 @@ impl Node {
         let pools = self.pools();
         while !self.is_closed() && !self.hub().is_leaving() {
             let more = match self.claim_some(&pools).await {
-                Ok((claimed, next)) => {
-                    if claimed > 0 {
-                        continue;
-                    }
-                    next
-                }
+                Ok((claimed, _)) if claimed > 0 => continue,
+                Ok((_, next)) => next,
                 Err(error) => {
                     tracing::warn!(node = %self.id, %error, "claiming failed");
                     None
                 }
             };
-            let until_due = more.map(|due| due.since(self.ledger.clock.now()) + Duration::from_millis(1));
-            let span = until_due.unwrap_or(self.config.poll).min(self.config.poll);
+            let span = more.map_or(self.config.poll, |due| due.min(self.config.poll));
             let _ = timeout(span, self.hub().ready.notified()).await;
         }
     }
 
-    async fn claim_some(self: &Arc<Self>, pools: &[String]) -> Result<(usize, Option<Millis>), EngineError> {
+    /// Claims what is due. Says how much, and how long until the next is, all by the store's clock.
+    async fn claim_some(
+        self: &Arc<Self>,
+        pools: &[String],
+    ) -> Result<(usize, Option<Duration>), EngineError> {
         let hot = u32::try_from(self.hub().hot_count()).unwrap_or(u32::MAX);
         let free = self.config.slots.saturating_sub(hot).min(BATCH);
         if free == 0 {
@@ -70,7 +69,8 @@ impl Node {
             let node = Arc::clone(self);
             self.adopt(spawn(async move { node.take(task).await }));
         }
-        Ok((count, claimed.next_due))
+        let next = claimed.next_due.map(|due| due.since(now) + Duration::from_millis(1));
+        Ok((count, next))
     }
 
     /// Wakes the claimer and pokes hot runs when another process changed something.
