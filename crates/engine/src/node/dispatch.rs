@@ -84,7 +84,12 @@ impl Node {
                     pause(self.config.poll).await;
                 }
             }
-            self.look_at_pokes().await;
+            if let Err(error) = self.look_at_pokes().await {
+                tracing::warn!(node = %self.id, %error, "looking for pokes failed");
+                // Nothing else may ever change: look again by itself.
+                mark = 0;
+                pause(self.config.poll).await;
+            }
             self.hub().ready.notify_one();
             pause(LOOK_EVERY).await;
         }

@@ -14,6 +14,11 @@ fn queue() -> QueueName {
     QueueName::new(QUEUE).unwrap_or_else(|_| unreachable!("a literal that is an id"))
 }
 
+/// Whether this is such a task.
+pub(super) fn is_delivery(task: &Task) -> bool {
+    task.queue.as_str() == QUEUE
+}
+
 pub(super) fn pool() -> String {
     Task::pool_of(&queue(), None)
 }
