@@ -157,8 +157,7 @@ impl Cell {
     pub(crate) fn queue(&self, what: Owned) -> u64 {
         let at = self.now();
         let mut inner = self.lock();
-        inner.queue.push(Doing { at, what });
-        inner.issued += 1;
+        inner.push(Doing { at, what });
         inner.nudge();
         inner.issued
     }
@@ -167,8 +166,7 @@ impl Cell {
     pub(crate) fn queue_seen(&self, spot: &Spot, what: Owned) {
         let at = self.now();
         let mut inner = self.lock();
-        inner.queue.push(Doing { at, what });
-        inner.issued += 1;
+        inner.push(Doing { at, what });
         inner.see(spot.path.arm(), at);
         inner.nudge();
     }
@@ -276,6 +274,12 @@ impl Cell {
 }
 
 impl Inner {
+    /// Queues something for the log. The only way in: what is not counted here would count as durable later.
+    pub(crate) fn push(&mut self, doing: Doing) {
+        self.queue.push(doing);
+        self.issued += 1;
+    }
+
     /// Wakes the driver unless it is polling the workflow right now and will look anyway.
     pub(crate) fn nudge(&mut self) {
         if !self.polling
@@ -288,6 +292,7 @@ impl Inner {
     /// The state changed, and `count` queued doings are in the log.
     pub(crate) fn advanced(&mut self, count: u64) {
         self.durable += count;
+        debug_assert!(self.durable <= self.issued, "more is durable than was ever queued");
         self.revision += 1;
         for waker in self.wakers.drain(..) {
             waker.wake();

@@ -118,7 +118,7 @@ impl Driver {
             self.lingered(inner, cx).then_some(Release::Unload)
         };
         let Some(reason) = reason else { return false };
-        inner.queue.push(goldseam_core::Doing { at: self.cell.now(), what: Owned::Release(reason) });
+        inner.push(goldseam_core::Doing { at: self.cell.now(), what: Owned::Release(reason) });
         self.releasing = true;
         true
     }
