@@ -134,6 +134,8 @@ impl World {
     pub fn leave(&mut self, index: usize) -> Option<tokio::task::JoinHandle<()>> {
         let engine = self.seats.get_mut(index)?.engine.take()?;
         self.book.line(&format!("leave n{index}"));
+        // Its process is gone afterwards, whatever became of its hand-over.
+        self.book.killed();
         Some(tokio::spawn(engine.shutdown()))
     }
 

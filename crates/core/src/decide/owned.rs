@@ -225,6 +225,13 @@ impl Batch<'_> {
         let resolved = |stamped: &Stamped| {
             matches!(stamped.event, Event::WaitResolved { .. } | Event::TimerFired { .. })
         };
+        // What the same append ends, or hands to another branch, has no owner left to release it.
+        let gone = |stamped: &Stamped| {
+            stamped.event.is_terminal() || matches!(stamped.event, Event::RunParked { .. } | Event::BranchOpened(_))
+        };
+        if self.events.iter().any(gone) {
+            return;
+        }
         let summary = &self.state.summary;
         let run_at = match reason {
             Release::Unload if self.events.iter().any(resolved) || summary.cancel.is_some() => return,
