@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goldseam_core::codec::decode;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
@@ -58,7 +59,12 @@ impl Store for Tap {
         let outcome = self.inner.append(append).await;
         let hash = fold(&bodies.concat());
         let ok = outcome.is_ok();
-        self.call(&format!("append {run} after {after} {hash:016x} {ok}", after = after.0));
+        let names: Vec<&str> = bodies
+            .iter()
+            .filter_map(|body| Some(decode(after, body).ok()?.event.name()))
+            .collect();
+        let (after_seq, names) = (after.0, names.join(" "));
+        self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}"));
         if ok {
             self.book.executed(self.by, &run, after, bodies);
         }

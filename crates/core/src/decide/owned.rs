@@ -234,7 +234,11 @@ impl Batch<'_> {
         }
         let summary = &self.state.summary;
         let run_at = match reason {
-            Release::Unload if self.events.iter().any(resolved) || summary.cancel.is_some() => return,
+            Release::Unload
+                if self.events.iter().any(resolved) || summary.cancel.is_some() || self.has_mail() =>
+            {
+                return;
+            }
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
             Release::Paused => Millis::NEVER,
@@ -244,6 +248,17 @@ impl Batch<'_> {
         };
         self.push(Event::RunReleased { reason });
         self.task = TaskMove::Rest(run_at);
+    }
+
+    /// Whether mail that an open wait looks for is there already: it came between looking and resting, and
+    /// the wake-up it brought ends with the release.
+    fn has_mail(&self) -> bool {
+        self.state.summary.waits.iter().any(|wait| match self.state.ops.get(&wait.path).map(|op| &op.kind) {
+            Some(OpKind::Wait(wait)) => {
+                wait.wanted.as_ref().is_some_and(|wanted| self.state.mail_for(wanted, &self.taken).is_some())
+            }
+            _ => false,
+        })
     }
 
     /// When the run must be looked at again: the earliest of what is open and what this append opens.
