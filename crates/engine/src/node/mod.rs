@@ -26,7 +26,7 @@ use crate::registry::Registry;
 use crate::spawn::{spawn, thread};
 
 pub(crate) use hub::{Ended, Hub};
-pub(crate) use mail::delivery_task;
+pub(crate) use mail::{child_ended, delivery_task};
 
 /// A running node.
 #[derive(Debug)]
