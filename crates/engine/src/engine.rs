@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
+use goldseam_core::task::Task;
 use goldseam_core::{Command, Limits, NodeId, Payload, QueueName, RunId, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
@@ -186,6 +187,7 @@ impl Engine {
         let room = hub.hot_count() < self.node.config.slots as usize && !hub.is_leaving();
         let ours = room && self.node.config.queues.contains(&queued.queue);
         let claim = ours.then(|| self.node.id.clone());
+        let sent = self.node.ledger.clock.elapsed();
         let committed = self.node.ledger.commit(run, &Command::Start { queued, claim }).await?;
         let claimed =
             committed.records.iter().any(|r| matches!(r.event, goldseam_core::Event::RunClaimed(_)));
@@ -194,12 +196,10 @@ impl Engine {
         }
         let state = derive(run, &committed.records, committed.head)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
-        let Some(task) = committed.task else {
-            // The reply was lost and found again: whoever holds the task takes the run from there.
-            return Ok(());
-        };
+        // If the reply was lost and found again, the task still follows from where the run began.
+        let task = committed.task.unwrap_or_else(|| Task::advance_id(run, committed.end.0));
         let node = Arc::clone(&self.node);
-        let cell = self.node.hold(state, task);
+        let cell = self.node.hold(state, task, sent);
         self.node.adopt(spawn(async move { node.execute(cell).await }));
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::task::Task;
-use goldseam_core::{Command, Millis, NodeId, RunId};
+use goldseam_core::{Command, Millis, NodeId, RunId, State};
 use goldseam_store::{Claim as ClaimTasks, Expect, Pulse, Written};
 use tokio::time::timeout;
 
@@ -101,9 +101,9 @@ impl Node {
             return self.deliver(task).await;
         }
         match self.claim_run(&run).await {
-            Ok(()) => match self.ledger.load(&run).await {
-                Ok(loaded) => {
-                    let cell = self.hold(loaded.state, task.id);
+            Ok(()) => match self.load_own(&run).await {
+                Ok((state, asked)) => {
+                    let cell = self.hold(state, task.id, asked);
                     self.execute(cell).await;
                 }
                 Err(error) => {
@@ -121,6 +121,12 @@ impl Node {
                 self.put_aside(task, ASIDE).await;
             }
         }
+    }
+
+    /// The state of a run that was claimed, and when it was asked for.
+    async fn load_own(&self, run: &RunId) -> Result<(State, Duration), EngineError> {
+        let asked = self.ledger.clock.elapsed();
+        Ok((self.ledger.load_surely(run).await?.state, asked))
     }
 
     /// Appends the claim; takes over from an owner that is lost.
