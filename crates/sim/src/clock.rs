@@ -14,13 +14,19 @@ pub const START: Millis = Millis(1_700_000_000_000);
 #[derive(Debug, Clone, Copy)]
 pub struct TrueTime {
     began: Instant,
+    start: Millis,
 }
 
 impl TrueTime {
-    /// Begins now.
-    #[expect(clippy::disallowed_methods, reason = "the one home of virtual time")]
+    /// Begins now, at [`START`].
     pub fn begin() -> Self {
-        Self { began: Instant::now() }
+        Self::begin_at(START)
+    }
+
+    /// Begins now, which is called `start`.
+    #[expect(clippy::disallowed_methods, reason = "the one home of virtual time")]
+    pub fn begin_at(start: Millis) -> Self {
+        Self { began: Instant::now(), start }
     }
 
     /// Virtual time since the beginning.
@@ -31,7 +37,7 @@ impl TrueTime {
 
     /// The true moment.
     pub fn now(&self) -> Millis {
-        START + self.elapsed()
+        self.start + self.elapsed()
     }
 
     /// The store's clock: the true one.

@@ -234,11 +234,7 @@ impl Batch<'_> {
         }
         let summary = &self.state.summary;
         let run_at = match reason {
-            Release::Unload
-                if self.events.iter().any(resolved) || summary.cancel.is_some() || self.has_mail() =>
-            {
-                return;
-            }
+            Release::Unload if self.events.iter().any(resolved) || self.is_wanted() => return,
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
             Release::Paused => Millis::NEVER,
@@ -250,9 +246,12 @@ impl Batch<'_> {
         self.task = TaskMove::Rest(run_at);
     }
 
-    /// Whether mail that an open wait looks for is there already: it came between looking and resting, and
-    /// the wake-up it brought ends with the release.
-    fn has_mail(&self) -> bool {
+    /// Whether there is something to do for the owner that came between looking and resting: a request, or mail
+    /// that an open wait looks for. The wake-up that it brought would end with the release.
+    fn is_wanted(&self) -> bool {
+        if self.state.summary.cancel.is_some() || self.state.jump.is_some() {
+            return true;
+        }
         self.state.summary.waits.iter().any(|wait| match self.state.ops.get(&wait.path).map(|op| &op.kind) {
             Some(OpKind::Wait(wait)) => {
                 wait.wanted.as_ref().is_some_and(|wanted| self.state.mail_for(wanted, &self.taken).is_some())
