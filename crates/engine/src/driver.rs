@@ -61,6 +61,8 @@ impl Driver {
             let cell = Arc::clone(&self.cell);
             let mut inner = cell.lock();
             inner.polling = false;
+            // Whatever stops the execution during a poll wakes nobody: it is looked at here.
+            moved |= inner.stop.is_some();
             if self.io.is_none() {
                 moved |= self.consider_rest(&mut inner, cx);
                 self.io = self.next_io(&mut inner);

@@ -276,7 +276,8 @@ async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
 
 /// Writes in a stretch of time in which there is nothing to do.
 async fn quiet(world: &World) -> u64 {
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    // Longer than a node takes to find what it holds without knowing.
+    tokio::time::sleep(Duration::from_secs(40)).await;
     let before = world.book.writes();
     tokio::time::sleep(QUIET).await;
     world.book.writes() - before
