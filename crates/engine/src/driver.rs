@@ -40,13 +40,14 @@ pub(crate) struct Driver {
     io: Option<Io>,
     linger: Option<Pin<Box<tokio::time::Sleep>>>,
     releasing: bool,
-    /// Work that was given up: dropped only once the cell is unlocked, because its guards lock it.
+    /// Work that was given up. It holds guards that lock the cell, so it is dropped only once the lock is free.
     given_up: Option<BoxFuture<'static, Result<Payload>>>,
 }
 
 /// Moves the run until it is over, rests or is lost.
 pub(crate) async fn drive(cell: Arc<Cell>, work: BoxFuture<'static, Result<Payload>>) -> End {
-    let mut driver = Driver { cell, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
+    let mut driver =
+        Driver { cell, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
     poll_fn(move |cx| driver.poll(cx)).await
 }
 
@@ -60,6 +61,8 @@ impl Driver {
             let cell = Arc::clone(&self.cell);
             let mut inner = cell.lock();
             inner.polling = false;
+            // Whatever stops the execution during a poll wakes nobody: it is looked at here.
+            moved |= inner.stop.is_some();
             if self.io.is_none() {
                 moved |= self.consider_rest(&mut inner, cx);
                 self.io = self.next_io(&mut inner);

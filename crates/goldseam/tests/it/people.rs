@@ -30,8 +30,10 @@ async fn a_wrong_answer_is_refused_and_a_right_one_goes_on() {
     assert_eq!(error.hint().unwrap(), "open questions: ship");
     run.answer("ship", &"yes").await.unwrap();
     eventually("the next question is open", || async { run.answer("why", &"because").await.is_ok() }).await;
-    eventually("the form is open", || async { run.answer("form", &serde_json::json!({ "boxes": 3 })).await.is_ok() })
-        .await;
+    eventually("the form is open", || async {
+        run.answer("form", &serde_json::json!({ "boxes": 3 })).await.is_ok()
+    })
+    .await;
     assert_eq!(run.result::<String>().await.unwrap(), "yes, because, 3");
     assert!(matches!(run.answer("ship", &"no").await, Err(EngineError::Refused { .. })));
     engine.shutdown().await;
@@ -62,7 +64,8 @@ async fn the_first_of_several_things_wins_and_a_timeout_is_one_of_them() {
         .builder()
         .await
         .workflow("w", |ctx: Context, (): ()| async move {
-            let first = ctx.select("first").signal("stop").signal("go").timeout(Duration::from_secs(600)).await?;
+            let first =
+                ctx.select("first").signal("stop").signal("go").timeout(Duration::from_secs(600)).await?;
             let second = ctx.select("second").signal("stop").timeout(Duration::from_millis(10)).await?;
             let named = match first {
                 Selected::Signal { name, .. } => name.as_str().to_owned(),

@@ -18,7 +18,10 @@ async fn start_retry_same_run() {
         assert_eq!(run.result::<String>().await.unwrap(), "hi");
     }
     let error = engine.run("echo", "same", &"other").await.unwrap_err();
-    assert_eq!((error.code(), error.to_string().as_str()), ("GS0108", "run same: run same exists with other input"));
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("GS0108", "run same: run same exists with other input")
+    );
     let history = engine.history(&RunId::new("same").unwrap()).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "run.queued").count(), 1);
     engine.shutdown().await;
@@ -31,7 +34,10 @@ async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
     assert_eq!(engine.run("echo", "../etc", &1).await.unwrap_err().code(), "GS0101");
     assert_eq!(engine.run("echo", "", &1).await.unwrap_err().code(), "GS0101");
     let error = engine.run("unknown", "r", &1).await.unwrap_err();
-    assert_eq!((error.code(), error.to_string().as_str()), ("GS0103", "no workflow unknown is registered here; there are: echo"));
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("GS0103", "no workflow unknown is registered here; there are: echo")
+    );
     let large = "x".repeat(1024 * 1024);
     assert_eq!(engine.run("echo", "r", &large).await.unwrap_err().code(), "GS0102");
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
@@ -86,7 +92,8 @@ async fn tags_and_priority_are_kept_and_searched() {
     engine.run_with("echo", "tagged", &1, options).await.unwrap().result::<u32>().await.unwrap();
     engine.run("echo", "plain", &1).await.unwrap().result::<u32>().await.unwrap();
     let tag = Some((goldseam::core::TagKey::new("region").unwrap(), "eu".to_owned()));
-    let found = engine.list(goldseam::store::RunFilter { tag, limit: 10, ..Default::default() }).await.unwrap().items;
+    let found =
+        engine.list(goldseam::store::RunFilter { tag, limit: 10, ..Default::default() }).await.unwrap().items;
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].summary.run.as_str(), found[0].summary.priority), ("tagged", 7));
     engine.shutdown().await;
@@ -114,7 +121,8 @@ async fn a_graceful_shutdown_hands_over_and_counts_no_attempt() {
     };
     let config = goldseam::Config { drain: Duration::from_millis(20), ..goldseam::Config::default() };
     for deploy in 1..=3 {
-        let engine = scratch.builder().await.config(config.clone()).workflow("w", flow(true)).start().await.unwrap();
+        let engine =
+            scratch.builder().await.config(config.clone()).workflow("w", flow(true)).start().await.unwrap();
         if deploy == 1 {
             engine.run("w", "r", &()).await.unwrap();
         }

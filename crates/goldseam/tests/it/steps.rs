@@ -77,14 +77,17 @@ async fn a_panic_fails_the_step_and_not_the_process() {
         .builder()
         .await
         .workflow("w", |ctx: Context, (): ()| async move {
-            let broken = ctx.step("boom", || async { if true { panic!("out of cheese") } else { Ok::<_, Error>(()) } });
+            let broken = ctx
+                .step("boom", || async { if true { panic!("out of cheese") } else { Ok::<_, Error>(()) } });
             let failure = broken.await.unwrap_err();
             assert_eq!(failure.code(), Some("panic"));
             let caught = failure.to_string();
             ctx.step("after", || async { Ok::<_, Error>(()) }).await?;
             Ok::<_, Error>(caught)
         })
-        .workflow("outright", |_: Context, (): ()| async move { if true { panic!("no step at all") } else { Ok::<_, Error>(()) } })
+        .workflow("outright", |_: Context, (): ()| async move {
+            if true { panic!("no step at all") } else { Ok::<_, Error>(()) }
+        })
         .start()
         .await
         .unwrap();
@@ -124,7 +127,9 @@ async fn an_attempt_that_takes_too_long_is_given_up() {
     let run = engine.run("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "fast at last");
     let history = engine.history(run.id()).await.unwrap();
-    assert!(history.iter().any(|r| matches!(&r.event, Event::StepTimeout { reason, .. } if reason == "timeout")));
+    assert!(
+        history.iter().any(|r| matches!(&r.event, Event::StepTimeout { reason, .. } if reason == "timeout"))
+    );
     engine.shutdown().await;
 }
 
@@ -201,7 +206,8 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     let second = scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap();
     let run = second.handle(RunId::new("r").unwrap());
     assert_eq!(run.result::<u32>().await.unwrap(), 42);
-    let left = client.store().tasks(goldseam::store::TaskFilter { limit: 100, ..Default::default() }).await.unwrap();
+    let left =
+        client.store().tasks(goldseam::store::TaskFilter { limit: 100, ..Default::default() }).await.unwrap();
     assert!(left.iter().all(|task| !task.kind.starts_with("heartbeat:")), "{left:?}");
     second.shutdown().await;
 }

@@ -69,7 +69,8 @@ async fn a_jump_may_bring_other_input() {
 #[tokio::test]
 async fn a_jump_to_a_step_that_does_not_exist_is_refused_and_changes_nothing() {
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("w", three_steps(&Witness::default())).start().await.unwrap();
+    let engine =
+        scratch.builder().await.workflow("w", three_steps(&Witness::default())).start().await.unwrap();
     let run = engine.run("w", "r", &1u32).await.unwrap();
     run.result::<u32>().await.unwrap();
     let before = engine.history(run.id()).await.unwrap();

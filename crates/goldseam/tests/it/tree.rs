@@ -27,7 +27,8 @@ async fn a_child_runs_once_and_returns_its_result_to_its_parent() {
         .unwrap();
     let run = engine.run("parent", "p", &10).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 40);
-    let filter = goldseam::store::RunFilter { parent: Some(run.id().clone()), limit: 10, ..Default::default() };
+    let filter =
+        goldseam::store::RunFilter { parent: Some(run.id().clone()), limit: 10, ..Default::default() };
     let children = engine.list(filter).await.unwrap().items;
     assert_eq!(children.len(), 2);
     assert!(children.iter().all(|row| row.summary.status == Status::Completed));
@@ -65,7 +66,11 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
         .await
         .unwrap();
     let run = engine.run("parent", "p", &()).await.unwrap();
-    let filter = || goldseam::store::RunFilter { parent: Some(RunId::new("p").unwrap()), limit: 10, ..Default::default() };
+    let filter = || goldseam::store::RunFilter {
+        parent: Some(RunId::new("p").unwrap()),
+        limit: 10,
+        ..Default::default()
+    };
     eventually("the child waits", || async {
         let page = engine.list(filter()).await.unwrap();
         page.items.iter().any(|row| row.summary.status == Status::Waiting)
@@ -84,7 +89,10 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
 type Journal = Arc<Mutex<Vec<String>>>;
 
 /// Two steps with compensations, then one that fails if told so.
-fn saga(journal: Journal, last: Result<(), &'static str>) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
+fn saga(
+    journal: Journal,
+    last: Result<(), &'static str>,
+) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
     move |ctx, ()| {
         let journal = Arc::clone(&journal);
         Box::pin(async move {

@@ -14,7 +14,8 @@ async fn a_run_stays_on_the_version_it_began_with() {
     first.run("w", "old", &()).await.unwrap();
     reaches(&first, "old", Status::Waiting).await;
     first.shutdown().await;
-    let both = scratch.builder().await.workflow("w", one).workflow_version("w", 2, two).start().await.unwrap();
+    let both =
+        scratch.builder().await.workflow("w", one).workflow_version("w", 2, two).start().await.unwrap();
     assert_eq!(both.run("w", "new", &()).await.unwrap().result::<u32>().await.unwrap(), 2);
     let old = both.handle(RunId::new("old").unwrap());
     old.signal("go", &()).await.unwrap();
