@@ -1,6 +1,7 @@
 //! What users rely on, on real SQLite files.
 
 mod basics;
+mod examples;
 mod people;
 mod queue_and_locks;
 mod start;
