@@ -197,7 +197,7 @@ async fn now_random_and_uuid_are_the_same_in_every_replay() {
     let second = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
     second.handle(run.id().clone()).signal("go", &()).await.unwrap();
     second.handle(run.id().clone()).result::<()>().await.unwrap();
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock().unwrap().clone();
     assert!(seen.len() >= 2 && seen.iter().all(|each| *each == seen[0]), "{seen:?}");
     second.shutdown().await;
 }

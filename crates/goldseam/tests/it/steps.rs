@@ -423,7 +423,7 @@ async fn a_step_keeps_its_idempotency_key_over_attempts_and_crashes() {
     first.crash();
     let second = scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap();
     second.handle(RunId::new("r").unwrap()).result::<()>().await.unwrap();
-    let keys = keys.lock().unwrap();
+    let keys = keys.lock().unwrap().clone();
     assert_eq!(keys.len(), 3);
     assert!(keys.iter().all(|key| *key == keys[0]));
     second.shutdown().await;
