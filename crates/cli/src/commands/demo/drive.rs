@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(15);
 const KILL_MS: (u64, u64) = (120, 380);
 /// Runs in flight for each worker.
 const PER_WORKER: usize = 8;
+/// Runs in flight at least, while there are some left to start.
+const IN_FLIGHT_MIN: usize = 2;
 /// One order of so many is declined.
 const DECLINE_ONE_OF: u64 = 6;
 /// When the demo is given up.
@@ -90,7 +92,8 @@ impl<'a> Course<'a> {
     /// Starts are spread over the kills, so that every kill finds work in progress.
     async fn start_some(&mut self, started: usize, ended: usize) -> Result<(), Fail> {
         let share = self.args.runs * (self.fleet.kills.len() + 1) / (self.args.kills + 1);
-        let allowed = share.clamp(1, self.args.runs).min(ended + self.fleet.len() * PER_WORKER);
+        let most = ended + self.fleet.len() * PER_WORKER;
+        let allowed = share.max(ended + IN_FLIGHT_MIN).min(most).min(self.args.runs);
         for number in started..allowed.max(started) {
             let run = RunId::new(format!("ord-{:04}", number + 1))?;
             let order = self.order(number);
@@ -110,8 +113,13 @@ impl<'a> Course<'a> {
             customer: ["ana", "ben", "chi", "dora", "emil", "fay"][(draw(2) % 6) as usize].to_owned(),
             lines: goods.iter().take(count as usize).map(|line| (*line).to_owned()).collect(),
             cents: 500 + draw(3) % 9_500,
-            step_ms: 15 + draw(4) % 25,
+            step_ms: self.step_ms() + draw(4) % 25,
         }
+    }
+
+    /// The more kills for each run, the longer its steps: kills must find work in progress.
+    fn step_ms(&self) -> u64 {
+        (30 * self.args.kills as u64 * self.fleet.len() as u64 / self.args.runs as u64).clamp(15, 60)
     }
 
     async fn answer_some(&mut self, runs: &[Summary]) -> Result<(), Fail> {
@@ -143,7 +151,7 @@ impl<'a> Course<'a> {
             runs.iter().any(|run| run.owner.is_some() && run.owner.as_ref() == node)
         };
         let busy: Vec<usize> = joined.iter().filter(owns).copied().collect();
-        let idle = runs.iter().all(|run| run.status.is_terminal()) && runs.len() >= self.args.runs;
+        let idle = runs.len() >= self.args.runs && runs.iter().all(|run| run.status.is_terminal());
         let choice = if busy.is_empty() && idle { joined } else { busy };
         if choice.is_empty() {
             return Ok(false);

@@ -85,7 +85,11 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
     let seen = witness::read(&place.witness()).map_err(cannot_write)?;
     let (acknowledged, kills) = (&acknowledged, fleet.kills.as_slice());
     let evidence = Evidence { client: &client, acknowledged, seen: &seen, kills };
-    let (account, findings) = account::settle(evidence, seconds).await?;
+    let (account, mut findings) = account::settle(evidence, seconds).await?;
+    if account.runs < args.runs || account.kills < args.kills {
+        let Account { runs, kills, .. } = &account;
+        findings.wrong.push(format!("patience ended after {runs} starts and {kills} kills"));
+    }
     let well = findings.wrong.is_empty() && account.lost == 0 && account.repeated == 0;
     show(app, &account, &findings);
     if app.wants_json() && well && place.temporary && !args.keep {
