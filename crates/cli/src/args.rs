@@ -67,9 +67,34 @@ pub(crate) enum Color {
 
 /// Every command.
 #[derive(Debug, Subcommand)]
-#[command(disable_help_subcommand = false)]
 pub(crate) enum Command {
     Demo(commands::demo::DemoArgs),
+    Start(commands::start::StartArgs),
+    Ls(commands::ls::LsArgs),
+    Show(commands::show::ShowArgs),
+    History(commands::history::HistoryArgs),
+    Watch(commands::watch::WatchArgs),
+    Signal(commands::signal::SignalArgs),
+    Answer(commands::answer::AnswerArgs),
+    Pause(commands::pause::PauseArgs),
+    Resume(commands::resume::ResumeArgs),
+    Cancel(commands::cancel::CancelArgs),
+    Jump(commands::jump::JumpArgs),
+    Retry(commands::retry::RetryArgs),
+    Branches(commands::branches::BranchesArgs),
+    Diff(commands::diff::DiffArgs),
+    #[command(subcommand)]
+    Queue(commands::queue::QueueCommand),
+    #[command(subcommand)]
+    Lock(commands::lock::LockCommand),
+    #[command(subcommand)]
+    Store(commands::store::StoreCommand),
+    Explain(commands::explain::ExplainArgs),
+    Completions(commands::completions::CompletionsArgs),
+    /// Show the version
+    Version,
+    /// List the exit codes
+    ExitCodes,
     #[command(hide = true)]
     DemoWorker(commands::demo::worker::WorkerArgs),
 }

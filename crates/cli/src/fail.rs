@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Usage = 2,
     /// There is no such run, step, question, task or page.
     NotFound = 3,
+    /// Somebody else may do that.
+    NotAuthorised = 4,
     /// The run that was waited for failed or was cancelled.
     Ended = 5,
     /// Somebody was faster, or it is over.

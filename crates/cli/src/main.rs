@@ -8,6 +8,7 @@
 //! | [`commands`] | one file per verb |
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
+//! | `log`, `describe` | a run's log, branch by branch; its events in words |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
 //! | [`timeline`] | the steps of a run as bars |
 //!
@@ -16,13 +17,15 @@
 mod app;
 mod args;
 mod commands;
+mod describe;
 mod fail;
+mod log;
 mod out;
 mod paint;
 mod payload;
 mod table;
 mod text;
-//mod timeline;
+mod timeline;
 mod when;
 
 use std::process::ExitCode;

@@ -67,13 +67,7 @@ pub(crate) fn clock(at: Millis) -> String {
 }
 
 fn time_of_day(ms: i64) -> String {
-    format!(
-        "{:02}:{:02}:{:02}.{:03}",
-        ms / 3_600_000,
-        ms / 60_000 % 60,
-        ms / 1_000 % 60,
-        ms % 1_000
-    )
+    format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
 }
 
 /// Days since 1970 as a date of the Gregorian calendar.

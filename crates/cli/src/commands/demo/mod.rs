@@ -172,7 +172,9 @@ fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
         String::new(),
         format!("{runs:>6}  runs started and acknowledged"),
         format!("{completed:>6}  completed"),
-        format!("{failed:>6}  failed, {declined} of them on purpose: declined, charge and reservation undone"),
+        format!(
+            "{failed:>6}  failed, {declined} of them on purpose: declined, charge and reservation undone"
+        ),
         format!("{kills:>6}  workers killed with SIGKILL, {hits} of them while they had runs"),
         format!("{}  acknowledged results lost", zero(*lost)),
         format!("{}  completed steps executed again ({steps} steps completed)", zero(*repeated)),
