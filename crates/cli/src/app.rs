@@ -9,7 +9,8 @@ use goldseam::{Client, Millis, RunId};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Color, Global};
+use crate::args::{Color, Global, STORE_DEFAULT};
+use crate::describe::Much;
 use crate::fail::{Exit, Fail};
 use crate::out;
 use crate::paint::{Hue, Paint};
@@ -44,7 +45,8 @@ impl App {
             Color::Auto => terminal && !plain,
         };
         Self {
-            url: global.store.clone(),
+            // An empty variable is no choice.
+            url: if global.store.is_empty() { STORE_DEFAULT.to_owned() } else { global.store.clone() },
             json: global.json,
             jsonl: global.jsonl,
             quiet: global.quiet,
@@ -73,6 +75,11 @@ impl App {
     /// Whether the output is for a program.
     pub(crate) fn wants_json(&self) -> bool {
         self.json || self.jsonl
+    }
+
+    /// How much of a payload to show within a sentence.
+    pub(crate) fn much(&self) -> Much {
+        if self.terminal { Much::Some } else { Much::All }
     }
 
     /// Shows what a command did to a run: its id for `-q`, a document, or a line.

@@ -9,6 +9,9 @@ use crate::commands;
 use crate::fail::Exit;
 use crate::out;
 
+/// The store when nobody names one.
+pub(crate) const STORE_DEFAULT: &str = "sqlite:goldseam.db";
+
 /// Durable workflows that heal themselves
 ///
 /// Looks at runs and talks to them, on any Goldseam store. Workflows live in your own program;
@@ -36,7 +39,8 @@ pub(crate) struct Global {
         global = true,
         value_name = "URL",
         env = "GOLDSEAM_STORE",
-        default_value = "sqlite:goldseam.db",
+        hide_env_values = true,
+        default_value = STORE_DEFAULT,
         help_heading = "Everywhere"
     )]
     pub(crate) store: String,
@@ -57,11 +61,8 @@ pub(crate) struct Global {
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal.
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 

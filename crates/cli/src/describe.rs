@@ -3,30 +3,43 @@
 use goldseam::Payload;
 use goldseam::core::Event;
 use goldseam::core::branch::Why;
-use goldseam::core::event::{By, Note, Release};
+use goldseam::core::event::{By, Cause, Note, Release};
 
 use crate::table::cut;
 use crate::text::{form, one_line};
 use crate::when;
 
-/// Most of a payload that is shown within a sentence.
+/// How much of a payload is shown within a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Much {
+    /// The beginning, for a person.
+    Some,
+    /// All, for a program.
+    All,
+}
+
+/// Most of a payload that a person is shown within a sentence.
 const PAYLOAD_SHOWN: usize = 60;
 
 /// What happened, without the event's name.
-pub(crate) fn describe(event: &Event) -> String {
+pub(crate) fn describe(event: &Event, much: Much) -> String {
+    let short = |payload: &Payload| short(payload, much);
     match event {
         Event::RunQueued(run) => {
             format!("{}@{} in queue {}, input {}", run.workflow, run.version, run.queue, short(&run.input))
         }
         Event::RunStarted => String::new(),
-        Event::RunClaimed(claim) => match claim.attempt {
-            0 => format!("by {}", claim.node),
-            attempt => format!("by {}, recovery {attempt} without progress", claim.node),
+        Event::RunClaimed(claim) => match claim.cause {
+            Cause::Recovery => format!("by {}, recovery {} without progress", claim.node, claim.attempt),
+            Cause::Start | Cause::Wake => format!("by {}", claim.node),
         },
         Event::RunReleased { reason } => released(*reason).to_owned(),
         Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
         Event::NoteAdded(note) => said(note),
-        Event::RunRecovered(mended) => format!("{} ({}): {}", mended.rule, mended.reason, mended.evidence),
+        Event::RunRecovered(mended) => match &mended.node {
+            Some(node) => format!("by {node}, rule {}: {}", mended.rule, mended.evidence),
+            None => format!("by rule {}: {}", mended.rule, mended.evidence),
+        },
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),
         Event::RunFailed { failure } => one_line(&failure.message),
@@ -45,12 +58,13 @@ pub(crate) fn describe(event: &Event) -> String {
             None => format!("{}: {}", opened.branch, why(&opened.why)),
         },
         Event::VersionChanged { from, to, reason } => format!("{from} → {to}: {reason}"),
-        _ => operation(event),
+        _ => operation(event, much),
     }
 }
 
 /// What happened to a step, wait, timer, question or child.
-fn operation(event: &Event) -> String {
+fn operation(event: &Event, much: Much) -> String {
+    let short = |payload: &Payload| short(payload, much);
     match event {
         Event::StepStarted(step) => format!("{} attempt {}", step.path, step.attempt),
         Event::StepCompleted(step) => format!("{} → {}", step.path, short(&step.output)),
@@ -115,7 +129,10 @@ fn said(note: &Note) -> String {
     }
 }
 
-/// The beginning of a payload.
-pub(crate) fn short(payload: &Payload) -> String {
-    cut(&one_line(payload.as_str()), PAYLOAD_SHOWN)
+/// A payload, or its beginning.
+pub(crate) fn short(payload: &Payload, much: Much) -> String {
+    match much {
+        Much::Some => cut(&one_line(payload.as_str()), PAYLOAD_SHOWN),
+        Much::All => payload.as_str().to_owned(),
+    }
 }

@@ -3,10 +3,14 @@
 use std::process::ExitCode;
 
 use goldseam::core::decide::Refusal;
+use goldseam::core::lock::LockRefusal;
+use goldseam::core::task::TaskRefusal;
 use goldseam::core::{IdError, PayloadError};
 use goldseam::store::StoreError;
 use goldseam::{EngineError, RunId};
 use serde::Serialize;
+
+use crate::when;
 
 /// How the program ends. Documented in `goldseam exit-codes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,14 +107,38 @@ fn exit_of(error: &EngineError) -> Exit {
     }
 }
 
+/// What to do about errors that only a command line can name the command for.
+fn hint(error: &EngineError) -> Option<String> {
+    Some(match error {
+        EngineError::Lock(LockRefusal::Held { name, .. }) => {
+            format!("wait until it expires or is released: goldseam lock get {name}")
+        }
+        EngineError::Lock(LockRefusal::Lost { name, .. }) => {
+            format!("stop the work that it guards, then acquire it anew: goldseam lock acquire {name}")
+        }
+        EngineError::Task(TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) => {
+            format!("drop the work; goldseam queue get {task} tells who has it")
+        }
+        EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".to_owned(),
+        EngineError::Refused { run, .. } => format!("goldseam show {run} tells how it stands"),
+        EngineError::Ended { run, .. } => format!("goldseam show {run}; goldseam retry {run} tries again"),
+        EngineError::Store(StoreError::Busy { .. }) | EngineError::Patience { .. } => {
+            "another process holds the store; try again".to_owned()
+        }
+        _ => return None,
+    })
+}
+
 impl From<EngineError> for Fail {
     fn from(error: EngineError) -> Self {
-        Self {
-            code: Some(error.code()),
-            message: error.to_string(),
-            help: error.hint(),
-            exit: exit_of(&error),
-        }
+        let message = match &error {
+            EngineError::Lock(LockRefusal::Held { name, holder, expires_at }) => {
+                format!("lock {name} is held by {holder} until {}", when::iso(*expires_at))
+            }
+            _ => error.to_string(),
+        };
+        let help = error.hint().or_else(|| hint(&error));
+        Self { code: Some(error.code()), message, help, exit: exit_of(&error) }
     }
 }
 

@@ -8,7 +8,7 @@ use goldseam::{RunId, Seq};
 use serde_json::json;
 
 use crate::app::App;
-use crate::describe::describe;
+use crate::describe::{Much, describe};
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
 use crate::{log, out};
@@ -37,7 +37,7 @@ pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, Fail> {
     let (one, two) = (log::seen_by(&history, &branches, left), log::seen_by(&history, &branches, right));
     let same = one.iter().zip(&two).take_while(|(a, b)| a.seq == b.seq).count();
     let parted = one.get(same.saturating_sub(1)).map_or(Seq::ZERO, |recorded| recorded.seq);
-    let (before, after) = (facts(&one[same..]), facts(&two[same..]));
+    let (before, after) = (facts(&one[same..], app.much()), facts(&two[same..], app.much()));
     let mut lines = Vec::new();
     for (path, fact) in &before {
         match after.get(path) {
@@ -75,7 +75,7 @@ pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, Fail> {
 }
 
 /// How each operation ended, in the words of its last event.
-fn facts(events: &[&Recorded]) -> BTreeMap<String, String> {
+fn facts(events: &[&Recorded], much: Much) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for recorded in events {
         let event = &recorded.event;
@@ -83,13 +83,14 @@ fn facts(events: &[&Recorded]) -> BTreeMap<String, String> {
             Event::RunCompleted { .. } | Event::RunFailed { .. } | Event::RunCancelled { .. } => {
                 "run".to_owned()
             }
+            Event::JumpRequested(_) => continue,
             _ if event.is_mail() => continue,
             _ => match event.path() {
                 Some(path) => path.to_string(),
                 None => continue,
             },
         };
-        facts.insert(path, format!("{} {}", event.name(), describe(event)));
+        facts.insert(path, format!("{} {}", event.name(), describe(event, much)));
     }
     facts
 }

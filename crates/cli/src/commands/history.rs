@@ -77,7 +77,7 @@ fn cells(app: &App, recorded: &Recorded) -> Vec<String> {
     };
     let name = hue.map_or_else(|| name.to_owned(), |hue| app.paint.on(hue, name));
     let (seq, branch) = (recorded.seq.to_string(), recorded.branch.to_string());
-    vec![seq, at, branch, name, describe(&recorded.event)]
+    vec![seq, at, branch, name, describe(&recorded.event, app.much())]
 }
 
 /// One event of a stream.

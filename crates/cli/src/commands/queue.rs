@@ -10,6 +10,7 @@ use goldseam::{Client, Failure};
 use serde_json::json;
 
 use crate::app::App;
+use crate::describe::short;
 use crate::fail::{Exit, Fail};
 use crate::table::Table;
 use crate::{out, payload, text, when};
@@ -265,7 +266,9 @@ fn note(app: &App, task: &Task) -> String {
     }
     match task.state {
         TaskState::Ready if task.run_at > app.now() => format!("due {}", when::iso(task.run_at)),
-        TaskState::Completed => task.result.as_ref().map_or_else(String::new, crate::describe::short),
-        _ => crate::describe::short(&task.payload),
+        TaskState::Completed => {
+            task.result.as_ref().map_or_else(String::new, |result| short(result, app.much()))
+        }
+        _ => short(&task.payload, app.much()),
     }
 }

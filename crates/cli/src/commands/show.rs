@@ -8,7 +8,7 @@ use goldseam::{Client, Failure, Payload, RunId, Status, Summary};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::describe::short;
+use crate::describe::{Much, short};
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
 use crate::table::Table;
@@ -130,7 +130,7 @@ impl View {
     }
 
     /// Names and values of the header.
-    fn header(&self) -> Vec<(&'static str, String)> {
+    fn header(&self, much: Much) -> Vec<(&'static str, String)> {
         let summary = self.summary();
         let mut lines = vec![
             ("workflow", format!("{}@{}", summary.workflow, summary.version)),
@@ -158,7 +158,7 @@ impl View {
                 summary.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
             lines.push(("tags", tags.join(" ")));
         }
-        lines.push(("input", short(&self.state.queued.input)));
+        lines.push(("input", short(&self.state.queued.input, much)));
         if let Some(message) = self.history.iter().rev().find_map(progress) {
             lines.push(("progress", message.to_owned()));
         }
@@ -227,7 +227,7 @@ impl View {
         let fact = |(name, value): (&str, String)| {
             format!("  {} {value}", paint.on(Hue::Dim, format!("{name:<10}")))
         };
-        lines.extend(self.header().into_iter().map(fact));
+        lines.extend(self.header(Much::Some).into_iter().map(fact));
         lines.push(String::new());
         lines.extend(timeline::draw(&self.rows, &self.seams, self.range(), (paint, width)));
         for row in self.rows.iter().filter(|row| row.note.is_some()) {
@@ -261,7 +261,7 @@ impl View {
     fn facts(&self, app: &App) {
         out::line(format!("run\t{}", self.summary().run));
         out::line(format!("status\t{}", self.summary().status));
-        for (name, value) in self.header().into_iter().chain(self.ending()) {
+        for (name, value) in self.header(Much::All).into_iter().chain(self.ending()) {
             out::line(format!("{name}\t{value}"));
         }
         for input in &self.summary().inputs {

@@ -7,7 +7,7 @@ use goldseam::core::event::{Cause, Event, WaitStarted};
 use goldseam::core::{Path, Recorded};
 use serde::Serialize;
 
-use crate::describe::describe;
+use crate::describe::{Much, describe};
 
 pub(crate) use draw::{Range, draw, mark};
 
@@ -127,9 +127,13 @@ pub(crate) fn rows(events: &[&Recorded]) -> Vec<Row> {
 
 /// What happened to the run as a whole, on every branch.
 pub(crate) fn seams(history: &[Recorded]) -> Vec<Seam> {
+    let told = |recorded: &Recorded| {
+        let same = |other: &&Recorded| other.write == recorded.write;
+        history.iter().filter(same).any(|other| matches!(other.event, Event::RunRecovered(_)))
+    };
     let seam = |recorded: &Recorded| {
         let kind = match &recorded.event {
-            Event::RunClaimed(claim) if claim.cause == Cause::Recovery => "taken over",
+            Event::RunClaimed(claim) if claim.cause == Cause::Recovery && !told(recorded) => "taken over",
             Event::RunRecovered(_) => "recovered",
             Event::BranchOpened(_) => "branch",
             Event::RunPaused(_) => "paused",
@@ -138,7 +142,7 @@ pub(crate) fn seams(history: &[Recorded]) -> Vec<Seam> {
             Event::RunCancelRequested(_) => "cancel",
             _ => return None,
         };
-        Some(Seam { at: recorded.at, kind, what: describe(&recorded.event) })
+        Some(Seam { at: recorded.at, kind, what: describe(&recorded.event, Much::Some) })
     };
     history.iter().filter_map(seam).collect()
 }
