@@ -467,7 +467,7 @@ pub struct JumpRequested {
     /// The step to run again.
     pub to: Path,
     /// Input that replaces the run's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
     /// Mail consumed after the step is not delivered again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -490,7 +490,7 @@ pub struct BranchOpened {
     /// Why.
     pub why: Why,
     /// Input that replaces the run's own from here on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
     /// Positions of mail that this branch must not see again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

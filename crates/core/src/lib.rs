@@ -36,6 +36,13 @@ pub mod summary;
 pub mod task;
 pub mod time;
 
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod testing;
+
 pub use branch::{Branch, BranchId, Why};
 pub use codec::Corrupt;
 pub use command::{Command, Doing, Fence, Owned};

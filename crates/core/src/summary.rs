@@ -376,11 +376,14 @@ impl Summary {
         Ok(())
     }
 
-    /// Moves on without looking at what happened: an event of a branch that was left.
+    /// Moves on; of an event of a branch that was left, only the id of its command is kept.
     pub(crate) fn advance_to(&mut self, recorded: &Recorded, head: Hash) {
         self.as_of = recorded.seq;
         self.head = head;
         self.last_event_at = recorded.at;
+        if let Some(id) = command_id(&recorded.event) {
+            self.see(id);
+        }
         self.status = self.status_now();
     }
 
@@ -428,10 +431,14 @@ impl Summary {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     pub(crate) fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
         match &recorded.event {
-            Event::RunQueued(_) | Event::BranchOpened(_) | Event::ProgressEmitted { .. } => {}
+            Event::RunQueued(_)
+            | Event::BranchOpened(_)
+            | Event::NoteAdded(_)
+            | Event::ProgressEmitted { .. } => {}
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;
@@ -440,21 +447,13 @@ impl Summary {
             }
             Event::RunReleased { .. } => self.owner = None,
             Event::RunRecovered(_) => self.recoveries += 1,
-            Event::RunPaused(note) => {
-                self.paused = true;
-                self.see(&note.id);
-            }
-            Event::RunResumed(note) => {
+            Event::RunPaused(_) => self.paused = true,
+            Event::RunResumed(_) => {
                 self.paused = false;
                 self.parked = false;
                 self.trouble = None;
-                self.see(&note.id);
             }
-            Event::RunCancelRequested(note) => {
-                self.cancel = Some(note.reason.clone());
-                self.see(&note.id);
-            }
-            Event::NoteAdded(note) => self.see(&note.id),
+            Event::RunCancelRequested(note) => self.cancel = Some(note.reason.clone()),
             Event::RunParked { code, reason } => {
                 self.owner = None;
                 self.parked = true;
@@ -477,6 +476,7 @@ impl Summary {
             }
             Event::WaitStarted(wait) => {
                 self.step = Some(wait.path.clone());
+                self.waits.retain(|open| open.path != wait.path);
                 self.waits.push(OpenWait {
                     path: wait.path.clone(),
                     since: at,
@@ -492,35 +492,29 @@ impl Summary {
                     self.mail_unread = self.mail_unread.saturating_sub(1);
                 }
             }
-            Event::InputRequested(input) => self.inputs.push(OpenInput {
-                path: input.path.clone(),
-                prompt: input.prompt.clone(),
-                form: input.form.clone(),
-                since: at,
-            }),
-            Event::InputAnswered { question, id, .. } => {
+            Event::InputRequested(input) => {
+                self.inputs.retain(|open| open.path != input.path);
+                self.inputs.push(OpenInput {
+                    path: input.path.clone(),
+                    prompt: input.prompt.clone(),
+                    form: input.form.clone(),
+                    since: at,
+                });
+            }
+            Event::InputAnswered { question, .. } => {
                 self.inputs.retain(|input| input.path != *question);
                 self.mail_unread += 1;
-                self.see(id);
             }
-            Event::SignalReceived { id, .. } => {
+            Event::SignalReceived { .. } | Event::ChildCompleted { .. } | Event::ChildFailed { .. } => {
                 self.mail_unread += 1;
-                self.see(id);
-            }
-            Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => {
-                self.mail_unread += 1;
-                self.see(run.as_str());
             }
             Event::TimerSet { path, due, .. } => {
-                self.step = Some(path.clone());
+                self.at_step(path);
                 self.waits.push(OpenWait::until(path, at, *due));
             }
             Event::TimerFired { path } => self.close(path),
             Event::ChildStarted(child) => self.step = Some(child.path.clone()),
-            Event::JumpRequested(jump) => {
-                self.compensating = true;
-                self.see(&jump.note.id);
-            }
+            Event::JumpRequested(jump) => self.compensating |= jump.compensate,
             Event::CompensationStarted { path, failure } => {
                 self.compensating = true;
                 self.waits.clear();
@@ -554,17 +548,40 @@ impl Summary {
         self.step = Some(path.clone());
     }
 
+    /// Ends a wait, and with it the questions that nobody looks for any more.
     fn close(&mut self, path: &Path) {
-        self.waits.retain(|wait| wait.path != *path);
+        for ended in self.waits.extract_if(.., |wait| wait.path == *path).collect::<Vec<_>>() {
+            let wanted = |path: &Path| self.waits.iter().any(|wait| wait.inputs.contains(path));
+            self.inputs.retain(|input| !ended.inputs.contains(&input.path) || wanted(&input.path));
+        }
     }
 
-    fn see(&mut self, id: &str) {
+    fn see(&mut self, id: String) {
         self.mail_count += 1;
-        self.mail_ids.push(id.to_owned());
+        self.mail_ids.push(id);
         if self.mail_ids.len() > MAIL_IDS_MAX {
             self.mail_ids.remove(0);
         }
     }
+}
+
+/// The id by which a repeated command from outside is recognised, on whatever branch it was taken.
+pub(crate) fn command_id(event: &Event) -> Option<String> {
+    match event {
+        Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
+        Event::RunPaused(note)
+        | Event::RunResumed(note)
+        | Event::RunCancelRequested(note)
+        | Event::NoteAdded(note) => Some(note.id.clone()),
+        Event::JumpRequested(jump) => Some(jump.note.id.clone()),
+        Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
+        _ => None,
+    }
+}
+
+/// The id under which a child's end is remembered: set apart, as a signal may be named like a run.
+pub(crate) fn child_command(run: &RunId) -> String {
+    format!("child:{run}")
 }
 
 /// Ownership and notes are of the run; what steps did is of a branch.

@@ -379,8 +379,7 @@ impl Inner {
         let counter = self.arms.entry(arm.clone()).or_default();
         counter.draws += 1;
         let draws = counter.draws.to_string();
-        let generation = self.state.branches.generation(self.state.summary.branch).to_string();
-        Hash::of_parts(&["random", self.state.summary.run.as_str(), &generation, arm.as_str(), &draws])
+        Hash::of_parts(&["random", self.state.summary.run.as_str(), arm.as_str(), &draws])
     }
 }
 

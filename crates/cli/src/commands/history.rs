@@ -26,9 +26,9 @@ pub(crate) struct HistoryArgs {
     /// Only what this branch sees
     #[arg(long, value_name = "BRANCH", conflicts_with = "follow")]
     branch: Option<String>,
-    /// Only events after this position
-    #[arg(long, value_name = "POSITION", default_value_t = 0)]
-    after: u64,
+    /// Only events from this position on
+    #[arg(long, value_name = "POSITION", default_value_t = 1)]
+    from: u64,
     /// Stay and show events as they come, until the run ends
     #[arg(short, long)]
     follow: bool,
@@ -44,7 +44,7 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
         Some(text) => log::seen_by(&history, &branches, log::branch(&branches, text)?),
         None => history.iter().collect(),
     };
-    let seen: Vec<&Recorded> = seen.into_iter().filter(|recorded| recorded.seq.0 > args.after).collect();
+    let seen: Vec<&Recorded> = seen.into_iter().filter(|recorded| recorded.seq.0 >= args.from).collect();
     if args.follow {
         seen.iter().for_each(|recorded| line(app, recorded));
         let last = history.last().map_or(Seq::ZERO, |recorded| recorded.seq);

@@ -18,24 +18,27 @@ pub(crate) enum StoreCommand {
     )]
     Check,
     /// Bring the schema up to date, or make a new store
-    #[command(after_help = "Example:\n  goldseam --store sqlite:goldseam.db store migrate")]
-    Migrate,
+    #[command(after_help = "Example:\n  goldseam store migrate sqlite:goldseam.db")]
+    Migrate {
+        /// The store; the one of --store unless given
+        url: Option<String>,
+    },
 }
 
 /// Carries it out.
 pub(crate) fn run(app: &App, command: &StoreCommand) -> Result<Exit, Fail> {
     match command {
-        StoreCommand::Check => check(app),
-        StoreCommand::Migrate => migrate(app),
+        StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)),
+        StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)),
     }
 }
 
-fn check(app: &App) -> Result<Exit, Fail> {
-    let report = goldseam::check_store(&app.url)?;
+fn check(app: &App, url: &str) -> Result<Exit, Fail> {
+    let report = goldseam::check_store(url)?;
     let Report { schema, schema_latest, journal_mode, durability, bytes, wal_bytes, .. } = &report;
     let Report { runs, events, tasks, locks, nodes, complaints, .. } = &report;
     if app.wants_json() {
-        out::json(&json!({ "store": app.url, "sound": report.is_sound(), "schema": schema,
+        out::json(&json!({ "store": url, "sound": report.is_sound(), "schema": schema,
             "schema_latest": schema_latest, "journal_mode": journal_mode, "durability": durability,
             "bytes": bytes, "wal_bytes": wal_bytes, "runs": runs, "events": events, "tasks": tasks,
             "locks": locks, "nodes": nodes, "complaints": complaints }));
@@ -45,7 +48,7 @@ fn check(app: &App) -> Result<Exit, Fail> {
             false => app.paint.on(Hue::Bad, "✖ damaged"),
         };
         for (name, value) in [
-            ("store", app.url.clone()),
+            ("store", url.to_owned()),
             ("verdict", verdict),
             ("schema", format!("{schema} (newest {schema_latest})")),
             ("journal", format!("{journal_mode}, durability {durability}")),
@@ -61,13 +64,13 @@ fn check(app: &App) -> Result<Exit, Fail> {
     Ok(if report.is_sound() { Exit::Ok } else { Exit::Error })
 }
 
-fn migrate(app: &App) -> Result<Exit, Fail> {
-    let Migrated { from, to } = goldseam::migrate_store(&app.url)?;
+fn migrate(app: &App, url: &str) -> Result<Exit, Fail> {
+    let Migrated { from, to } = goldseam::migrate_store(url)?;
     match () {
-        () if app.wants_json() => out::json(&json!({ "store": app.url, "from": from, "to": to })),
-        () if from == to => out::line(format!("{} has schema {to} already", app.url)),
-        () if from == 0 => out::line(format!("{} is new, with schema {to}", app.url)),
-        () => out::line(format!("{}: schema {from} → {to}", app.url)),
+        () if app.wants_json() => out::json(&json!({ "store": url, "from": from, "to": to })),
+        () if from == to => out::line(format!("{url} has schema {to} already")),
+        () if from == 0 => out::line(format!("{url} is new, with schema {to}")),
+        () => out::line(format!("{url}: schema {from} → {to}")),
     }
     Ok(Exit::Ok)
 }

@@ -78,6 +78,8 @@ pub(crate) struct Findings {
     pub(crate) cut_off: usize,
     /// Kills that took at least one run's owner away.
     pub(crate) hits: usize,
+    /// The run that was taken over most often, and how often.
+    pub(crate) example: Option<(usize, RunId)>,
 }
 
 /// Everything that the account is made of.
@@ -125,6 +127,9 @@ pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Acco
         lost += case.lost(answer);
         repeated += case.repeated();
         case.count();
+        let recovered = |recorded: &&Recorded| matches!(recorded.event, Event::RunRecovered(_));
+        let times = history.iter().filter(recovered).count();
+        findings.example = findings.example.max(Some((times, run.clone())));
         for (kill, best) in evidence.kills.iter().zip(&mut recoveries) {
             let took = taken_over(&history, kill);
             *best = [*best, took].into_iter().flatten().min();

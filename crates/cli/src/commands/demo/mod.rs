@@ -15,7 +15,7 @@ use std::time::Instant;
 use clap::Args;
 use goldseam::engine::{Entropy, OsEntropy};
 
-use account::{Account, Acknowledged, Evidence, Findings};
+use account::{Account, Evidence, Findings};
 use drive::Course;
 use fleet::{Fleet, Plan};
 use progress::Progress;
@@ -96,7 +96,7 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
         drop(client);
         let _ = std::fs::remove_dir_all(&place.dir);
     } else if !app.wants_json() {
-        next_commands(app, &place, acknowledged);
+        next_commands(&place, findings.example.as_ref().map_or("ord-0001", |(_, run)| run.as_str()));
     }
     Ok(if well { Exit::Ok } else { Exit::Error })
 }
@@ -139,7 +139,7 @@ fn cannot_write(error: std::io::Error) -> Fail {
 
 fn introduce(app: &App, args: &DemoArgs, seed: u64) {
     out::note(format!(
-        "{} orders on {} worker processes, {} of which die by kill -9 on the way (seed {seed})",
+        "{} orders on {} worker processes; {} times one of them dies by kill -9 (seed {seed})",
         args.runs, args.workers, args.kills
     ));
     app.remark("every result is on disk before it counts (SQLite, synchronous=FULL)");
@@ -187,12 +187,13 @@ fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
     ]
 }
 
-fn next_commands(app: &App, place: &Place, acknowledged: &Acknowledged) {
-    let store = text::quoted(&place.url());
-    let last = acknowledged.starts.last().map_or("ord-0001", |run| run.as_str());
-    app.remark("\nlook around:");
-    for words in ["ls --status failed".to_owned(), format!("show {last}"), format!("history {last}")] {
-        app.remark(&format!("  goldseam --store {store} {words}"));
+/// What to type next, as this shell would find the program.
+fn next_commands(place: &Place, run: &str) {
+    let program = std::env::args().next().unwrap_or_else(|| "goldseam".to_owned());
+    let start = format!("{} --store {}", text::quoted(&program), text::quoted(&place.url()));
+    out::note("\nlook around:");
+    for words in ["ls --status failed".to_owned(), format!("show {run}"), format!("history {run}")] {
+        out::note(format!("  {start} {words}"));
     }
-    app.remark(&format!("what each step did: {}", place.witness().display()));
+    out::note(format!("what each step did and when: {}", place.witness().display()));
 }

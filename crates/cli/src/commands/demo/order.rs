@@ -64,8 +64,9 @@ pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> 
     let prompt = format!("Ship {} to {} for {} cents?", reservation, order.customer, order.cents);
     let answer: String = ctx.ask(QUESTION, prompt).choice(ANSWERS).await?;
     if answer != ANSWERS[0] {
-        let words = format!("{} declined the order", order.customer);
-        return Err(goldseam::Failure::terminal(words).with_code(DECLINED).into());
+        return Err(goldseam::Failure::terminal("the customer declined the order")
+            .with_code(DECLINED)
+            .into());
     }
     let parcel = ctx
         .step_with("ship", |attempt| work.effect("ship", attempt, format!("parcel-{}", order.customer)))
