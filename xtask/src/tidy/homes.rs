@@ -16,7 +16,7 @@ pub(super) struct Home {
 pub(super) const HOMES: &[Home] = &[
     Home {
         calls: &["println!", "eprintln!", "print!", "eprint!"],
-        places: &["crates/cli/src/out.rs", "crates/bench/", "crates/sim/", "xtask/"],
+        places: &["crates/cli/src/out.rs", "crates/cli/build.rs", "crates/bench/", "crates/sim/", "xtask/"],
         fix: "show a value through the CLI's out.rs, or use `tracing`",
     },
     Home {

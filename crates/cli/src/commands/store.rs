@@ -14,9 +14,12 @@ use crate::paint::Hue;
 pub(crate) enum StoreCommand {
     /// Read all of the store and say whether it is sound; changes nothing
     #[command(
-        after_help = "Exit code 1 if something is wrong.\n\nExample:\n  goldseam --store sqlite:goldseam.db store check"
+        after_help = "Exit code 1 if something is wrong.\n\nExample:\n  goldseam store check sqlite:goldseam.db"
     )]
-    Check,
+    Check {
+        /// The store; the one of --store unless given
+        url: Option<String>,
+    },
     /// Bring the schema up to date, or make a new store
     #[command(after_help = "Example:\n  goldseam store migrate sqlite:goldseam.db")]
     Migrate {
