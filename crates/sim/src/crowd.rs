@@ -67,7 +67,7 @@ pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
 impl Person {
     /// Does it; the dice say the rest.
     pub async fn act(self, deed: Deed, seed: u64, mut dice: Dice) {
-        let id = format!("d{:x}", dice.next());
+        let id = format!("d{:x}", dice.draw());
         match deed {
             Deed::Start(number) => self.start(number, seed, &mut dice).await,
             Deed::Signal(number) => {
@@ -161,9 +161,9 @@ impl Person {
         self.book.told(Ack::Mail(run.clone(), id.to_owned()));
         let log = self.truth.read(run, Seq::ZERO, u32::MAX).await.unwrap_or_default();
         let needle = format!("\"{id}\"");
-        let held = log.iter().any(|record| {
-            record.body.contains(&needle) && codec::decode(record.seq, &record.body).is_ok()
-        });
+        let held = log
+            .iter()
+            .any(|record| record.body.contains(&needle) && codec::decode(record.seq, &record.body).is_ok());
         self.book.told(Ack::Read(run.clone(), id.to_owned(), held));
     }
 }

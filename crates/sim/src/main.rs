@@ -73,7 +73,10 @@ impl Sum {
     fn print(&self, took: Duration) {
         let Self { seeds, runs, calls, simulated, faults, late_effects, failed } = self;
         println!("seeds {seeds}, failed {}, in {:.1} s", failed.len(), took.as_secs_f64());
-        println!("runs {runs}, store operations {calls}, simulated time {:.1} h", simulated.as_secs_f64() / 3600.0);
+        println!(
+            "runs {runs}, store operations {calls}, simulated time {:.1} h",
+            simulated.as_secs_f64() / 3600.0
+        );
         println!("effects begun again by an owner that was cut off: {late_effects}");
         let faults: Vec<String> = faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         println!("faults: {}", faults.join(", "));

@@ -52,12 +52,7 @@ pub const SCENARIOS: &[Scenario] = &[
     story("once", ("once", 1), Part::Watch, Status::Completed),
 ];
 
-const fn story(
-    name: &'static str,
-    (flow, input): (&'static str, u32),
-    part: Part,
-    ends: Status,
-) -> Scenario {
+const fn story(name: &'static str, (flow, input): (&'static str, u32), part: Part, ends: Status) -> Scenario {
     Scenario { name, flow, input, part, ends }
 }
 

@@ -59,14 +59,12 @@ impl Store for Tap {
         let outcome = self.inner.append(append).await;
         let hash = fold(&bodies.concat());
         let ok = outcome.is_ok();
-        let names: Vec<&str> = bodies
-            .iter()
-            .filter_map(|body| Some(decode(after, body).ok()?.event.name()))
-            .collect();
+        let names: Vec<&str> =
+            bodies.iter().filter_map(|body| Some(decode(after, body).ok()?.event.name())).collect();
         let (after_seq, names) = (after.0, names.join(" "));
         self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}"));
         if ok {
-            self.book.executed(self.by, &run, after, bodies);
+            self.book.executed(self.by, (&run, after), bodies);
         }
         outcome
     }

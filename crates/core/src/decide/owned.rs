@@ -227,7 +227,8 @@ impl Batch<'_> {
         };
         // What the same append ends, or hands to another branch, has no owner left to release it.
         let gone = |stamped: &Stamped| {
-            stamped.event.is_terminal() || matches!(stamped.event, Event::RunParked { .. } | Event::BranchOpened(_))
+            stamped.event.is_terminal()
+                || matches!(stamped.event, Event::RunParked { .. } | Event::BranchOpened(_))
         };
         if self.events.iter().any(gone) {
             return;

@@ -20,8 +20,7 @@ const RELOAD: Duration = Duration::from_millis(50);
 impl Node {
     /// Takes a run that this node owned at `held_at` into memory.
     pub(crate) fn hold(&self, state: State, task: TaskId, held_at: Duration) -> Arc<Cell> {
-        let cell =
-            Arc::new(Cell::new(self.ledger.clone(), Arc::clone(&self.config), (state, task), held_at));
+        let cell = Arc::new(Cell::new(self.ledger.clone(), Arc::clone(&self.config), (state, task), held_at));
         self.hub().insert(Arc::clone(&cell));
         cell
     }

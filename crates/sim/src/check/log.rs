@@ -195,5 +195,9 @@ fn replay(run: &goldseam_core::RunId, log: &Log) -> Result<(), String> {
             state = Some(prefix);
         }
     }
-    if state.as_ref() == Some(&whole) { Ok(()) } else { Err("event by event differs from all at once".to_owned()) }
+    if state.as_ref() == Some(&whole) {
+        Ok(())
+    } else {
+        Err("event by event differs from all at once".to_owned())
+    }
 }

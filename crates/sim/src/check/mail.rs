@@ -27,7 +27,8 @@ pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
     for ack in &evidence.facts.acks {
         let Ack::Mail(run, id) = ack else { continue };
         let needle = format!("\"{id}\"");
-        let there = evidence.logs.get(run).is_some_and(|log| log.records.iter().any(|r| r.body.contains(&needle)));
+        let there =
+            evidence.logs.get(run).is_some_and(|log| log.records.iter().any(|r| r.body.contains(&needle)));
         if !there {
             found.push(Violation::new("I11", format!("{run}: acknowledged mail {id} is not there")));
         }
@@ -50,13 +51,17 @@ fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
                 }
                 Event::WaitResolved { by: By::Mail(mail), .. } => {
                     if *mail >= recorded.seq || !taken.insert(*mail) {
-                        let what = format!("{run}: event {seq} takes mail {} again, or before it came", mail.0);
+                        let what =
+                            format!("{run}: event {seq} takes mail {} again, or before it came", mail.0);
                         found.push(Violation::new("I11", what));
                     }
                     if let Some(name) = names.get(mail)
                         && last.insert(*name, *mail).is_some_and(|last| last > *mail)
                     {
-                        found.push(Violation::new("I11", format!("{run}: event {seq} takes {name} out of order")));
+                        found.push(Violation::new(
+                            "I11",
+                            format!("{run}: event {seq} takes {name} out of order"),
+                        ));
                     }
                 }
                 _ => {}
@@ -84,7 +89,8 @@ pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
                 }
                 Event::WaitStarted(wait) => due_at.extend(wait.due.map(|due| (&wait.path, due))),
                 Event::TimerFired { path } | Event::WaitResolved { path, by: By::Timer } => {
-                    let mut say = |what: &str| found.push(Violation::new("I12", format!("{run}: {path} {what}")));
+                    let mut say =
+                        |what: &str| found.push(Violation::new("I12", format!("{run}: {path} {what}")));
                     if !fired.insert(path) {
                         say("fired twice");
                     }
@@ -120,7 +126,9 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
         to_undo.reverse();
         let mut say = |what: String| found.push(Violation::new("I13", format!("{run}: {what}")));
         match ended {
-            Some(Event::RunCompleted { .. }) if !undone.is_empty() => say(format!("completed, but undid {undone:?}")),
+            Some(Event::RunCompleted { .. }) if !undone.is_empty() => {
+                say(format!("completed, but undid {undone:?}"));
+            }
             Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
                 say(format!("undid {undone:?}, had to undo {to_undo:?}"));
             }
@@ -151,7 +159,10 @@ pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
                     |first| matches!(&first.event, Event::RunQueued(queued) if queued.input.as_str() == input),
                 );
                 if !same {
-                    found.push(Violation::new("I14", format!("{run} was acknowledged with {input}, and has other input")));
+                    found.push(Violation::new(
+                        "I14",
+                        format!("{run} was acknowledged with {input}, and has other input"),
+                    ));
                 }
             }
             _ => {}
@@ -165,7 +176,10 @@ pub fn i16_read_your_ack(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for ack in &evidence.facts.acks {
         if let Ack::Read(run, id, false) = ack {
-            found.push(Violation::new("I16", format!("{run}: {id} was acknowledged and not there right after")));
+            found.push(Violation::new(
+                "I16",
+                format!("{run}: {id} was acknowledged and not there right after"),
+            ));
         }
     }
     found

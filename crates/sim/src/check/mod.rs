@@ -13,10 +13,13 @@ mod tests;
 use goldseam_core::{Millis, RunId, Status};
 
 pub use data::{Evidence, Log, Violation};
-pub use log::{i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay};
+pub use log::{
+    i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
+};
 pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_your_ack};
 pub use run::{
-    i01_no_lost_workflow, i04_never_again, i09_sweep_idempotent, i10_bounded_recovery, i15_liveness, late_effects,
+    i01_no_lost_workflow, i04_never_again, i09_sweep_idempotent, i10_bounded_recovery, i15_liveness,
+    late_effects,
 };
 
 /// All of them, in order.

@@ -54,7 +54,10 @@ fn again(evidence: &Evidence) -> Vec<String> {
     let late = |seen: &&crate::book::Seen| completed.get(&seen.key).is_some_and(|done| *done < seen.order);
     let seen = evidence.facts.seen.iter().filter(late);
     seen.map(|seen| {
-        format!("{}: {} began again on n{} at {} after it was complete", seen.run, seen.step, seen.node, seen.at.0)
+        format!(
+            "{}: {} began again on n{} at {} after it was complete",
+            seen.run, seen.step, seen.node, seen.at.0
+        )
     })
     .collect()
 }
@@ -75,7 +78,8 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
         let mut attempt = 0;
         for recorded in &log.events {
             let seq = recorded.seq.0;
-            let mut say = |what: String| found.push(Violation::new("I10", format!("{run}: event {seq} {what}")));
+            let mut say =
+                |what: String| found.push(Violation::new("I10", format!("{run}: event {seq} {what}")));
             match &recorded.event {
                 Event::RunRecovered(mended) => {
                     let proven = mended.reason == "infrastructure_restart";

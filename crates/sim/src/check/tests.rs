@@ -138,7 +138,14 @@ fn signal(id: &str) -> Event {
 fn waits(name: &str, due: Option<i64>) -> Event {
     let signals = vec![SignalName::new("go").unwrap()];
     let due = due.map(Millis);
-    Event::WaitStarted(WaitStarted { path: path(name), ord: 0, signals, inputs: vec![], children: vec![], due })
+    Event::WaitStarted(WaitStarted {
+        path: path(name),
+        ord: 0,
+        signals,
+        inputs: vec![],
+        children: vec![],
+        due,
+    })
 }
 
 fn takes(name: &str, seq: u64) -> Event {
