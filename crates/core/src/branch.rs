@@ -142,7 +142,7 @@ impl Branches {
 
     /// The number that the next branch will get.
     pub fn next_id(&self) -> BranchId {
-        BranchId(self.0.iter().map(|branch| branch.id.0).max().unwrap_or(0) + 1)
+        BranchId(self.0.iter().map(|branch| branch.id.0).max().unwrap_or(0).saturating_add(1))
     }
 
     /// What `id` sees: each branch of its chain with the last position seen of it.
@@ -158,17 +158,13 @@ impl Branches {
         Lineage(spans)
     }
 
-    /// The branch on `id`'s chain, itself included, that gives steps their idempotency keys.
+    /// The branch that gives steps on `id` their idempotency keys: the latest one opened up to `id`
+    /// that renews them, on its lineage or not. A recovery that cuts before a jump must not bring
+    /// back the keys under which the jump's compensations undid things.
     pub fn generation(&self, id: BranchId) -> BranchId {
-        let mut now = id;
-        while let Some(branch) = self.get(now) {
-            let renews = branch.why.as_ref().is_none_or(Why::renews_keys);
-            match branch.parent {
-                Some(parent) if !renews && parent < now => now = parent,
-                _ => break,
-            }
-        }
-        now
+        let renews = |branch: &&Branch| branch.why.as_ref().is_none_or(Why::renews_keys);
+        let earlier = self.0.iter().filter(|branch| branch.id <= id);
+        earlier.filter(renews).map(|branch| branch.id).max().unwrap_or(BranchId::ROOT)
     }
 }
 

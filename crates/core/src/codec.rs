@@ -40,6 +40,7 @@ struct Written<'a> {
 
 #[derive(Deserialize)]
 struct Read {
+    v: u32,
     at: Millis,
     branch: BranchId,
     #[serde(default)]
@@ -69,7 +70,10 @@ pub fn decode(seq: Seq, text: &str) -> Result<Recorded, Corrupt> {
         Ok(read) => read,
         Err(error) => return Err(Corrupt::new(seq, explain(text, &error))),
     };
-    let Read { at, branch, epoch, write, prev, event } = read;
+    let Read { v, at, branch, epoch, write, prev, event } = read;
+    if v != FORMAT {
+        return Err(Corrupt::new(seq, newer(v)));
+    }
     if branch.0 == 0 {
         return Err(Corrupt::new(seq, "branches are numbered from 1"));
     }
@@ -78,10 +82,15 @@ pub fn decode(seq: Seq, text: &str) -> Result<Recorded, Corrupt> {
 
 fn explain(text: &str, error: &serde_json::Error) -> String {
     match serde_json::from_str::<Version>(text) {
-        Ok(Version { v }) if v > FORMAT => {
-            format!("it was written by a newer release (format {v}, this one reads up to {FORMAT})")
-        }
+        Ok(Version { v }) if v != FORMAT => newer(v),
         _ => format!("it cannot be decoded: {error}"),
+    }
+}
+
+fn newer(v: u32) -> String {
+    match v {
+        0 => "there is no format 0".to_owned(),
+        _ => format!("it was written by a newer release (format {v}, this one reads up to {FORMAT})"),
     }
 }
 
@@ -114,3 +123,6 @@ pub fn decode_all<'a>(
     }
     Ok((history, hash))
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,10 +31,18 @@ pub mod payload;
 pub mod retry;
 pub mod seal;
 pub mod state;
+pub mod status;
 
 pub mod summary;
 pub mod task;
 pub mod time;
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod testing;
 
 pub use branch::{Branch, BranchId, Why};
 pub use codec::Corrupt;

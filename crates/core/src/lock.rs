@@ -129,7 +129,7 @@ impl Lock {
     /// Frees a stale lock, leaving an audit entry.
     #[must_use]
     pub fn cleaned(mut self, why: &str, now: Millis) -> Self {
-        let holder = self.holder.take().unwrap_or_default();
+        let Some(holder) = self.holder.take() else { return self };
         self.node = None;
         self.fence += 1;
         self.version += 1;
@@ -159,3 +159,6 @@ pub struct Until {
     /// How long.
     pub ttl: Duration,
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,11 +49,17 @@ impl Payload {
         Ok(Self(Arc::from(raw)))
     }
 
-    /// Takes JSON text as it is, once it is found to be JSON within the limits.
+    /// Takes JSON text once it is found to be JSON within the limits. Only the blanks between its
+    /// tokens go: an event is one line, and the same value typed with other blanks is the same input.
     pub fn parse(text: &str, limits: &Limits) -> Result<Self, PayloadError> {
         check(text, limits)?;
         let raw =
             serde_json::from_str::<Box<RawValue>>(text).map_err(|e| PayloadError::NotJson(e.to_string()))?;
+        if !raw.get().contains([' ', '\n', '\r', '\t']) {
+            return Ok(Self(Arc::from(raw)));
+        }
+        let raw =
+            RawValue::from_string(tight(raw.get())).map_err(|e| PayloadError::NotJson(e.to_string()))?;
         Ok(Self(Arc::from(raw)))
     }
 
@@ -100,6 +106,26 @@ fn depth(text: &str) -> usize {
         }
     }
     most
+}
+
+/// Reads a payload that is there, even if it is `null`, which an `Option` by itself takes for absent.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Payload>, D::Error> {
+    Payload::deserialize(deserializer).map(Some)
+}
+
+/// JSON text without the blanks between its tokens.
+fn tight(text: &str) -> String {
+    let (mut quoted, mut escaped) = (false, false);
+    let keeps = |c: &char| {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ => {}
+        }
+        quoted || !c.is_ascii_whitespace()
+    };
+    text.chars().filter(keeps).collect()
 }
 
 impl PartialEq for Payload {

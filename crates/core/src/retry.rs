@@ -88,11 +88,14 @@ impl Retry {
         let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.pause_max.as_secs_f64();
         let factor = if self.factor.is_finite() { self.factor.max(0.0) } else { 1.0 };
-        let full = (self.initial.as_secs_f64() * factor.powi(exponent)).min(longest);
+        // Nothing times infinity is not a number, which `min` would take for the longest pause.
+        let grown =
+            if self.initial.is_zero() { 0.0 } else { self.initial.as_secs_f64() * factor.powi(exponent) };
+        let full = grown.min(longest);
         let share = self.jitter.clamp(0.0, 1.0);
         let drawn = Hash::of_parts(&[seed, &attempt.to_string()]).leading() as f64 / u64::MAX as f64;
         let seconds = full * (1.0 - share * drawn);
-        Some(Duration::try_from_secs_f64(seconds).unwrap_or(self.pause_max))
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or(self.pause_max).min(self.pause_max))
     }
 }
 

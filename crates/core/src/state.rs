@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{BranchOpened, By, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
+use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
 use crate::hash::Hash;
 use crate::id::{RunId, SignalName};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::summary::{Summary, is_run_wide};
+use crate::summary::{Summary, command_id, is_run_wide};
 use crate::time::{Millis, Seq};
 
 /// Everything the engine believes about a run, computed from its history alone.
@@ -47,6 +47,8 @@ pub struct State {
     pub failure: Option<Failure>,
     /// How the active branch ended.
     pub outcome: Option<Outcome>,
+    /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
+    seen: BTreeSet<String>,
 }
 
 /// How a run ended.
@@ -202,9 +204,16 @@ pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Co
         }
     }
     let mut state = State::begin(run, &history[base], branches)?;
+    if let Event::BranchOpened(BranchOpened { carried: Some(carried), .. }) = &history[base].event
+        && !history[..base].iter().map(|mail| mail.seq).eq(carried.mail.iter().copied())
+    {
+        return Err(Corrupt::new(history[base].seq, "the mail that it carries is not all there"));
+    }
     for mail in &history[..base] {
         state.deliver(mail);
         state.summary.mail_unread += 1;
+        // Carried children are open, whatever older mail says.
+        state.children.values_mut().for_each(|child| child.ended = false);
     }
     let lineage = state.branches.lineage(state.branches.active().id);
     for recorded in &history[base + 1..] {
@@ -224,11 +233,11 @@ fn base_of(history: &[Recorded]) -> Option<usize> {
     history.iter().position(|r| matches!(&r.event, Event::BranchOpened(opened) if opened.carried.is_some()))
 }
 
-/// Children that a carried history still has to answer for.
-fn strays(opened: &BranchOpened, recorded: &Recorded) -> BTreeMap<RunId, Child> {
-    let runs = opened.carried.iter().flat_map(|carried| carried.children.iter());
-    let child = || Child { path: Path::root(), branch: recorded.branch, seq: recorded.seq, ended: false };
-    runs.map(|run| (run.clone(), child())).collect()
+/// Open children of what came before `continue_as_new`: nobody will ever ask for them again.
+fn strays(carried: &Carried) -> BTreeMap<RunId, Child> {
+    let (branch, seq) = (carried.summary.branch, carried.summary.as_of);
+    let child = || Child { path: Path::root(), branch, seq, ended: false };
+    carried.children.iter().map(|run| (run.clone(), child())).collect()
 }
 
 fn branch_of(opened: &BranchOpened, seq: Seq) -> Branch {
@@ -249,18 +258,17 @@ impl State {
                 let mut summary = (*carried.summary).clone();
                 summary.restart(opened, first.seq);
                 summary.mail_unread = 0;
-                summary.as_of = first.seq;
                 (carried.run.clone(), summary)
             }
             Event::RunQueued(queued) => (queued.clone(), Summary::first(run, first, Hash::ZERO)?),
             _ => return Err(Corrupt::new(first.seq, "a log begins with run.queued")),
         };
-        summary.last_event_at = first.at;
-        summary.head = Hash::ZERO;
+        summary.advance_to(first, Hash::ZERO);
         let children = match &first.event {
-            Event::BranchOpened(opened) => strays(opened, first),
+            Event::BranchOpened(BranchOpened { carried: Some(carried), .. }) => strays(carried),
             _ => BTreeMap::new(),
         };
+        let seen = summary.mail_ids.iter().cloned().collect();
         Ok(Self {
             summary,
             branches,
@@ -276,6 +284,7 @@ impl State {
             jump: None,
             failure: None,
             outcome: None,
+            seen,
         })
     }
 
@@ -311,6 +320,7 @@ impl State {
         if in_lineage {
             self.fold_branch(recorded);
         }
+        self.seen.extend(command_id(event));
         let head = self.summary.head;
         self.summary.advance_to(recorded, head);
     }
@@ -342,8 +352,10 @@ impl State {
         if let Some(carried) = &opened.carried {
             self.queued = carried.run.clone();
             self.unread.retain(|seq, _| carried.mail.contains(seq));
-            self.children.retain(|run, _| carried.children.contains(run));
+            self.children = strays(carried);
+            self.seen = carried.summary.mail_ids.iter().cloned().collect();
         }
+        self.other_input_until = Seq::ZERO;
         self.summary.mail_unread = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
     }
 
@@ -371,6 +383,7 @@ impl State {
         self.unread.insert(recorded.seq, mail);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     fn fold_branch(&mut self, recorded: &Recorded) {
         match &recorded.event {
             Event::StepStarted(e) => {
@@ -426,7 +439,7 @@ impl State {
                 self.found(recorded, path, Found::Timer);
             }
             Event::ProgressEmitted { path, ord, .. } => {
-                self.op(recorded, path, *ord, || OpKind::Progress);
+                self.op(recorded, (path, *ord), || OpKind::Progress);
             }
             Event::CompensationStarted { path, failure } => {
                 self.undone.insert(path.clone(), Undo::Started);
@@ -464,7 +477,8 @@ impl State {
         }
     }
 
-    fn op(&mut self, recorded: &Recorded, path: &Path, ord: u32, new: impl FnOnce() -> OpKind) -> &mut Op {
+    fn op(&mut self, recorded: &Recorded, call: (&Path, u32), new: impl FnOnce() -> OpKind) -> &mut Op {
+        let (path, ord) = call;
         let op = match self.ops.entry(path.clone()) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
@@ -480,7 +494,7 @@ impl State {
 
     fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
         let new = || StepOp { attempts: 0, failures: 0, progress: StepProgress::Started, group: false };
-        let op = self.op(recorded, path, ord, || OpKind::Step(new()));
+        let op = self.op(recorded, (path, ord), || OpKind::Step(new()));
         if !matches!(op.kind, OpKind::Step(_)) {
             op.kind = OpKind::Step(new());
         }
@@ -491,7 +505,7 @@ impl State {
     }
 
     fn wait(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut WaitOp {
-        let op = self.op(recorded, path, ord, || OpKind::Wait(WaitOp::default()));
+        let op = self.op(recorded, (path, ord), || OpKind::Wait(WaitOp::default()));
         if !matches!(op.kind, OpKind::Wait(_)) {
             op.kind = OpKind::Wait(WaitOp::default());
         }
@@ -517,16 +531,21 @@ impl State {
         }
     }
 
+    /// Whether a command with this id has been taken.
+    pub fn has_seen(&self, id: &str) -> bool {
+        self.seen.contains(id)
+    }
+
     /// The operation recorded as the `ord`-th of an arm.
     pub fn nth(&self, arm: &str, ord: u32) -> Option<&Path> {
         self.order.get(&(Box::from(arm), ord))
     }
 
-    /// Completed steps that have a compensation and are not undone yet, latest first, after `cutoff`.
+    /// Steps that completed after `cutoff`, have a compensation and are not undone yet; latest first.
     pub fn to_undo(&self, cutoff: Seq) -> Vec<Path> {
         let open = |path: &&Path| {
             self.undone.get(*path) != Some(&Undo::Completed)
-                && self.ops.get(*path).is_some_and(|op| op.first > cutoff)
+                && self.ops.get(*path).is_some_and(|op| op.last > cutoff)
         };
         self.undo.iter().rev().filter(open).cloned().collect()
     }

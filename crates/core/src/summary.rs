@@ -13,101 +13,13 @@ use crate::form::Form;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
 use crate::path::Path;
+pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
 
 /// Ids of mail kept for recognising a repeated command without reading the history.
 const MAIL_IDS_MAX: usize = 32;
 /// Longest failure message kept in the row.
 const MESSAGE_CHARS_MAX: usize = 200;
-
-/// Where a run is in its life. A cache: `derive` is the truth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Nobody has begun it, or it may go on and nobody has it.
-    Queued,
-    /// A node has it.
-    Running,
-    /// It waits for a signal, an answer or a child.
-    Waiting,
-    /// It waits for a time.
-    Sleeping,
-    /// An operator stopped it.
-    Paused,
-    /// It is undoing what it did.
-    Compensating,
-    /// It needs an operator.
-    Parked,
-    /// It returned.
-    Completed,
-    /// It failed.
-    Failed,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl Status {
-    /// Every status, in the order of a life.
-    pub const ALL: [Self; 10] = [
-        Self::Queued,
-        Self::Running,
-        Self::Waiting,
-        Self::Sleeping,
-        Self::Paused,
-        Self::Compensating,
-        Self::Parked,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
-    /// Over for good.
-    pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
-
-    /// Expected to move by itself.
-    pub fn is_active(self) -> bool {
-        !self.is_terminal() && !matches!(self, Self::Paused | Self::Parked)
-    }
-
-    /// The word in JSON, SQL and on screen.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Sleeping => "sleeping",
-            Self::Paused => "paused",
-            Self::Compensating => "compensating",
-            Self::Parked => "parked",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// The text names no status.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no status; there are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled"
-)]
-pub struct NoStatus(String);
-
-impl std::str::FromStr for Status {
-    type Err = NoStatus;
-
-    fn from_str(text: &str) -> Result<Self, NoStatus> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| NoStatus(text.to_owned()))
-    }
-}
 
 /// Something a run waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -376,11 +288,14 @@ impl Summary {
         Ok(())
     }
 
-    /// Moves on without looking at what happened: an event of a branch that was left.
+    /// Moves on; of an event of a branch that was left, only the id of its command is kept.
     pub(crate) fn advance_to(&mut self, recorded: &Recorded, head: Hash) {
         self.as_of = recorded.seq;
         self.head = head;
         self.last_event_at = recorded.at;
+        if let Some(id) = command_id(&recorded.event) {
+            self.see(id);
+        }
         self.status = self.status_now();
     }
 
@@ -428,10 +343,14 @@ impl Summary {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     pub(crate) fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
         match &recorded.event {
-            Event::RunQueued(_) | Event::BranchOpened(_) | Event::ProgressEmitted { .. } => {}
+            Event::RunQueued(_)
+            | Event::BranchOpened(_)
+            | Event::NoteAdded(_)
+            | Event::ProgressEmitted { .. } => {}
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;
@@ -440,21 +359,18 @@ impl Summary {
             }
             Event::RunReleased { .. } => self.owner = None,
             Event::RunRecovered(_) => self.recoveries += 1,
-            Event::RunPaused(note) => {
-                self.paused = true;
-                self.see(&note.id);
-            }
-            Event::RunResumed(note) => {
+            Event::RunPaused(_) => self.paused = true,
+            Event::RunResumed(_) => {
                 self.paused = false;
                 self.parked = false;
                 self.trouble = None;
-                self.see(&note.id);
             }
+            // A run that rests must move once more to end.
             Event::RunCancelRequested(note) => {
                 self.cancel = Some(note.reason.clone());
-                self.see(&note.id);
+                self.paused = false;
+                self.parked = false;
             }
-            Event::NoteAdded(note) => self.see(&note.id),
             Event::RunParked { code, reason } => {
                 self.owner = None;
                 self.parked = true;
@@ -477,6 +393,7 @@ impl Summary {
             }
             Event::WaitStarted(wait) => {
                 self.step = Some(wait.path.clone());
+                self.waits.retain(|open| open.path != wait.path);
                 self.waits.push(OpenWait {
                     path: wait.path.clone(),
                     since: at,
@@ -492,35 +409,29 @@ impl Summary {
                     self.mail_unread = self.mail_unread.saturating_sub(1);
                 }
             }
-            Event::InputRequested(input) => self.inputs.push(OpenInput {
-                path: input.path.clone(),
-                prompt: input.prompt.clone(),
-                form: input.form.clone(),
-                since: at,
-            }),
-            Event::InputAnswered { question, id, .. } => {
+            Event::InputRequested(input) => {
+                self.inputs.retain(|open| open.path != input.path);
+                self.inputs.push(OpenInput {
+                    path: input.path.clone(),
+                    prompt: input.prompt.clone(),
+                    form: input.form.clone(),
+                    since: at,
+                });
+            }
+            Event::InputAnswered { question, .. } => {
                 self.inputs.retain(|input| input.path != *question);
                 self.mail_unread += 1;
-                self.see(id);
             }
-            Event::SignalReceived { id, .. } => {
+            Event::SignalReceived { .. } | Event::ChildCompleted { .. } | Event::ChildFailed { .. } => {
                 self.mail_unread += 1;
-                self.see(id);
-            }
-            Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => {
-                self.mail_unread += 1;
-                self.see(run.as_str());
             }
             Event::TimerSet { path, due, .. } => {
-                self.step = Some(path.clone());
+                self.at_step(path);
                 self.waits.push(OpenWait::until(path, at, *due));
             }
             Event::TimerFired { path } => self.close(path),
             Event::ChildStarted(child) => self.step = Some(child.path.clone()),
-            Event::JumpRequested(jump) => {
-                self.compensating = true;
-                self.see(&jump.note.id);
-            }
+            Event::JumpRequested(jump) => self.compensating |= jump.compensate,
             Event::CompensationStarted { path, failure } => {
                 self.compensating = true;
                 self.waits.clear();
@@ -554,17 +465,40 @@ impl Summary {
         self.step = Some(path.clone());
     }
 
+    /// Ends a wait, and with it the questions that nobody looks for any more.
     fn close(&mut self, path: &Path) {
-        self.waits.retain(|wait| wait.path != *path);
+        for ended in self.waits.extract_if(.., |wait| wait.path == *path).collect::<Vec<_>>() {
+            let wanted = |path: &Path| self.waits.iter().any(|wait| wait.inputs.contains(path));
+            self.inputs.retain(|input| !ended.inputs.contains(&input.path) || wanted(&input.path));
+        }
     }
 
-    fn see(&mut self, id: &str) {
+    fn see(&mut self, id: String) {
         self.mail_count += 1;
-        self.mail_ids.push(id.to_owned());
+        self.mail_ids.push(id);
         if self.mail_ids.len() > MAIL_IDS_MAX {
             self.mail_ids.remove(0);
         }
     }
+}
+
+/// The id by which a repeated command from outside is recognised, on whatever branch it was taken.
+pub(crate) fn command_id(event: &Event) -> Option<String> {
+    match event {
+        Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
+        Event::RunPaused(note)
+        | Event::RunResumed(note)
+        | Event::RunCancelRequested(note)
+        | Event::NoteAdded(note) => Some(note.id.clone()),
+        Event::JumpRequested(jump) => Some(jump.note.id.clone()),
+        Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
+        _ => None,
+    }
+}
+
+/// The id under which a child's end is remembered: set apart, as a signal may be named like a run.
+pub(crate) fn child_command(run: &RunId) -> String {
+    format!("child:{run}")
 }
 
 /// Ownership and notes are of the run; what steps did is of a branch.

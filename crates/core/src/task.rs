@@ -89,7 +89,7 @@ pub struct Task {
     /// The work itself.
     pub payload: Payload,
     /// What it brought, once completed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Payload>,
     /// Why it failed, last time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,9 +298,13 @@ impl Task {
         Ok(self)
     }
 
-    /// Its claimant is gone: back to its queue, counted, audited; past `deliveries_max` it is dead.
+    /// Its claimant is gone: back to its queue, counted, audited; past `deliveries_max` it is dead. A task that
+    /// nobody has stays as it is.
     #[must_use]
     pub fn reclaimed(mut self, why: &str, deliveries_max: u32, now: Millis) -> Self {
+        if self.state != TaskState::Claimed {
+            return self;
+        }
         self.deliveries += 1;
         let owner = self.owner.clone().unwrap_or_default();
         let dead = self.deliveries > deliveries_max && !self.is_advance();
@@ -383,3 +387,6 @@ impl NewTask {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,7 @@ impl Seq {
     /// The position after this one.
     #[must_use]
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 
     /// The position before this one; the one before the first is zero.

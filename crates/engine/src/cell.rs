@@ -167,9 +167,9 @@ impl Cell {
     pub(crate) fn queue(&self, what: Owned) -> u64 {
         let at = self.now();
         let mut inner = self.lock();
-        inner.push(Doing { at, what });
+        let ticket = inner.push(Doing { at, what });
         inner.nudge();
-        inner.issued
+        ticket
     }
 
     /// Queues the end of an operation and hands its time to the operation's arm.
@@ -290,9 +290,11 @@ impl Cell {
 
 impl Inner {
     /// Queues something for the log. The only way in: what is not counted here would count as durable later.
-    pub(crate) fn push(&mut self, doing: Doing) {
+    /// The ticket says when it is durable.
+    pub(crate) fn push(&mut self, doing: Doing) -> u64 {
         self.queue.push(doing);
         self.issued += 1;
+        self.issued
     }
 
     /// Wakes the driver unless it is polling the workflow right now and will look anyway.
@@ -309,6 +311,9 @@ impl Inner {
         self.durable += count;
         debug_assert!(self.durable <= self.issued, "more is durable than was ever queued");
         self.revision += 1;
+        if self.state.jump.is_some() && self.mode == Mode::Run {
+            self.mode = Mode::Rewind;
+        }
         for waker in self.wakers.drain(..) {
             waker.wake();
         }
@@ -399,8 +404,7 @@ impl Inner {
         let counter = self.arms.entry(arm.clone()).or_default();
         counter.draws += 1;
         let draws = counter.draws.to_string();
-        let generation = self.state.branches.generation(self.state.summary.branch).to_string();
-        Hash::of_parts(&["random", self.state.summary.run.as_str(), &generation, arm.as_str(), &draws])
+        Hash::of_parts(&["random", self.state.summary.run.as_str(), arm.as_str(), &draws])
     }
 }
 

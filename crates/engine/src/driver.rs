@@ -106,10 +106,6 @@ impl Driver {
         if self.releasing || inner.stop.is_some() {
             return false;
         }
-        if inner.mode == Mode::Run && inner.state.jump.is_some() {
-            // It came while the run was in memory: nothing new begins, and what runs may end.
-            inner.mode = Mode::Rewind;
-        }
         if inner.mode == Mode::Rewind && inner.is_quiet() {
             inner.mode = Mode::Undo;
             self.given_up = self.work.replace(Box::pin(undo::rewind(Arc::clone(&self.cell))));

@@ -39,7 +39,7 @@ impl Prepared {
         let Append { run, after, .. } = &self.append;
         match work.rids.find(work.conn, run)? {
             Some(rid) => {
-                let end = self.insert_events(work.conn, rid)?;
+                let end = self.insert_events(work, rid)?;
                 let adopted = self.change_tasks(work, Some(rid))?;
                 match (&self.row, adopted) {
                     (Some(row), task) => runs::update(work, rid, row, task)?,
@@ -52,19 +52,19 @@ impl Prepared {
                 let adopted = self.change_tasks(work, None)?;
                 let rid = runs::insert(work, run, self.row.as_ref(), adopted)?;
                 work.rids.keep(run, rid);
-                self.insert_events(work.conn, rid)
+                self.insert_events(work, rid)
             }
             None => Err(Fault::Conflict(Seq::ZERO)),
         }
     }
 
-    fn insert_events(&self, conn: &Connection, rid: i64) -> Result<Seq, Fault> {
+    fn insert_events(&self, work: &mut Work<'_>, rid: i64) -> Result<Seq, Fault> {
         let mut end = self.append.after;
         for body in &self.append.bodies {
             if end == self.append.after {
-                insert_first(conn, rid, end, body)?;
+                insert_first(work, rid, end, body)?;
             } else {
-                conn.prepare_cached(NEXT)?.execute(params![rid, sql_int(end.0 + 1), body])?;
+                work.conn.prepare_cached(NEXT)?.execute(params![rid, sql_int(end.0 + 1), body])?;
             }
             end = end.next();
         }
@@ -87,13 +87,17 @@ impl Prepared {
     }
 }
 
-fn insert_first(conn: &Connection, rid: i64, after: Seq, body: &str) -> Result<(), Fault> {
+fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result<(), Fault> {
     let inserted = if after == Seq::ZERO {
-        conn.prepare_cached(FIRST_OF_ALL)?.execute(params![rid, body])?
+        work.conn.prepare_cached(FIRST_OF_ALL)?.execute(params![rid, body])?
     } else {
-        conn.prepare_cached(FIRST)?.execute(params![rid, sql_int(after.0), body])?
+        let statement = match &mut work.first {
+            Some(statement) => statement,
+            none => none.insert(work.conn.prepare_cached(FIRST)?),
+        };
+        statement.execute(params![rid, sql_int(after.0), body])?
     };
-    if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(conn, rid)?)) }
+    if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(work.conn, rid)?)) }
 }
 
 /// Where a log ends.

@@ -57,7 +57,10 @@ pub(crate) fn runs(
 ) -> Result<Page<Row>, Fault> {
     let limit = filter.limit as usize;
     let mut found = Vec::new();
-    if filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
+    // Few runs have the same owner, parent, tag or cause; their own index is better than any status's.
+    let narrow =
+        filter.owner.is_some() || filter.parent.is_some() || filter.tag.is_some() || filter.cause.is_some();
+    if narrow || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
         find(conn, query(filter, after, None), &mut found)?;
     } else {
         // One ordered walk per status, merged: an `IN` would sort all of them for every page.

@@ -64,6 +64,8 @@ fn tune(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
         Durability::Power => "full",
         Durability::Process => "normal",
     };
+    // The writer waits by itself.
+    conn.busy_timeout(Duration::ZERO)?;
     conn.pragma_update(None, "synchronous", synchronous)?;
     conn.pragma_update(None, "cache_size", -16_384)?;
     conn.pragma_update(None, "journal_size_limit", 64 << 20)

@@ -50,6 +50,7 @@ impl SqliteStore {
             clock: Arc::clone(&clock),
             watch: Arc::clone(&watch),
             group_max: options.group_max.max(1),
+            busy_timeout: options.busy_timeout,
         };
         Ok(Self {
             path: path.to_owned(),

@@ -51,9 +51,7 @@ impl Watch {
         let _baton = self.baton.lock().await;
         loop {
             match writer.peek().await {
-                Ok(true) => self.bump(),
-                Ok(false) => {}
-                Err(StoreError::Busy { .. }) => {}
+                Ok(()) | Err(StoreError::Busy { .. }) => {}
                 Err(error) => return error,
             }
             tokio::time::sleep(LOOK_EVERY).await;

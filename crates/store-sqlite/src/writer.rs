@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use goldseam_core::{Millis, RunId};
 use goldseam_store::StoreError;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
@@ -20,6 +22,10 @@ use crate::watch::Watch;
 
 /// How often a transaction that met another process is begun again.
 const BUSY_ATTEMPTS_MAX: u32 = 3;
+/// The pause between two tries to begin while another process writes.
+const BUSY_PAUSE: Duration = Duration::from_micros(300);
+/// Fewest answers that are worth a task of their own.
+const TELL_TOGETHER_MIN: usize = 8;
 /// Runs whose numbers are remembered, in each of two generations.
 const RIDS_MAX: usize = 32_768;
 
@@ -31,6 +37,14 @@ pub(crate) struct Work<'w> {
     pub(crate) rids: &'w mut Rids,
     /// Now, by the store's clock.
     pub(crate) now: Millis,
+    /// The statement of the hot path, once the group has used it.
+    pub(crate) first: Option<CachedStatement<'w>>,
+}
+
+impl<'w> Work<'w> {
+    pub(crate) fn new(conn: &'w Connection, rids: &'w mut Rids, now: Millis) -> Self {
+        Self { conn, rids, now, first: None }
+    }
 }
 
 /// Work that shares a transaction with others. It may be begun again, so it must not change itself.
@@ -41,13 +55,17 @@ trait Job: Send {
     fn settle(self: Box<Self>, fate: Result<(), StoreError>);
     /// Whether somebody may wait for what it changes.
     fn is_loud(&self) -> bool;
+    /// The runtime that the caller waits in.
+    fn runtime(&self) -> Option<&Handle>;
 }
 
 struct Reply<T, F> {
     work: F,
     loud: bool,
+    runtime: Option<Handle>,
     outcome: Option<Result<T, StoreError>>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
+    /// The work goes back with the answer: it is freed where it was made, not on the hot thread.
+    reply: oneshot::Sender<(Result<T, StoreError>, F)>,
 }
 
 impl<T, F> Job for Reply<T, F>
@@ -72,18 +90,47 @@ where
             (Err(error), _) => Err(error),
         };
         // A caller that no longer waits has learned nothing, and that is all right.
-        let _ = self.reply.send(answer);
+        let _ = self.reply.send((answer, self.work));
     }
 
     fn is_loud(&self) -> bool {
         self.loud
     }
+
+    fn runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
+    }
+}
+
+/// Jobs whose commit is done; they are settled when this is dropped, wherever that is.
+struct Committed(Vec<Box<dyn Job>>);
+
+impl Committed {
+    /// Each answer from outside costs a runtime a system call, so a large group is answered from
+    /// within: one task tells them all. Only for callers that all wait in one runtime, because one
+    /// that nobody drives must not keep the others waiting.
+    fn tell(self) {
+        let one = self.0.first().and_then(|job| job.runtime()).cloned();
+        let id = one.as_ref().map(Handle::id);
+        if self.0.len() >= TELL_TOGETHER_MIN
+            && self.0.iter().all(|job| job.runtime().map(Handle::id) == id)
+            && let Some(runtime) = one
+        {
+            runtime.spawn(async move { drop(self) });
+        }
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|job| job.settle(Ok(())));
+    }
 }
 
 enum Message {
     Job(Box<dyn Job>),
-    /// Has another process committed since the last look?
-    Peek(oneshot::Sender<Result<bool, StoreError>>),
+    /// Look whether another process has committed since the last look.
+    Peek(oneshot::Sender<Result<(), StoreError>>),
 }
 
 /// The callers' end.
@@ -138,15 +185,23 @@ impl Writer {
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Message::Job(Box::new(Reply { work, loud, outcome: None, reply }));
+        let job = Message::Job(Box::new(Reply {
+            work,
+            loud,
+            runtime: Handle::try_current().ok(),
+            outcome: None,
+            reply,
+        }));
         self.queue.push(job).map_err(|_| ended())?;
-        answer.await.unwrap_or_else(|_| {
-            Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() })
-        })
+        match answer.await {
+            Ok((answer, _work)) => answer,
+            Err(_) => Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() }),
+        }
     }
 
-    /// Whether another process has committed since the last look.
-    pub(crate) async fn peek(&self) -> Result<bool, StoreError> {
+    /// Bumps the watch if another process has committed since the last look. That is done by the
+    /// thread itself: a caller that goes away while it asks must not take the news with it.
+    pub(crate) async fn peek(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.queue.push(Message::Peek(reply)).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))
@@ -172,6 +227,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) group_max: usize,
+    pub(crate) busy_timeout: Duration,
 }
 
 struct Loop {
@@ -218,12 +274,15 @@ impl Loop {
         }
     }
 
-    fn peek(&mut self) -> Result<bool, StoreError> {
+    fn peek(&mut self) -> Result<(), StoreError> {
         let look = || -> Result<i64, Fault> {
             Ok(self.setup.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
         };
         let version = look().map_err(Fault::into_read_error)?;
-        Ok(std::mem::replace(&mut self.data_version, version) != version)
+        if std::mem::replace(&mut self.data_version, version) != version {
+            self.setup.watch.bump();
+        }
+        Ok(())
     }
 
     /// Commits the group, without those jobs that cannot be done; settles every one of them.
@@ -239,16 +298,18 @@ impl Loop {
                     if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
                         self.setup.watch.bump();
                     }
-                    group.drain(..).for_each(|job| job.settle(Ok(())));
+                    Committed(std::mem::take(group)).tell();
                 }
                 Err(Undone::Job(index, error)) => {
                     self.undo();
                     group.remove(index).settle(Err(GroupFault::new(&error, false).to_error()));
                 }
                 Err(Undone::Group(fault)) => {
+                    // One that could not even begin has waited long enough.
+                    let begun = !self.setup.conn.is_autocommit();
                     self.undo();
                     busy += 1;
-                    if fault.nature == Nature::Busy && busy < BUSY_ATTEMPTS_MAX {
+                    if begun && fault.nature == Nature::Busy && busy < BUSY_ATTEMPTS_MAX {
                         continue;
                     }
                     if fault.poisons() {
@@ -263,12 +324,8 @@ impl Loop {
 
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Undone> {
         let conn = &self.setup.conn;
-        let step = |sql, at_commit| {
-            let done = conn.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-            done.map(|_| ()).map_err(|error| Undone::Group(GroupFault::new(&error, at_commit)))
-        };
-        step("BEGIN IMMEDIATE", false)?;
-        let mut work = Work { conn, rids: &mut self.rids, now: self.setup.clock.now() };
+        begin(conn, self.setup.busy_timeout)?;
+        let mut work = Work::new(conn, &mut self.rids, self.setup.clock.now());
         for (index, job) in group.iter_mut().enumerate() {
             if let Err(Fault::Sql(error)) = job.run(&mut work) {
                 return Err(match Nature::of(&error) {
@@ -277,7 +334,8 @@ impl Loop {
                 });
             }
         }
-        step("COMMIT", true)
+        drop(work);
+        execute(conn, "COMMIT").map_err(|error| Undone::Group(GroupFault::new(&error, true)))
     }
 
     fn undo(&mut self) {
@@ -286,6 +344,26 @@ impl Loop {
             && let Err(error) = self.setup.conn.execute_batch("ROLLBACK")
         {
             self.poison = Some(format!("a failed transaction could not be rolled back: {error}"));
+        }
+    }
+}
+
+fn execute(conn: &Connection, sql: &'static str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// Takes the write lock, patiently. SQLite's own handler waits ever longer, up to a tenth of a
+/// second, and so starves beside another process that always has something to commit.
+fn begin(conn: &Connection, patience: Duration) -> Result<(), Undone> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match execute(conn, "BEGIN IMMEDIATE") {
+            Ok(()) => return Ok(()),
+            Err(error) if Nature::of(&error) == Nature::Busy && waited < patience => {
+                std::thread::park_timeout(BUSY_PAUSE);
+                waited += BUSY_PAUSE;
+            }
+            Err(error) => return Err(Undone::Group(GroupFault::new(&error, false))),
         }
     }
 }

@@ -38,6 +38,15 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether a command with this id has been taken.
+    fn has_seen(&self, id: &str) -> Result<bool, Refusal> {
+        match self {
+            Self::Absent => Err(Refusal::NoSuchRun),
+            Self::Row(summary) => summary.has_seen(id).ok_or(Refusal::NeedsHistory),
+            Self::Full(state) => Ok(state.has_seen(id)),
+        }
+    }
+
     fn state(&self) -> Result<&'a State, Refusal> {
         match self {
             Self::Absent => Err(Refusal::NoSuchRun),

@@ -5,7 +5,7 @@ use crate::command::{Claim, Command};
 use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
 use crate::id::NodeId;
 use crate::limits::Limits;
-use crate::summary::{Status, Summary};
+use crate::summary::{Status, Summary, child_command};
 use crate::time::Millis;
 
 pub(super) fn start(
@@ -46,7 +46,7 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let mut attempt = summary.attempt;
     let cause = match (&summary.owner, &claim.lost) {
         (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
-            attempt += u32::from(lost.proven);
+            attempt = attempt.saturating_add(u32::from(lost.proven));
             events.push(Event::RunRecovered(RunRecovered {
                 rule: "O2".to_owned(),
                 reason: if lost.proven { "infrastructure_restart" } else { "stale_detection" }.to_owned(),
@@ -79,11 +79,11 @@ pub(super) fn mail(
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     let id = match command {
-        Command::Signal { id, .. } | Command::Answer { id, .. } => id.as_str(),
+        Command::Signal { id, .. } | Command::Answer { id, .. } => id.clone(),
         Command::Cancel(note) | Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => {
-            &note.id
+            note.id.clone()
         }
-        Command::ChildEnded { child, .. } => child.as_str(),
+        Command::ChildEnded { child, .. } => child_command(child),
         Command::Start { .. }
         | Command::Claim(_)
         | Command::Jump(_)
@@ -92,17 +92,15 @@ pub(super) fn mail(
             return Err(Refusal::NeedsHistory);
         }
     };
-    match (summary.has_seen(id), view) {
-        (Some(true), _) => return Ok(Decision::default()),
-        (None, View::Row(_)) => return Err(Refusal::NeedsHistory),
-        _ => {}
+    if view.has_seen(&id)? {
+        return Ok(Decision::default());
     }
     let event = mail_event(summary, command, limits)?;
     let task = match &event {
         Event::NoteAdded(_) => TaskMove::Keep,
         Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
         Event::RunPaused(_) | Event::RunResumed(_) | Event::RunCancelRequested(_) => TaskMove::Wake,
-        event if summary.awaits(event) && !summary.paused => TaskMove::Wake,
+        event if summary.awaits(event) && summary.status.is_active() => TaskMove::Wake,
         _ => TaskMove::Keep,
     };
     Ok(Decision::new(now, vec![event], task))

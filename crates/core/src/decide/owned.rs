@@ -10,7 +10,7 @@ use crate::event::{BranchOpened, By, Carried, Cause, Event, Release, RunClaimed,
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::state::{OpKind, State, StepProgress};
+use crate::state::{OpKind, State, StepProgress, Undo};
 use crate::time::{Millis, Seq};
 
 /// The moment and the bounds that a decision is made under.
@@ -31,11 +31,22 @@ pub(super) fn decide(
     }
     let state = view.state()?;
     let length = summary.as_of.0 - summary.base.0.min(summary.as_of.0);
-    if length > now.limits.history_events_max && !doings.iter().all(|doing| ends(&doing.what)) {
+    let ending =
+        doings.iter().any(|doing| ends(&doing.what)) || doings.iter().all(|doing| tidies(&doing.what));
+    if length > now.limits.history_events_max && !ending {
         return Err(Refusal::HistoryTooLong { events: length });
     }
-    let (events, taken) = (Vec::with_capacity(doings.len()), BTreeSet::new());
-    let mut batch = Batch { state, at: now.now, now, events, task: TaskMove::Keep, taken };
+    let mut batch = Batch {
+        state,
+        at: now.now,
+        now,
+        events: Vec::with_capacity(doings.len()),
+        task: TaskMove::Keep,
+        taken: BTreeSet::new(),
+        over: BTreeSet::new(),
+        undone: BTreeSet::new(),
+        left: false,
+    };
     for doing in doings {
         batch.at = doing.at;
         batch.take(&doing.what)?;
@@ -43,7 +54,7 @@ pub(super) fn decide(
     Ok(Decision { events: batch.events, task: batch.task })
 }
 
-/// Whether a run past its limit may still do this: whatever ends or shortens it.
+/// Whether it ends or shortens the run: a run past its limit may do this, and what goes with it.
 fn ends(doing: &Owned) -> bool {
     matches!(
         doing,
@@ -51,6 +62,17 @@ fn ends(doing: &Owned) -> bool {
             | Owned::Complete(_)
             | Owned::Fail(_)
             | Owned::EndCancelled
+            | Owned::FinishJump
+    )
+}
+
+/// Whether it only leads to an end: a run past its limit may do this by itself.
+fn tidies(doing: &Owned) -> bool {
+    matches!(
+        doing,
+        Owned::UndoStarted { .. }
+            | Owned::UndoCompleted(_)
+            | Owned::UndoFailed { .. }
             | Owned::Park { .. }
             | Owned::Release(_)
     )
@@ -62,7 +84,14 @@ struct Batch<'a> {
     at: Millis,
     events: Vec<Stamped>,
     task: TaskMove,
+    /// Mail that is consumed.
     taken: BTreeSet<Seq>,
+    /// Steps and waits that ended.
+    over: BTreeSet<Path>,
+    /// Steps that were undone.
+    undone: BTreeSet<Path>,
+    /// Ownership ended: nothing more may follow.
+    left: bool,
 }
 
 impl Batch<'_> {
@@ -70,32 +99,54 @@ impl Batch<'_> {
         self.events.push(Stamped { at: self.at, event });
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     fn take(&mut self, doing: &Owned) -> Result<(), Refusal> {
+        if self.left {
+            return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
+        }
+        // A jump was promised: the run goes back before it may end.
+        let last = matches!(
+            doing,
+            Owned::Complete(_) | Owned::Fail(_) | Owned::EndCancelled | Owned::ContinueAsNew(_)
+        );
+        if last && self.state.jump.is_some() {
+            return Ok(());
+        }
         match doing {
             Owned::StepStarted(started) => {
-                self.not_over(&started.path)?;
+                self.not_over(&started.path, started.attempt)?;
                 self.push(Event::StepStarted(started.clone()));
             }
             Owned::StepCompleted(completed) => {
-                self.not_over(&completed.path)?;
+                self.not_over(&completed.path, completed.attempt)?;
+                self.over.insert(completed.path.clone());
                 self.push(Event::StepCompleted(completed.clone()));
             }
             Owned::StepFailed { failed, retry_at, timeout } => {
-                self.not_over(&failed.path)?;
+                self.not_over(&failed.path, failed.attempt)?;
                 let (path, attempt) = (failed.path.clone(), failed.attempt);
+                if retry_at.is_none() {
+                    self.over.insert(path.clone());
+                }
                 if let Some(reason) = timeout {
                     self.push(Event::StepTimeout { path: path.clone(), attempt, reason: (*reason).into() });
                 }
                 self.push(Event::StepFailed(failed.clone()));
                 if let Some(due) = retry_at {
-                    self.push(Event::StepRetryScheduled { path, attempt: attempt + 1, due: *due });
+                    self.push(Event::StepRetryScheduled {
+                        path,
+                        attempt: attempt.saturating_add(1),
+                        due: *due,
+                    });
                 }
             }
             Owned::Wait { wanted, ask } => self.wait(wanted, ask.as_ref())?,
             Owned::Child(child) => self.push(Event::ChildStarted(child.clone())),
             Owned::Sleep { path, ord, due } => {
+                self.not_found(path)?;
                 self.push(Event::TimerSet { path: path.clone(), ord: *ord, due: *due });
                 if *due <= self.now.now {
+                    self.over.insert(path.clone());
                     self.push(Event::TimerFired { path: path.clone() });
                 }
             }
@@ -105,10 +156,16 @@ impl Batch<'_> {
                 self.push(Event::ProgressEmitted { path, ord, message });
             }
             Owned::UndoStarted { path, failure } => {
+                self.not_undone(path)?;
                 self.push(Event::CompensationStarted { path: path.clone(), failure: failure.clone() });
             }
-            Owned::UndoCompleted(path) => self.push(Event::CompensationCompleted { path: path.clone() }),
+            Owned::UndoCompleted(path) => {
+                self.not_undone(path)?;
+                self.undone.insert(path.clone());
+                self.push(Event::CompensationCompleted { path: path.clone() });
+            }
             Owned::UndoFailed { path, failure } => {
+                self.not_undone(path)?;
                 let (path, failure) = (path.clone(), failure.clone());
                 let reason = format!("step {path} could not be undone: {failure}");
                 self.push(Event::CompensationFailed { path, failure });
@@ -132,15 +189,32 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// A step that is over on this lineage is never recorded again.
-    fn not_over(&self, path: &Path) -> Result<(), Refusal> {
-        match self.state.ops.get(path).map(|op| &op.kind) {
+    /// A step that is over on this lineage is never recorded again, nor an attempt that was given up.
+    fn not_over(&self, path: &Path, attempt: u32) -> Result<(), Refusal> {
+        let current = match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => match step.progress {
-                StepProgress::Completed(_) | StepProgress::Failed(_) => Err(Refusal::Fenced),
-                StepProgress::Started | StepProgress::Retry(_) => Ok(()),
+                StepProgress::Completed(_) | StepProgress::Failed(_) => false,
+                StepProgress::Started => attempt >= step.attempts,
+                StepProgress::Retry(_) => attempt > step.attempts,
             },
-            _ => Ok(()),
-        }
+            _ => true,
+        };
+        if current && !self.over.contains(path) { Ok(()) } else { Err(Refusal::Fenced) }
+    }
+
+    /// A wait that found something on this lineage does not look again.
+    fn not_found(&self, path: &Path) -> Result<(), Refusal> {
+        let found = match self.state.ops.get(path).map(|op| &op.kind) {
+            Some(OpKind::Wait(wait)) => wait.found.is_some(),
+            _ => false,
+        };
+        if found || self.over.contains(path) { Err(Refusal::Fenced) } else { Ok(()) }
+    }
+
+    /// A step that was undone on this lineage is not undone again.
+    fn not_undone(&self, path: &Path) -> Result<(), Refusal> {
+        let undone = self.state.undone.get(path) == Some(&Undo::Completed) || self.undone.contains(path);
+        if undone { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
     fn wait(
@@ -148,6 +222,7 @@ impl Batch<'_> {
         wanted: &WaitStarted,
         ask: Option<&crate::event::InputRequested>,
     ) -> Result<(), Refusal> {
+        self.not_found(&wanted.path)?;
         let mail = self.state.mail_for(wanted, &self.taken);
         if let (Some(ask), None) = (ask, mail) {
             ask.form.check_itself().map_err(|invalid| Refusal::InvalidForm { reason: invalid.0 })?;
@@ -160,7 +235,9 @@ impl Batch<'_> {
 
     fn check(&mut self, path: &Path) {
         let Some(OpKind::Wait(wait)) = self.state.ops.get(path).map(|op| &op.kind) else { return };
-        let (Some(wanted), None) = (&wait.wanted, &wait.found) else { return };
+        let (Some(wanted), None, false) = (&wait.wanted, &wait.found, self.over.contains(path)) else {
+            return;
+        };
         let mail = self.state.mail_for(wanted, &self.taken);
         self.resolve(wanted, mail);
     }
@@ -169,8 +246,10 @@ impl Batch<'_> {
         let path = wanted.path.clone();
         if let Some(seq) = mail {
             self.taken.insert(seq);
+            self.over.insert(path.clone());
             self.push(Event::WaitResolved { path, by: By::Mail(seq) });
         } else if wanted.due.is_some_and(|due| due <= self.now.now) {
+            self.over.insert(path.clone());
             let sleep = wanted.signals.is_empty() && wanted.inputs.is_empty() && wanted.children.is_empty();
             self.push(match sleep {
                 true => Event::TimerFired { path },
@@ -186,12 +265,24 @@ impl Batch<'_> {
         let cutoff = travel::cutoff_before(self.state, &jump.to)?;
         self.push(travel::open_jump(self.state, jump, cutoff));
         self.task = TaskMove::Ready;
+        self.left = true;
         Ok(())
     }
 
     fn continue_as_new(&mut self, input: &Payload) {
-        let summary = &self.state.summary;
-        let run = RunQueued { input: input.clone(), version: summary.version, ..self.state.queued.clone() };
+        let mut summary = self.state.summary.clone();
+        let mut children = self.state.open_children();
+        // The row of before the append, and what this append itself did to what is carried on.
+        for Stamped { event, .. } in &self.events {
+            match event {
+                Event::VersionChanged { to, .. } => summary.version = *to,
+                Event::ChildStarted(child) => children.push(child.run.clone()),
+                _ => {}
+            }
+        }
+        children.sort_unstable();
+        let (version, owner) = (summary.version, summary.owner.clone());
+        let run = RunQueued { input: input.clone(), version, ..self.state.queued.clone() };
         self.push(Event::BranchOpened(BranchOpened {
             branch: self.state.branches.next_id(),
             parent: None,
@@ -201,24 +292,27 @@ impl Batch<'_> {
             dropped_mail: Vec::new(),
             carried: Some(Carried {
                 run,
-                summary: Box::new(summary.clone()),
+                summary: Box::new(summary),
                 mail: self.state.unread.keys().copied().filter(|seq| !self.taken.contains(seq)).collect(),
-                children: self.state.open_children(),
+                children,
             }),
         }));
-        if let Some(node) = summary.owner.clone() {
+        if let Some(node) = owner {
             self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0 }));
         }
+        self.left = true;
     }
 
     fn finish(&mut self, event: Event) {
         self.push(event);
         self.task = TaskMove::Remove;
+        self.left = true;
     }
 
     fn park(&mut self, code: &str, reason: String) {
         self.push(Event::RunParked { code: code.to_owned(), reason });
         self.task = TaskMove::Rest(Millis::NEVER);
+        self.left = true;
     }
 
     fn release(&mut self, reason: Release) {
@@ -245,6 +339,7 @@ impl Batch<'_> {
         };
         self.push(Event::RunReleased { reason });
         self.task = TaskMove::Rest(run_at);
+        self.left = true;
     }
 
     /// Whether there is something to do for the owner that came between looking and resting: a request, or mail

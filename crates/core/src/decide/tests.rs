@@ -1,1 +1,5 @@
+//! What is accepted, what is refused, and what an accepted command writes.
 
+mod outside;
+mod owned;
+mod travel;

@@ -5,13 +5,13 @@ use crate::branch::{BranchId, Why};
 use crate::event::{BranchOpened, Event, JumpRequested, Note};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::state::{OpKind, State, StepProgress, Undo};
+use crate::state::{Op, OpKind, State, StepOp, StepProgress, Undo};
 use crate::summary::Status;
 use crate::time::{Millis, Seq};
 
 pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<Decision, Refusal> {
     let state = view.state()?;
-    if state.summary.has_seen(&jump.note.id) == Some(true) {
+    if state.has_seen(&jump.note.id) {
         return Ok(Decision::default());
     }
     if state.jump.is_some() {
@@ -21,7 +21,12 @@ pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<
         return Err(Refusal::NothingToDo { why: "the run is being undone; jump once it has ended" });
     }
     let cutoff = cutoff_before(state, &jump.to)?;
-    if jump.compensate && !state.to_undo(cutoff).is_empty() && !state.summary.status.is_terminal() {
+    if jump.compensate && !state.to_undo(cutoff).is_empty() {
+        // Nobody may claim a run that is over, so nobody would undo anything.
+        let status = state.summary.status;
+        if status.is_terminal() {
+            return Err(Refusal::Finished { status });
+        }
         return Ok(Decision::new(now, vec![Event::JumpRequested(jump.clone())], TaskMove::Wake));
     }
     let requested = Event::JumpRequested(JumpRequested { compensate: false, ..jump.clone() });
@@ -62,7 +67,8 @@ fn open(state: &State, cutoff: Seq, why: Why, input: Option<Payload>) -> BranchO
 fn holder(state: &State, cutoff: Seq) -> BranchId {
     let mut now = state.branches.active();
     while cutoff < now.opened {
-        match now.parent.and_then(|parent| state.branches.get(parent)) {
+        // As in a lineage: a parent that is not older is damage and ends the walk.
+        match now.parent.filter(|parent| *parent < now.id).and_then(|parent| state.branches.get(parent)) {
             Some(parent) => now = parent,
             None => break,
         }
@@ -80,17 +86,14 @@ fn consumed_after(state: &State, cutoff: Seq) -> Vec<Seq> {
 
 pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let state = view.state()?;
-    if state.summary.has_seen(&note.id) == Some(true) {
+    if state.has_seen(&note.id) {
         return Ok(Decision::default());
     }
     if !matches!(state.summary.status, Status::Failed | Status::Parked) {
         return Err(Refusal::NothingToDo { why: "only a failed or parked run can be tried again" });
     }
-    let failed = state.ops.iter().filter(|(_, op)| match &op.kind {
-        OpKind::Step(step) => matches!(step.progress, StepProgress::Failed(_)),
-        OpKind::Wait(_) | OpKind::Progress => false,
-    });
-    let from = failed.max_by_key(|(_, op)| op.first).map(|(path, op)| (path.clone(), op.first.before()));
+    let failed = state.ops.iter().filter_map(|(path, op)| Some((path, failed_at(state, path, op)?)));
+    let from = failed.min_by_key(|(_, cut)| *cut).map(|(path, cut)| (path.clone(), cut.before()));
     // A step that was undone must be done again: the cut lies before the first of them.
     let undone = state.undone.iter().filter(|(_, undo)| **undo == Undo::Completed);
     let undone = undone.filter_map(|(path, _)| state.ops.get(path)).map(|op| op.first.before()).min();
@@ -99,6 +102,21 @@ pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
     let why = Why::Retry { from: from.map(|(path, _)| path) };
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(open(state, cutoff, why, None))];
     Ok(Decision::new(now, events, TaskMove::Ready))
+}
+
+/// Where a step must be cut off to be tried again, if its failure is what ended the run: a leaf
+/// with all its attempts, a group only with its own failure. A failure after which the code went
+/// on, in the same arm or one around it, was handled.
+fn failed_at(state: &State, path: &Path, op: &Op) -> Option<Seq> {
+    let OpKind::Step(StepOp { progress: StepProgress::Failed(_), group, .. }) = &op.kind else { return None };
+    let within = |inner: &str, outer: &str| {
+        outer.is_empty()
+            || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let went_on = state.ops.iter().any(|(other, later)| {
+        later.first > op.last && within(path.arm(), other.arm()) && !within(path.as_str(), other.as_str())
+    });
+    (!went_on).then_some(if *group { op.last } else { op.first })
 }
 
 /// The last event of any operation: what a run that failed by itself had reached.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use goldseam_core::{Millis, Seq};
-use goldseam_store::{Claim, Expect, Store, StoreError, TaskFilter, Written};
+use goldseam_store::conformance::make;
+use goldseam_store::{Append, Claim, Expect, Store, StoreError, TaskChange, TaskFilter, Written};
 use rusqlite::ffi;
 
 use super::{append, open, run_id, task};
@@ -174,7 +175,8 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     };
     let mut conn = rusqlite::Connection::open(store.path()).unwrap();
     conn.progress_handler(10, Some(tick)).unwrap();
-    let work = Work { conn: &conn, rids: &mut Rids::default(), now: Millis(100) };
+    let mut rids = Rids::default();
+    let work = Work::new(&conn, &mut rids, Millis(100));
     let claimed = crate::claim::claim(&work, &claim).unwrap();
     let steps = steps.load(Ordering::Relaxed);
     assert_eq!(claimed.tasks.len(), 1);
@@ -182,4 +184,56 @@ async fn dormant_tasks_do_not_slow_a_claim() {
     assert!(steps < 2_000, "a claim took {steps} steps of SQLite's machine");
     let mine = TaskFilter { owner: Some("me".to_owned()), limit: 10, ..TaskFilter::default() };
     assert_eq!(store.tasks(mine).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_has_an_unknown_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(&folder.path().join("gold.db")));
+    let (gate, holder) = hold(&store).await;
+    let (failed, beside) = tokio::join!(
+        store.writer().write(|work| {
+            work.conn.execute_batch(
+                "CREATE TEMP TABLE p (a PRIMARY KEY); \
+                 CREATE TEMP TABLE c (a REFERENCES p DEFERRABLE INITIALLY DEFERRED); \
+                 INSERT INTO c VALUES (1)",
+            )?;
+            Ok(())
+        }),
+        async {
+            gate.send(()).unwrap();
+            store.append(append("a", 0, &["1"])).await
+        },
+    );
+    holder.await.unwrap();
+    assert!(matches!(failed, Err(StoreError::Unknown { .. })), "{failed:?}");
+    // It shared the transaction or came after it, as the threads had it.
+    let end = store.head(&run_id("a")).await.unwrap().map_or(Seq(0), |head| head.end);
+    match beside {
+        Ok(seq) => assert_eq!(seq, end),
+        Err(error) => assert!(matches!(error, StoreError::Unknown { .. }) && end == Seq(0), "{error:?}"),
+    }
+    assert_eq!(store.append(append("b", 0, &["1"])).await.unwrap(), Seq(1));
+}
+
+#[tokio::test]
+async fn a_run_of_five_steps_writes_few_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("gold.db"));
+    let writes = || store.writer().write(|work| Ok(work.conn.total_changes()));
+    let before = writes().await.unwrap();
+    let row = |after| make::append_with_row("a", after);
+    store.append(Append { tasks: vec![make::create(make::advance("a", "t"))], ..row(0) }).await.unwrap();
+    let claim = Claim { pools: vec![make::advance_pool()], ..make::claim_at(Millis::NEVER) };
+    let claimed = store.claim(claim).await.unwrap().tasks;
+    assert_eq!(claimed.len(), 1);
+    store.append(append("a", 1, &["run.claimed", "run.started"])).await.unwrap();
+    for step in 0..5 {
+        let before = writes().await.unwrap();
+        store.append(append("a", 3 + step, &["step.completed"])).await.unwrap();
+        assert_eq!(writes().await.unwrap() - before, 1);
+    }
+    let remove = TaskChange::Remove { task: claimed[0].id.clone() };
+    store.append(Append { tasks: vec![remove], ..row(8) }).await.unwrap();
+    assert_eq!(writes().await.unwrap() - before, 14);
 }

@@ -9,6 +9,7 @@ use goldseam_core::{Millis, NodeId, Seq};
 use goldseam_store::{NodeRecord, NodeState, Pulse, Store, StoreError};
 
 use super::{PATIENCE, append, open, run_id};
+use crate::check::check;
 use crate::{Options, SqliteStore};
 
 /// Names the database to a test binary that plays another process.
@@ -37,19 +38,28 @@ async fn play_the_child() {
     let store = open(Path::new(&path));
     store.beat(&node("child")).await.unwrap();
     println!("\nbeaten");
-    std::future::pending::<()>().await;
+    let mut end = store.head(&run_id("a")).await.unwrap().map_or(0, |head| head.end.0);
+    loop {
+        match store.append(append("a", end, &["child", "child"])).await {
+            Ok(new) => end = new.0,
+            Err(StoreError::Conflict { end: new }) => end = new.0,
+            Err(other) => panic!("{other:?}"),
+        }
+        println!("acknowledged {end}");
+    }
 }
 
-fn start_child(database: &Path) -> Child {
+/// A child that has beaten, and what it says from then on.
+fn start_child(database: &Path) -> (Child, impl Iterator<Item = String>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tests::processes::play_the_child", "--nocapture"])
         .env(CHILD, database)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line == "beaten"), "the child said nothing");
-    child
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "beaten"), "the child said nothing");
+    (child, lines)
 }
 
 #[tokio::test]
@@ -58,7 +68,7 @@ async fn a_killed_process_drops_its_pulse_at_once() {
     let path = folder.path().join("gold.db");
     let store = open(&path);
     store.beat(&node("self")).await.unwrap();
-    let mut child = start_child(&path);
+    let (mut child, _lines) = start_child(&path);
     assert_eq!(pulse(&store, "child").await, Some(Pulse::Held));
     assert_eq!(pulse(&store, "self").await, Some(Pulse::Held));
     child.kill().unwrap();
@@ -68,6 +78,51 @@ async fn a_killed_process_drops_its_pulse_at_once() {
     store.forget(&gone).await.unwrap();
     assert_eq!(pulse(&store, "child").await, None);
     assert!(!folder.path().join("gold.db-nodes/child.lock").exists());
+}
+
+#[tokio::test]
+async fn what_a_killed_process_acknowledged_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let mut acknowledged = 0;
+    for _ in 0..3 {
+        let (mut child, lines) = start_child(&path);
+        let mut ends = lines.filter_map(|line| line.strip_prefix("acknowledged ")?.parse::<u64>().ok());
+        acknowledged = ends.nth(40).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        acknowledged = ends.last().unwrap_or(acknowledged);
+    }
+    let store = open(&path);
+    let records = store.read(&run_id("a"), Seq(0), u32::MAX).await.unwrap();
+    assert!(
+        records.len() as u64 >= acknowledged && records.len() % 2 == 0,
+        "{acknowledged} {}",
+        records.len()
+    );
+    assert!(records.iter().zip(1..).all(|(record, seq)| record.seq == Seq(seq)));
+    assert!(check(&path, &Options::default()).unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn a_living_process_and_its_neighbour_share_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = open(&path);
+    let (mut child, _lines) = start_child(&path);
+    let (mut end, mut won) = (0, 0);
+    while won < 40 {
+        match store.append(append("a", end, &["parent"])).await {
+            Ok(new) => (end, won) = (new.0, won + 1),
+            Err(StoreError::Conflict { end: new }) => end = new.0,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let records = store.read(&run_id("a"), Seq(0), u32::MAX).await.unwrap();
+    assert_eq!(records.iter().filter(|record| record.body == "parent").count(), 40);
+    assert!(check(&path, &Options::default()).unwrap().is_sound());
 }
 
 #[tokio::test]

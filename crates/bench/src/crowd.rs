@@ -1,0 +1,69 @@
+//! Whether finished runs cost anything: start to end of a workflow with a million of them, and with none.
+
+use std::time::Instant;
+
+use rusqlite::Connection;
+
+use crate::Fallible;
+use crate::raw;
+use crate::report::{Report, median};
+use crate::work::{Mark, Place, engine};
+
+const CROWD: i64 = 1_000_000;
+const STEPS: u32 = 5;
+const ROUNDS: usize = 40;
+
+pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
+    let (alone, crowded) = (place.scratch("alone"), place.scratch("crowded"));
+    let seed = engine(&crowded, Mark::default()).await?;
+    seed.run("steps", "pattern", &STEPS).await?.result::<()>().await?;
+    seed.shutdown().await;
+    eprintln!("filling a store with {CROWD} finished runs …");
+    fill(&raw::open(&Place::file(&crowded))?)?;
+    let engines = [engine(&alone, Mark::default()).await?, engine(&crowded, Mark::default()).await?];
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        for (engine, times) in engines.iter().zip(&mut times) {
+            let began = Instant::now();
+            let id = format!("crowd-{}-{round}", std::process::id());
+            engine.run("steps", &id, &STEPS).await?.result::<()>().await?;
+            times.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    for engine in engines {
+        engine.shutdown().await;
+    }
+    let [alone, crowded] = times.map(median);
+    Ok(vec![Report {
+        measure: "crowd",
+        store: place.label(),
+        value: crowded,
+        unit: "us/run",
+        baseline: Some(alone),
+        ratio: Some(crowded / alone),
+        more: vec![],
+    }])
+}
+
+/// Copies the one finished run, events and all, a million times under random-looking ids.
+fn fill(conn: &Connection) -> Fallible<()> {
+    conn.pragma_update(None, "synchronous", "OFF")?;
+    conn.execute_batch("BEGIN")?;
+    let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)";
+    let runs = [
+        numbers,
+        "INSERT INTO runs (rid, id, workflow, status, created_at, updated_at, as_of, task, summary) \
+         SELECT 1000 + i, 'run-' || lower(hex(randomblob(8))), workflow, status, created_at, updated_at, as_of, task, summary \
+         FROM n, runs WHERE id = 'pattern'",
+    ];
+    conn.execute(&runs.join(" "), [CROWD])?;
+    let events = [
+        numbers,
+        "INSERT INTO events (rid, seq, body) SELECT 1000 + i, seq, body FROM n, events \
+         WHERE events.rid = (SELECT rid FROM runs WHERE id = 'pattern')",
+    ];
+    conn.execute(&events.join(" "), [CROWD])?;
+    conn.execute_batch("COMMIT")?;
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Memory of an engine with 100,000 sleeping runs over an idle one.
+
+use crate::Fallible;
+use crate::report::Report;
+use crate::work::{Mark, Place, engine};
+
+const RUNS: u32 = 100_000;
+const IN_FLIGHT: u32 = 500;
+
+pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
+    let url = format!("{}?durability=process", place.scratch("memory"));
+    let engine = std::sync::Arc::new(engine(&url, Mark::default()).await?);
+    engine.run("steps", "warm", &5u32).await?.result::<()>().await?;
+    let idle = resident()?;
+    for block in 0..RUNS / IN_FLIGHT {
+        let starts = (0..IN_FLIGHT).map(|index| {
+            let engine = std::sync::Arc::clone(&engine);
+            tokio::spawn(async move {
+                let id = format!("nap-{}", block * IN_FLIGHT + index);
+                engine.run("nap", &id, &86_400u64).await.map(|_| ())
+            })
+        });
+        for start in starts.collect::<Vec<_>>() {
+            start.await??;
+        }
+    }
+    while engine.hot_runs() > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let full = resident()?;
+    let more = (full - idle) / (1024.0 * 1024.0);
+    Ok(vec![Report {
+        measure: "memory",
+        store: place.label(),
+        value: more,
+        unit: "MiB",
+        baseline: Some(64.0),
+        ratio: Some(more / 64.0),
+        more: vec![("idle_mib", idle / (1024.0 * 1024.0))],
+    }])
+}
+
+/// Resident bytes of this process.
+fn resident() -> Fallible<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
+    let kib: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
+    Ok(kib * 1024.0)
+}

@@ -1,0 +1,65 @@
+//! The workflows that are measured.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use goldseam::prelude::*;
+
+use crate::Fallible;
+
+/// Where to measure.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) dir: PathBuf,
+}
+
+impl Place {
+    /// A scratch store of its own for one side of a comparison.
+    pub(crate) fn scratch(&self, name: &str) -> String {
+        format!("sqlite:{}", self.dir.join(format!("{name}.db")).display())
+    }
+
+    /// The file behind a URL.
+    pub(crate) fn file(url: &str) -> PathBuf {
+        PathBuf::from(url.trim_start_matches("sqlite:").split('?').next().unwrap_or_default())
+    }
+
+    pub(crate) fn label(&self) -> String {
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        scheme.to_owned()
+    }
+}
+
+/// When the first step of the latest run began.
+pub(crate) type Mark = Arc<Mutex<Option<Instant>>>;
+
+/// An engine with the workflow `steps`, which makes as many empty steps as its input says.
+pub(crate) async fn engine(url: &str, mark: Mark) -> Fallible<Engine> {
+    let steps = move |ctx: Context, count: u32| {
+        let mark = Arc::clone(&mark);
+        async move {
+            for number in 0..count {
+                let mark = &mark;
+                ctx.step("step", || async move {
+                    if number == 0 {
+                        *mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                            Some(Instant::now());
+                    }
+                    Ok::<_, Error>(())
+                })
+                .await?;
+            }
+            Ok::<_, Error>(())
+        }
+    };
+    let nap =
+        |ctx: Context, seconds: u64| async move { ctx.sleep("nap", Duration::from_secs(seconds)).await };
+    Ok(Engine::open(url).await?.slots(4_000).workflow("steps", steps).workflow("nap", nap).start().await?)
+}
+
+/// Seconds since the first step of the latest run began.
+pub(crate) fn since(mark: &Mark) -> f64 {
+    let mark = mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    mark.map_or(f64::NAN, |began| began.elapsed().as_secs_f64())
+}

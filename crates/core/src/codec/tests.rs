@@ -1,0 +1,78 @@
+//! Bytes there and back, and every way they can be damaged.
+
+use crate::codec::{chain, decode, decode_all, encode};
+use crate::hash::Hash;
+use crate::testing::*;
+use crate::time::Seq;
+
+fn texts(log: &Log) -> Vec<(Seq, &str)> {
+    log.bodies.iter().enumerate().map(|(at, body)| (Seq(at as u64 + 1), body.as_str())).collect()
+}
+
+fn a_log() -> Log {
+    Log::running().completed("a").signalled("go", "s1").completed("b")
+}
+
+#[test]
+fn an_event_is_one_line_and_reads_back_the_same() {
+    let log = a_log();
+    for (seq, text) in texts(&log) {
+        assert!(!text.contains('\n'), "{text}");
+        let recorded = decode(seq, text).unwrap();
+        assert_eq!(recorded, log.records[seq.0 as usize - 1]);
+        assert_eq!(encode(&recorded), text);
+    }
+}
+
+#[test]
+fn a_payload_typed_over_several_lines_stays_one_line() {
+    let payload = json("{\n\t\"a b\" : \"c \\\" \\n d\" , \"e\":[1, 2.50]\r\n}");
+    assert_eq!(payload.as_str(), r#"{"a b":"c \" \n d","e":[1,2.50]}"#);
+}
+
+#[test]
+fn a_changed_lost_or_moved_event_is_seen() {
+    let log = a_log();
+    let whole = texts(&log);
+    let check = |list: &[(Seq, &str)]| decode_all(Seq::ZERO, Hash::ZERO, list.iter().copied());
+    let (history, head) = check(&whole).unwrap();
+    assert_eq!((history.len(), head), (whole.len(), log.head));
+    let changed = whole[2].1.replace("1010", "1011");
+    assert_ne!(changed, whole[2].1, "the test changes something");
+    let mut list = whole.clone();
+    list[2].1 = &changed;
+    assert_eq!(check(&list).unwrap_err().seq, Seq(4), "found where the chain breaks");
+    let mut list = whole.clone();
+    list.remove(2);
+    assert_eq!(check(&list).unwrap_err().seq, Seq(3), "a gap");
+    let renumbered: Vec<_> =
+        list.iter().enumerate().map(|(at, (_, text))| (Seq(at as u64 + 1), *text)).collect();
+    assert_eq!(check(&renumbered).unwrap_err().seq, Seq(3), "closed up, the chain breaks");
+    assert_eq!(check(&whole[1..]).unwrap_err().seq, Seq(1));
+    assert!(decode_all(Seq(1), Hash::ZERO, whole[1..].iter().copied()).is_err(), "another beginning");
+    assert!(decode_all(Seq(1), chain(whole[0].1), whole[1..].iter().copied()).is_ok());
+}
+
+#[test]
+fn a_newer_format_is_named_and_never_guessed() {
+    let log = a_log();
+    let text = &log.bodies[0];
+    for (newer, word) in [
+        (text.replacen("\"v\":1", "\"v\":2", 1), "newer release (format 2"),
+        (r#"{"v":9,"what":"ever"}"#.to_owned(), "newer release (format 9"),
+        (text.replacen("\"v\":1", "\"v\":0", 1), "no format 0"),
+        (text.replacen("\"v\":1,", "", 1), "cannot be decoded"),
+        (text.replace("run.queued", "run.teleported"), "cannot be decoded"),
+        (text.replace("\"branch\":1", "\"branch\":0"), "numbered from 1"),
+        (String::new(), "cannot be decoded"),
+    ] {
+        let damage = decode(Seq(1), &newer).unwrap_err();
+        assert!(damage.detail.contains(word), "{damage}");
+    }
+}
+
+#[test]
+fn fields_that_a_later_release_adds_are_passed_over() {
+    let text = a_log().bodies[0].replacen("\"version\":1", "\"version\":1,\"colour\":\"gold\"", 1);
+    assert!(decode(Seq(1), &text).is_ok());
+}

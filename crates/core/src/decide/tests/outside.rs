@@ -1,0 +1,231 @@
+//! Start, claim and mail.
+
+use crate::command::{Claim, Command};
+use crate::decide::{Decision, Refusal, TaskMove, View, decide};
+use crate::event::{Cause, Event, Release, RunQueued};
+use crate::form::Form;
+use crate::id::{RunId, WorkflowName};
+use crate::summary::Status;
+use crate::testing::*;
+use crate::time::{Millis, Seq};
+
+#[test]
+fn a_start_repeated_with_the_same_input_is_the_same_run() {
+    let mut log = Log::new("r1");
+    let start = Command::Start { queued: order(r#"{"n": 1}"#), claim: Some(node("n-1")) };
+    assert_eq!(log.try_act(&start).unwrap().task, TaskMove::Held);
+    assert_eq!(log.names(), ["run.queued", "run.claimed", "run.started"]);
+    assert_eq!(log.try_act(&start), Ok(Decision::default()));
+    let same = Command::Start { queued: order(r#"{ "n":1 }"#), claim: None };
+    assert_eq!(log.finishes().ask(&same), Ok(Decision::default()), "also once it is over, however typed");
+}
+
+#[test]
+fn a_start_with_other_input_or_workflow_is_refused() {
+    let log = Log::new("r1").queued();
+    let workflow = WorkflowName::new("refund").unwrap();
+    for queued in [order("[]"), RunQueued { workflow, ..order("{}") }] {
+        let refusal = log.ask(&Command::Start { queued, claim: None }).unwrap_err();
+        assert!(matches!(refusal, Refusal::OtherInput { .. }), "{refusal}");
+    }
+}
+
+fn causes(log: &Log) -> Vec<(Cause, u32)> {
+    let claims = log.records.iter().filter_map(|recorded| match &recorded.event {
+        Event::RunClaimed(claim) => Some((claim.cause, claim.attempt)),
+        _ => None,
+    });
+    claims.collect()
+}
+
+#[test]
+fn the_first_claim_starts_and_the_next_wakes() {
+    let log = Log::new("r1").queued().claimed("n-1").released(Release::HandOver).claimed("n-2");
+    assert_eq!(causes(&log), [(Cause::Start, 0), (Cause::Wake, 0)]);
+    assert_eq!(log.names().iter().filter(|name| **name == "run.started").count(), 1);
+    assert_eq!(log.state().summary.epoch, log.end());
+}
+
+#[test]
+fn an_owned_run_is_not_taken_without_a_reason() {
+    let log = Log::running();
+    let owned = Err(Refusal::Owned { owner: node("n-1") });
+    assert_eq!(log.ask(&claim("n-2")), owned);
+    assert_eq!(log.ask(&take_over("n-2", "n-7", true)), owned, "somebody else was lost");
+}
+
+#[test]
+fn an_attempt_is_counted_only_if_the_loss_is_proven_and_until_progress() {
+    let log = Log::running().act(take_over("n-2", "n-1", false));
+    assert_eq!(causes(&log)[1..], [(Cause::Recovery, 0)]);
+    let log = log.act(take_over("n-3", "n-2", true)).act(take_over("n-4", "n-3", true));
+    assert_eq!(causes(&log)[2..], [(Cause::Recovery, 1), (Cause::Recovery, 2)]);
+    assert_eq!((log.state().summary.attempt, log.state().summary.recoveries), (2, 3));
+    let log = log.released(Release::HandOver).claimed("n-5");
+    assert_eq!(log.state().summary.attempt, 2, "merely going on is no progress");
+    let log = log.completed("reserve");
+    assert_eq!(log.state().summary.attempt, 0);
+    assert_eq!(causes(&log.act(take_over("n-6", "n-5", true))).last(), Some(&(Cause::Recovery, 1)));
+}
+
+#[test]
+fn an_owner_that_claims_again_gets_a_new_epoch_and_no_attempt() {
+    let log = Log::running();
+    let old = log.by_owner(vec![]);
+    let log = log.claimed("n-1").act(take_over("n-1", "n-1", true));
+    assert_eq!(causes(&log)[1..], [(Cause::Wake, 0), (Cause::Wake, 0)]);
+    assert_eq!(log.ask(&old), Err(Refusal::Fenced));
+}
+
+#[test]
+fn nobody_claims_what_cannot_move() {
+    let mut parked = Log::running();
+    let park = parked.by_owner(vec![crate::Owned::Park { code: "V1", reason: "differs".into() }]);
+    parked.try_act(&park).unwrap();
+    let paused = Log::running().act(Command::Pause(note("p1"))).released(Release::Paused);
+    for (log, status) in
+        [(parked, Status::Parked), (paused, Status::Paused), (Log::running().finishes(), Status::Completed)]
+    {
+        assert_eq!(log.status(), status);
+        assert_eq!(log.ask(&claim("n-2")), Err(Refusal::NotClaimable { status }));
+    }
+    assert_eq!(Log::new("r1").ask(&claim("n-1")), Err(Refusal::NoSuchRun));
+}
+
+#[test]
+fn terminal_is_final() {
+    let log = Log::running().asks("approve", Form::Any).finishes();
+    let finished = Err(Refusal::Finished { status: Status::Completed });
+    let child = Command::ChildEnded { child: RunId::new("c1").unwrap(), result: Ok(json("1")) };
+    for command in [
+        signal("go", "s1"),
+        answer("approve", "a1", "1"),
+        Command::Cancel(note("c1")),
+        Command::Pause(note("p1")),
+        Command::Resume(note("r1")),
+        child,
+    ] {
+        assert_eq!(log.ask(&command), finished, "{command:?}");
+    }
+    assert_eq!(log.ask(&log.by_owner(vec![crate::Owned::Complete(json("2"))])), Err(Refusal::Fenced));
+    let log = log.act(Command::Annotate(note("looked at it")));
+    assert_eq!(log.status(), Status::Completed);
+}
+
+#[test]
+fn a_repeated_command_is_answered_with_no_events() {
+    let log = Log::running().asks("approve", Form::Any);
+    for command in [
+        signal("go", "x"),
+        answer("approve", "x", "1"),
+        Command::Cancel(note("x")),
+        Command::Pause(note("x")),
+        Command::Annotate(note("x")),
+        Command::ChildEnded { child: RunId::new("x").unwrap(), result: Ok(json("1")) },
+    ] {
+        let log = log.clone().act(command.clone());
+        assert_eq!(log.ask(&command), Ok(Decision::default()), "{command:?}");
+        let row = View::Row(&log.state().summary);
+        assert_eq!(decide(row, &command, log.now, &log.limits), Ok(Decision::default()), "{command:?}");
+    }
+}
+
+#[test]
+fn a_repeated_command_is_known_when_the_row_has_forgotten_it() {
+    let mut log = Log::running();
+    for n in 0..40 {
+        log = log.signalled("go", &format!("s{n}"));
+    }
+    let row = View::Row(&log.state().summary);
+    for (id, by_row) in [("s0", Err(Refusal::NeedsHistory)), ("s39", Ok(Decision::default()))] {
+        assert_eq!(decide(row, &signal("go", id), log.now, &log.limits), by_row, "{id}");
+        assert_eq!(log.ask(&signal("go", id)), Ok(Decision::default()), "{id}");
+    }
+    assert_eq!(log.ask(&signal("go", "s40")).unwrap().events.len(), 1);
+}
+
+#[test]
+fn a_signal_named_like_a_child_does_not_hide_the_childs_end() {
+    let log = Log::running().starts_child("pick", "c1").signalled("go", "c1");
+    let ended = Command::ChildEnded { child: RunId::new("c1").unwrap(), result: Ok(json("1")) };
+    assert_eq!(log.ask(&ended).unwrap().events.len(), 1);
+}
+
+#[test]
+fn mail_wakes_only_who_waits_for_it() {
+    let log = Log::running().waits("w", &["go"]).released(Release::Unload);
+    assert_eq!(log.ask(&signal("go", "s1")).unwrap().task, TaskMove::Wake);
+    assert_eq!(log.ask(&signal("stop", "s1")).unwrap().task, TaskMove::Keep);
+    assert_eq!(log.ask(&Command::Cancel(note("c"))).unwrap().task, TaskMove::Wake);
+    let paused = log.act(Command::Pause(note("p")));
+    assert_eq!(paused.ask(&signal("go", "s1")).unwrap().task, TaskMove::Keep);
+    assert_eq!(paused.ask(&Command::Resume(note("r"))).unwrap().task, TaskMove::Wake);
+}
+
+#[test]
+fn a_full_mailbox_takes_no_more_signals() {
+    let mut log = Log::running();
+    log.limits.mail_unread_max = 2;
+    let log = log.signalled("go", "s1").signalled("go", "s2");
+    assert_eq!(log.ask(&signal("go", "s3")), Err(Refusal::TooMuchMail { unread: 2 }));
+    assert_eq!(log.ask(&signal("go", "s1")), Ok(Decision::default()), "a repeated one is no new one");
+    assert!(log.waits("w", &["go"]).ask(&signal("go", "s3")).is_ok());
+}
+
+#[test]
+fn answers_are_checked_by_the_questions_form() {
+    let log = Log::running().asks("approve", Form::Choice(vec!["ship".into(), "hold".into()]));
+    assert_eq!(log.status(), Status::Waiting);
+    let invalid = log.ask(&answer("approve", "a1", "\"burn\"")).unwrap_err();
+    assert!(matches!(invalid, Refusal::InvalidAnswer { .. }), "{invalid}");
+    let unknown = log.ask(&answer("other", "a1", "\"ship\"")).unwrap_err();
+    assert_eq!(unknown, Refusal::NoSuchQuestion { question: path("other"), open: vec![path("approve")] });
+    let log = log.act(answer("approve", "a1", "\"ship\"")).checks("approve");
+    assert_eq!(log.status(), Status::Running);
+    let late = log.ask(&answer("approve", "a2", "\"hold\"")).unwrap_err();
+    assert_eq!(late, Refusal::NoSuchQuestion { question: path("approve"), open: vec![] });
+}
+
+#[test]
+fn a_question_is_closed_when_its_wait_gives_up() {
+    let mut log = Log::running();
+    let ask = log.question("approve", Form::Any, Some(Millis(5_000)));
+    log = log.owned(vec![ask]);
+    log.now = Millis(5_000);
+    let log = log.checks("approve");
+    assert_eq!(log.names().last(), Some(&"wait.resolved"));
+    assert_eq!(log.state().summary.inputs, []);
+    assert!(matches!(log.ask(&answer("approve", "a1", "1")), Err(Refusal::NoSuchQuestion { .. })));
+}
+
+#[test]
+fn pausing_and_cancelling_twice_is_nothing_to_do() {
+    let log = Log::running().act(Command::Pause(note("p1")));
+    assert!(matches!(log.ask(&Command::Pause(note("p2"))), Err(Refusal::NothingToDo { .. })));
+    let cancelled = log.clone().act(Command::Cancel(note("c1")));
+    assert!(matches!(cancelled.ask(&Command::Cancel(note("c2"))), Err(Refusal::NothingToDo { .. })));
+    assert_ne!(cancelled.state().summary.status, Status::Paused, "a paused run must move once more to end");
+    let resumed = log.act(Command::Resume(note("r1")));
+    assert!(matches!(resumed.ask(&Command::Resume(note("r2"))), Err(Refusal::NothingToDo { .. })));
+}
+
+#[test]
+fn a_run_that_is_not_there_is_told_nothing() {
+    let log = Log::new("r1");
+    let retry = Command::Retry(note("r"));
+    for command in [signal("go", "s1"), Command::Cancel(note("c")), Command::Jump(jump_to("j", "a")), retry] {
+        assert_eq!(log.ask(&command), Err(Refusal::NoSuchRun), "{command:?}");
+    }
+}
+
+#[test]
+fn a_row_is_enough_for_claims_and_mail() {
+    let log = Log::running().released(Release::HandOver);
+    let row = View::Row(&log.state().summary);
+    for command in [Command::Claim(Claim { node: node("n-2"), lost: None }), signal("go", "s1")] {
+        assert_eq!(decide(row, &command, log.now, &log.limits), log.ask(&command), "{command:?}");
+    }
+    let jump = Command::Jump(jump_to("j1", "a"));
+    assert_eq!(decide(row, &jump, log.now, &log.limits), Err(Refusal::NeedsHistory));
+    assert_eq!(log.state().summary.epoch, Seq(2));
+}

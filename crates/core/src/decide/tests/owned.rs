@@ -1,0 +1,273 @@
+//! What an owner may do, alone and in one append.
+
+use crate::command::{Command, Doing, Owned};
+use crate::decide::{Refusal, TaskMove};
+use crate::event::{By, Event, Release, StepStarted, WaitStarted};
+use crate::form::Form;
+use crate::state::{Found, Mail, OpKind};
+use crate::summary::Status;
+use crate::testing::*;
+use crate::time::{Millis, Seq};
+
+fn refused(log: &Log, doings: Vec<Owned>) -> Refusal {
+    log.ask(&log.by_owner(doings)).unwrap_err()
+}
+
+fn resolved_by(log: &Log) -> Vec<(String, By)> {
+    let found = log.records.iter().filter_map(|recorded| match &recorded.event {
+        Event::WaitResolved { path, by } => Some((path.to_string(), *by)),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn a_zombie_is_fenced_on_every_retry() {
+    let mut log = Log::running();
+    let zombie = log.by_owner(vec![Owned::StepCompleted(log.completion("charge"))]);
+    let takeovers = [
+        take_over("n-2", "n-1", true),
+        signal("go", "s1"),
+        Command::Pause(note("p1")),
+        Command::Resume(note("r1")),
+        take_over("n-1", "n-2", true),
+    ];
+    for command in takeovers {
+        log = log.act(command);
+        assert_eq!(log.ask(&zombie), Err(Refusal::Fenced), "the same node under an old epoch, too");
+    }
+    let released = Log::running().released(Release::HandOver);
+    assert_eq!(released.ask(&zombie), Err(Refusal::Fenced), "an owner that let go is none");
+    let log = Log::running().completed("reserve").act(Command::Jump(jump_to("j1", "reserve")));
+    assert_eq!(log.ask(&zombie), Err(Refusal::Fenced), "its branch was left");
+}
+
+#[test]
+fn an_owner_cannot_record_a_completed_step_again() {
+    let log = Log::running().completed("charge").failed("ship", None);
+    let again = |step: &str| {
+        let started = StepStarted { path: path(step), ord: 0, attempt: 9, input: None };
+        let failed = Owned::StepFailed { failed: log.failure(step), retry_at: None, timeout: None };
+        [Owned::StepCompleted(log.completion(step)), Owned::StepStarted(started), failed]
+    };
+    for doing in again("charge").into_iter().chain(again("ship")) {
+        assert_eq!(refused(&log, vec![doing.clone()]), Refusal::Fenced, "{doing:?}");
+    }
+}
+
+#[test]
+fn one_append_cannot_record_a_step_twice_either() {
+    let log = Log::running();
+    let done = || Owned::StepCompleted(log.completion("charge"));
+    assert_eq!(refused(&log, vec![done(), done()]), Refusal::Fenced);
+}
+
+#[test]
+fn an_attempt_that_was_given_up_cannot_report() {
+    let log = Log::running().started("charge", 1).started("charge", 2);
+    assert_eq!(refused(&log, vec![Owned::StepCompleted(log.completion("charge"))]), Refusal::Fenced);
+    let log = Log::running().failed("charge", Some(Millis(9_000)));
+    assert_eq!(log.status(), Status::Sleeping);
+    assert_eq!(refused(&log, vec![Owned::StepCompleted(log.completion("charge"))]), Refusal::Fenced);
+    let second = crate::event::StepCompleted { attempt: 2, ..log.completion("charge") };
+    assert_eq!(log.owned(vec![Owned::StepCompleted(second)]).status(), Status::Running);
+}
+
+#[test]
+fn a_signal_before_the_wait_is_buffered() {
+    let log = Log::running().signalled("go", "s1").completed("reserve").waits("w", &["go"]);
+    assert_eq!(log.names()[5..], ["wait.started", "wait.resolved"]);
+    assert_eq!((log.status(), log.state().unread.len()), (Status::Running, 0));
+}
+
+#[test]
+fn signals_are_delivered_in_order_once() {
+    let mut log = Log::running().signalled("go", "s1").signalled("other", "s2").signalled("go", "s3");
+    for wait in ["w", "w#2", "w#3"] {
+        log = log.waits(wait, &["go"]);
+    }
+    assert_eq!(resolved_by(&log), [("w".to_owned(), By::Mail(Seq(4))), ("w#2".to_owned(), By::Mail(Seq(6)))]);
+    let OpKind::Wait(wait) = &log.state().ops[&path("w#2")].kind else { panic!("not a wait") };
+    let Some(Found::Mail(Mail::Signal { payload, .. })) = &wait.found else { panic!("nothing found") };
+    assert_eq!(payload.as_str(), "\"s3\"");
+    assert_eq!(log.status(), Status::Waiting);
+    let log = log.signalled("go", "s4").checks("w#3").checks("w#3");
+    assert_eq!(resolved_by(&log).len(), 3, "looking again finds nothing new");
+}
+
+#[test]
+fn two_arms_never_take_the_same_mail() {
+    let log = Log::running().waits("a/w", &["go"]).waits("b/w", &["go"]).signalled("go", "s1");
+    let both = || vec![Owned::Check(path("a/w")), Owned::Check(path("b/w"))];
+    let log = log.owned(both());
+    assert_eq!(resolved_by(&log), [("a/w".to_owned(), By::Mail(Seq(6)))]);
+    let log = log.signalled("go", "s2").owned(both());
+    assert_eq!(resolved_by(&log)[1..], [("b/w".to_owned(), By::Mail(Seq(8)))]);
+}
+
+#[test]
+fn a_wait_takes_no_second_message() {
+    let log = Log::running().waits("w", &["go"]).signalled("go", "s1").signalled("go", "s2");
+    let log = log.owned(vec![Owned::Check(path("w")), Owned::Check(path("w"))]);
+    assert_eq!(resolved_by(&log).len(), 1);
+    let wanted = log.wanted("w", &["go"]);
+    assert_eq!(refused(&log, vec![Owned::Wait { wanted, ask: None }]), Refusal::Fenced);
+}
+
+#[test]
+fn the_earliest_of_several_things_wins() {
+    let log = Log::running().starts_child("pick", "c1").signalled("go", "s1");
+    let log = log.child_ended("c1", Ok(json("1")));
+    let children = vec![crate::RunId::new("c1").unwrap()];
+    let wanted = WaitStarted { children, due: Some(Millis(0)), ..log.wanted("w", &["go"]) };
+    let log = log.owned(vec![Owned::Wait { wanted, ask: None }]);
+    assert_eq!(resolved_by(&log)[0].1, By::Mail(Seq(5)), "mail before the timer, older mail first");
+}
+
+#[test]
+fn waiting_is_for_mail_and_sleeping_is_for_a_time() {
+    let timed = |log: &Log| WaitStarted { due: Some(Millis(9_000)), ..log.wanted("w", &["go"]) };
+    let log = Log::running();
+    let wanted = timed(&log);
+    let waiting = log.owned(vec![Owned::Wait { wanted, ask: None }]);
+    assert_eq!((waiting.status(), waiting.state().summary.due()), (Status::Waiting, Some(Millis(9_000))));
+    let mut sleeping = Log::running().sleeps("nap", Millis(9_000));
+    assert_eq!(sleeping.status(), Status::Sleeping);
+    assert_eq!(sleeping.clone().waits("w", &["go"]).status(), Status::Waiting);
+    sleeping = sleeping.checks("nap");
+    assert_eq!(sleeping.status(), Status::Sleeping, "not before its time");
+    sleeping.now = Millis(9_000);
+    let awake = sleeping.checks("nap");
+    assert_eq!((awake.status(), awake.names().last()), (Status::Running, Some(&"timer.fired")));
+    assert_eq!(
+        refused(&awake, vec![Owned::Sleep { path: path("nap"), ord: 0, due: Millis(1) }]),
+        Refusal::Fenced
+    );
+}
+
+#[test]
+fn a_sleep_that_is_over_at_once_needs_no_waking() {
+    let log = Log::running().sleeps("nap", Millis(5));
+    assert_eq!(
+        (log.names()[3..].to_vec(), log.status()),
+        (vec!["timer.set", "timer.fired"], Status::Running)
+    );
+}
+
+#[test]
+fn unloading_rests_until_the_earliest_time() {
+    let log = Log::running().sleeps("a/nap", Millis(9_000));
+    let sleep = Owned::Sleep { path: path("b/nap"), ord: 0, due: Millis(7_000) };
+    let decision = log.ask(&log.by_owner(vec![sleep, Owned::Release(Release::Unload)])).unwrap();
+    assert_eq!(decision.task, TaskMove::Rest(Millis(7_000)));
+    let waits = Log::running().waits("w", &["go"]);
+    let decision = waits.ask(&waits.by_owner(vec![Owned::Release(Release::Unload)])).unwrap();
+    assert_eq!(decision.task, TaskMove::Rest(Millis::NEVER));
+}
+
+#[test]
+fn a_release_is_ignored_when_a_wait_was_resolved_in_the_same_append() {
+    let log = Log::running().waits("w", &["go"]).signalled("go", "s1");
+    let log = log.owned(vec![Owned::Check(path("w")), Owned::Release(Release::Unload)]);
+    assert_eq!((log.names().last(), log.status()), (Some(&"wait.resolved"), Status::Running));
+}
+
+#[test]
+fn a_release_never_sleeps_through_mail_that_is_there() {
+    let log = Log::running().waits("w", &["go"]).signalled("go", "s1").released(Release::Unload);
+    assert_eq!(log.names().last(), Some(&"signal.received"), "nobody would wake it any more");
+    let log = Log::running().waits("w", &["go"]).act(Command::Cancel(note("c"))).released(Release::Unload);
+    assert_eq!(log.names().last(), Some(&"run.cancel_requested"));
+    let log = Log::running().waits("w", &["go"]).signalled("other", "s1").released(Release::Unload);
+    assert_eq!((log.names().last(), log.status()), (Some(&"run.released"), Status::Waiting));
+}
+
+#[test]
+fn releases_rest_as_their_reason_says() {
+    let now = Log::running().now;
+    let pause = || Log::running().act(Command::Pause(note("p1")));
+    for (log, reason, expected) in [
+        (Log::running(), Release::HandOver, TaskMove::Rest(now)),
+        (pause(), Release::HandOver, TaskMove::Rest(Millis::NEVER)),
+        (pause(), Release::Paused, TaskMove::Rest(Millis::NEVER)),
+        (Log::running(), Release::Paused, TaskMove::Keep),
+        (Log::running(), Release::Unfit, TaskMove::Rest(Millis(now.0 + 5_000))),
+    ] {
+        let decision = log.ask(&log.by_owner(vec![Owned::Release(reason)])).unwrap();
+        assert_eq!(decision.task, expected, "{reason:?}");
+    }
+}
+
+#[test]
+fn nothing_follows_the_end_in_one_append() {
+    let log = Log::running();
+    let ends = [
+        Owned::Complete(json("1")),
+        Owned::Fail(crate::Failure::terminal("x")),
+        Owned::EndCancelled,
+        Owned::Park { code: "V1", reason: "x".into() },
+        Owned::ContinueAsNew(json("2")),
+        Owned::Release(Release::HandOver),
+    ];
+    for end in ends {
+        let done = Owned::StepCompleted(log.completion("late"));
+        assert_eq!(refused(&log, vec![end.clone(), done]), Refusal::Fenced, "{end:?}");
+        assert_eq!(refused(&log, vec![end.clone(), Owned::Complete(json("3"))]), Refusal::Fenced);
+        let alone = log.ask(&log.by_owner(vec![end.clone()]));
+        assert_eq!(log.ask(&log.by_owner(vec![end, Owned::Release(Release::HandOver)])), alone);
+    }
+}
+
+#[test]
+fn a_history_past_its_limit_may_only_end() {
+    let mut log = Log::running().completed_with_undo("reserve");
+    log.limits.history_events_max = 2;
+    let done = || Owned::StepCompleted(log.completion("charge"));
+    assert_eq!(refused(&log, vec![done()]), Refusal::HistoryTooLong { events: 3 });
+    assert_eq!(refused(&log, vec![done(), Owned::Release(Release::HandOver)]).code(), "GS0112");
+    let undo = Owned::UndoStarted { path: path("reserve"), failure: None };
+    for doings in [
+        vec![done(), Owned::Complete(json("1"))],
+        vec![Owned::ContinueAsNew(json("1"))],
+        vec![undo, Owned::UndoCompleted(path("reserve"))],
+        vec![Owned::Release(Release::HandOver)],
+    ] {
+        assert!(log.ask(&log.by_owner(doings.clone())).is_ok(), "{doings:?}");
+    }
+    assert!(log.ask(&signal("go", "s1")).is_ok(), "mail has its own limit");
+}
+
+#[test]
+fn a_step_is_undone_once() {
+    let log = Log::running().completed_with_undo("reserve").undone("reserve");
+    assert_eq!(
+        refused(&log, vec![Owned::UndoStarted { path: path("reserve"), failure: None }]),
+        Refusal::Fenced
+    );
+    assert_eq!(refused(&log, vec![Owned::UndoCompleted(path("reserve"))]), Refusal::Fenced);
+    assert_eq!(log.state().to_undo(Seq::ZERO), []);
+}
+
+#[test]
+fn what_cannot_be_undone_parks_the_run() {
+    let failure = crate::Failure::terminal("no refund");
+    let log = Log::running().completed_with_undo("charge");
+    let log = log.owned(vec![Owned::UndoFailed { path: path("charge"), failure }]);
+    assert_eq!((log.status(), log.state().summary.owner.clone()), (Status::Parked, None));
+    assert_eq!(log.state().to_undo(Seq::ZERO), [path("charge")]);
+}
+
+#[test]
+fn a_senseless_question_is_refused() {
+    let log = Log::running();
+    let refusal = refused(&log, vec![log.question("q", Form::Choice(vec![]), None)]);
+    assert!(matches!(refusal, Refusal::InvalidForm { .. }), "{refusal}");
+}
+
+#[test]
+fn events_carry_the_time_of_their_doing() {
+    let log = Log::running();
+    let doings = vec![Doing { at: Millis(77), what: Owned::StepCompleted(log.completion("a")) }];
+    let log = log.clone().act(Command::Owned(log.fence(), doings));
+    assert_eq!(log.records.last().map(|r| (r.at, r.epoch)), Some((Millis(77), Some(Seq(2)))));
+}

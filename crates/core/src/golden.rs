@@ -1,0 +1,121 @@
+//! Makes the golden histories of `tests/golden`. What is there is never written again: those files
+//! are the on-disk format as earlier releases wrote it. To add one, add it here and run
+//! `cargo test -p goldseam-core golden -- --ignored`.
+
+use std::path::PathBuf;
+
+use crate::branch::{BranchId, Why};
+use crate::command::Command;
+use crate::decide::Stamped;
+use crate::event::{
+    BranchOpened, Event, JumpRequested, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
+    StepStarted, WaitStarted,
+};
+use crate::form::Form;
+use crate::hash::Hash;
+use crate::id::{RunId, TagKey};
+use crate::testing::*;
+use crate::time::{Millis, Seq};
+use crate::{Class, Failure, Owned as Do};
+
+/// A run with tags and a parent that meets nearly everything on its one branch.
+fn a_long_life() -> Log {
+    let tags = [(TagKey::new("customer").unwrap(), "Ada & Söhne".to_owned())].into();
+    let (parent, priority) = (Some(RunId::new("campaign-7").unwrap()), 5);
+    let queued = RunQueued { tags, parent, priority, ..order(r#"{"lines":[1,2.50,"ü\n"]}"#) };
+    let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1")) });
+    let started = StepStarted { path: path("reserve"), ord: 0, attempt: 1, input: Some(Hash::of(b"in")) };
+    log = log.owned(vec![Do::StepStarted(started)]);
+    let done = StepCompleted { undo: true, input: Some(Hash::of(b"in")), ..log.completion("reserve") };
+    log = log.owned(vec![Do::StepCompleted(done)]);
+    let failed =
+        StepFailed { failure: Failure::retryable("slow").with_code("timeout"), ..log.failure("charge") };
+    log = log.owned(vec![Do::StepFailed { failed, retry_at: Some(Millis(2_000)), timeout: Some("timeout") }]);
+    log = log.act(take_over("n-2", "n-1", true)).signalled("go", "s1");
+    let charged = StepCompleted { attempt: 2, ..log.completion("charge") };
+    log = log.owned(vec![Do::StepCompleted(charged)]);
+    let wanted = WaitStarted { due: Some(Millis(90_000)), ..log.wanted("go", &["go", "stop"]) };
+    log = log.owned(vec![Do::Wait { wanted, ask: None }]);
+    log = log.asks("approve", Form::Choice(vec!["ship".into(), "hold".into()]));
+    log = log.act(answer("approve", "a1", "\"ship\"")).checks("approve");
+    log = log.starts_child("pick", "c1").child_ended("c1", Ok(json("[1]")));
+    log = log.starts_child("pack", "c2").child_ended("c2", Err(Failure::terminal("no box")));
+    let progress = Do::Progress { path: path("tell"), ord: 6, message: "half way".into() };
+    log = log.owned(vec![progress, Do::ChangeVersion { to: 2, reason: "E2".into() }]);
+    log = log.act(Command::Pause(note("p1"))).released(Release::Paused).act(Command::Resume(note("r1")));
+    log = log.claimed("n-3").sleeps("nap", Millis(5_000));
+    log.now = Millis(5_000);
+    log = log.checks("nap").act(Command::Annotate(note("all well")));
+    let group = StepCompleted { group: true, ..log.completion("g") };
+    log.completed("g/leaf").owned(vec![Do::StepCompleted(group), Do::Complete(json("null"))])
+}
+
+/// Jumps with and without compensation, a recovery, a retry; ends cancelled.
+fn a_wanderer() -> Log {
+    let schema = serde_json::json!({"type": "object", "required": ["ok"]});
+    let log =
+        Log::running().completed_with_undo("a").completed_with_undo("b").asks("q", Form::Schema(schema));
+    let log = log.act(answer("q", "a1", r#"{"ok":true}"#)).checks("q");
+    let jump =
+        JumpRequested { input: Some(json("[2]")), drop_mail: true, compensate: true, ..jump_to("j1", "b") };
+    let log = log.act(Command::Jump(jump)).undone("b").owned(vec![Do::FinishJump]).claimed("n-2");
+    let log = log.completed("b").act(Command::Jump(jump_to("j2", "b"))).claimed("n-2").completed("b");
+    let mut log = log.asks("q", Form::Text).released(Release::Unload);
+    let why = Why::Recovery { rule: "A2".into(), evidence: "it was running with an open question".into() };
+    let branch = log.state().branches.next_id();
+    let parent = log.state().summary.branch;
+    let cutoff = log.state().ops[&path("b")].last;
+    let recovered = Event::RunRecovered(RunRecovered {
+        rule: "A2".into(),
+        reason: "stale_detection".into(),
+        attempt: 0,
+        evidence: "it was running with an open question".into(),
+        node: Some(node("n-3")),
+        stale_ms: 77,
+        previous_branch: Some(parent),
+        new_branch: Some(branch),
+        cutoff: Some(cutoff),
+    });
+    let (parent, input, dropped_mail, carried) = (Some(parent), None, vec![], None);
+    let opened =
+        Event::BranchOpened(BranchOpened { branch, parent, cutoff, why, input, dropped_mail, carried });
+    log.write(None, [recovered, opened].map(|event| Stamped { at: Millis(9_000), event }).into());
+    assert_eq!(branch, BranchId(4));
+    let failure = Failure::terminal("card declined");
+    let undo = Do::UndoStarted { path: path("a"), failure: Some(failure.clone()) };
+    let log =
+        log.claimed("n-3").failed("c", None).owned(vec![undo, Do::UndoFailed { path: path("a"), failure }]);
+    let log = log.act(Command::Retry(note("t1"))).claimed("n-4").act(Command::Cancel(note("c1")));
+    log.undone("a").owned(vec![Do::EndCancelled])
+}
+
+/// Begins anew twice with mail and children open, then fails and is tried again.
+fn a_phoenix() -> Log {
+    let log = Log::running().signalled("go", "s1").signalled("go", "s2").waits("w", &["go"]);
+    let log = log.starts_child("pick", "c1").owned(vec![Do::ContinueAsNew(json("1"))]);
+    let log = log.completed("a").signalled("go", "s3").owned(vec![Do::ContinueAsNew(json("2"))]);
+    let log = log
+        .waits("w", &["go"])
+        .failed("x", None)
+        .owned(vec![Do::Fail(Failure::new(Class::Unknown, "what happened?"))]);
+    log.act(Command::Retry(note("t1")))
+}
+
+#[test]
+#[ignore = "writes the golden histories that are missing"]
+fn golden_histories_are_written_once() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, log) in
+        [("a_long_life", a_long_life()), ("a_wanderer", a_wanderer()), ("a_phoenix", a_phoenix())]
+    {
+        let history = folder.join(name).with_extension("jsonl");
+        if history.exists() {
+            continue;
+        }
+        std::fs::write(&history, log.bodies.join("\n") + "\n").unwrap();
+        let summary = serde_json::to_string_pretty(&log.state().summary).unwrap();
+        std::fs::write(folder.join(name).with_extension("summary.json"), summary + "\n").unwrap();
+        assert!(log.end() > Seq(1));
+    }
+}

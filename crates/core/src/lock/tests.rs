@@ -1,0 +1,67 @@
+//! Who gets a lock, who keeps it, and that no fence comes twice.
+
+use super::*;
+
+fn take(lock: Option<Lock>, holder: &str, now: i64) -> Result<Lock, LockRefusal> {
+    let name = LockName::new("lane-1").unwrap();
+    let ask = Ask { name: &name, holder, node: Some("n-1"), ttl: Duration::from_millis(100) };
+    Lock::acquired(lock, ask, Millis(now))
+}
+
+fn until(now: i64) -> Until {
+    Until { now: Millis(now), ttl: Duration::from_millis(100) }
+}
+
+#[test]
+fn a_held_lock_is_not_given_twice() {
+    let held = take(None, "a", 0).unwrap();
+    assert!(held.is_held(Millis(99)));
+    for holder in ["a", "b"] {
+        assert!(matches!(take(Some(held.clone()), holder, 99), Err(LockRefusal::Held { .. })));
+    }
+}
+
+#[test]
+fn a_lock_expires_at_its_expiry_and_not_before() {
+    let held = take(None, "a", 0).unwrap();
+    assert_eq!((held.is_stale(Millis(99)), held.is_stale(Millis(100))), (false, true));
+    let taken = take(Some(held), "b", 100).unwrap();
+    assert_eq!((taken.holder.as_deref(), taken.fence), (Some("b"), 2));
+    assert_eq!(taken.audit.len(), 1, "an expiry is written down");
+}
+
+#[test]
+fn fences_never_repeat() {
+    let mut fences = vec![];
+    let mut lock = take(None, "a", 0).unwrap();
+    for round in 1..5 {
+        fences.push(lock.fence);
+        let free = match round % 2 {
+            0 => lock.clone().cleaned("its node is gone", Millis(1)),
+            _ => lock.clone().released("a", lock.fence).unwrap(),
+        };
+        assert!(free.version > lock.version && !free.is_held(Millis(1)));
+        lock = take(Some(free), "a", 1).unwrap();
+    }
+    assert!(fences.windows(2).all(|pair| pair[0] < pair[1]), "{fences:?}");
+}
+
+#[test]
+fn a_hold_that_is_over_is_never_revived() {
+    let held = take(None, "a", 0).unwrap();
+    assert_eq!(held.clone().extended("a", 1, until(50)).unwrap().expires_at, Millis(150));
+    for (holder, fence, now) in [("a", 1, 100), ("b", 1, 50), ("a", 2, 50)] {
+        let lost = held.clone().extended(holder, fence, until(now));
+        assert!(matches!(lost, Err(LockRefusal::Lost { .. })), "{holder} {fence} {now}");
+    }
+}
+
+#[test]
+fn releasing_what_is_not_held_changes_nothing() {
+    let held = take(None, "a", 0).unwrap();
+    assert_eq!(held.clone().released("b", 1), None);
+    assert_eq!(held.clone().released("a", 7), None);
+    let free = held.released("a", 1).unwrap();
+    assert_eq!((free.node.clone(), free.clone().released("a", 1)), (None, None));
+    assert_eq!(free.clone().cleaned("again", Millis(9)), free, "nothing to clean");
+}

@@ -1,0 +1,242 @@
+//! Random commands of several owners and outsiders. The builder compares every fold with a new
+//! derivation; here the whole log is looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::command::{Command, Doing, Fence, Owned};
+use crate::event::{By, Event, JumpRequested, Release, StepStarted};
+use crate::form::Form;
+use crate::state::derive;
+use crate::summary::Status;
+use crate::testing::*;
+use crate::time::{Millis, Seq};
+use crate::{Failure, RunId};
+
+/// What somebody tries next; the numbers choose among few names so that things meet.
+#[derive(Debug, Clone)]
+enum Move {
+    Claim(u8),
+    TakeOver(u8, u8, bool),
+    Tell(u8, u8),
+    Answer(u8),
+    Note(u8, u8),
+    Jump(u8, bool, bool),
+    Child(u8),
+    Own(u8, Vec<(u8, u8)>),
+    Later,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        2 => (0..3u8).prop_map(Move::Claim),
+        2 => (0..3u8, 0..3u8, any::<bool>()).prop_map(|(by, from, proven)| Move::TakeOver(by, from, proven)),
+        3 => (0..2u8, 0..60u8).prop_map(|(name, id)| Move::Tell(name, id)),
+        1 => (0..3u8).prop_map(Move::Answer),
+        2 => (0..5u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
+        1 => (0..4u8, any::<bool>(), any::<bool>()).prop_map(|(to, drop, undo)| Move::Jump(to, drop, undo)),
+        1 => (0..2u8).prop_map(Move::Child),
+        12 => (0..3u8, vec((0..16u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
+        1 => Just(Move::Later),
+    ];
+    vec(one, 1..70)
+}
+
+fn doing(log: &Log, what: u8, n: u8) -> Owned {
+    let step = format!("s{n}");
+    let wait = format!("w{n}");
+    let (failed, wanted) = (log.failure(&step), log.wanted(&wait, &["go", "stop"][..1 + usize::from(n % 2)]));
+    match what {
+        0 | 1 => Owned::StepCompleted(crate::event::StepCompleted {
+            attempt: 3,
+            undo: n > 1,
+            ..log.completion(&step)
+        }),
+        2 => Owned::StepStarted(StepStarted {
+            path: path(&step),
+            ord: failed.ord,
+            attempt: u32::from(n),
+            input: None,
+        }),
+        3 => Owned::StepFailed { failed, retry_at: Some(Millis(log.now.0 + 50)), timeout: None },
+        4 => Owned::StepFailed { failed, retry_at: None, timeout: Some("timeout") },
+        5 => Owned::Wait { wanted, ask: None },
+        6 => Owned::Check(path(&wait)),
+        7 => log.question(&format!("q{n}"), Form::Any, (n > 1).then_some(Millis(log.now.0 + 40))),
+        8 => Owned::Check(path(&format!("q{n}"))),
+        9 => {
+            Owned::Sleep { path: path(&format!("z{n}")), ord: 90 + u32::from(n), due: Millis(log.now.0 + 30) }
+        }
+        10 => Owned::Child(log.child(&format!("k{n}"), &format!("c{n}"))),
+        11 => Owned::UndoStarted { path: path(&step), failure: None },
+        12 => Owned::UndoCompleted(path(&step)),
+        13 => Owned::Release(
+            [Release::Unload, Release::HandOver, Release::Paused, Release::Unfit][usize::from(n)],
+        ),
+        14 => Owned::ContinueAsNew(json(&n.to_string())),
+        _ => match n {
+            0 => Owned::Complete(json("0")),
+            1 => Owned::Fail(Failure::terminal("x")),
+            2 => Owned::FinishJump,
+            _ => Owned::Park { code: "V1", reason: "x".into() },
+        },
+    }
+}
+
+fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Command> {
+    let name = |n: u8| format!("n-{n}");
+    Some(match next {
+        Move::Claim(by) => claim(&name(*by)),
+        Move::TakeOver(by, from, proven) => take_over(&name(*by), &name(*from), *proven),
+        Move::Tell(what, id) => signal(["go", "stop"][usize::from(*what)], &format!("s{id}")),
+        Move::Answer(n) => answer(&format!("q{n}"), &format!("a{n}-{}", log.end()), "1"),
+        Move::Note(what, id) => {
+            let note = note(&format!("o{id}"));
+            match what {
+                0 => Command::Pause(note),
+                1 => Command::Resume(note),
+                2 => Command::Cancel(note),
+                3 => Command::Retry(note),
+                _ => Command::Annotate(note),
+            }
+        }
+        Move::Jump(to, drop_mail, compensate) => {
+            let jump = jump_to(&format!("j{}", log.end()), &format!("s{to}"));
+            Command::Jump(JumpRequested { drop_mail: *drop_mail, compensate: *compensate, ..jump })
+        }
+        Move::Child(n) => {
+            Command::ChildEnded { child: RunId::new(format!("c{n}")).unwrap(), result: Ok(json("1")) }
+        }
+        Move::Own(who, doings) => {
+            let doings = doings.iter().map(|(what, n)| Doing { at: log.now, what: doing(log, *what, *n) });
+            Command::Owned(*fences.get(who)?, doings.collect())
+        }
+        Move::Later => return None,
+    })
+}
+
+/// Plays the moves. Each node remembers the fence of its own last claim, current or not.
+fn play(moves: &[Move]) -> Log {
+    let mut log = Log::new("r1").queued();
+    let mut fences = BTreeMap::new();
+    for next in moves {
+        let Some(command) = command(&log, &fences, next) else {
+            log.now = Millis(log.now.0 + 100);
+            continue;
+        };
+        let (before, epoch) = (log.end(), log.state().summary.epoch);
+        let decided = log.try_act(&command);
+        let current = matches!(&command, Command::Owned(fence, _) if fence.epoch == epoch);
+        assert!(current || !matches!(command, Command::Owned(..)) || decided.is_err(), "a zombie wrote");
+        if decided.is_err() {
+            assert_eq!(log.end(), before, "refused, and yet something was written");
+        }
+        if let Move::Claim(by) | Move::TakeOver(by, ..) | Move::Own(by, _) = next
+            && log.state().summary.epoch > epoch
+        {
+            fences.insert(*by, log.fence());
+        }
+    }
+    log
+}
+
+fn the_log_is_sound(log: &Log) {
+    let mut ended = BTreeMap::new();
+    let mut epoch = Seq::ZERO;
+    for (at, recorded) in log.records.iter().enumerate() {
+        assert_eq!(recorded.seq, Seq(at as u64 + 1), "positions are dense");
+        if let Some(own) = recorded.epoch {
+            assert!(own >= epoch && own <= recorded.seq, "epochs never go back");
+            assert!(
+                matches!(log.records[own.0 as usize - 1].event, Event::RunClaimed(_)),
+                "an epoch is a claim"
+            );
+            epoch = own;
+        }
+        if let Some(end) = ended.get(&recorded.branch) {
+            let audit = matches!(recorded.event, Event::NoteAdded(_) | Event::JumpRequested(_));
+            assert!(audit, "{} at {} after the end at {end}", recorded.event.name(), recorded.seq);
+        }
+        if recorded.event.is_terminal() {
+            ended.insert(recorded.branch, recorded.seq);
+        }
+    }
+}
+
+fn the_lineage_is_sound(log: &Log) {
+    let lineage = log.state().branches.lineage(log.state().summary.branch);
+    let (mut over, mut mail, mut undone) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for recorded in log.records.iter().filter(|r| lineage.sees(r.branch, r.seq)) {
+        match &recorded.event {
+            Event::StepCompleted(e) => assert!(over.insert(e.path.clone()), "{} completed twice", e.path),
+            Event::WaitResolved { path, by } => {
+                assert!(over.insert(path.clone()), "{path} found something twice");
+                if let By::Mail(seq) = by {
+                    assert!(mail.insert(*seq), "mail {seq} was delivered twice");
+                    assert!(*seq < recorded.seq && log.records[seq.0 as usize - 1].event.is_mail());
+                }
+            }
+            Event::TimerFired { path } => assert!(over.insert(path.clone()), "{path} fired twice"),
+            Event::CompensationCompleted { path } => {
+                assert!(undone.insert(path.clone()), "{path} undone twice");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn commands_are_taken_once(log: &Log) {
+    let mut ids = BTreeSet::new();
+    let base = log.state().summary.base;
+    for recorded in log.records.iter().filter(|recorded| recorded.seq > base) {
+        if let Some(id) = crate::summary::command_id(&recorded.event) {
+            assert!(ids.insert(id.clone()), "command {id} was taken twice");
+        }
+    }
+}
+
+fn the_row_is_sound(log: &Log) {
+    let row = &log.state().summary;
+    match row.status {
+        Status::Waiting => assert!(row.waits.iter().any(|wait| !wait.is_sleep())),
+        Status::Sleeping => assert!(!row.waits.is_empty() && row.waits.iter().all(|wait| wait.is_sleep())),
+        Status::Running => assert!(row.owner.is_some() && row.waits.is_empty()),
+        Status::Queued => assert!(row.owner.is_none() && row.waits.is_empty()),
+        Status::Paused => assert!(row.paused),
+        Status::Parked => assert!(row.parked && row.owner.is_none() && row.trouble.is_some()),
+        Status::Compensating => assert!(row.compensating),
+        Status::Completed | Status::Failed | Status::Cancelled => {
+            assert!(row.finished_at.is_some() && row.owner.is_none() && log.state().outcome.is_some());
+            assert!(row.waits.is_empty() && row.inputs.is_empty());
+        }
+    }
+    for input in &row.inputs {
+        assert!(
+            row.waits.iter().any(|wait| wait.inputs.contains(&input.path)),
+            "nobody waits for {}",
+            input.path
+        );
+    }
+    let paths: BTreeSet<_> = row.waits.iter().map(|wait| &wait.path).collect();
+    assert_eq!(paths.len(), row.waits.len(), "a wait is open once");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_commands_breaks_an_invariant(moves in moves()) {
+        let log = play(&moves);
+        the_log_is_sound(&log);
+        the_lineage_is_sound(&log);
+        the_row_is_sound(&log);
+        commands_are_taken_once(&log);
+        prop_assert_eq!(log.read_back(), log.records.clone());
+        prop_assert_eq!(&derive(&log.run, &log.since_base(), log.head).unwrap(), log.state());
+        for until in 1..=log.records.len() {
+            prop_assert!(derive(&log.run, &log.records[..until], log.head).is_ok(), "prefix {}", until);
+        }
+    }
+}

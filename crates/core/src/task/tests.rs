@@ -1,0 +1,124 @@
+//! Every change of a task, and who is refused.
+
+use super::*;
+
+fn ready() -> Task {
+    let new = NewTask {
+        id: TaskId::new("t1").unwrap(),
+        kind: "mail".into(),
+        queue: QueueName::new("default").unwrap(),
+        lane: None,
+        priority: 5,
+        key: Some("k".into()),
+        run_at: Millis(10),
+        payload: Payload::null(),
+        attempts_max: 3,
+        silence_max: None,
+    };
+    new.into_task(Millis(10))
+}
+
+fn fenced(result: Result<Task, TaskRefusal>) -> bool {
+    matches!(result, Err(TaskRefusal::Fenced { .. }))
+}
+
+#[test]
+fn a_claim_raises_the_fence_and_an_older_one_is_refused() {
+    let first = ready().claimed("n-1", Millis(20));
+    let second = first.clone().reclaimed("n-1 is gone", 3, Millis(30)).claimed("n-2", Millis(40));
+    assert_eq!((first.fence, second.fence, second.owner.as_deref()), (1, 2, Some("n-2")));
+    assert!(fenced(second.clone().beaten(1, Millis(50))));
+    assert!(fenced(second.clone().completed(1, Payload::null(), Millis(50))));
+    assert!(fenced(second.clone().failed(1, Failure::retryable("x"), Millis(50))));
+    assert!(fenced(second.clone().released(1, Millis(50))));
+    assert!(second.completed(2, Payload::null(), Millis(50)).is_ok());
+}
+
+#[test]
+fn completing_twice_under_one_fence_is_harmless() {
+    let done = ready().claimed("n-1", Millis(20)).completed(1, Payload::null(), Millis(30)).unwrap();
+    assert_eq!(done.clone().completed(1, Payload::null(), Millis(40)), Ok(done.clone()));
+    assert!(fenced(done.completed(2, Payload::null(), Millis(40))));
+}
+
+#[test]
+fn failures_are_tried_again_with_growing_pauses_until_used_up() {
+    let mut task = ready();
+    let mut pauses = vec![];
+    for fence in 1..=3 {
+        let now = Millis(1_000 * fence);
+        task = task.claimed("n-1", now).failed(fence.unsigned_abs(), Failure::retryable("x"), now).unwrap();
+        pauses.push(task.run_at.0 - now.0);
+    }
+    assert_eq!((task.state, task.attempts, &pauses[..2]), (TaskState::Failed, 3, &[100, 200][..]));
+    let terminal = ready().claimed("n-1", Millis(20)).failed(1, Failure::terminal("x"), Millis(30)).unwrap();
+    assert_eq!((terminal.state, terminal.attempts), (TaskState::Failed, 1));
+}
+
+#[test]
+fn a_lost_claimant_costs_a_delivery_and_no_attempt() {
+    let mut task = ready();
+    for n in 1..=3 {
+        task = task.claimed("n-1", Millis(20)).reclaimed("gone", 2, Millis(30));
+        let expected = if n > 2 { TaskState::Dead } else { TaskState::Ready };
+        assert_eq!((task.state, task.deliveries, task.attempts), (expected, n, 0));
+    }
+    assert_eq!((task.priority, task.key.as_deref(), task.audit.len()), (5, Some("k"), 3));
+}
+
+#[test]
+fn an_advance_task_is_never_dead() {
+    let mut task = Task { kind: Task::advance_kind("checkout"), ..ready() };
+    for _ in 0..9 {
+        task = task.claimed("n-1", Millis(20)).reclaimed("gone", 2, Millis(30));
+    }
+    assert_eq!((task.state, task.audit.len()), (TaskState::Ready, 8));
+    assert_eq!(task.pool(), "default/advance:checkout");
+}
+
+#[test]
+fn what_nobody_has_is_not_reclaimed() {
+    let done = ready().claimed("n-1", Millis(20)).completed(1, Payload::null(), Millis(30)).unwrap();
+    for task in [ready(), done] {
+        assert_eq!(task.clone().reclaimed("gone", 0, Millis(40)), task, "a finished task would run again");
+    }
+}
+
+#[test]
+fn what_is_over_cannot_be_cancelled() {
+    let cancelled = ready().cancelled(Millis(20)).unwrap();
+    assert_eq!(cancelled.state, TaskState::Cancelled);
+    assert!(matches!(cancelled.cancelled(Millis(30)), Err(TaskRefusal::Over { .. })));
+    let claimed = ready().claimed("n-1", Millis(20)).cancelled(Millis(30)).unwrap();
+    assert!(fenced(claimed.completed(1, Payload::null(), Millis(40))));
+}
+
+#[test]
+fn every_change_leaves_a_sound_record_and_a_new_version() {
+    let claimed = ready().claimed("n-1", Millis(5));
+    let changes = [
+        claimed.clone().beaten(1, Millis(1)).unwrap(),
+        claimed.clone().completed(1, Payload::null(), Millis(1)).unwrap(),
+        claimed.clone().failed(1, Failure::retryable("x"), Millis(1)).unwrap(),
+        claimed.clone().released(1, Millis(1)).unwrap(),
+        claimed.clone().cancelled(Millis(1)).unwrap(),
+        claimed.clone().reclaimed("gone", 1, Millis(1)),
+    ];
+    for task in changes {
+        assert_eq!((task.flaw(), task.version), (None, claimed.version + 1), "{task:?}");
+        assert!(task.changed_at >= claimed.changed_at, "also when the clock went back");
+        let text = serde_json::to_string(&task).unwrap();
+        assert_eq!(serde_json::from_str::<Task>(&text).unwrap(), task);
+    }
+    assert!(Task { owner: None, ..claimed.clone() }.flaw().is_some());
+    assert!(Task { started_at: None, ..claimed.clone() }.flaw().is_some());
+    assert!(Task { started_at: Some(Millis(99)), ..claimed }.flaw().is_some());
+}
+
+#[test]
+fn states_have_one_word_each() {
+    for word in ["ready", "claimed", "completed", "failed", "cancelled", "dead"] {
+        assert_eq!(TaskState::parse(word).map(TaskState::as_str), Some(word));
+    }
+    assert_eq!(TaskState::parse("lost"), None);
+}

@@ -1,0 +1,330 @@
+//! A history builder for tests. Every event goes through [`decide`] and [`seal`], and after every
+//! append the row and the state that were folded on are compared with a new derivation.
+
+use crate::branch::BranchId;
+use crate::codec::decode_all;
+use crate::command::{Claim, Command, Doing, Fence, Lost, Owned};
+use crate::decide::{Decision, Refusal, Stamped, View, decide};
+use crate::error::Failure;
+use crate::event::{
+    ChildStarted, Event, InputRequested, JumpRequested, Note, Recorded, Release, RunQueued, StepCompleted,
+    StepFailed, StepStarted, WaitStarted,
+};
+use crate::form::Form;
+use crate::hash::{Hash, WriteId};
+use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
+use crate::limits::Limits;
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::seal::{Place, Sealed, leaves_branch, place, row_after, seal};
+use crate::state::{Applied, State, derive};
+use crate::summary::Status;
+use crate::time::{Millis, Seq};
+
+/// A run's log under construction.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) run: RunId,
+    pub(crate) bodies: Vec<String>,
+    pub(crate) records: Vec<Recorded>,
+    pub(crate) head: Hash,
+    pub(crate) now: Millis,
+    pub(crate) limits: Limits,
+    state: Option<State>,
+}
+
+pub(crate) fn path(text: &str) -> Path {
+    Path::new(text).unwrap()
+}
+
+pub(crate) fn json(text: &str) -> Payload {
+    Payload::parse(text, &Limits::default()).unwrap()
+}
+
+pub(crate) fn node(text: &str) -> NodeId {
+    NodeId::new(text).unwrap()
+}
+
+pub(crate) fn note(id: &str) -> Note {
+    Note { id: id.into(), by: Some("ada".into()), reason: format!("because of {id}") }
+}
+
+pub(crate) fn order(input: &str) -> RunQueued {
+    RunQueued {
+        workflow: WorkflowName::new("checkout").unwrap(),
+        version: 1,
+        input: json(input),
+        queue: QueueName::new("default").unwrap(),
+        priority: 0,
+        tags: crate::event::Tags::new(),
+        parent: None,
+    }
+}
+
+pub(crate) fn signal(name: &str, id: &str) -> Command {
+    let payload = json(&format!("\"{id}\""));
+    Command::Signal { name: SignalName::new(name).unwrap(), id: id.into(), payload }
+}
+
+pub(crate) fn answer(question: &str, id: &str, text: &str) -> Command {
+    Command::Answer { question: path(question), id: id.into(), answer: json(text), by: None }
+}
+
+pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {
+    JumpRequested { note: note(id), to: path(to), input: None, drop_mail: false, compensate: false }
+}
+
+pub(crate) fn claim(by: &str) -> Command {
+    Command::Claim(Claim { node: node(by), lost: None })
+}
+
+pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
+    let lost = Lost { node: node(from), proven, evidence: "its lock was dropped".into() };
+    Command::Claim(Claim { node: node(by), lost: Some(lost) })
+}
+
+impl Log {
+    pub(crate) fn new(run: &str) -> Self {
+        Self {
+            run: RunId::new(run).unwrap(),
+            bodies: Vec::new(),
+            records: Vec::new(),
+            head: Hash::ZERO,
+            now: Millis(1_000),
+            limits: Limits::default(),
+            state: None,
+        }
+    }
+
+    /// A run that `n-1` owns and has begun.
+    pub(crate) fn running() -> Self {
+        Self::new("r1").queued().claimed("n-1")
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        self.state.as_ref().expect("the log has events")
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.state().summary.status
+    }
+
+    pub(crate) fn end(&self) -> Seq {
+        Seq(self.records.len() as u64)
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.records.iter().map(|recorded| recorded.event.name()).collect()
+    }
+
+    pub(crate) fn fence(&self) -> Fence {
+        Fence { epoch: self.state().summary.epoch, branch: self.state().summary.branch }
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        self.state.as_ref().map_or(View::Absent, View::Full)
+    }
+
+    /// Decides without writing.
+    pub(crate) fn ask(&self, command: &Command) -> Result<Decision, Refusal> {
+        decide(self.view(), command, self.now, &self.limits)
+    }
+
+    /// Decides and writes; an empty decision writes nothing.
+    pub(crate) fn try_act(&mut self, command: &Command) -> Result<Decision, Refusal> {
+        let decision = self.ask(command)?;
+        let epoch = match command {
+            Command::Owned(fence, _) => Some(fence.epoch),
+            _ => None,
+        };
+        self.write(epoch, decision.events.clone());
+        Ok(decision)
+    }
+
+    /// Writes events as they are, decided or not.
+    pub(crate) fn write(&mut self, epoch: Option<Seq>, events: Vec<Stamped>) {
+        let write = WriteId(self.records.len() as u64 + 1);
+        let at = match &self.state {
+            Some(state) => place(state, epoch, write),
+            None => Place { after: Seq::ZERO, prev: Hash::ZERO, branch: BranchId::ROOT, epoch, write },
+        };
+        let sealed = seal(at, events);
+        self.append(&sealed);
+        self.now = Millis(self.now.0 + 10);
+    }
+
+    fn append(&mut self, sealed: &Sealed) {
+        let Some(head) = sealed.heads.last() else { return };
+        self.records.extend(sealed.records.iter().cloned());
+        self.bodies.extend(sealed.bodies.iter().cloned());
+        self.head = *head;
+        let state = derive(&self.run, &self.records, self.head).unwrap();
+        if let Some(before) = &self.state {
+            folds_on(before, sealed, &state);
+        }
+        assert_eq!(state.summary.mail_unread as usize, state.unread.len(), "the row counts unread mail");
+        self.state = Some(state);
+    }
+
+    /// Decides and writes; refused is a failed test.
+    pub(crate) fn act(mut self, command: Command) -> Self {
+        if let Err(refusal) = self.try_act(&command) {
+            panic!("{command:?} was refused: {refusal}\n{:?}", self.names());
+        }
+        self
+    }
+
+    pub(crate) fn by_owner(&self, doings: Vec<Owned>) -> Command {
+        let doings = doings.into_iter().map(|what| Doing { at: self.now, what }).collect();
+        Command::Owned(self.fence(), doings)
+    }
+
+    /// The owner does all of these in one append.
+    pub(crate) fn owned(self, doings: Vec<Owned>) -> Self {
+        let command = self.by_owner(doings);
+        self.act(command)
+    }
+
+    fn ord(&self, path: &Path) -> u32 {
+        let ops = &self.state().ops;
+        let in_arm = || ops.keys().filter(|other| other.arm() == path.arm()).count();
+        ops.get(path).map_or_else(|| u32::try_from(in_arm()).unwrap(), |op| op.ord)
+    }
+
+    pub(crate) fn queued(self) -> Self {
+        self.act(Command::Start { queued: order("{}"), claim: None })
+    }
+
+    pub(crate) fn claimed(self, by: &str) -> Self {
+        self.act(claim(by))
+    }
+
+    pub(crate) fn completion(&self, step: &str) -> StepCompleted {
+        let path = path(step);
+        let (ord, began, output) = (self.ord(&path), self.now, json(&format!("\"{step} done\"")));
+        StepCompleted { path, ord, attempt: 1, began, output, input: None, undo: false, group: false }
+    }
+
+    pub(crate) fn failure(&self, step: &str) -> StepFailed {
+        let path = path(step);
+        let (ord, failure) = (self.ord(&path), Failure::retryable("no luck"));
+        StepFailed { path, ord, attempt: 1, began: self.now, failure, input: None, group: false }
+    }
+
+    pub(crate) fn started(self, step: &str, attempt: u32) -> Self {
+        let path = path(step);
+        let started = StepStarted { ord: self.ord(&path), path, attempt, input: None };
+        self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    pub(crate) fn completed(self, step: &str) -> Self {
+        let done = self.completion(step);
+        self.owned(vec![Owned::StepCompleted(done)])
+    }
+
+    pub(crate) fn completed_with_undo(self, step: &str) -> Self {
+        let done = StepCompleted { undo: true, ..self.completion(step) };
+        self.owned(vec![Owned::StepCompleted(done)])
+    }
+
+    pub(crate) fn failed(self, step: &str, retry_at: Option<Millis>) -> Self {
+        let failed = self.failure(step);
+        self.owned(vec![Owned::StepFailed { failed, retry_at, timeout: None }])
+    }
+
+    pub(crate) fn undone(self, step: &str) -> Self {
+        let start = Owned::UndoStarted { path: path(step), failure: None };
+        self.owned(vec![start, Owned::UndoCompleted(path(step))])
+    }
+
+    pub(crate) fn wanted(&self, wait: &str, signals: &[&str]) -> WaitStarted {
+        let path = path(wait);
+        let signals = signals.iter().map(|name| SignalName::new(name).unwrap()).collect();
+        WaitStarted { ord: self.ord(&path), path, signals, inputs: vec![], children: vec![], due: None }
+    }
+
+    pub(crate) fn waits(self, wait: &str, signals: &[&str]) -> Self {
+        let wanted = self.wanted(wait, signals);
+        self.owned(vec![Owned::Wait { wanted, ask: None }])
+    }
+
+    pub(crate) fn question(&self, question: &str, form: Form, due: Option<Millis>) -> Owned {
+        let wanted = WaitStarted { inputs: vec![path(question)], due, ..self.wanted(question, &[]) };
+        let (path, ord, prompt) = (wanted.path.clone(), wanted.ord, "Ship it?".into());
+        Owned::Wait { wanted, ask: Some(InputRequested { path, ord, prompt, form }) }
+    }
+
+    pub(crate) fn asks(self, question: &str, form: Form) -> Self {
+        let ask = self.question(question, form, None);
+        self.owned(vec![ask])
+    }
+
+    pub(crate) fn sleeps(self, sleep: &str, due: Millis) -> Self {
+        let path = path(sleep);
+        let ord = self.ord(&path);
+        self.owned(vec![Owned::Sleep { path, ord, due }])
+    }
+
+    pub(crate) fn checks(self, wait: &str) -> Self {
+        self.owned(vec![Owned::Check(path(wait))])
+    }
+
+    pub(crate) fn child(&self, call: &str, run: &str) -> ChildStarted {
+        let (path, run) = (path(call), RunId::new(run).unwrap());
+        let workflow = WorkflowName::new("pick").unwrap();
+        ChildStarted { ord: self.ord(&path), path, run, workflow, input: Payload::null() }
+    }
+
+    pub(crate) fn starts_child(self, call: &str, run: &str) -> Self {
+        let child = self.child(call, run);
+        self.owned(vec![Owned::Child(child)])
+    }
+
+    pub(crate) fn child_ended(self, run: &str, result: Result<Payload, Failure>) -> Self {
+        self.act(Command::ChildEnded { child: RunId::new(run).unwrap(), result })
+    }
+
+    pub(crate) fn released(self, reason: Release) -> Self {
+        self.owned(vec![Owned::Release(reason)])
+    }
+
+    pub(crate) fn signalled(self, name: &str, id: &str) -> Self {
+        self.act(signal(name, id))
+    }
+
+    pub(crate) fn finishes(self) -> Self {
+        self.owned(vec![Owned::Complete(json("\"bye\""))])
+    }
+
+    /// The history that loading from the last `continue_as_new` gives: carried mail, then from there on.
+    pub(crate) fn since_base(&self) -> Vec<Recorded> {
+        let base = self.state().summary.base;
+        let Event::BranchOpened(opened) = &self.records[base.0 as usize - 1].event else {
+            return self.records.clone();
+        };
+        let carried = opened.carried.as_ref().unwrap();
+        let kept = |recorded: &&Recorded| recorded.seq >= base || carried.mail.contains(&recorded.seq);
+        self.records.iter().filter(kept).cloned().collect()
+    }
+
+    /// What was written, read back from its bytes.
+    pub(crate) fn read_back(&self) -> Vec<Recorded> {
+        let texts = self.bodies.iter().enumerate().map(|(at, body)| (Seq(at as u64 + 1), body.as_str()));
+        decode_all(Seq::ZERO, Hash::ZERO, texts).unwrap().0
+    }
+}
+
+/// Folding on gives what deriving anew gives, wherever folding on is possible.
+fn folds_on(before: &State, sealed: &Sealed, after: &State) {
+    if !leaves_branch(sealed) {
+        assert_eq!(row_after(&before.summary, sealed).unwrap(), after.summary, "the row folds on");
+    }
+    let mut live = before.clone();
+    for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
+        match live.apply(recorded, *head).unwrap() {
+            Applied::Yes => {}
+            Applied::DeriveAnew => return,
+        }
+    }
+    assert_eq!(live, *after, "the state folds on");
+}

@@ -1,0 +1,95 @@
+//! Golden histories: the on-disk format, for ever.
+//!
+//! Each file of `tests/golden` was written by a release of Goldseam, and somebody's disk holds logs
+//! like it. So these files are never edited and this test is never relaxed: every history must
+//! decode, be written again byte for byte, have an unbroken chain, and derive to the stored summary.
+//! When the format grows, add a history; a field or a variant that is added must not change these.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goldseam_core::codec::{decode_all, encode};
+use goldseam_core::{Hash, RunId, Seq, Summary, derive};
+
+/// Every event there is, by its name on disk.
+const EVENTS: [&str; 35] = [
+    "branch.opened",
+    "child.completed",
+    "child.failed",
+    "child.started",
+    "compensation.completed",
+    "compensation.failed",
+    "compensation.started",
+    "input.answered",
+    "input.requested",
+    "jump.requested",
+    "note.added",
+    "progress.emitted",
+    "run.cancel_requested",
+    "run.cancelled",
+    "run.claimed",
+    "run.completed",
+    "run.failed",
+    "run.parked",
+    "run.paused",
+    "run.queued",
+    "run.recovered",
+    "run.released",
+    "run.resumed",
+    "run.started",
+    "signal.received",
+    "step.completed",
+    "step.failed",
+    "step.retry_scheduled",
+    "step.started",
+    "step.timeout",
+    "timer.fired",
+    "timer.set",
+    "version.changed",
+    "wait.resolved",
+    "wait.started",
+];
+
+fn histories() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|ext| ext == "jsonl")).collect();
+    files.sort();
+    assert!(files.len() >= 3, "the golden histories are gone");
+    files
+}
+
+fn lines(text: &str) -> impl Iterator<Item = (Seq, &str)> {
+    (1..).map(Seq).zip(text.lines())
+}
+
+#[test]
+fn golden_histories_derive_for_ever() {
+    for file in histories() {
+        let name = file.display();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let (history, head) =
+            decode_all(Seq::ZERO, Hash::ZERO, lines(&text)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (recorded, (_, line)) in history.iter().zip(lines(&text)) {
+            assert_eq!(encode(recorded), line, "{name}: event {} is written differently now", recorded.seq);
+        }
+        let stored = std::fs::read_to_string(file.with_extension("summary.json")).unwrap();
+        let stored_row: Summary = serde_json::from_str(&stored).unwrap();
+        let run = RunId::new(stored_row.run.as_str()).unwrap();
+        let state = derive(&run, &history, head).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let derived = serde_json::to_string_pretty(&state.summary).unwrap();
+        assert_eq!(derived, stored.trim_end(), "{name}: means something else now");
+        assert_eq!(state.summary, stored_row, "{name}: the stored row reads differently now");
+    }
+}
+
+#[test]
+fn golden_histories_hold_every_event() {
+    let mut found = BTreeSet::new();
+    for file in histories() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let (history, _) = decode_all(Seq::ZERO, Hash::ZERO, lines(&text)).unwrap();
+        found.extend(history.iter().map(|recorded| recorded.event.name()));
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), EVENTS);
+}
