@@ -195,9 +195,13 @@ impl Storm<'_> {
                 }
                 "start"
             }
-            60..68 => {
+            60..65 => {
                 drop(self.world.leave(index));
                 "leave"
+            }
+            65..68 => {
+                self.world.suspect(index);
+                "suspect"
             }
             68..78 => {
                 let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };

@@ -131,6 +131,17 @@ impl World {
         self.memory.kill(&id);
     }
 
+    /// A living node loses its liveness lock, as with a lost connection: others may take over from it.
+    pub fn suspect(&mut self, index: usize) {
+        if let Some(engine) = self.seats.get(index).and_then(|seat| seat.engine.as_ref()) {
+            self.book.line(&format!("suspect n{index}"));
+            self.book.froze();
+            // Whoever takes over believes it dead, and counts it.
+            self.book.killed();
+            self.memory.suspect(engine.node_id());
+        }
+    }
+
     /// Lets a node leave by itself.
     pub fn leave(&mut self, index: usize) -> Option<tokio::task::JoinHandle<()>> {
         let engine = self.seats.get_mut(index)?.engine.take()?;
