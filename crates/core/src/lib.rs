@@ -31,6 +31,7 @@ pub mod payload;
 pub mod retry;
 pub mod seal;
 pub mod state;
+pub mod status;
 
 pub mod summary;
 pub mod task;

@@ -32,7 +32,7 @@ pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
         let sent = cell.ledger.clock.elapsed();
         match cell.ledger.store.append(append).await {
             Ok(_) => {
-                cell.hub().confirm(sent);
+                cell.holds_at(sent);
                 cell.hub().committed(&cell.run, decision.task, cell.now());
                 return apply(&cell, sealed, count);
             }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::state::Op;
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) undo: HashMap<Path, UndoFn>,
     pub(crate) continue_with: Option<Payload>,
     pub(crate) moved: Moved,
+    /// When the run was last surely ours.
+    held_at: Duration,
     issued: u64,
     durable: u64,
     revision: u64,
@@ -107,7 +110,13 @@ pub(crate) struct Spot {
 }
 
 impl Cell {
-    pub(crate) fn new(ledger: Ledger, config: Arc<Config>, state: State, task: TaskId) -> Self {
+    /// A run that was ours at `held_at`.
+    pub(crate) fn new(
+        ledger: Ledger,
+        config: Arc<Config>,
+        (state, task): (State, TaskId),
+        held_at: Duration,
+    ) -> Self {
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
         let mode = if state.jump.is_some() { Mode::Rewind } else { Mode::Run };
         Self {
@@ -128,6 +137,7 @@ impl Cell {
                 undo: HashMap::new(),
                 continue_with: None,
                 moved: Moved::No,
+                held_at,
                 issued: 0,
                 durable: 0,
                 revision: 0,
@@ -157,18 +167,16 @@ impl Cell {
     pub(crate) fn queue(&self, what: Owned) -> u64 {
         let at = self.now();
         let mut inner = self.lock();
-        inner.queue.push(Doing { at, what });
-        inner.issued += 1;
+        let ticket = inner.push(Doing { at, what });
         inner.nudge();
-        inner.issued
+        ticket
     }
 
     /// Queues the end of an operation and hands its time to the operation's arm.
     pub(crate) fn queue_seen(&self, spot: &Spot, what: Owned) {
         let at = self.now();
         let mut inner = self.lock();
-        inner.queue.push(Doing { at, what });
-        inner.issued += 1;
+        inner.push(Doing { at, what });
         inner.see(spot.path.arm(), at);
         inner.nudge();
     }
@@ -209,10 +217,10 @@ impl Cell {
             Poll::Pending
         })
         .await?;
-        if self.hub().is_sure(&*self.ledger.clock) {
-            return Ok(());
+        let held_at = self.lock().held_at;
+        if !self.hub().is_sure(held_at, &*self.ledger.clock) {
+            self.revalidate().await;
         }
-        self.revalidate().await;
         Ok(())
     }
 
@@ -222,12 +230,17 @@ impl Cell {
         let mut patience = crate::commit::Patience::new(&self.ledger, "a look at a claim");
         let epoch = self.lock().fence.epoch;
         match patience.insist(&self.ledger, || self.ledger.summary(&self.run)).await {
-            Ok(Some(summary)) if summary.epoch == epoch && summary.owner.is_some() => {
-                self.hub().confirm(sent);
-            }
+            Ok(Some(summary)) if summary.epoch == epoch && summary.owner.is_some() => self.holds_at(sent),
             Ok(_) => self.stop_and_hang(Stop::Fenced).await,
             Err(error) => self.stop_and_hang(Stop::Store(error.to_string())).await,
         }
+    }
+
+    /// The store showed, in answer to something sent at `sent`, that the run is ours.
+    pub(crate) fn holds_at(&self, sent: Duration) {
+        self.hub().confirm(sent);
+        let mut inner = self.lock();
+        inner.held_at = inner.held_at.max(sent);
     }
 
     /// Ends the execution; user code never sees why.
@@ -276,6 +289,14 @@ impl Cell {
 }
 
 impl Inner {
+    /// Queues something for the log. The only way in: what is not counted here would count as durable later.
+    /// The ticket says when it is durable.
+    pub(crate) fn push(&mut self, doing: Doing) -> u64 {
+        self.queue.push(doing);
+        self.issued += 1;
+        self.issued
+    }
+
     /// Wakes the driver unless it is polling the workflow right now and will look anyway.
     pub(crate) fn nudge(&mut self) {
         if !self.polling
@@ -288,7 +309,11 @@ impl Inner {
     /// The state changed, and `count` queued doings are in the log.
     pub(crate) fn advanced(&mut self, count: u64) {
         self.durable += count;
+        debug_assert!(self.durable <= self.issued, "more is durable than was ever queued");
         self.revision += 1;
+        if self.state.jump.is_some() && self.mode == Mode::Run {
+            self.mode = Mode::Rewind;
+        }
         for waker in self.wakers.drain(..) {
             waker.wake();
         }

@@ -1,7 +1,7 @@
 //! The one home of time.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::Millis;
@@ -28,6 +28,48 @@ impl Clock for SystemClock {
     fn elapsed(&self) -> Duration {
         let spec = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Duration::new(spec.tv_sec.unsigned_abs(), u32::try_from(spec.tv_nsec).unwrap_or(0))
+    }
+}
+
+/// A store's clock, as a node knows it: set with every beat, carried on by the node's own monotonic clock.
+///
+/// Timers are set by one node and fire on another, and the queue judges them by the store's clock. So
+/// all must go by one clock, or a run is claimed and put down again for as long as two clocks differ.
+#[derive(Debug)]
+pub(crate) struct StoreTime {
+    own: Arc<dyn Clock>,
+    set: Mutex<Option<(Millis, Duration)>>,
+}
+
+/// An answer that took longer says too little about the store's clock.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
+
+impl StoreTime {
+    pub(crate) fn new(own: Arc<dyn Clock>) -> Self {
+        Self { own, set: Mutex::new(None) }
+    }
+
+    /// The store answered `told` to something sent at `sent`.
+    pub(crate) fn set(&self, told: Millis, sent: Duration) {
+        let received = self.own.elapsed();
+        let took = received.saturating_sub(sent);
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        if set.is_none() || took <= ROUND_TRIP_MAX {
+            *set = Some((told, sent + took / 2));
+        }
+    }
+}
+
+impl Clock for StoreTime {
+    fn now(&self) -> Millis {
+        match *self.set.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((told, at)) => told + self.own.elapsed().saturating_sub(at),
+            None => self.own.now(),
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.own.elapsed()
     }
 }
 

@@ -133,7 +133,8 @@ impl Ledger {
                 return Ok(nothing(&known));
             }
             let sealed = seal(self.place(&known, write), decision.events);
-            let Some(row) = self.row(run, &known, &sealed).await? else { continue };
+            let row = patience.insist(self, || self.row(run, &known, &sealed)).await?;
+            let Some(row) = row else { continue };
             let mut tasks = extra.clone();
             let task = plan(&mut tasks, &row, known.task(), decision.task, now);
             let after = known.summary().map_or(Seq::ZERO, |summary| summary.as_of);
@@ -234,6 +235,11 @@ impl Ledger {
         let state = derive(run, &history, hash)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
         Ok(Loaded { state, task })
+    }
+
+    /// The same, for as long as patience lasts.
+    pub(crate) async fn load_surely(&self, run: &RunId) -> Result<Loaded, EngineError> {
+        Patience::new(self, "loading a run").insist(self, || self.load(run)).await
     }
 
     /// Everything from `base` on, preceded by the mail that `base` carries, with the last fingerprint.

@@ -40,11 +40,14 @@ pub(crate) struct Driver {
     io: Option<Io>,
     linger: Option<Pin<Box<tokio::time::Sleep>>>,
     releasing: bool,
+    /// Work that was given up. It holds guards that lock the cell, so it is dropped only once the lock is free.
+    given_up: Option<BoxFuture<'static, Result<Payload>>>,
 }
 
 /// Moves the run until it is over, rests or is lost.
 pub(crate) async fn drive(cell: Arc<Cell>, work: BoxFuture<'static, Result<Payload>>) -> End {
-    let mut driver = Driver { cell, work: Some(work), io: None, linger: None, releasing: false };
+    let mut driver =
+        Driver { cell, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
     poll_fn(move |cx| driver.poll(cx)).await
 }
 
@@ -58,11 +61,14 @@ impl Driver {
             let cell = Arc::clone(&self.cell);
             let mut inner = cell.lock();
             inner.polling = false;
+            // Whatever stops the execution during a poll wakes nobody: it is looked at here.
+            moved |= inner.stop.is_some();
             if self.io.is_none() {
                 moved |= self.consider_rest(&mut inner, cx);
                 self.io = self.next_io(&mut inner);
             }
             drop(inner);
+            self.given_up = None;
             moved |= self.poll_io(cx);
             if let Some(end) = self.end() {
                 return Poll::Ready(end);
@@ -100,21 +106,21 @@ impl Driver {
         if self.releasing || inner.stop.is_some() {
             return false;
         }
-        if inner.mode == Mode::Rewind && inner.is_quiet() && self.work.is_some() {
+        if inner.mode == Mode::Rewind && inner.is_quiet() {
             inner.mode = Mode::Undo;
-            self.work = Some(Box::pin(undo::rewind(Arc::clone(&self.cell))));
+            self.given_up = self.work.replace(Box::pin(undo::rewind(Arc::clone(&self.cell))));
             return true;
         }
         let reason = if inner.rests() {
             Some(Release::Paused)
         } else if self.cell.hub().is_aborting() || (self.cell.hub().is_leaving() && inner.is_quiet()) {
-            self.work = None;
+            self.given_up = self.work.take();
             Some(Release::HandOver)
         } else {
             self.lingered(inner, cx).then_some(Release::Unload)
         };
         let Some(reason) = reason else { return false };
-        inner.queue.push(goldseam_core::Doing { at: self.cell.now(), what: Owned::Release(reason) });
+        inner.push(goldseam_core::Doing { at: self.cell.now(), what: Owned::Release(reason) });
         self.releasing = true;
         true
     }

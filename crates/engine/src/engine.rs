@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
+use goldseam_core::task::Task;
 use goldseam_core::{Command, Limits, NodeId, Payload, QueueName, RunId, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{Client, RunHandle, StartOptions};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::commit::Ledger;
 use crate::config::Config;
 use crate::context::Context;
@@ -106,14 +107,15 @@ impl Builder {
         let id = NodeId::new(format!("n-{:016x}", self.entropy.next()))?;
         let sure_for = self.config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
+        let time = Arc::new(StoreTime::new(self.clock));
         let ledger = Ledger {
             store: self.store,
-            clock: self.clock,
+            clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(self.config.limits.clone()),
             hub: Arc::new(hub),
         };
-        let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, id);
+        let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, (id, time));
         node.start().await?;
         Ok(Engine { client: Client::of(ledger), node })
     }
@@ -185,6 +187,7 @@ impl Engine {
         let room = hub.hot_count() < self.node.config.slots as usize && !hub.is_leaving();
         let ours = room && self.node.config.queues.contains(&queued.queue);
         let claim = ours.then(|| self.node.id.clone());
+        let sent = self.node.ledger.clock.elapsed();
         let committed = self.node.ledger.commit(run, &Command::Start { queued, claim }).await?;
         let claimed =
             committed.records.iter().any(|r| matches!(r.event, goldseam_core::Event::RunClaimed(_)));
@@ -193,12 +196,10 @@ impl Engine {
         }
         let state = derive(run, &committed.records, committed.head)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
-        let Some(task) = committed.task else {
-            // The reply was lost and found again: whoever holds the task takes the run from there.
-            return Ok(());
-        };
+        // If the reply was lost and found again, the task still follows from where the run began.
+        let task = committed.task.unwrap_or_else(|| Task::advance_id(run, committed.end.0));
         let node = Arc::clone(&self.node);
-        let cell = self.node.hold(state, task);
+        let cell = self.node.hold(state, task, sent);
         self.node.adopt(spawn(async move { node.execute(cell).await }));
         Ok(())
     }

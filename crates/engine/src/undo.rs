@@ -58,7 +58,8 @@ fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Opt
     let missed = |(path, op): &(&Path, &goldseam_core::state::Op)| {
         asked.get(path.arm()).is_some_and(|count| op.ord >= *count)
     };
-    state.ops.iter().find(missed).map(|(path, _)| path.clone())
+    // The first by position: a map has no order that two processes agree on.
+    state.ops.iter().filter(missed).min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
 /// The workflow failed or is cancelled: undo what has a compensation, then say how it ended.

@@ -25,6 +25,7 @@
 //! everything that a workflow can do, [`Client`] for everything that can be done to a run.
 
 mod open;
+mod span;
 
 pub use goldseam_core as core;
 pub use goldseam_engine as engine;
@@ -41,10 +42,17 @@ pub use goldseam_store_sqlite::check::{Migrated, Report};
 pub use open::{
     Builder, Engine, check_store, connect, connect_existing, migrate_store, open_existing_store, open_store,
 };
+pub use span::{days, hours, mins, secs};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
 
 /// Everything that a program with workflows usually needs.
 pub mod prelude {
     pub use std::time::Duration;
 
     pub use crate::{Attempt, Client, Context, Engine, Error, Probe, Retry, Selected, StartOptions};
+    pub use crate::{days, hours, mins, secs};
 }

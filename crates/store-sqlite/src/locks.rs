@@ -64,7 +64,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lock> {
 /// Lists locks in order of name.
 pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, Fault> {
     let held = if filter.stale_at.is_some() { " INDEXED BY locks_held" } else { "" };
-    let mut sql = format!("{SELECT}{held} WHERE 1");
+    let mut sql = [SELECT, held, " WHERE 1"].concat();
     let mut values: Vec<Value> = Vec::new();
     let mut add = |piece: &'static str, value: Option<Value>| {
         if value.is_some() {

@@ -159,13 +159,13 @@ pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String
 }
 
 fn one(conn: &Connection, by: &'static str, value: &str) -> Result<Option<Task>, Fault> {
-    let mut statement = conn.prepare_cached(&format!("{SELECT}{by}"))?;
+    let mut statement = conn.prepare_cached(&[SELECT, by].concat())?;
     Ok(statement.query_row([value], read_task).optional()?)
 }
 
 /// The task with this number.
 pub(crate) fn by_number(conn: &Connection, tid: i64) -> rusqlite::Result<Task> {
-    conn.prepare_cached(&format!("{SELECT}{BY_NUMBER}"))?.query_row([tid], read_task)
+    conn.prepare_cached(&[SELECT, BY_NUMBER].concat())?.query_row([tid], read_task)
 }
 
 fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {

@@ -16,7 +16,15 @@ pub(super) struct Home {
 pub(super) const HOMES: &[Home] = &[
     Home {
         calls: &["println!", "eprintln!", "print!", "eprint!"],
-        places: &["crates/cli/src/out.rs", "crates/cli/build.rs", "crates/bench/", "crates/sim/", "xtask/"],
+        places: &[
+            "crates/cli/src/out.rs",
+            "crates/cli/build.rs",
+            "crates/store-sqlite/examples/",
+            "examples/",
+            "crates/bench/",
+            "crates/sim/",
+            "xtask/",
+        ],
         fix: "show a value through the CLI's out.rs, or use `tracing`",
     },
     Home {
@@ -25,6 +33,7 @@ pub(super) const HOMES: &[Home] = &[
             "crates/engine/src/clock.rs",
             "crates/store/src/clock.rs",
             "crates/store-sqlite/src/clock.rs",
+            "crates/store-sqlite/examples/",
             "crates/cli/src/commands/demo.rs",
             "crates/cli/src/commands/demo/",
             "crates/bench/",
@@ -44,7 +53,8 @@ pub(super) const HOMES: &[Home] = &[
         ],
         places: &[
             "crates/engine/src/spawn.rs",
-            "crates/store/src/faulty.rs",
+            "crates/store/src/faulty/",
+            "crates/store-sqlite/examples/",
             "crates/store-sqlite/src/read.rs",
             "crates/store-sqlite/src/watch.rs",
             "crates/store-sqlite/src/writer.rs",

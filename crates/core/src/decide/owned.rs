@@ -10,7 +10,7 @@ use crate::event::{BranchOpened, By, Carried, Cause, Event, Release, RunClaimed,
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::state::{OpKind, State, StepProgress, Undo, WaitOp};
+use crate::state::{OpKind, State, StepProgress, Undo};
 use crate::time::{Millis, Seq};
 
 /// The moment and the bounds that a decision is made under.
@@ -103,6 +103,14 @@ impl Batch<'_> {
     fn take(&mut self, doing: &Owned) -> Result<(), Refusal> {
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
+        }
+        // A jump was promised: the run goes back before it may end.
+        let last = matches!(
+            doing,
+            Owned::Complete(_) | Owned::Fail(_) | Owned::EndCancelled | Owned::ContinueAsNew(_)
+        );
+        if last && self.state.jump.is_some() {
+            return Ok(());
         }
         match doing {
             Owned::StepStarted(started) => {
@@ -311,10 +319,17 @@ impl Batch<'_> {
         let resolved = |stamped: &Stamped| {
             matches!(stamped.event, Event::WaitResolved { .. } | Event::TimerFired { .. })
         };
+        // What the same append ends, or hands to another branch, has no owner left to release it.
+        let gone = |stamped: &Stamped| {
+            stamped.event.is_terminal()
+                || matches!(stamped.event, Event::RunParked { .. } | Event::BranchOpened(_))
+        };
+        if self.events.iter().any(gone) {
+            return;
+        }
         let summary = &self.state.summary;
         let run_at = match reason {
-            Release::Unload if self.events.iter().any(resolved) || summary.cancel.is_some() => return,
-            Release::Unload if self.has_mail() => return,
+            Release::Unload if self.events.iter().any(resolved) || self.is_wanted() => return,
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
             Release::Paused => Millis::NEVER,
@@ -327,11 +342,15 @@ impl Batch<'_> {
         self.left = true;
     }
 
-    /// Whether something that an open wait looks for is there already: leaving now would sleep through it.
-    fn has_mail(&self) -> bool {
-        self.state.summary.waits.iter().any(|open| match self.state.ops.get(&open.path).map(|op| &op.kind) {
-            Some(OpKind::Wait(WaitOp { wanted: Some(wanted), found: None, .. })) => {
-                self.state.mail_for(wanted, &self.taken).is_some()
+    /// Whether there is something to do for the owner that came between looking and resting: a request, or mail
+    /// that an open wait looks for. The wake-up that it brought would end with the release.
+    fn is_wanted(&self) -> bool {
+        if self.state.summary.cancel.is_some() || self.state.jump.is_some() {
+            return true;
+        }
+        self.state.summary.waits.iter().any(|wait| match self.state.ops.get(&wait.path).map(|op| &op.kind) {
+            Some(OpKind::Wait(wait)) => {
+                wait.wanted.as_ref().is_some_and(|wanted| self.state.mail_for(wanted, &self.taken).is_some())
             }
             _ => false,
         })

@@ -17,6 +17,9 @@ pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<
     if state.jump.is_some() {
         return Err(Refusal::NothingToDo { why: "a jump is under way already" });
     }
+    if jump.compensate && state.failure.is_some() && !state.summary.status.is_terminal() {
+        return Err(Refusal::NothingToDo { why: "the run is being undone; jump once it has ended" });
+    }
     let cutoff = cutoff_before(state, &jump.to)?;
     if jump.compensate && !state.to_undo(cutoff).is_empty() {
         // Nobody may claim a run that is over, so nobody would undo anything.

@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
 use crate::cell::{Spot, Stop};
-use crate::error::{Error, Result};
+use crate::error::{EngineError, Error, Result};
+use crate::node::child_ended;
 
 impl Context {
     /// Starts a child run of another workflow and waits for its result.
@@ -105,9 +106,29 @@ async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Paylo
     let queued = RunQueued { workflow, version, input, queue, priority, tags, parent };
     let _busy = ctx.cell.busy();
     match ctx.cell.ledger.commit(run, &Command::Start { queued, claim: None }).await {
+        Ok(started) if started.records.is_empty() => fetch_end(ctx, run).await,
         Ok(_) => Ok(()),
-        Err(error @ crate::error::EngineError::Refused { .. }) => Err(Error::terminal(error.to_string())),
+        Err(error @ EngineError::Refused { .. }) => Err(Error::terminal(error.to_string())),
         Err(error) => ctx.cell.stop_and_hang(Stop::Store(error.to_string())).await,
+    }
+}
+
+/// A child that was there already may have ended while its parent was over, and could not be told: a retry
+/// of the parent asks again. Told twice, it counts once.
+async fn fetch_end(ctx: &Context, run: &RunId) -> Result<()> {
+    let cell = &ctx.cell;
+    if cell.lock().state.children.get(run).is_some_and(|child| child.ended) {
+        return Ok(());
+    }
+    let told = match cell.ledger.load_surely(run).await.map(|loaded| loaded.state.outcome) {
+        Ok(Some(outcome)) => cell.ledger.commit(&cell.run, &child_ended(run, outcome)).await.map(|_| ()),
+        Ok(None) => return Ok(()),
+        Err(error) => Err(error),
+    };
+    cell.poke();
+    match told {
+        Ok(()) | Err(EngineError::Refused { .. }) => Ok(()),
+        Err(error) => cell.stop_and_hang(Stop::Store(error.to_string())).await,
     }
 }
 

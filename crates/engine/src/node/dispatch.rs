@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::task::Task;
-use goldseam_core::{Command, Millis, NodeId, RunId};
+use goldseam_core::{Command, Millis, NodeId, RunId, State};
 use goldseam_store::{Claim as ClaimTasks, Expect, Pulse, Written};
 use tokio::time::timeout;
 
@@ -38,24 +38,23 @@ impl Node {
         let pools = self.pools();
         while !self.is_closed() && !self.hub().is_leaving() {
             let more = match self.claim_some(&pools).await {
-                Ok((claimed, next)) => {
-                    if claimed > 0 {
-                        continue;
-                    }
-                    next
-                }
+                Ok((claimed, _)) if claimed > 0 => continue,
+                Ok((_, next)) => next,
                 Err(error) => {
                     tracing::warn!(node = %self.id, %error, "claiming failed");
                     None
                 }
             };
-            let until_due = more.map(|due| due.since(self.ledger.clock.now()) + Duration::from_millis(1));
-            let span = until_due.unwrap_or(self.config.poll).min(self.config.poll);
+            let span = more.map_or(self.config.poll, |due| due.min(self.config.poll));
             let _ = timeout(span, self.hub().ready.notified()).await;
         }
     }
 
-    async fn claim_some(self: &Arc<Self>, pools: &[String]) -> Result<(usize, Option<Millis>), EngineError> {
+    /// Claims what is due. Says how much, and how long until the next is, all by the store's clock.
+    async fn claim_some(
+        self: &Arc<Self>,
+        pools: &[String],
+    ) -> Result<(usize, Option<Duration>), EngineError> {
         let hot = u32::try_from(self.hub().hot_count()).unwrap_or(u32::MAX);
         let free = self.config.slots.saturating_sub(hot).min(BATCH);
         if free == 0 {
@@ -70,7 +69,8 @@ impl Node {
             let node = Arc::clone(self);
             self.adopt(spawn(async move { node.take(task).await }));
         }
-        Ok((count, claimed.next_due))
+        let next = claimed.next_due.map(|due| due.since(now) + Duration::from_millis(1));
+        Ok((count, next))
     }
 
     /// Wakes the claimer and pokes hot runs when another process changed something.
@@ -84,7 +84,12 @@ impl Node {
                     pause(self.config.poll).await;
                 }
             }
-            self.look_at_pokes().await;
+            if let Err(error) = self.look_at_pokes().await {
+                tracing::warn!(node = %self.id, %error, "looking for pokes failed");
+                // Nothing else may ever change: look again by itself.
+                mark = 0;
+                pause(self.config.poll).await;
+            }
             self.hub().ready.notify_one();
             pause(LOOK_EVERY).await;
         }
@@ -96,9 +101,9 @@ impl Node {
             return self.deliver(task).await;
         }
         match self.claim_run(&run).await {
-            Ok(()) => match self.ledger.load(&run).await {
-                Ok(loaded) => {
-                    let cell = self.hold(loaded.state, task.id);
+            Ok(()) => match self.load_own(&run).await {
+                Ok((state, asked)) => {
+                    let cell = self.hold(state, task.id, asked);
                     self.execute(cell).await;
                 }
                 Err(error) => {
@@ -116,6 +121,12 @@ impl Node {
                 self.put_aside(task, ASIDE).await;
             }
         }
+    }
+
+    /// The state of a run that was claimed, and when it was asked for.
+    async fn load_own(&self, run: &RunId) -> Result<(State, Duration), EngineError> {
+        let asked = self.ledger.clock.elapsed();
+        Ok((self.ledger.load_surely(run).await?.state, asked))
     }
 
     /// Appends the claim; takes over from an owner that is lost.

@@ -18,9 +18,9 @@ use crate::undo::cancel_child;
 const RELOAD: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Takes a run that this node owns into memory.
-    pub(crate) fn hold(&self, state: State, task: TaskId) -> Arc<Cell> {
-        let cell = Arc::new(Cell::new(self.ledger.clone(), Arc::clone(&self.config), state, task));
+    /// Takes a run that this node owned at `held_at` into memory.
+    pub(crate) fn hold(&self, state: State, task: TaskId, held_at: Duration) -> Arc<Cell> {
+        let cell = Arc::new(Cell::new(self.ledger.clone(), Arc::clone(&self.config), (state, task), held_at));
         self.hub().insert(Arc::clone(&cell));
         cell
     }
@@ -52,8 +52,8 @@ impl Node {
                 End::Released => None,
             };
             self.hub().remove(&cell, &Ended::Elsewhere);
-            let Some(state) = again else { return };
-            cell = self.hold(state, cell.task.clone());
+            let Some((state, held_at)) = again else { return };
+            cell = self.hold(state, cell.task.clone(), held_at);
         }
     }
 
@@ -135,9 +135,12 @@ impl Node {
         }
     }
 
-    async fn reload(&self, cell: &Arc<Cell>) -> Option<State> {
-        match self.ledger.load(&cell.run).await {
-            Ok(loaded) => Some(loaded.state).filter(|state| state.summary.owner.as_ref() == Some(&self.id)),
+    /// The run as it is now, if it is ours, and when it was asked for.
+    async fn reload(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
+        let asked = self.ledger.clock.elapsed();
+        match self.ledger.load_surely(&cell.run).await {
+            Ok(loaded) => Some((loaded.state, asked))
+                .filter(|(state, _)| state.summary.owner.as_ref() == Some(&self.id)),
             Err(error) => {
                 tracing::error!(run = %cell.run, %error, "a run could not be loaded again");
                 None
@@ -146,7 +149,7 @@ impl Node {
     }
 
     /// Claims the run again under a new epoch, so that nothing still on its way can land.
-    async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<State> {
+    async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
         let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None };
         match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
             Ok(_) => self.reload(cell).await,

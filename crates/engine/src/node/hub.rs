@@ -1,8 +1,8 @@
 //! What one process knows in memory: the runs it has, who waits for them, and when it was last sure to be alive.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) struct Hub {
     registry: Registry,
     started_at: Millis,
     sure_for: Duration,
-    confirmed: AtomicU64,
+    confirmed: Mutex<Confirmed>,
     leaving: AtomicBool,
     aborting: AtomicBool,
     hot: Mutex<Hot>,
@@ -38,10 +38,17 @@ pub(crate) struct Hub {
     pub(crate) ready: Notify,
 }
 
+/// When the store last confirmed this node, and since when it has without a gap.
+#[derive(Debug, Default)]
+struct Confirmed {
+    last: Duration,
+    since: Duration,
+}
+
 #[derive(Default)]
 struct Hot {
-    cells: HashMap<RunId, Arc<Cell>>,
-    waiters: HashMap<RunId, Vec<oneshot::Sender<Ended>>>,
+    cells: BTreeMap<RunId, Arc<Cell>>,
+    waiters: BTreeMap<RunId, Vec<oneshot::Sender<Ended>>>,
 }
 
 impl Hub {
@@ -61,7 +68,7 @@ impl Hub {
             registry,
             started_at,
             sure_for,
-            confirmed: AtomicU64::new(0),
+            confirmed: Mutex::default(),
             leaving: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             hot: Mutex::default(),
@@ -85,15 +92,24 @@ impl Hub {
         self.registry.newest(workflow)
     }
 
-    /// The store answered something that was sent at `sent`.
-    pub(crate) fn confirm(&self, sent: Duration) {
-        self.confirmed.fetch_max(u64::try_from(sent.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    fn confirmed(&self) -> MutexGuard<'_, Confirmed> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the store confirmed this node lately enough that nobody can have taken over.
-    pub(crate) fn is_sure(&self, clock: &dyn Clock) -> bool {
-        let last = Duration::from_millis(self.confirmed.load(Ordering::Relaxed));
-        clock.elapsed().saturating_sub(last) < self.sure_for
+    /// The store answered something that was sent at `sent`.
+    pub(crate) fn confirm(&self, sent: Duration) {
+        let mut confirmed = self.confirmed();
+        if sent.saturating_sub(confirmed.last) >= self.sure_for {
+            confirmed.since = sent;
+        }
+        confirmed.last = confirmed.last.max(sent);
+    }
+
+    /// Whether nobody can have taken over a run that was surely ours at `held_at`: the store has confirmed
+    /// this node ever since, without a gap that a takeover fits into, and lately.
+    pub(crate) fn is_sure(&self, held_at: Duration, clock: &dyn Clock) -> bool {
+        let confirmed = self.confirmed();
+        clock.elapsed().saturating_sub(confirmed.last) < self.sure_for && held_at >= confirmed.since
     }
 
     pub(crate) fn is_leaving(&self) -> bool {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use goldseam_core::NodeId;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, TaskFilter, Written};
+use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, TaskFilter};
 
-use super::{Node, Sight};
+use super::{Node, Sight, mail};
 use crate::error::EngineError;
 
 /// Tasks read at a time.
@@ -117,25 +117,26 @@ impl Node {
             for task in page {
                 let expect = Expect::Version(task.version);
                 let now = self.ledger.store.now().await?;
-                self.ledger.store.put_task(task.reclaimed(why, DELIVERIES_MAX, now), expect).await?;
+                let limit = deliveries_max(&task);
+                self.ledger.store.put_task(task.reclaimed(why, limit, now), expect).await?;
             }
             self.hub().ready.notify_one();
         }
     }
 
     /// Runs of this node whose log was touched by somebody else look at it.
-    pub(super) async fn look_at_pokes(&self) {
+    pub(super) async fn look_at_pokes(&self) -> Result<(), EngineError> {
         let filter = TaskFilter { poked: true, ..self.own_tasks() };
-        let Ok(page) = self.ledger.store.tasks(filter).await else { return };
-        for task in page {
+        for task in self.ledger.store.tasks(filter).await? {
             let Some(run) = task.run.clone() else { continue };
+            // The run looks before the mark is taken away: the reply to that may be lost.
+            self.hub().poke(&run);
             let expect = Expect::Version(task.version);
             let version = task.version + 1;
             let seen = Task { poked: false, version, ..task };
-            if let Ok(Written::Done) = self.ledger.store.put_task(seen, expect).await {
-                self.hub().poke(&run);
-            }
+            self.ledger.store.put_task(seen, expect).await?;
         }
+        Ok(())
     }
 
     fn own_tasks(&self) -> TaskFilter {
@@ -148,23 +149,44 @@ impl Node {
         }
     }
 
-    /// Advance tasks that this node holds without having their runs go back; nothing else would ever notice.
+    /// What no other look ever finds: tasks that this node holds without knowing it, because the reply to
+    /// its claim was lost, and tasks that a dead node's last claim took after it was forgotten.
     async fn reconcile(&self) -> Result<(), EngineError> {
         let mut after = None;
         loop {
-            let page =
-                self.ledger.store.tasks(TaskFilter { after: after.take(), ..self.own_tasks() }).await?;
+            let filter = TaskFilter {
+                state: Some(TaskState::Claimed),
+                after: after.take(),
+                limit: PAGE,
+                ..TaskFilter::default()
+            };
+            let page = self.ledger.store.tasks(filter).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id.clone());
+            // After the tasks: a node beats before it claims, so an owner that is missing here is gone.
+            let nodes = self.ledger.store.nodes().await?;
             let now = self.ledger.store.now().await?;
-            for task in page {
-                let old = task.started_at.is_some_and(|at| now.since(at) >= RECONCILE);
-                let missing = task.run.as_ref().is_some_and(|run| !self.hub().holds(run));
-                if old && missing {
-                    let expect = Expect::Version(task.version);
-                    self.ledger.store.put_task(task.returned(now, now), expect).await?;
+            for task in page.into_iter().filter(|task| task.is_advance() || mail::is_delivery(task)) {
+                let expect = Expect::Version(task.version);
+                let owner = task.owner.clone().unwrap_or_default();
+                let known = nodes.iter().any(|seen| seen.record.id.as_str() == owner);
+                if owner == self.id.as_str() {
+                    let old = task.started_at.is_some_and(|at| now.since(at) >= RECONCILE);
+                    let missing = task.run.as_ref().is_some_and(|run| !self.hub().holds(run));
+                    if old && (missing || mail::is_delivery(&task)) {
+                        self.ledger.store.put_task(task.returned(now, now), expect).await?;
+                    }
+                } else if !known {
+                    let limit = deliveries_max(&task);
+                    let back = task.reclaimed("its node is not known", limit, now);
+                    self.ledger.store.put_task(back, expect).await?;
                 }
             }
         }
     }
+}
+
+/// The engine's own tasks never die: the end of a child must reach its parent, however many nodes fall.
+fn deliveries_max(task: &Task) -> u32 {
+    if mail::is_delivery(task) { u32::MAX } else { DELIVERIES_MAX }
 }

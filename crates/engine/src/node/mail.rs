@@ -14,6 +14,11 @@ fn queue() -> QueueName {
     QueueName::new(QUEUE).unwrap_or_else(|_| unreachable!("a literal that is an id"))
 }
 
+/// Whether this is such a task.
+pub(super) fn is_delivery(task: &Task) -> bool {
+    task.queue.as_str() == QUEUE
+}
+
 pub(super) fn pool() -> String {
     Task::pool_of(&queue(), None)
 }
@@ -46,15 +51,20 @@ pub(crate) fn delivery_task(parent: &RunId, child: &RunId, node: Option<&NodeId>
     }
 }
 
+/// What a parent is told about the end of `child`.
+pub(crate) fn child_ended(child: &RunId, outcome: Outcome) -> Command {
+    let result = match outcome {
+        Outcome::Completed(output) => Ok(output),
+        Outcome::Failed(failure) => Err(failure),
+        Outcome::Cancelled(reason) => Err(Failure::terminal(reason).with_code("cancelled")),
+    };
+    Command::ChildEnded { child: child.clone(), result }
+}
+
 impl Node {
     /// Delivers the end of a child; the task goes with the delivery.
     pub(super) async fn tell_parent(&self, parent: &RunId, child: &RunId, outcome: Outcome) {
-        let result = match outcome {
-            Outcome::Completed(output) => Ok(output),
-            Outcome::Failed(failure) => Err(failure),
-            Outcome::Cancelled(reason) => Err(Failure::terminal(reason).with_code("cancelled")),
-        };
-        let told = Command::ChildEnded { child: child.clone(), result };
+        let told = child_ended(child, outcome);
         let done = vec![TaskChange::Remove { task: delivery_id(child) }];
         match self.ledger.commit_with(parent, &told, done).await {
             Ok(committed) if !committed.records.is_empty() => {}

@@ -18,7 +18,7 @@ use goldseam_core::NodeId;
 use goldseam_store::{NodeRecord, NodeState};
 use tokio::task::JoinHandle;
 
-use crate::clock::pause;
+use crate::clock::{StoreTime, pause};
 use crate::commit::Ledger;
 use crate::config::Config;
 use crate::error::EngineError;
@@ -26,7 +26,7 @@ use crate::registry::Registry;
 use crate::spawn::{spawn, thread};
 
 pub(crate) use hub::{Ended, Hub};
-pub(crate) use mail::delivery_task;
+pub(crate) use mail::{child_ended, delivery_task};
 
 /// A running node.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub(crate) struct Node {
     pub(crate) config: Arc<Config>,
     pub(crate) registry: Registry,
     name: String,
+    time: Arc<StoreTime>,
     seen: Mutex<HashMap<NodeId, Sight>>,
     closed: AtomicBool,
     work: Mutex<Vec<JoinHandle<()>>>,
@@ -51,7 +52,12 @@ pub(crate) struct Sight {
 }
 
 impl Node {
-    pub(crate) fn new(ledger: Ledger, config: Arc<Config>, registry: Registry, id: NodeId) -> Arc<Self> {
+    pub(crate) fn new(
+        ledger: Ledger,
+        config: Arc<Config>,
+        registry: Registry,
+        (id, time): (NodeId, Arc<StoreTime>),
+    ) -> Arc<Self> {
         let name = format!("{}:{}", host(), std::process::id());
         Arc::new(Self {
             id,
@@ -59,6 +65,7 @@ impl Node {
             config,
             registry,
             name,
+            time,
             seen: Mutex::default(),
             closed: AtomicBool::new(false),
             work: Mutex::default(),
@@ -116,7 +123,8 @@ impl Node {
     async fn beat(&self) -> Result<(), EngineError> {
         let sent = self.ledger.clock.elapsed();
         let state = if self.hub().is_leaving() { NodeState::Leaving } else { NodeState::Up };
-        self.ledger.store.beat(&self.record(state)).await?;
+        let told = self.ledger.store.beat(&self.record(state)).await?;
+        self.time.set(told, sent);
         self.hub().confirm(sent);
         Ok(())
     }

@@ -1,4 +1,14 @@
 //! What users rely on, on real SQLite files.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod basics;
+mod examples;
+mod people;
+mod queue_and_locks;
+mod start;
+mod steps;
 mod support;
+mod travel;
+mod tree;
+mod versions;

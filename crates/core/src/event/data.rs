@@ -1,0 +1,299 @@
+//! What the variants of an [`Event`](super::Event) carry.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Tags;
+use crate::branch::{BranchId, Why};
+use crate::error::Failure;
+use crate::form::Form;
+use crate::hash::Hash;
+use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::summary::Summary;
+use crate::time::{Millis, Seq};
+
+/// See [`super::Event::RunQueued`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunQueued {
+    /// The workflow.
+    pub workflow: WorkflowName,
+    /// Version it begins with.
+    pub version: u32,
+    /// Input of the workflow function.
+    pub input: Payload,
+    /// Queue of its advance task.
+    pub queue: QueueName,
+    /// Larger goes first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// To search by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: Tags,
+    /// The run that started this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+}
+
+fn is_zero(value: &i32) -> bool {
+    *value == 0
+}
+
+/// See [`super::Event::RunClaimed`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunClaimed {
+    /// The new owner.
+    pub node: NodeId,
+    /// Why it took the run.
+    pub cause: Cause,
+    /// Recoveries since the last progress, this one included.
+    #[serde(default, skip_serializing_if = "is_none_u32")]
+    pub attempt: u32,
+}
+
+fn is_none_u32(value: &u32) -> bool {
+    *value == 0
+}
+
+/// Why a node claims a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Nobody had it yet.
+    Start,
+    /// Something it waited for has come, or it was handed over.
+    Wake,
+    /// Its owner is gone.
+    Recovery,
+}
+
+/// Why an owner gives a run back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// The node shuts down.
+    HandOver,
+    /// The run only waits, and leaves memory.
+    Unload,
+    /// The run is paused.
+    Paused,
+    /// The node does not have the code it needs.
+    Unfit,
+}
+
+/// See [`super::Event::RunRecovered`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecovered {
+    /// Code of the rule.
+    pub rule: String,
+    /// `infrastructure_restart`, `stale_detection` or `manual`.
+    pub reason: String,
+    /// Recoveries since the last progress, this one included.
+    pub attempt: u32,
+    /// What was seen.
+    pub evidence: String,
+    /// Who mended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// For how long nothing had happened, as far as the log tells.
+    #[serde(default)]
+    pub stale_ms: u64,
+    /// The branch that was left, where the remedy cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_branch: Option<BranchId>,
+    /// The branch that was opened, where the remedy cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_branch: Option<BranchId>,
+    /// Where it was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cutoff: Option<Seq>,
+}
+
+/// Who did something from outside, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Deduplicates a repeated command.
+    pub id: String,
+    /// Who.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// See [`super::Event::StepStarted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepStarted {
+    /// The step.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Fingerprint of the declared input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Hash>,
+}
+
+/// See [`super::Event::StepCompleted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepCompleted {
+    /// The step.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// When that attempt began.
+    pub began: Millis,
+    /// What it returned.
+    pub output: Payload,
+    /// Fingerprint of the declared input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Hash>,
+    /// It has a compensation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
+    /// It held steps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub group: bool,
+}
+
+/// See [`super::Event::StepFailed`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepFailed {
+    /// The step.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// When that attempt began.
+    pub began: Millis,
+    /// Why.
+    pub failure: Failure,
+    /// Fingerprint of the declared input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Hash>,
+    /// It held steps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub group: bool,
+}
+
+/// See [`super::Event::WaitStarted`]. The first of these things to be there resolves it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitStarted {
+    /// The wait.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// Signals by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<SignalName>,
+    /// Questions by identity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Path>,
+    /// Children by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<RunId>,
+    /// When it gives up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Millis>,
+}
+
+/// What resolved a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The mail at this position, now consumed.
+    Mail(Seq),
+    /// The time given as `due` has come.
+    Timer,
+}
+
+/// See [`super::Event::InputRequested`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputRequested {
+    /// The question.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// What a person reads.
+    pub prompt: String,
+    /// What an answer must look like.
+    pub form: Form,
+}
+
+/// See [`super::Event::ChildStarted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChildStarted {
+    /// The call.
+    pub path: Path,
+    /// Order of the call within its arm.
+    pub ord: u32,
+    /// The child.
+    pub run: RunId,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its input.
+    pub input: Payload,
+}
+
+/// See [`super::Event::JumpRequested`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JumpRequested {
+    /// Who and why.
+    pub note: Note,
+    /// The step to run again.
+    pub to: Path,
+    /// Input that replaces the run's own.
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    pub input: Option<Payload>,
+    /// Mail consumed after the step is not delivered again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop_mail: bool,
+    /// Undo what lies after the step before going back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compensate: bool,
+}
+
+/// See [`super::Event::BranchOpened`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BranchOpened {
+    /// Its number; the event itself is the first of that branch.
+    pub branch: BranchId,
+    /// The branch that contains the cutoff; none: an empty lineage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<BranchId>,
+    /// The last position of the parent that it sees.
+    pub cutoff: Seq,
+    /// Why.
+    pub why: Why,
+    /// Input that replaces the run's own from here on.
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    pub input: Option<Payload>,
+    /// Positions of mail that this branch must not see again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped_mail: Vec<Seq>,
+    /// What a history that begins here needs to know; only with [`Why::Continue`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
+}
+
+/// What survives `continue_as_new` without reading what came before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// The run as it was queued, with the new input.
+    pub run: RunQueued,
+    /// The row as it was before.
+    pub summary: Box<Summary>,
+    /// Positions of mail that nobody has read yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mail: Vec<Seq>,
+    /// Children that have not ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<RunId>,
+}

@@ -1,0 +1,92 @@
+//! Where a run is in its life.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a run is in its life. A cache: `derive` is the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody has begun it, or it may go on and nobody has it.
+    Queued,
+    /// A node has it.
+    Running,
+    /// It waits for a signal, an answer or a child.
+    Waiting,
+    /// It waits for a time.
+    Sleeping,
+    /// An operator stopped it.
+    Paused,
+    /// It is undoing what it did.
+    Compensating,
+    /// It needs an operator.
+    Parked,
+    /// It returned.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Status {
+    /// Every status, in the order of a life.
+    pub const ALL: [Self; 10] = [
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Sleeping,
+        Self::Paused,
+        Self::Compensating,
+        Self::Parked,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// Over for good.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// Expected to move by itself.
+    pub fn is_active(self) -> bool {
+        !self.is_terminal() && !matches!(self, Self::Paused | Self::Parked)
+    }
+
+    /// The word in JSON, SQL and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Sleeping => "sleeping",
+            Self::Paused => "paused",
+            Self::Compensating => "compensating",
+            Self::Parked => "parked",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The text names no status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no status; there are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled"
+)]
+pub struct NoStatus(String);
+
+impl std::str::FromStr for Status {
+    type Err = NoStatus;
+
+    fn from_str(text: &str) -> Result<Self, NoStatus> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| NoStatus(text.to_owned()))
+    }
+}

@@ -1,0 +1,144 @@
+//! A user's own tasks and named locks.
+
+use std::time::Duration;
+
+use goldseam::core::task::{NewTask, TaskState};
+use goldseam::core::{LaneName, LockName, QueueName, TaskId};
+use goldseam::engine::queue::Want;
+use goldseam::{Client, Failure, Millis, Payload};
+
+use crate::support::Scratch;
+
+fn task(id: &str) -> NewTask {
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        kind: "resize".to_owned(),
+        queue: QueueName::new("images").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 2,
+        silence_max: None,
+    }
+}
+
+fn want(owner: &str) -> Want {
+    Want { owner: owner.to_owned(), queue: QueueName::new("images").unwrap(), kind: None, limit: 10 }
+}
+
+async fn client() -> (Scratch, Client) {
+    let scratch = Scratch::new();
+    let client = scratch.client().await;
+    (scratch, client)
+}
+
+#[tokio::test]
+async fn a_task_is_claimed_by_priority_and_completed_once() {
+    let (_scratch, client) = client().await;
+    let queue = client.queue();
+    queue.submit(task("low")).await.unwrap();
+    queue.submit(NewTask { priority: 5, ..task("high") }).await.unwrap();
+    let claimed = queue.claim(want("w1")).await.unwrap();
+    assert_eq!(claimed.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["high", "low"]);
+    assert!(queue.claim(want("w2")).await.unwrap().is_empty());
+    let high = &claimed[0];
+    queue.heartbeat(&high.id, high.fence).await.unwrap();
+    queue.complete(&high.id, high.fence, Payload::null()).await.unwrap();
+    queue.complete(&high.id, high.fence, Payload::null()).await.unwrap();
+    let error = queue.complete(&high.id, high.fence + 1, Payload::null()).await.unwrap_err();
+    assert_eq!(error.code(), "GS0301");
+    assert_eq!(queue.get(&high.id).await.unwrap().state, TaskState::Completed);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_matches_only_tasks_that_can_still_run() {
+    let (_scratch, client) = client().await;
+    let queue = client.queue();
+    let keyed = |id: &str| NewTask { key: Some("k".to_owned()), ..task(id) };
+    queue.submit(keyed("one")).await.unwrap();
+    assert_eq!(queue.submit(keyed("two")).await.unwrap().id.as_str(), "one");
+    let claimed = queue.claim(want("w")).await.unwrap();
+    queue.complete(&claimed[0].id, claimed[0].fence, Payload::null()).await.unwrap();
+    assert_eq!(queue.submit(keyed("three")).await.unwrap().id.as_str(), "three");
+}
+
+#[tokio::test]
+async fn a_lane_has_one_claimed_task_at_a_time() {
+    let (_scratch, client) = client().await;
+    let queue = client.queue();
+    let lane = Some(LaneName::new("main").unwrap());
+    for id in ["one", "two"] {
+        queue.submit(NewTask { lane: lane.clone(), ..task(id) }).await.unwrap();
+    }
+    let first = queue.claim(want("w1")).await.unwrap();
+    assert_eq!(first.len(), 1);
+    assert!(queue.claim(want("w2")).await.unwrap().is_empty());
+    queue.release(&first[0].id, first[0].fence).await.unwrap();
+    assert_eq!(queue.claim(want("w2")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_failed_task_is_tried_again_until_its_attempts_are_used_up() {
+    let (_scratch, client) = client().await;
+    let queue = client.queue();
+    queue.submit(task("t")).await.unwrap();
+    let id = TaskId::new("t").unwrap();
+    let first = queue.claim(want("w")).await.unwrap().remove(0);
+    let back = queue.fail(&id, first.fence, Failure::retryable("no")).await.unwrap();
+    assert_eq!((back.state, back.attempts, back.owner), (TaskState::Ready, 1, None));
+    let error = queue.heartbeat(&id, first.fence).await.unwrap_err();
+    assert_eq!(error.code(), "GS0301");
+    let second = loop {
+        let mut claimed = queue.claim(want("w")).await.unwrap();
+        if let Some(task) = claimed.pop() {
+            break task;
+        }
+        tokio::task::yield_now().await;
+    };
+    let over = queue.fail(&id, second.fence, Failure::retryable("no")).await.unwrap();
+    assert_eq!(over.state, TaskState::Failed);
+}
+
+#[tokio::test]
+async fn a_lock_is_held_by_one_released_by_its_fence_and_never_revived() {
+    let (_scratch, client) = client().await;
+    let locks = client.locks();
+    let name = LockName::new("deploy").unwrap();
+    let held = locks.acquire(&name, "ana", Duration::from_secs(300)).await.unwrap();
+    let error = locks.acquire(&name, "bob", Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.code(), "GS0302");
+    assert!(!locks.release(&name, "bob", held.fence).await.unwrap());
+    assert!(!locks.release(&name, "ana", held.fence + 1).await.unwrap());
+    locks.extend(&name, "ana", held.fence, Duration::from_secs(300)).await.unwrap();
+    assert!(locks.release(&name, "ana", held.fence).await.unwrap());
+    assert!(!locks.release(&name, "ana", held.fence).await.unwrap());
+    let brief = locks.acquire(&name, "bob", Duration::ZERO).await.unwrap();
+    assert!(brief.fence > held.fence);
+    assert!(locks.is_stale(&name).await.unwrap());
+    assert!(locks.extend(&name, "bob", brief.fence, Duration::from_secs(1)).await.is_err());
+    let next = locks.acquire(&name, "cyd", Duration::from_secs(1)).await.unwrap();
+    assert!(next.fence > brief.fence && !next.audit.is_empty());
+}
+
+#[tokio::test]
+async fn many_racers_take_a_lock_one_at_a_time() {
+    let (_scratch, client) = client().await;
+    let name = LockName::new("one").unwrap();
+    let tries = (0..16).map(|racer| {
+        let (locks, name) = (client.locks(), name.clone());
+        async move { locks.acquire(&name, &format!("r{racer}"), Duration::from_secs(60)).await.is_ok() }
+    });
+    let won = futures_join(tries).await;
+    assert_eq!(won.into_iter().filter(|won| *won).count(), 1);
+}
+
+async fn futures_join<F: Future<Output = bool> + Send + 'static>(all: impl Iterator<Item = F>) -> Vec<bool> {
+    let tasks: Vec<_> = all.map(tokio::spawn).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    results
+}

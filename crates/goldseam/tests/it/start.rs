@@ -1,0 +1,178 @@
+//! Starting: the same id is the same run, and bad input is refused with nothing half-written.
+
+use goldseam::prelude::*;
+use goldseam::{EngineError, Limits, Payload, RunId, Status};
+
+use crate::support::{Scratch, Witness, eventually};
+
+async fn echo(ctx: Context, input: serde_json::Value) -> goldseam::Result<serde_json::Value> {
+    ctx.step("echo", || async { Ok::<_, Error>(input.clone()) }).await
+}
+
+#[tokio::test]
+async fn start_retry_same_run() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    for _ in 0..3 {
+        let run = engine.run("echo", "same", &"hi").await.unwrap();
+        assert_eq!(run.result::<String>().await.unwrap(), "hi");
+    }
+    let error = engine.run("echo", "same", &"other").await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("GS0108", "run same: run same exists with other input")
+    );
+    let history = engine.history(&RunId::new("same").unwrap()).await.unwrap();
+    assert_eq!(history.iter().filter(|r| r.event.name() == "run.queued").count(), 1);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    assert_eq!(engine.run("echo", "../etc", &1).await.unwrap_err().code(), "GS0101");
+    assert_eq!(engine.run("echo", "", &1).await.unwrap_err().code(), "GS0101");
+    let error = engine.run("unknown", "r", &1).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("GS0103", "no workflow unknown is registered here; there are: echo")
+    );
+    let large = "x".repeat(1024 * 1024);
+    assert_eq!(engine.run("echo", "r", &large).await.unwrap_err().code(), "GS0102");
+    let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+    assert!(Payload::parse(&deep, &Limits::default()).is_err());
+    let nobody = RunId::new("nobody").unwrap();
+    assert_eq!(engine.get(&nobody).await.unwrap_err().code(), "GS0104");
+    assert_eq!(engine.handle(nobody).signal("x", &1).await.unwrap_err().code(), "GS0104");
+    let run = engine.run("echo", "done", &1).await.unwrap();
+    run.result::<u32>().await.unwrap();
+    assert_eq!(run.signal("x", &1).await.unwrap_err().code(), "GS0105");
+    let filter = goldseam::store::RunFilter { limit: 10, ..Default::default() };
+    assert_eq!(engine.list(filter).await.unwrap().items.len(), 1);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_run_of_a_workflow_that_nobody_has_waits_visibly() {
+    let scratch = Scratch::new();
+    let other = scratch.builder().await.workflow("other", echo).start().await.unwrap();
+    let client = scratch.client().await;
+    let input = Payload::parse("1", &Limits::default()).unwrap();
+    let run = client.start("echo", &RunId::new("r").unwrap(), input, StartOptions::default()).await.unwrap();
+    assert_eq!(run.status().await.unwrap(), Status::Queued);
+    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 1);
+    engine.shutdown().await;
+    other.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_output_that_is_too_large_fails_its_step_and_not_the_engine() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("big", |ctx: Context, (): ()| async move {
+            ctx.step("big", || async { Ok::<_, Error>("x".repeat(2 * 1024 * 1024)) }).await
+        })
+        .start()
+        .await
+        .unwrap();
+    let error = engine.run("big", "r", &()).await.unwrap().result::<String>().await.unwrap_err();
+    assert!(error.to_string().contains("more than the limit of 1048576"), "{error}");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn tags_and_priority_are_kept_and_searched() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    let options = StartOptions::default().tag("region", "eu").priority(7);
+    engine.run_with("echo", "tagged", &1, options).await.unwrap().result::<u32>().await.unwrap();
+    engine.run("echo", "plain", &1).await.unwrap().result::<u32>().await.unwrap();
+    let tag = Some((goldseam::core::TagKey::new("region").unwrap(), "eu".to_owned()));
+    let found =
+        engine.list(goldseam::store::RunFilter { tag, limit: 10, ..Default::default() }).await.unwrap().items;
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].summary.run.as_str(), found[0].summary.priority), ("tagged", 7));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_graceful_shutdown_hands_over_and_counts_no_attempt() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let flow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                ctx.step("long", || async {
+                    witness.saw("long");
+                    if hang {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, Error>(())
+                })
+                .await
+            }
+        }
+    };
+    let config = goldseam::Config { drain: Duration::from_millis(20), ..goldseam::Config::default() };
+    for deploy in 1..=3 {
+        let engine =
+            scratch.builder().await.config(config.clone()).workflow("w", flow(true)).start().await.unwrap();
+        if deploy == 1 {
+            engine.run("w", "r", &()).await.unwrap();
+        }
+        eventually("the step runs", || async { witness.count("long") == deploy }).await;
+        engine.shutdown().await;
+    }
+    let last = scratch.builder().await.workflow("w", flow(false)).start().await.unwrap();
+    let run = last.handle(RunId::new("r").unwrap());
+    run.result::<()>().await.unwrap();
+    let summary = last.get(run.id()).await.unwrap();
+    assert_eq!((summary.attempt, summary.recoveries), (0, 0));
+    last.shutdown().await;
+}
+
+#[tokio::test]
+async fn sigkill_counts_as_attempt() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let flow = || {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                ctx.step("stuck", || async {
+                    witness.saw("stuck");
+                    std::future::pending::<()>().await;
+                    Ok::<_, Error>(())
+                })
+                .await
+            }
+        }
+    };
+    for crash in 1..=2u32 {
+        let engine = scratch.builder().await.workflow("w", flow()).start().await.unwrap();
+        if crash == 1 {
+            engine.run("w", "r", &()).await.unwrap();
+        }
+        eventually("the step runs", || async { witness.count("stuck") == crash }).await;
+        engine.crash();
+    }
+    let client = scratch.client().await;
+    let summary = client.get(&RunId::new("r").unwrap()).await.unwrap();
+    assert_eq!((summary.attempt, summary.recoveries), (1, 1));
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_says_why() {
+    for (url, code) in [("mysql:x", "GS0206"), ("sqlite:/nowhere/at/all/x.db", "GS0205")] {
+        let error = goldseam::connect(url).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(matches!(error, EngineError::Store(_)) && error.hint().is_some());
+    }
+}

@@ -1,0 +1,432 @@
+//! Retries, timeouts, heartbeats, probes, panics, parallel steps and groups.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use goldseam::core::event::Event;
+use goldseam::prelude::*;
+use goldseam::{EngineError, RunId, Status};
+
+use crate::support::{Scratch, Witness, eventually};
+
+fn quick(attempts: u32) -> Retry {
+    Retry::fixed(Duration::from_millis(5)).max_attempts(attempts)
+}
+
+#[tokio::test]
+async fn a_failing_step_is_retried_until_it_succeeds() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let seen = witness.clone();
+    let flaky = move |ctx: Context, (): ()| {
+        let seen = seen.clone();
+        async move {
+            ctx.step("flaky", || async {
+                match seen.saw("try") {
+                    3 => Ok("third time lucky".to_owned()),
+                    n => Err(Error::retryable(format!("try {n}"))),
+                }
+            })
+            .retry(quick(5))
+            .await
+        }
+    };
+    let engine = scratch.builder().await.workflow("w", flaky).start().await.unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "third time lucky");
+    let failures = engine.history(run.id()).await.unwrap();
+    let failures = failures.iter().filter(|r| r.event.name() == "step.failed").count();
+    assert_eq!((failures, witness.count("try")), (2, 3));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_terminal_error_is_not_retried_and_fails_the_run_with_its_cause() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let seen = witness.clone();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", move |ctx: Context, (): ()| {
+            let seen = seen.clone();
+            async move {
+                ctx.step("charge", || async {
+                    seen.saw("try");
+                    Err::<(), _>(Error::terminal("card declined"))
+                })
+                .retry(quick(5))
+                .await
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    let error = run.result::<()>().await.unwrap_err();
+    assert!(matches!(&error, EngineError::Ended { status: Status::Failed, .. }), "{error:?}");
+    assert_eq!(error.to_string(), "run r ended failed: step charge failed: card declined");
+    assert_eq!(witness.count("try"), 1);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_panic_fails_the_step_and_not_the_process() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", |ctx: Context, (): ()| async move {
+            let broken = ctx
+                .step("boom", || async { if true { panic!("out of cheese") } else { Ok::<_, Error>(()) } });
+            let failure = broken.await.unwrap_err();
+            assert_eq!(failure.code(), Some("panic"));
+            let caught = failure.to_string();
+            ctx.step("after", || async { Ok::<_, Error>(()) }).await?;
+            Ok::<_, Error>(caught)
+        })
+        .workflow("outright", |_: Context, (): ()| async move {
+            if true { panic!("no step at all") } else { Ok::<_, Error>(()) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "step boom failed: panicked: out of cheese");
+    let outright = engine.run("outright", "o", &()).await.unwrap();
+    let error = outright.result::<()>().await.unwrap_err();
+    assert_eq!(error.to_string(), "run o ended failed: panicked: no step at all");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_given_up() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let seen = witness.clone();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", move |ctx: Context, (): ()| {
+            let seen = seen.clone();
+            async move {
+                ctx.step("slow", || async {
+                    if seen.saw("try") == 1 {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, Error>("fast at last".to_owned())
+                })
+                .timeout(Duration::from_millis(20))
+                .retry(quick(2))
+                .await
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "fast at last");
+    let history = engine.history(run.id()).await.unwrap();
+    assert!(
+        history.iter().any(|r| matches!(&r.event, Event::StepTimeout { reason, .. } if reason == "timeout"))
+    );
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_silent_attempt_times_out_and_a_beating_one_does_not() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let seen = witness.clone();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", move |ctx: Context, (): ()| {
+            let seen = seen.clone();
+            async move {
+                let body = |attempt: Attempt| {
+                    let seen = seen.clone();
+                    async move {
+                        if seen.saw("try") == 1 {
+                            std::future::pending::<()>().await;
+                        }
+                        for beat in 0..20 {
+                            attempt.heartbeat(&beat);
+                            tokio::time::sleep(Duration::from_millis(10)).await;
+                        }
+                        Ok::<_, Error>(attempt.number())
+                    }
+                };
+                ctx.step_with("beats", body).heartbeat(Duration::from_millis(80)).retry(quick(2)).await
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 2);
+    assert_eq!(witness.count("try"), 2);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let workflow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                let body = |attempt: Attempt| {
+                    let witness = witness.clone();
+                    async move {
+                        let last: u32 = attempt.last_heartbeat().unwrap_or(0);
+                        if hang {
+                            loop {
+                                attempt.heartbeat(&41u32);
+                                witness.saw("beat");
+                                tokio::time::sleep(Duration::from_millis(20)).await;
+                            }
+                        }
+                        Ok::<_, Error>(last + 1)
+                    }
+                };
+                ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).await
+            }
+        }
+    };
+    let first = scratch.builder().await.workflow("w", workflow(true)).start().await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
+    let client = scratch.client().await;
+    eventually("the details are durable", || async {
+        let filter = goldseam::store::TaskFilter { limit: 100, ..Default::default() };
+        client.store().tasks(filter).await.unwrap().iter().any(|task| task.kind == "heartbeat:copy")
+    })
+    .await;
+    first.crash();
+    let second = scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap();
+    let run = second.handle(RunId::new("r").unwrap());
+    assert_eq!(run.result::<u32>().await.unwrap(), 42);
+    let left =
+        client.store().tasks(goldseam::store::TaskFilter { limit: 100, ..Default::default() }).await.unwrap();
+    assert!(left.iter().all(|task| !task.kind.starts_with("heartbeat:")), "{left:?}");
+    second.shutdown().await;
+}
+
+/// Crashes an engine in the middle of the step `send`, then runs the same workflow without hanging.
+async fn crash_in_the_middle<F>(scratch: &Scratch, witness: &Witness, workflow: impl Fn(bool) -> F) -> Engine
+where
+    F: Fn(Context, ()) -> futures::BoxFuture + Send + Sync + 'static,
+{
+    let first = scratch.builder().await.workflow("w", workflow(true)).start().await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
+    eventually("the step began", || async { witness.count("send") == 1 }).await;
+    first.crash();
+    scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap()
+}
+
+mod futures {
+    pub(super) type BoxFuture = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<String>> + Send>>;
+}
+
+async fn send(witness: Witness, hang: bool) -> goldseam::Result<String> {
+    witness.saw("send");
+    if hang {
+        std::future::pending::<()>().await;
+    }
+    Ok("sent".to_owned())
+}
+
+#[tokio::test]
+async fn an_at_most_once_step_is_not_begun_again_after_a_crash() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let workflow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| -> futures::BoxFuture {
+            let witness = witness.clone();
+            Box::pin(async move { ctx.step("send", || send(witness.clone(), hang)).at_most_once().await })
+        }
+    };
+    let engine = crash_in_the_middle(&scratch, &witness, workflow).await;
+    let run = engine.handle(RunId::new("r").unwrap());
+    let error = run.result::<String>().await.unwrap_err();
+    let EngineError::Ended { failure, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(failure.code.as_deref(), Some("outcome-unknown"));
+    assert_eq!(witness.count("send"), 1);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_probe_that_finds_the_effect_adopts_its_result() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let workflow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| -> futures::BoxFuture {
+            let witness = witness.clone();
+            Box::pin(async move {
+                let probe = || async { Ok::<_, Error>(Probe::Done("found".to_owned())) };
+                ctx.step("send", || send(witness.clone(), hang)).probe(probe).await
+            })
+        }
+    };
+    let engine = crash_in_the_middle(&scratch, &witness, workflow).await;
+    let run = engine.handle(RunId::new("r").unwrap());
+    assert_eq!(run.result::<String>().await.unwrap(), "found");
+    assert_eq!(witness.count("send"), 1);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_probe_that_cannot_tell_asks_a_person() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let workflow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| -> futures::BoxFuture {
+            let witness = witness.clone();
+            Box::pin(async move {
+                let probe = || async { Ok::<_, Error>(Probe::<String>::Ask) };
+                ctx.step("send", || send(witness.clone(), hang)).probe(probe).await
+            })
+        }
+    };
+    let engine = crash_in_the_middle(&scratch, &witness, workflow).await;
+    let run = engine.handle(RunId::new("r").unwrap());
+    crate::support::reaches(&engine, "r", Status::Waiting).await;
+    let question = engine.get(run.id()).await.unwrap().inputs[0].path.clone();
+    run.answer(question.as_str(), &serde_json::json!({ "done": true, "result": "by post" })).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "by post");
+    assert_eq!(witness.count("send"), 1);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn parallel_steps_once() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let hang = Arc::new(AtomicBool::new(true));
+    let workflow = || {
+        let (witness, hang) = (witness.clone(), Arc::clone(&hang));
+        move |ctx: Context, count: u32| {
+            let (witness, hang) = (witness.clone(), Arc::clone(&hang));
+            async move {
+                let picks = (0..count).map(|line| {
+                    let (witness, hang) = (witness.clone(), Arc::clone(&hang));
+                    ctx.step(("pick", line), move || {
+                        let (witness, hang) = (witness.clone(), Arc::clone(&hang));
+                        async move {
+                            witness.saw(format!("pick {line}"));
+                            if line == 7 && hang.load(Ordering::SeqCst) {
+                                std::future::pending::<()>().await;
+                            }
+                            Ok::<_, Error>(line * 10)
+                        }
+                    })
+                });
+                ctx.join(picks).await
+            }
+        }
+    };
+    let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
+    let run = first.run("w", "r", &10u32).await.unwrap().id().clone();
+    eventually("nine picks are durable", || async {
+        let history = first.history(&run).await.unwrap();
+        history.iter().filter(|r| r.event.name() == "step.completed").count() == 9
+    })
+    .await;
+    first.crash();
+    hang.store(false, Ordering::SeqCst);
+    let second = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
+    let picked: Vec<u32> = second.handle(RunId::new("r").unwrap()).result().await.unwrap();
+    assert_eq!(picked, (0..10).map(|line| line * 10).collect::<Vec<_>>());
+    for line in 0..10 {
+        assert_eq!(witness.count(&format!("pick {line}")), if line == 7 { 2 } else { 1 });
+    }
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_complete_group_is_not_looked_into_again() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let workflow = || {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                let inner = |ctx: Context| {
+                    let witness = witness.clone();
+                    async move {
+                        witness.saw("body");
+                        let one = ctx.step("one", || async { Ok::<_, Error>(1) }).await?;
+                        let two = ctx.step("two", || async { Ok::<_, Error>(2) }).await?;
+                        Ok::<_, Error>(one + two)
+                    }
+                };
+                let sum = ctx.group("both", inner).await?;
+                let (): () = ctx.signal("go").await?;
+                Ok::<_, Error>(sum)
+            }
+        }
+    };
+    let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
+    let run = first.run("w", "r", &()).await.unwrap().id().clone();
+    crate::support::reaches(&first, "r", Status::Waiting).await;
+    let paths: Vec<String> = first
+        .history(&run)
+        .await
+        .unwrap()
+        .iter()
+        .filter(|r| r.event.name() == "step.completed")
+        .filter_map(|r| r.event.path().map(|path| path.as_str().to_owned()))
+        .collect();
+    assert_eq!(paths, ["both/one", "both/two", "both"]);
+    first.crash();
+    let second = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
+    let run = second.handle(RunId::new("r").unwrap());
+    run.signal("go", &()).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 3);
+    assert_eq!(witness.count("body"), 1);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_step_keeps_its_idempotency_key_over_attempts_and_crashes() {
+    let scratch = Scratch::new();
+    let keys: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let workflow = |hang: bool| {
+        let keys = Arc::clone(&keys);
+        move |ctx: Context, (): ()| {
+            let keys = Arc::clone(&keys);
+            async move {
+                let body = |attempt: Attempt| {
+                    let keys = Arc::clone(&keys);
+                    async move {
+                        keys.lock().unwrap().push(attempt.idempotency_key().to_owned());
+                        if keys.lock().unwrap().len() == 1 {
+                            return Err(Error::retryable("once"));
+                        }
+                        if hang {
+                            std::future::pending::<()>().await;
+                        }
+                        Ok(())
+                    }
+                };
+                ctx.step_with("pay", body).retry(quick(3)).await
+            }
+        }
+    };
+    let first = scratch.builder().await.workflow("w", workflow(true)).start().await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
+    eventually("the second attempt began", || async { keys.lock().unwrap().len() == 2 }).await;
+    first.crash();
+    let second = scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap();
+    second.handle(RunId::new("r").unwrap()).result::<()>().await.unwrap();
+    let keys = keys.lock().unwrap().clone();
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| *key == keys[0]));
+    second.shutdown().await;
+}

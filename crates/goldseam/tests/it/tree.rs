@@ -1,0 +1,231 @@
+//! Children, cancellation down the tree, sagas, and beginning anew.
+
+use std::sync::{Arc, Mutex};
+
+use goldseam::prelude::*;
+use goldseam::{EngineError, RunId, Status};
+
+use crate::support::{Scratch, Witness, eventually, reaches};
+
+#[tokio::test]
+async fn a_child_runs_once_and_returns_its_result_to_its_parent() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("double", |ctx: Context, n: u32| async move {
+            ctx.step("double", || async { Ok::<_, Error>(n * 2) }).await
+        })
+        .workflow("parent", |ctx: Context, n: u32| async move {
+            let one: u32 = ctx.child("one", "double", &n).await?;
+            let later = ctx.child::<u32>("two", "double", &one).start().await?;
+            let two: u32 = later.result().await?;
+            Ok::<_, Error>(two)
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("parent", "p", &10).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 40);
+    let filter =
+        goldseam::store::RunFilter { parent: Some(run.id().clone()), limit: 10, ..Default::default() };
+    let children = engine.list(filter).await.unwrap().items;
+    assert_eq!(children.len(), 2);
+    assert!(children.iter().all(|row| row.summary.status == Status::Completed));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_failed_child_fails_the_call_and_the_parent_may_go_on() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("bad", |_: Context, (): ()| async move { Err::<(), _>(Error::terminal("no luck")) })
+        .workflow("parent", |ctx: Context, (): ()| async move {
+            let failed = ctx.child::<()>("bad", "bad", &()).await.unwrap_err();
+            Ok::<_, Error>(failed.to_string())
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("parent", "p", &()).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "step bad failed: no luck");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("leaf", |ctx: Context, (): ()| async move { ctx.signal::<()>("never").await })
+        .workflow("parent", |ctx: Context, (): ()| async move { ctx.child::<()>("leaf", "leaf", &()).await })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("parent", "p", &()).await.unwrap();
+    let filter = || goldseam::store::RunFilter {
+        parent: Some(RunId::new("p").unwrap()),
+        limit: 10,
+        ..Default::default()
+    };
+    eventually("the child waits", || async {
+        let page = engine.list(filter()).await.unwrap();
+        page.items.iter().any(|row| row.summary.status == Status::Waiting)
+    })
+    .await;
+    run.cancel().await.unwrap();
+    let error = run.result::<()>().await.unwrap_err();
+    assert!(matches!(error, EngineError::Ended { status: Status::Cancelled, .. }), "{error:?}");
+    let child = engine.list(filter()).await.unwrap().items.remove(0).summary;
+    assert!(child.cancel.is_some(), "the child had the request before the parent ended");
+    reaches(&engine, child.run.as_str(), Status::Cancelled).await;
+    assert_eq!(run.cancel().await.unwrap_err().code(), "GS0105");
+    engine.shutdown().await;
+}
+
+type Journal = Arc<Mutex<Vec<String>>>;
+
+/// Two steps with compensations, then one that fails if told so.
+fn saga(
+    journal: Journal,
+    last: Result<(), &'static str>,
+) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
+    move |ctx, ()| {
+        let journal = Arc::clone(&journal);
+        Box::pin(async move {
+            for name in ["hotel", "flight"] {
+                let (done, undone) = (Arc::clone(&journal), Arc::clone(&journal));
+                ctx.step(name, move || {
+                    let done = Arc::clone(&done);
+                    async move {
+                        done.lock().unwrap().push(format!("book {name}"));
+                        Ok::<_, Error>(name.to_owned())
+                    }
+                })
+                .compensate(move |booked: String| {
+                    let undone = Arc::clone(&undone);
+                    async move {
+                        undone.lock().unwrap().push(format!("cancel {booked}"));
+                        Ok::<_, Error>(())
+                    }
+                })
+                .await?;
+            }
+            ctx.step("pay", || async { last.map_err(Error::terminal) }).await
+        })
+    }
+}
+
+type BoxedResult = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<()>> + Send>>;
+
+#[tokio::test]
+async fn a_failed_saga_is_undone_latest_first_and_ends_failed() {
+    let scratch = Scratch::new();
+    let journal = Journal::default();
+    let flow = saga(Arc::clone(&journal), Err("card declined"));
+    let engine = scratch.builder().await.workflow("trip", flow).start().await.unwrap();
+    let run = engine.run("trip", "t", &()).await.unwrap();
+    assert!(run.result::<()>().await.is_err());
+    assert_eq!(run.status().await.unwrap(), Status::Failed);
+    assert_eq!(*journal.lock().unwrap(), ["book hotel", "book flight", "cancel flight", "cancel hotel"]);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn retry_of_a_compensated_run_does_again_what_was_undone() {
+    let scratch = Scratch::new();
+    let journal = Journal::default();
+    let failing = saga(Arc::clone(&journal), Err("card declined"));
+    let first = scratch.builder().await.workflow("trip", failing).start().await.unwrap();
+    let run = first.run("trip", "t", &()).await.unwrap();
+    assert!(run.result::<()>().await.is_err());
+    first.shutdown().await;
+    journal.lock().unwrap().clear();
+    let paying = saga(Arc::clone(&journal), Ok(()));
+    let second = scratch.builder().await.workflow("trip", paying).start().await.unwrap();
+    second.retry(run.id(), Default::default()).await.unwrap();
+    second.handle(run.id().clone()).result::<()>().await.unwrap();
+    assert_eq!(*journal.lock().unwrap(), ["book hotel", "book flight"]);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn cancelling_a_saga_undoes_it_and_ends_cancelled() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let seen = witness.clone();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", move |ctx: Context, (): ()| {
+            let seen = seen.clone();
+            async move {
+                let undo = move |(): ()| {
+                    seen.saw("undone");
+                    async { Ok::<_, Error>(()) }
+                };
+                ctx.step("do", || async { Ok::<_, Error>(()) }).compensate(undo).await?;
+                ctx.signal::<()>("never").await
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    reaches(&engine, "r", Status::Waiting).await;
+    run.cancel().await.unwrap();
+    assert!(run.result::<()>().await.is_err());
+    assert_eq!((run.status().await.unwrap(), witness.count("undone")), (Status::Cancelled, 1));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_compensation_that_cannot_succeed_parks_the_run() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", |ctx: Context, (): ()| async move {
+            let undo = |(): ()| async { Err::<(), _>(Error::terminal("the hotel is gone")) };
+            ctx.step("do", || async { Ok::<_, Error>(()) }).compensate(undo).await?;
+            Err::<(), _>(Error::terminal("no"))
+        })
+        .start()
+        .await
+        .unwrap();
+    engine.run("w", "r", &()).await.unwrap();
+    reaches(&engine, "r", Status::Parked).await;
+    let summary = engine.get(&RunId::new("r").unwrap()).await.unwrap();
+    let trouble = summary.trouble.unwrap();
+    assert_eq!(trouble.message, "step do could not be undone: the hotel is gone");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn continue_as_new_keeps_the_run_and_its_unread_mail() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("loop", |ctx: Context, (round, sum): (u32, u32)| async move {
+            let got: u32 = ctx.signal("n").await?;
+            if round < 3 {
+                return ctx.continue_as_new(&(round + 1, sum + got));
+            }
+            Ok::<_, Error>(sum + got)
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("loop", "l", &(0u32, 0u32)).await.unwrap();
+    for number in [1u32, 10, 100, 1000] {
+        run.signal("n", &number).await.unwrap();
+    }
+    assert_eq!(run.result::<u32>().await.unwrap(), 1111);
+    let summary = engine.get(run.id()).await.unwrap();
+    assert_eq!((summary.branch.0, summary.mail_unread), (4, 0));
+    engine.shutdown().await;
+}

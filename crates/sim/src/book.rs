@@ -1,0 +1,229 @@
+//! What was really done, in one order: appends that the store took, side effects, promises to clients.
+//!
+//! Nobody in the simulation reads it but the checks, so no engine can be right by accident.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use goldseam_core::{Millis, RunId, Seq};
+
+use crate::clock::TrueTime;
+
+/// An append that the store took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Executed {
+    /// Its place in the order of everything.
+    pub order: u64,
+    /// The run.
+    pub run: RunId,
+    /// It began after this position.
+    pub after: Seq,
+    /// The texts.
+    pub bodies: Vec<String>,
+    /// The true moment.
+    pub at: Millis,
+    /// Whose connection it came by.
+    pub by: usize,
+}
+
+/// A side effect, as the world outside saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its place in the order of everything.
+    pub order: u64,
+    /// The run.
+    pub run: RunId,
+    /// What the step is called.
+    pub step: String,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The idempotency key that it was given; empty for a compensation.
+    pub key: String,
+    /// The true moment.
+    pub at: Millis,
+    /// The node that did it.
+    pub node: usize,
+}
+
+/// Something that a client was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ack {
+    /// A run was started with this input.
+    Started(RunId, String),
+    /// A second start under the id, with other input, was answered like this.
+    OtherInput(RunId, Answer),
+    /// Mail with this id was taken.
+    Mail(RunId, String),
+    /// Right after an acknowledgement, the log held the command with this id, or not.
+    Read(RunId, String, bool),
+}
+
+/// How a start with other input was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It was taken.
+    Taken,
+    /// It was refused as it must be.
+    Refused,
+    /// The store failed; nothing is known.
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    order: u64,
+    executed: Vec<Executed>,
+    seen: Vec<Seen>,
+    acks: Vec<Ack>,
+    writes: u64,
+    calls: u64,
+    hash: u64,
+    kills: u32,
+    freezes: u32,
+    trace: Option<Vec<String>>,
+}
+
+/// The book itself.
+#[derive(Debug)]
+pub struct Book {
+    time: TrueTime,
+    pages: Mutex<Pages>,
+}
+
+impl Book {
+    /// An empty one; it keeps every line if `trace` says so.
+    pub fn new(time: TrueTime, trace: Trace) -> Self {
+        let trace = (trace == Trace::Keep).then(Vec::new);
+        Self { time, pages: Mutex::new(Pages { trace, hash: 0xcbf2_9ce4_8422_2325, ..Pages::default() }) }
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True time.
+    pub fn time(&self) -> TrueTime {
+        self.time
+    }
+
+    /// A line of the trace.
+    pub fn line(&self, text: &str) {
+        let at = self.time.elapsed().as_millis();
+        let line = format!("{at:>8} {text}");
+        let mut pages = self.pages();
+        for byte in line.bytes() {
+            pages.hash = (pages.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        if let Some(trace) = &mut pages.trace {
+            trace.push(line);
+        }
+    }
+
+    /// A call reached the store.
+    pub fn call(&self, by: usize, text: &str) {
+        self.pages().calls += 1;
+        self.line(&format!("n{by} {text}"));
+    }
+
+    /// The store took an append.
+    pub fn executed(&self, by: usize, run: &RunId, after: Seq, bodies: Vec<String>) {
+        let at = self.time.now();
+        let mut pages = self.pages();
+        pages.order += 1;
+        pages.writes += 1;
+        let order = pages.order;
+        pages.executed.push(Executed { order, run: run.clone(), after, bodies, at, by });
+    }
+
+    /// The store changed a record.
+    pub fn wrote(&self) {
+        self.pages().writes += 1;
+    }
+
+    /// A side effect began.
+    pub fn saw(&self, run: &RunId, step: &str, mark: Mark) {
+        self.line(&format!("n{} effect {run} {step} {} {}", mark.node, mark.attempt, mark.key));
+        let at = self.time.now();
+        let mut pages = self.pages();
+        pages.order += 1;
+        let Mark { attempt, key, node } = mark;
+        let (order, run, step) = (pages.order, run.clone(), step.to_owned());
+        pages.seen.push(Seen { order, run, step, attempt, key, at, node });
+    }
+
+    /// A client was told something.
+    pub fn told(&self, ack: Ack) {
+        self.line(&format!("told {ack:?}"));
+        self.pages().acks.push(ack);
+    }
+
+    /// A node was killed.
+    pub fn killed(&self) {
+        self.pages().kills += 1;
+    }
+
+    /// A node was cut off or slowed down past the takeover limit.
+    pub fn froze(&self) {
+        self.pages().freezes += 1;
+    }
+
+    /// Appends and changes of records so far.
+    pub fn writes(&self) -> u64 {
+        self.pages().writes
+    }
+
+    /// Everything, for the checks.
+    pub fn read(&self) -> Facts {
+        let pages = self.pages();
+        Facts {
+            executed: pages.executed.clone(),
+            seen: pages.seen.clone(),
+            acks: pages.acks.clone(),
+            kills: pages.kills,
+            freezes: pages.freezes,
+            calls: pages.calls,
+            hash: pages.hash,
+            trace: pages.trace.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether every line is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// Only their hash.
+    Hash,
+    /// All of them.
+    Keep,
+}
+
+/// Who did a side effect, and under which key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The idempotency key.
+    pub key: String,
+    /// The node.
+    pub node: usize,
+}
+
+/// What the book holds.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Appends in order.
+    pub executed: Vec<Executed>,
+    /// Side effects in order.
+    pub seen: Vec<Seen>,
+    /// Promises in order.
+    pub acks: Vec<Ack>,
+    /// Nodes killed.
+    pub kills: u32,
+    /// Nodes cut off past the takeover limit.
+    pub freezes: u32,
+    /// Calls that reached the store.
+    pub calls: u64,
+    /// Hash of the trace.
+    pub hash: u64,
+    /// The trace, if it was kept.
+    pub trace: Vec<String>,
+}

@@ -1,0 +1,186 @@
+//! Invariants of messages, timers, sagas and promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goldseam_core::codec::decode;
+use goldseam_core::event::By;
+use goldseam_core::{Event, Millis, Path, RunId, Seq};
+
+use super::{Evidence, Log, SKEW_MAX, Violation, before};
+use crate::book::{Ack, Answer};
+
+/// I11: an acknowledged signal is in the log exactly once; a lineage takes each mail once, and each name in order.
+pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let mut ids: BTreeMap<&str, u32> = BTreeMap::new();
+        for recorded in &log.events {
+            if let Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } = &recorded.event {
+                *ids.entry(id).or_default() += 1;
+            }
+        }
+        for (id, count) in ids.iter().filter(|(_, count)| **count > 1) {
+            found.push(Violation::new("I11", format!("{run}: mail {id} is there {count} times")));
+        }
+        found.extend(consumed(run, log));
+    }
+    for ack in &evidence.facts.acks {
+        let Ack::Mail(run, id) = ack else { continue };
+        let needle = format!("\"{id}\"");
+        let there =
+            evidence.logs.get(run).is_some_and(|log| log.records.iter().any(|r| r.body.contains(&needle)));
+        if !there {
+            found.push(Violation::new("I11", format!("{run}: acknowledged mail {id} is not there")));
+        }
+    }
+    found
+}
+
+fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let branches = log.branches();
+    for branch in branches.iter() {
+        let lineage = branches.lineage(branch.id);
+        let mut names: BTreeMap<Seq, &str> = BTreeMap::new();
+        let (mut taken, mut last) = (BTreeSet::new(), BTreeMap::new());
+        for recorded in log.events.iter().filter(|r| lineage.sees(r.branch, r.seq) || r.event.is_mail()) {
+            let seq = recorded.seq.0;
+            match &recorded.event {
+                Event::SignalReceived { name, .. } => {
+                    names.insert(recorded.seq, name.as_str());
+                }
+                Event::WaitResolved { by: By::Mail(mail), .. } => {
+                    if *mail >= recorded.seq || !taken.insert(*mail) {
+                        let what =
+                            format!("{run}: event {seq} takes mail {} again, or before it came", mail.0);
+                        found.push(Violation::new("I11", what));
+                    }
+                    if let Some(name) = names.get(mail)
+                        && last.insert(*name, *mail).is_some_and(|last| last > *mail)
+                    {
+                        found.push(Violation::new(
+                            "I11",
+                            format!("{run}: event {seq} takes {name} out of order"),
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// I12: a timer fires once on a lineage, never before its time by the store's clock.
+pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut landed: BTreeMap<(&RunId, Seq), Millis> = BTreeMap::new();
+    for append in &evidence.facts.executed {
+        for offset in 1..=append.bodies.len() as u64 {
+            landed.insert((&append.run, Seq(append.after.0 + offset)), append.at);
+        }
+    }
+    for (run, log) in &evidence.logs {
+        let (mut due_at, mut fired): (BTreeMap<&Path, Millis>, _) = (BTreeMap::new(), BTreeSet::new());
+        for recorded in log.active() {
+            match &recorded.event {
+                Event::TimerSet { path, due, .. } => {
+                    due_at.insert(path, *due);
+                }
+                Event::WaitStarted(wait) => due_at.extend(wait.due.map(|due| (&wait.path, due))),
+                Event::TimerFired { path } | Event::WaitResolved { path, by: By::Timer } => {
+                    let mut say =
+                        |what: &str| found.push(Violation::new("I12", format!("{run}: {path} {what}")));
+                    if !fired.insert(path) {
+                        say("fired twice");
+                    }
+                    let Some(due) = due_at.get(path) else {
+                        say("fired and was never set");
+                        continue;
+                    };
+                    let at = landed.get(&(run, recorded.seq)).copied().unwrap_or(recorded.at);
+                    if before(at, *due) > SKEW_MAX {
+                        say(&format!("fired {} ms before its time", before(at, *due)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// I13: a run that failed or was cancelled has undone exactly its completed steps with a compensation, latest first.
+pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let (mut to_undo, mut undone, mut ended) = (Vec::new(), Vec::new(), None);
+        for recorded in log.active() {
+            match &recorded.event {
+                Event::StepCompleted(step) if step.undo => to_undo.push(&step.path),
+                Event::CompensationCompleted { path } => undone.push(path),
+                event if event.is_terminal() => ended = Some(event),
+                _ => {}
+            }
+        }
+        to_undo.reverse();
+        let mut say = |what: String| found.push(Violation::new("I13", format!("{run}: {what}")));
+        match ended {
+            Some(Event::RunCompleted { .. }) if !undone.is_empty() => {
+                say(format!("completed, but undid {undone:?}"))
+            }
+            Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
+                say(format!("undid {undone:?}, had to undo {to_undo:?}"));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// I14: one id is one run with one input; the same id with other input is refused.
+pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let queued = log.records.iter().filter_map(|record| decode(record.seq, &record.body).ok());
+        let queued = queued.filter(|recorded| matches!(recorded.event, Event::RunQueued(_))).count();
+        if queued != 1 {
+            found.push(Violation::new("I14", format!("{run} was queued {queued} times")));
+        }
+    }
+    for ack in &evidence.facts.acks {
+        match ack {
+            Ack::OtherInput(run, Answer::Taken) => {
+                found.push(Violation::new("I14", format!("{run} was started again with other input")));
+            }
+            Ack::Started(run, input) => {
+                let first = evidence.logs.get(run).and_then(|log| log.events.first());
+                let same = first.is_some_and(
+                    |first| matches!(&first.event, Event::RunQueued(queued) if queued.input.as_str() == input),
+                );
+                if !same {
+                    found.push(Violation::new(
+                        "I14",
+                        format!("{run} was acknowledged with {input}, and has other input"),
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// I16: whatever was acknowledged is seen by every later read.
+pub fn i16_read_your_ack(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for ack in &evidence.facts.acks {
+        if let Ack::Read(run, id, false) = ack {
+            found.push(Violation::new(
+                "I16",
+                format!("{run}: {id} was acknowledged and not there right after"),
+            ));
+        }
+    }
+    found
+}

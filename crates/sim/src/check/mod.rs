@@ -1,0 +1,56 @@
+//! The invariants of FAULTS.md, each a function over the full logs and what the book says.
+//!
+//! A check that cannot fail is worthless: each has a test with a hand-made bad history.
+
+mod data;
+mod log;
+mod mail;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+use goldseam_core::{Millis, RunId, Status};
+
+pub use data::{Evidence, Log, Violation};
+pub use log::{
+    i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
+};
+pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_your_ack};
+pub use run::{
+    i01_no_lost_workflow, i04_never_again, i09_sweep_idempotent, i10_bounded_recovery, i15_liveness,
+    late_effects,
+};
+
+/// All of them, in order.
+pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
+    let checks: [fn(&Evidence) -> Vec<Violation>; 16] = [
+        i01_no_lost_workflow,
+        i02_no_lost_event,
+        i03_order,
+        i04_never_again,
+        i05_fencing,
+        i06_single_terminal,
+        i07_status_is_fold,
+        i08_replay,
+        i09_sweep_idempotent,
+        i10_bounded_recovery,
+        i11_signal,
+        i12_timer,
+        i13_saga,
+        i14_idempotent_start,
+        i15_liveness,
+        i16_read_your_ack,
+    ];
+    checks.iter().flat_map(|check| check(evidence)).collect()
+}
+
+/// A run that was left in this status.
+pub type Left = (RunId, Status);
+
+/// How far a node's idea of the time may be from the store's, in the timers' check.
+pub const SKEW_MAX: i64 = 1_500;
+
+fn before(left: Millis, right: Millis) -> i64 {
+    right.0 - left.0
+}

@@ -1,0 +1,119 @@
+//! Invariants of execution: nothing lost, nothing done again, nothing stuck.
+
+use std::collections::BTreeMap;
+
+use goldseam_core::codec::decode;
+use goldseam_core::{Event, Seq, Status};
+
+use super::{Evidence, Violation};
+use crate::book::Ack;
+
+/// I1: every start that was acknowledged is there, and has ended or waits for somebody.
+pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for ack in &evidence.facts.acks {
+        let Ack::Started(run, _) = ack else { continue };
+        let status = evidence.logs.get(run).and_then(|log| log.row.as_ref()).map(|row| row.status);
+        let fine = status.is_some_and(|status| {
+            status.is_terminal() || matches!(status, Status::Waiting | Status::Sleeping | Status::Paused)
+        });
+        if !fine {
+            found.push(Violation::new("I1", format!("{run} was acknowledged and is {status:?}")));
+        }
+    }
+    found
+}
+
+/// I4: once a step's completion is in the log, the step never begins again under its key, except once per
+/// freeze by an owner that was cut off.
+pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
+    let late = again(evidence);
+    if late.len() as u64 <= u64::from(evidence.facts.freezes) {
+        return Vec::new();
+    }
+    late.into_iter().map(|what| Violation::new("I4", what)).collect()
+}
+
+/// Effects that began once more although their completion was in the log.
+pub fn late_effects(evidence: &Evidence) -> u64 {
+    again(evidence).len() as u64
+}
+
+fn again(evidence: &Evidence) -> Vec<String> {
+    let mut completed: BTreeMap<String, u64> = BTreeMap::new();
+    for append in &evidence.facts.executed {
+        let Some(log) = evidence.logs.get(&append.run) else { continue };
+        for (offset, body) in (1..).zip(&append.bodies) {
+            let Ok(recorded) = decode(Seq(append.after.0 + offset), body) else { continue };
+            if let Event::StepCompleted(step) = &recorded.event {
+                let key = log.key(&append.run, &recorded, &step.path);
+                completed.entry(key).or_insert(append.order);
+            }
+        }
+    }
+    let late = |seen: &&crate::book::Seen| completed.get(&seen.key).is_some_and(|done| *done < seen.order);
+    let seen = evidence.facts.seen.iter().filter(late);
+    seen.map(|seen| {
+        format!(
+            "{}: {} began again on n{} at {} after it was complete",
+            seen.run, seen.step, seen.node, seen.at.0
+        )
+    })
+    .collect()
+}
+
+/// I9: several nodes that look after each other write nothing while there is nothing to do.
+pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
+    let writes = evidence.quiet_writes;
+    if writes == 0 || !evidence.unsettled.is_empty() {
+        return Vec::new();
+    }
+    vec![Violation::new("I9", format!("{writes} writes while there was nothing to do"))]
+}
+
+/// I10: recoveries are counted at the claim, reset by progress only, and never more than nodes died.
+pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let mut attempt = 0;
+        for recorded in &log.events {
+            let seq = recorded.seq.0;
+            let mut say =
+                |what: String| found.push(Violation::new("I10", format!("{run}: event {seq} {what}")));
+            match &recorded.event {
+                Event::RunRecovered(mended) => {
+                    let proven = mended.reason == "infrastructure_restart";
+                    attempt += u32::from(proven);
+                    if mended.attempt != attempt {
+                        say(format!("counts attempt {}, it is {attempt}", mended.attempt));
+                    }
+                    if attempt > evidence.facts.kills {
+                        say(format!("counts {attempt} recoveries, only {} nodes died", evidence.facts.kills));
+                    }
+                }
+                Event::RunClaimed(claim) if claim.attempt != attempt => {
+                    say(format!("claims attempt {}, it is {attempt}", claim.attempt));
+                }
+                event if event.is_progress() || matches!(event, Event::BranchOpened(_)) => attempt = 0,
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// I15: once the faults stop, every run ends within the bound; none needs a person's mending.
+pub fn i15_liveness(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (run, status) in &evidence.unsettled {
+        found.push(Violation::new("I15", format!("{run} is still {status} long after the last fault")));
+    }
+    for (run, log) in &evidence.logs {
+        for recorded in &log.events {
+            if let Event::RunParked { code, reason } = &recorded.event {
+                found.push(Violation::new("I15", format!("{run} was parked: {code} {reason}")));
+            }
+        }
+    }
+    found
+}

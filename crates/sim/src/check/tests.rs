@@ -1,0 +1,383 @@
+//! Each check catches a hand-made bad history, and lets the good one pass.
+
+use goldseam_core::decide::Stamped;
+use goldseam_core::event::{
+    BranchOpened, By, Cause, Note, Release, RunClaimed, RunQueued, RunRecovered, StepCompleted, WaitStarted,
+};
+use goldseam_core::seal::{Place, seal};
+use goldseam_core::{
+    BranchId, Event, Failure, Hash, Limits, Millis, NodeId, Path, Payload, QueueName, RunId, Seq, SignalName,
+    Status, Why, WorkflowName, WriteId, derive,
+};
+use goldseam_store::Record;
+
+use super::*;
+use crate::book::{Ack, Answer, Executed, Seen};
+
+const RUN: &str = "r";
+
+fn run() -> RunId {
+    RunId::new(RUN).unwrap()
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).unwrap()
+}
+
+/// Writes a log event by event, as a store would hold it.
+struct Maker {
+    place: Place,
+    bodies: Vec<String>,
+    facts: crate::book::Facts,
+}
+
+impl Maker {
+    fn new() -> Self {
+        let place = Place {
+            after: Seq::ZERO,
+            prev: Hash::ZERO,
+            branch: BranchId::ROOT,
+            epoch: None,
+            write: WriteId(1),
+        };
+        Self { place, bodies: Vec::new(), facts: crate::book::Facts { kills: 9, ..Default::default() } }
+    }
+
+    /// A run that was queued, claimed and started.
+    fn started() -> Self {
+        Self::new().event(queued()).event(claimed(0)).event(Event::RunStarted)
+    }
+
+    fn event(mut self, event: Event) -> Self {
+        let at = Millis(1_000 + 1_000 * self.place.after.0 as i64);
+        let epoch = self.place.epoch;
+        let mail = event.is_mail();
+        if mail {
+            self.place.epoch = None;
+        }
+        let sealed = seal(self.place, vec![Stamped { at, event }]);
+        let recorded = &sealed.records[0];
+        let order = self.place.after.0 * 10 + 10;
+        self.facts.executed.push(Executed {
+            order,
+            run: run(),
+            after: self.place.after,
+            bodies: sealed.bodies.clone(),
+            at,
+            by: 0,
+        });
+        self.place.after = recorded.seq;
+        self.place.prev = sealed.heads[0];
+        self.place.branch = recorded.branch;
+        self.place.epoch = if mail { epoch } else { recorded.epoch };
+        self.bodies.extend(sealed.bodies);
+        self
+    }
+
+    fn epoch(mut self, epoch: u64) -> Self {
+        self.place.epoch = Some(Seq(epoch));
+        self
+    }
+
+    fn evidence(self) -> Evidence {
+        let records: Vec<Record> =
+            (1..).zip(self.bodies).map(|(seq, body)| Record { seq: Seq(seq), body }).collect();
+        let mut log = Log::of(records, None);
+        log.row = derive(&run(), &log.events, log.head).ok().map(|state| state.summary);
+        let mut evidence = Evidence { facts: self.facts, ..Evidence::default() };
+        evidence.logs.insert(run(), log);
+        evidence
+    }
+}
+
+fn payload() -> Payload {
+    Payload::parse("1", &Limits::default()).unwrap()
+}
+
+fn queued() -> Event {
+    Event::RunQueued(RunQueued {
+        workflow: WorkflowName::new("w").unwrap(),
+        version: 1,
+        input: payload(),
+        queue: QueueName::new("default").unwrap(),
+        priority: 0,
+        tags: Default::default(),
+        parent: None,
+    })
+}
+
+fn claimed(attempt: u32) -> Event {
+    Event::RunClaimed(RunClaimed { node: NodeId::new("n1").unwrap(), cause: Cause::Start, attempt })
+}
+
+fn done(name: &str, ord: u32, undo: bool) -> Event {
+    Event::StepCompleted(StepCompleted {
+        path: path(name),
+        ord,
+        attempt: 1,
+        began: Millis(0),
+        output: payload(),
+        input: None,
+        undo,
+        group: false,
+    })
+}
+
+fn over() -> Event {
+    Event::RunCompleted { output: payload() }
+}
+
+fn failed() -> Event {
+    Event::RunFailed { failure: Failure::terminal("x") }
+}
+
+fn signal(id: &str) -> Event {
+    Event::SignalReceived { name: SignalName::new("go").unwrap(), id: id.to_owned(), payload: payload() }
+}
+
+fn waits(name: &str, due: Option<i64>) -> Event {
+    let signals = vec![SignalName::new("go").unwrap()];
+    let due = due.map(Millis);
+    Event::WaitStarted(WaitStarted {
+        path: path(name),
+        ord: 0,
+        signals,
+        inputs: vec![],
+        children: vec![],
+        due,
+    })
+}
+
+fn takes(name: &str, seq: u64) -> Event {
+    Event::WaitResolved { path: path(name), by: By::Mail(Seq(seq)) }
+}
+
+fn undone(name: &str) -> Event {
+    Event::CompensationCompleted { path: path(name) }
+}
+
+fn recovered(attempt: u32) -> Event {
+    Event::RunRecovered(RunRecovered {
+        rule: "O2".into(),
+        reason: "infrastructure_restart".into(),
+        attempt,
+        evidence: String::new(),
+        node: None,
+        stale_ms: 0,
+        previous_branch: None,
+        new_branch: None,
+        cutoff: None,
+    })
+}
+
+fn opened(branch: u32, parent: u32, cutoff: u64) -> Event {
+    Event::BranchOpened(BranchOpened {
+        branch: BranchId(branch),
+        parent: Some(BranchId(parent)),
+        cutoff: Seq(cutoff),
+        why: Why::Jump { to: path("a") },
+        input: None,
+        dropped_mail: vec![],
+        carried: None,
+    })
+}
+
+fn good() -> Evidence {
+    let maker = Maker::started().event(done("a", 0, false)).event(signal("s1")).event(waits("w", None));
+    maker.event(takes("w", 5)).event(over()).evidence()
+}
+
+fn caught(check: fn(&Evidence) -> Vec<Violation>, bad: &Evidence) {
+    assert_eq!(check(&good()), [], "the good history must pass");
+    assert!(!check(bad).is_empty(), "the bad history must be caught");
+}
+
+#[test]
+fn a_good_history_passes_every_check() {
+    assert_eq!(check_all(&good()), []);
+}
+
+#[test]
+fn i01_catches_a_start_that_is_gone_or_goes_nowhere() {
+    let mut gone = good();
+    gone.facts.acks.push(Ack::Started(RunId::new("other").unwrap(), "1".into()));
+    caught(i01_no_lost_workflow, &gone);
+    let mut stuck = Maker::started().evidence();
+    stuck.facts.acks.push(Ack::Started(run(), "1".into()));
+    caught(i01_no_lost_workflow, &stuck);
+}
+
+#[test]
+fn i02_catches_changed_and_missing_events() {
+    let mut changed = good();
+    let log = changed.logs.get_mut(&run()).unwrap();
+    log.records[3].body = log.records[3].body.replace("\"a\"", "\"b\"");
+    caught(i02_no_lost_event, &changed);
+    let mut missing = good();
+    missing.logs.get_mut(&run()).unwrap().records.pop();
+    caught(i02_no_lost_event, &missing);
+    let mut broken = good();
+    let mut records = broken.logs[&run()].records.clone();
+    records[3].body = records[4].body.clone();
+    broken.facts.executed.clear();
+    broken.logs.insert(run(), Log::of(records, None));
+    caught(i02_no_lost_event, &broken);
+}
+
+#[test]
+fn i03_catches_gaps_and_branches_without_a_parent() {
+    let mut gap = good();
+    gap.logs.get_mut(&run()).unwrap().records.remove(2);
+    caught(i03_order, &gap);
+    caught(i03_order, &Maker::started().event(opened(3, 2, 2)).evidence());
+    caught(i03_order, &Maker::started().event(opened(2, 1, 99)).evidence());
+}
+
+#[test]
+fn i04_catches_a_step_that_begins_after_it_was_complete() {
+    let seen = |order, key: &str| Seen {
+        order,
+        run: run(),
+        step: "a".into(),
+        attempt: 1,
+        key: key.into(),
+        at: Millis(0),
+        node: 1,
+    };
+    let evidence = good();
+    let log = &evidence.logs[&run()];
+    let key = log.key(&run(), &log.events[3], &path("a"));
+    let with = |order, freezes| {
+        let mut evidence = good();
+        evidence.facts.seen.push(seen(order, &key));
+        evidence.facts.freezes = freezes;
+        evidence
+    };
+    assert_eq!(i04_never_again(&with(39, 0)), [], "it began before it was complete");
+    caught(i04_never_again, &with(41, 0));
+    assert_eq!(i04_never_again(&with(41, 1)), [], "one per freeze is counted, not refused");
+    assert_eq!(late_effects(&with(41, 1)), 1);
+}
+
+#[test]
+fn i05_catches_an_owner_whose_claim_is_over() {
+    let stale = Maker::started().event(claimed(0)).epoch(2).event(done("a", 0, false));
+    caught(i05_fencing, &stale.evidence());
+    let released = Event::RunReleased { reason: Release::Unload };
+    caught(i05_fencing, &Maker::started().event(released).event(done("a", 0, false)).evidence());
+    let mut twice = good();
+    let again = twice.facts.executed[2].clone();
+    twice.facts.executed.push(again);
+    caught(i05_fencing, &twice);
+}
+
+#[test]
+fn i06_catches_two_ends_and_life_after_the_end() {
+    caught(i06_single_terminal, &Maker::started().event(over()).event(failed()).evidence());
+    caught(i06_single_terminal, &Maker::started().event(over()).event(signal("late")).evidence());
+    let mut none = Maker::started().evidence();
+    none.logs.get_mut(&run()).unwrap().row.as_mut().unwrap().status = Status::Completed;
+    caught(i06_single_terminal, &none);
+    let note = Event::NoteAdded(Note { id: "n".into(), by: None, reason: String::new() });
+    assert_eq!(i06_single_terminal(&Maker::started().event(over()).event(note).evidence()), []);
+}
+
+#[test]
+fn i07_catches_a_row_that_says_something_else() {
+    let mut other = good();
+    other.logs.get_mut(&run()).unwrap().row.as_mut().unwrap().status = Status::Running;
+    caught(i07_status_is_fold, &other);
+    let mut none = good();
+    none.logs.get_mut(&run()).unwrap().row = None;
+    caught(i07_status_is_fold, &none);
+}
+
+#[test]
+fn i08_catches_a_log_that_no_replay_can_follow() {
+    let mut broken = good();
+    broken.logs.get_mut(&run()).unwrap().events.remove(0);
+    caught(i08_replay, &broken);
+    let mut other = good();
+    other.logs.get_mut(&run()).unwrap().head = Hash::ZERO;
+    caught(i08_replay, &other);
+}
+
+#[test]
+fn i09_catches_writes_while_there_is_nothing_to_do() {
+    let mut busy = good();
+    busy.quiet_writes = 1;
+    caught(i09_sweep_idempotent, &busy);
+}
+
+#[test]
+fn i10_catches_attempts_that_are_not_counted_or_reset_without_progress() {
+    let fine = Maker::started().event(recovered(1)).event(claimed(1)).event(done("a", 0, false));
+    assert_eq!(i10_bounded_recovery(&fine.event(recovered(1)).event(claimed(1)).evidence()), []);
+    caught(i10_bounded_recovery, &Maker::started().event(recovered(0)).event(claimed(0)).evidence());
+    let reset = Maker::started().event(recovered(1)).event(claimed(1)).event(recovered(1)).event(claimed(1));
+    caught(i10_bounded_recovery, &reset.evidence());
+    let mut free = Maker::started().event(recovered(1)).event(claimed(1)).evidence();
+    free.facts.kills = 0;
+    caught(i10_bounded_recovery, &free);
+}
+
+#[test]
+fn i11_catches_lost_doubled_and_reordered_signals() {
+    let mut lost = good();
+    lost.facts.acks.push(Ack::Mail(run(), "s2".into()));
+    caught(i11_signal, &lost);
+    caught(i11_signal, &Maker::started().event(signal("s1")).event(signal("s1")).evidence());
+    let two = || Maker::started().event(signal("s1")).event(signal("s2")).event(waits("w", None));
+    caught(i11_signal, &two().event(takes("w", 5)).event(waits("v", None)).event(takes("v", 4)).evidence());
+    caught(i11_signal, &two().event(takes("w", 4)).event(waits("v", None)).event(takes("v", 4)).evidence());
+}
+
+#[test]
+fn i12_catches_timers_that_fire_early_or_twice() {
+    let set = |due| Event::TimerSet { path: path("t"), ord: 0, due: Millis(due) };
+    let fired = || Event::TimerFired { path: path("t") };
+    assert_eq!(i12_timer(&Maker::started().event(set(4_500)).event(fired()).evidence()), []);
+    caught(i12_timer, &Maker::started().event(set(90_000)).event(fired()).evidence());
+    caught(i12_timer, &Maker::started().event(set(0)).event(fired()).event(fired()).evidence());
+    caught(i12_timer, &Maker::started().event(fired()).evidence());
+    let timeout = Event::WaitResolved { path: path("w"), by: By::Timer };
+    caught(i12_timer, &Maker::started().event(waits("w", Some(90_000))).event(timeout).evidence());
+}
+
+#[test]
+fn i13_catches_compensations_that_are_missing_doubled_or_out_of_order() {
+    let two = || Maker::started().event(done("a", 0, true)).event(done("b", 1, true));
+    assert_eq!(i13_saga(&two().event(undone("b")).event(undone("a")).event(failed()).evidence()), []);
+    caught(i13_saga, &two().event(undone("b")).event(failed()).evidence());
+    caught(i13_saga, &two().event(undone("a")).event(undone("b")).event(failed()).evidence());
+    let doubled = two().event(undone("b")).event(undone("b")).event(undone("a")).event(failed());
+    caught(i13_saga, &doubled.evidence());
+    caught(i13_saga, &two().event(undone("b")).event(over()).evidence());
+}
+
+#[test]
+fn i14_catches_a_second_run_under_one_id() {
+    let mut taken = good();
+    taken.facts.acks.push(Ack::OtherInput(run(), Answer::Taken));
+    caught(i14_idempotent_start, &taken);
+    let mut other = good();
+    other.facts.acks.push(Ack::Started(run(), "2".into()));
+    caught(i14_idempotent_start, &other);
+    caught(i14_idempotent_start, &Maker::started().event(queued()).evidence());
+}
+
+#[test]
+fn i15_catches_runs_that_never_end_or_need_mending() {
+    let mut stuck = good();
+    stuck.unsettled.push((run(), Status::Running));
+    caught(i15_liveness, &stuck);
+    let parked = Event::RunParked { code: "GS0111".into(), reason: "x".into() };
+    caught(i15_liveness, &Maker::started().event(parked).evidence());
+}
+
+#[test]
+fn i16_catches_an_acknowledgement_that_nobody_can_read() {
+    let mut unread = good();
+    unread.facts.acks.push(Ack::Read(run(), "s9".into(), false));
+    caught(i16_read_your_ack, &unread);
+}

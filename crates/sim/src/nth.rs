@@ -1,0 +1,198 @@
+//! The Nth call fails: before it, with its reply lost, or by taking the node down, before or after.
+//!
+//! Every call of a story is made to fail once, in every way; then a healthy node must bring the run to
+//! the end it would have had, with every invariant intact.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::{RunId, Status};
+use goldseam_engine::{Client, Clock, Config, Engine, Seeded, StartOptions, SystemClock};
+use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::{FaultyStore, MemoryStore, Store, StoreError};
+use goldseam_store_sqlite::SqliteStore;
+
+use crate::book::{Ack, Book, Trace};
+use crate::check::{Evidence, Violation, check_all};
+use crate::clock::{SimClock, TrueTime};
+use crate::crowd::payload;
+use crate::flows::{Hands, register};
+use crate::scenario::{LONGEST, Scenario};
+use crate::tap::Tap;
+use crate::world;
+
+/// The ways in which a call fails.
+pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+
+/// What a story is told on.
+#[derive(Debug, Clone, Copy)]
+pub enum Backend<'a> {
+    /// The memory store, in virtual time.
+    Memory,
+    /// A real file, in real time: every node opens it by itself.
+    Sqlite(&'a FilePath),
+}
+
+/// One story with one fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// The story.
+    pub scenario: &'a Scenario,
+    /// The call that fails, counted from 1 over everything that the first node and its client do.
+    pub number: u64,
+    /// How.
+    pub fault: Fault,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Calls that the first node made in all.
+    pub calls: u64,
+    /// Invariants that do not hold, and ends that are wrong.
+    pub violations: Vec<Violation>,
+}
+
+struct Stage {
+    memory: Option<Arc<MemoryStore>>,
+    file: Option<String>,
+    book: Arc<Book>,
+    clock: Arc<dyn Clock>,
+    config: Config,
+}
+
+impl Stage {
+    fn set(backend: Backend<'_>) -> Self {
+        match backend {
+            Backend::Memory => {
+                let time = TrueTime::begin();
+                let clock = Arc::new(SimClock::new(time, 0, 0));
+                let memory = Some(Arc::new(MemoryStore::new(time.store_clock())));
+                let book = Arc::new(Book::new(time, Trace::Hash));
+                Self { memory, file: None, book, clock, config: world::config() }
+            }
+            Backend::Sqlite(path) => {
+                let time = TrueTime::begin_at(SystemClock.now());
+                let book = Arc::new(Book::new(time, Trace::Hash));
+                let file = Some(format!("sqlite:{}?durability=process", path.display()));
+                Self { memory: None, file, book, clock: Arc::new(SystemClock), config: quick() }
+            }
+        }
+    }
+
+    /// A connection of its own.
+    fn open(&self, by: usize) -> Result<Arc<dyn Store>, StoreError> {
+        let store: Arc<dyn Store> = match (&self.memory, &self.file) {
+            (Some(memory), _) => memory.clone(),
+            (None, Some(url)) => Arc::new(SqliteStore::open_url(url)?),
+            (None, None) => unreachable!("a stage is set on one of the two"),
+        };
+        Ok(Arc::new(Tap::new(store, self.book.clone(), by)))
+    }
+
+    fn client(&self, store: Arc<dyn Store>, seed: u64) -> Client {
+        Client::with(store, self.clock.clone(), Arc::new(Seeded::new(seed)), world::limits())
+    }
+
+    async fn node(&self, store: Arc<dyn Store>, index: usize) -> Option<Engine> {
+        let builder = Engine::builder(store)
+            .config(self.config.clone())
+            .clock(self.clock.clone())
+            .entropy(Arc::new(Seeded::new(1_000 + index as u64)));
+        register(builder, &Hands::new(self.book.clone(), index)).start().await.ok()
+    }
+}
+
+/// Limits for real time.
+fn quick() -> Config {
+    Config {
+        beat: Duration::from_millis(60),
+        silence_max: Duration::from_millis(600),
+        watch: Duration::from_millis(30),
+        grace: Duration::from_millis(60),
+        linger: Duration::from_millis(40),
+        long_step: Duration::from_millis(500),
+        poll: Duration::from_millis(60),
+        ..world::config()
+    }
+}
+
+/// Tells one story with one fault, and checks everything.
+pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, StoreError> {
+    let stage = Stage::set(backend);
+    let link = Arc::new(FaultyStore::new(stage.open(0)?, Plan::pass().at(case.number, case.fault)));
+    let truth = stage.open(9)?;
+    let healthy = stage.client(truth.clone(), 7);
+    let run = RunId::new("story").unwrap_or_else(|_| unreachable!("a literal that is an id"));
+    let mut first = stage.node(link.clone(), 0).await;
+    begin(&stage, &case, first.as_ref(), (&healthy, &run)).await;
+    let shaky = stage.client(link.clone(), 8);
+    let mut second = None;
+    let until = stage.book.time().elapsed() + LONGEST;
+    let ended = loop {
+        if second.is_none() && (link.is_crashed() || first.is_none()) {
+            if let Some(engine) = first.take() {
+                stage.book.killed();
+                stage.memory.iter().for_each(|memory| memory.kill(engine.node_id()));
+                engine.crash();
+            }
+            second = stage.node(stage.open(1)?, 1).await;
+        }
+        let summary = healthy.get(&run).await.ok();
+        if let Some(summary) = &summary {
+            if summary.status.is_terminal() || stage.book.time().elapsed() >= until {
+                break Some(summary.status);
+            }
+            let client = if link.is_crashed() { &healthy } else { &shaky };
+            case.scenario.act(client, &run, summary).await;
+        } else if stage.book.time().elapsed() >= until {
+            break None;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let calls = link.count();
+    let violations = judge(&stage, &case, ended, &*truth).await;
+    drop((first, second));
+    Ok(Verdict { calls, violations })
+}
+
+/// Starts the run by the first node, and again by a healthy client if that failed.
+async fn begin(stage: &Stage, case: &Case<'_>, first: Option<&Engine>, (healthy, run): (&Client, &RunId)) {
+    let Scenario { flow, input, .. } = *case.scenario;
+    let by_node = match first {
+        Some(engine) => engine.run(flow, run.as_str(), &input).await.is_ok(),
+        None => false,
+    };
+    let value = payload(&serde_json::json!(input));
+    if by_node || healthy.start(flow, run, value, StartOptions::default()).await.is_ok() {
+        stage.book.told(Ack::Started(run.clone(), input.to_string()));
+    }
+}
+
+async fn judge(stage: &Stage, case: &Case<'_>, ended: Option<Status>, truth: &dyn Store) -> Vec<Violation> {
+    let mut evidence = Evidence { facts: stage.book.read(), ..Evidence::default() };
+    evidence.read_logs(truth).await;
+    let mut violations = check_all(&evidence);
+    if ended != Some(case.scenario.ends) {
+        let Scenario { name, ends, .. } = case.scenario;
+        violations.push(Violation::new("I15", format!("{name} is {ended:?}, must be {ends}")));
+    }
+    violations
+}
+
+/// Tells a story with every call failing in this way, until it makes no more calls. Returns how many cases there were.
+pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: Fault) -> Result<u64, String> {
+    for number in 1.. {
+        let verdict =
+            tell(backend, Case { scenario, number, fault }).await.map_err(|error| error.to_string())?;
+        if !verdict.violations.is_empty() {
+            let name = scenario.name;
+            return Err(format!("{name}, call {number}, {fault:?}: {:#?}", verdict.violations));
+        }
+        if verdict.calls < number {
+            return Ok(number - 1);
+        }
+    }
+    Ok(0)
+}

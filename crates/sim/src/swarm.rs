@@ -1,0 +1,292 @@
+//! One seed: a phase of faults, a phase of calm in which everything must end, then the checks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use goldseam_core::{RunId, Status};
+use goldseam_store::faulty::{Fault, Rates};
+use goldseam_store::{RunFilter, RunOrder, Store};
+
+use crate::book::{Facts, Trace};
+use crate::check::{Evidence, Violation, check_all};
+use crate::crowd::{Deed, Person, payload, run_id};
+use crate::dice::Dice;
+use crate::world::{SILENCE_MAX, World};
+
+/// Virtual time in which everything must have ended once the faults stop.
+const CALM_MAX: Duration = Duration::from_secs(180);
+/// Virtual time of quiet at the end, in which nothing may be written.
+const QUIET: Duration = Duration::from_secs(25);
+
+/// What one seed showed.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Hash of every call, effect and promise, and of all logs.
+    pub hash: u64,
+    /// Runs in the store at the end, children included.
+    pub runs: usize,
+    /// Calls that reached the store.
+    pub calls: u64,
+    /// Virtual time that passed.
+    pub simulated: Duration,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Invariants that do not hold.
+    pub violations: Vec<Violation>,
+    /// Effects begun once more by an owner that was cut off.
+    pub late_effects: u64,
+    /// Every line, if wanted.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed on a runtime of its own.
+pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(simulate(seed, trace)),
+        Err(error) => unreachable!("a runtime without I/O cannot fail to start: {error}"),
+    }
+}
+
+async fn simulate(seed: u64, trace: Trace) -> Outcome {
+    let mut dice = Dice::new(seed);
+    let rates = draw_rates(&mut dice);
+    let seats = 2 + usize::try_from(dice.below(3)).unwrap_or(0);
+    let mut world = World::new(seats, rates, trace, dice.fork());
+    for index in 0..seats {
+        world.start(index).await;
+    }
+    let runs = 6 + dice.below(14);
+    let mut counts = BTreeMap::new();
+    storm(&mut world, seed, runs, &mut dice, &mut counts).await;
+    let unsettled = settle(&mut world, runs, &mut dice).await;
+    let quiet_writes = quiet(&world).await;
+    let facts = world.book.read();
+    let evidence = gather(&world, facts, unsettled, quiet_writes).await;
+    let mut violations = check_all(&evidence);
+    violations.truncate(50);
+    for link in world.old_links.iter().chain(world.seats.iter().map(|seat| &seat.link)) {
+        count(&mut counts, &link.calls());
+    }
+    count(&mut counts, &world.client_link.calls());
+    let hash = evidence
+        .logs
+        .values()
+        .flat_map(|log| &log.records)
+        .fold(evidence.facts.hash, |hash, record| crate::dice::fold(&format!("{hash:x}{}", record.body)));
+    Outcome {
+        seed,
+        hash,
+        runs: evidence.logs.len(),
+        calls: evidence.facts.calls,
+        simulated: world.book.time().elapsed(),
+        faults: counts,
+        violations,
+        late_effects: crate::check::late_effects(&evidence),
+        trace: evidence.facts.trace,
+    }
+}
+
+/// Some seeds are calm, some are rough; no fault is always there, so that none hides another.
+fn draw_rates(dice: &mut Dice) -> Rates {
+    let mut rate = |most: u64| {
+        let drawn = dice.below(most + 1);
+        if dice.percent(40) { 0 } else { u16::try_from(drawn).unwrap_or(0) }
+    };
+    let (fail_before, lose_reply, delay, delay_past_reply) = (rate(80), rate(80), rate(60), rate(40));
+    let delay_max = Duration::from_millis(*dice.pick(&[5, 50, 500, 3_000]).unwrap_or(&50));
+    Rates { fail_before, lose_reply, delay, delay_past_reply, delay_max, ..Rates::default() }
+}
+
+fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faulty::Called]) {
+    for call in calls {
+        let kind = match call.fault {
+            Fault::Pass => continue,
+            Fault::FailBefore => "fail_before",
+            Fault::LoseReply => "lose_reply",
+            Fault::CrashBefore => "crash_before",
+            Fault::CrashAfter => "crash_after",
+            Fault::Delay(_) => "delay",
+            Fault::DelayPastReply(_) => "delay_past_reply",
+        };
+        *counts.entry(kind).or_default() += 1;
+    }
+}
+
+/// Everything goes wrong for a while.
+async fn storm(
+    world: &mut World,
+    seed: u64,
+    runs: u64,
+    dice: &mut Dice,
+    counts: &mut BTreeMap<&'static str, u64>,
+) {
+    let mut deeds = Vec::new();
+    let mut started = 0;
+    let mut relief: Vec<(u64, usize)> = Vec::new();
+    let turns = 60 + dice.below(60);
+    for turn in 0..turns {
+        relief.retain(|(when, index)| {
+            if *when <= turn {
+                world.relieve(*index);
+            }
+            *when > turn
+        });
+        let deed = if started < runs && dice.percent(35) {
+            started += 1;
+            Some(Deed::Start(started - 1))
+        } else {
+            draw_deed(dice, started)
+        };
+        if let Some(deed) = deed {
+            let person = person(world);
+            deeds.push(tokio::spawn(person.act(deed, seed, dice.fork())));
+        }
+        if dice.percent(25) {
+            mishap(world, dice, turn, &mut relief, counts).await;
+        }
+        tokio::time::sleep(Duration::from_millis(dice.below(500))).await;
+    }
+    for number in started..runs {
+        let person = person(world);
+        deeds.push(tokio::spawn(person.act(Deed::Start(number), seed, dice.fork())));
+    }
+    for deed in deeds {
+        drop(deed.await);
+    }
+}
+
+fn person(world: &World) -> Person {
+    Person { client: world.client.clone(), book: world.book.clone(), truth: world.store() }
+}
+
+fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
+    if started == 0 {
+        return None;
+    }
+    let number = dice.below(started);
+    Some(match dice.below(100) {
+        0..35 => Deed::Signal(number),
+        35..50 => Deed::Answer(number),
+        50..56 => Deed::Cancel(number),
+        56..64 => Deed::Pause(number),
+        64..76 => Deed::Resume(number),
+        76..88 => Deed::Jump(number),
+        _ => Deed::Retry(number),
+    })
+}
+
+/// Something happens to a node.
+async fn mishap(
+    world: &mut World,
+    dice: &mut Dice,
+    turn: u64,
+    relief: &mut Vec<(u64, usize)>,
+    counts: &mut BTreeMap<&'static str, u64>,
+) {
+    let index = usize::try_from(dice.below(world.seats.len() as u64)).unwrap_or(0);
+    let long = SILENCE_MAX * 4;
+    let all = |fail_before, delay, delay_max| Rates { fail_before, delay, delay_max, ..Rates::default() };
+    let what = match dice.below(100) {
+        0..30 => {
+            world.crash(index);
+            "crash"
+        }
+        30..60 => {
+            if world.seats[index].engine.is_none() {
+                world.start(index).await;
+            }
+            "start"
+        }
+        60..68 => {
+            drop(world.leave(index));
+            "leave"
+        }
+        68..78 => {
+            world.book.froze();
+            world.trouble(index, all(0, 1_000, long));
+            relief.push((turn + 4 + dice.below(30), index));
+            "freeze"
+        }
+        78..88 => {
+            world.book.froze();
+            world.trouble(index, all(1_000, 0, Duration::ZERO));
+            relief.push((turn + 4 + dice.below(30), index));
+            "partition"
+        }
+        _ => {
+            for index in 0..world.seats.len() {
+                world.book.froze();
+                world.trouble(index, all(1_000, 0, Duration::ZERO));
+                relief.push((turn + 2 + dice.below(12), index));
+            }
+            world.trouble_client(all(300, 0, Duration::ZERO));
+            "outage"
+        }
+    };
+    *counts.entry(what).or_default() += 1;
+}
+
+/// No more faults: every run must end. Returns those that did not.
+async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, Status)> {
+    world.calm();
+    world.book.line("calm");
+    for index in 0..world.seats.len() {
+        if world.seats[index].engine.is_none() {
+            world.start(index).await;
+        }
+    }
+    let until = world.book.time().elapsed() + CALM_MAX;
+    loop {
+        let open = unsettled(world).await;
+        if open.is_empty() || world.book.time().elapsed() >= until {
+            return open;
+        }
+        for number in 0..runs {
+            help(world, number, dice).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Does what a person would: resumes, answers, signals.
+async fn help(world: &World, number: u64, dice: &mut Dice) {
+    let (person, run) = (person(world), run_id(number));
+    let Ok(summary) = person.client.get(&run).await else { return };
+    if summary.status == Status::Paused {
+        person.clone().act(Deed::Resume(number), 0, dice.fork()).await;
+    }
+    if !summary.inputs.is_empty() {
+        let id = format!("help-{number}-{}", dice.next());
+        person.answer(&run, &id, dice).await;
+    }
+    if summary.waits.iter().any(|wait| !wait.signals.is_empty()) {
+        let value = payload(&serde_json::json!(1));
+        let id = format!("help-{number}-{}", summary.as_of.0);
+        drop(person.client.signal(&run, "go", value, Some(id)).await);
+    }
+}
+
+async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
+    let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
+    let Ok(page) = world.memory.runs(filter).await else { return Vec::new() };
+    let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal());
+    open.map(|row| (row.summary.run, row.summary.status)).collect()
+}
+
+/// Writes in a stretch of time in which there is nothing to do.
+async fn quiet(world: &World) -> u64 {
+    // Longer than a node takes to find what it holds without knowing.
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let before = world.book.writes();
+    tokio::time::sleep(QUIET).await;
+    world.book.writes() - before
+}
+
+async fn gather(world: &World, facts: Facts, unsettled: Vec<(RunId, Status)>, quiet_writes: u64) -> Evidence {
+    let mut evidence = Evidence { facts, unsettled, quiet_writes, ..Evidence::default() };
+    evidence.read_logs(&*world.memory).await;
+    evidence
+}

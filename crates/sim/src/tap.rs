@@ -1,0 +1,148 @@
+//! The last wrapper before the store: writes down every call that reaches it, in order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goldseam_core::codec::decode;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, NodeId, RunId, Seq};
+use goldseam_store::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    RunFilter, Store, StoreError, TaskFilter, Written,
+};
+
+use crate::book::Book;
+use crate::dice::fold;
+
+/// One connection to the store, written down.
+pub struct Tap {
+    inner: Arc<dyn Store>,
+    book: Arc<Book>,
+    by: usize,
+}
+
+impl Tap {
+    /// The connection of node `by`.
+    pub fn new(inner: Arc<dyn Store>, book: Arc<Book>, by: usize) -> Self {
+        Self { inner, book, by }
+    }
+
+    fn put<T>(&self, what: &str, written: &Result<Written<T>, StoreError>) {
+        if matches!(written, Ok(Written::Done)) {
+            self.book.wrote();
+        }
+        let outcome = match written {
+            Ok(Written::Done) => "done",
+            Ok(Written::Lost(_)) => "lost",
+            Err(_) => "failed",
+        };
+        self.book.call(self.by, &format!("{what} {outcome}"));
+    }
+
+    fn call(&self, what: &str) {
+        self.book.call(self.by, what);
+    }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tap").field("by", &self.by).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for Tap {
+    async fn append(&self, append: Append) -> Result<Seq, StoreError> {
+        let (run, after, bodies) = (append.run.clone(), append.after, append.bodies.clone());
+        let outcome = self.inner.append(append).await;
+        let hash = fold(&bodies.concat());
+        let ok = outcome.is_ok();
+        let names: Vec<&str> =
+            bodies.iter().filter_map(|body| Some(decode(after, body).ok()?.event.name())).collect();
+        let (after_seq, names) = (after.0, names.join(" "));
+        self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}"));
+        if ok {
+            self.book.executed(self.by, &run, after, bodies);
+        }
+        outcome
+    }
+
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        self.call(&format!("read {run} after {}", after.0));
+        self.inner.read(run, after, limit).await
+    }
+
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        self.call(&format!("head {run}"));
+        self.inner.head(run).await
+    }
+
+    async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
+        let what = format!("put_task {} {}", task.id, task.state.as_str());
+        let written = self.inner.put_task(task, expect).await;
+        self.put(&what, &written);
+        written
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+        let claimed = self.inner.claim(claim).await;
+        let ids: Vec<&str> =
+            claimed.iter().flat_map(|claimed| &claimed.tasks).map(|task| task.id.as_str()).collect();
+        self.call(&format!("claim {}", ids.join(" ")));
+        claimed
+    }
+
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
+        self.call("tasks");
+        self.inner.tasks(filter).await
+    }
+
+    async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
+        let written = self.inner.put_lock(lock, expect).await;
+        self.put("put_lock", &written);
+        written
+    }
+
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
+        self.call("locks");
+        self.inner.locks(filter).await
+    }
+
+    async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
+        let what = format!("put_row {}", row.summary.run);
+        let written = self.inner.put_row(row, expect).await;
+        self.put(&what, &written);
+        written
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
+        self.call("runs");
+        self.inner.runs(filter).await
+    }
+
+    async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
+        self.call(&format!("beat {}", node.id));
+        self.inner.beat(node).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.call("nodes");
+        self.inner.nodes().await
+    }
+
+    async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
+        self.call(&format!("forget {node}"));
+        self.inner.forget(node).await
+    }
+
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
+        self.inner.changed(seen).await
+    }
+
+    async fn now(&self) -> Result<Millis, StoreError> {
+        self.call("now");
+        self.inner.now().await
+    }
+}

@@ -1,0 +1,179 @@
+//! Nodes that start, crash, freeze and come back, on one store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::{Limits, NodeId};
+use goldseam_engine::{Client, Config, Engine, Seeded};
+use goldseam_store::faulty::{Plan, Rates};
+use goldseam_store::{FaultyStore, MemoryStore, Store};
+
+use crate::book::{Book, Trace};
+use crate::clock::{SimClock, TrueTime};
+use crate::dice::Dice;
+use crate::flows::{Hands, register};
+use crate::tap::Tap;
+
+/// How long a silent node is waited for in the simulation.
+pub const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// A node of the simulation: one incarnation after another.
+#[derive(Debug)]
+pub struct Seat {
+    /// Its number, also of its connection.
+    pub index: usize,
+    /// The engine, while it lives.
+    pub engine: Option<Engine>,
+    /// Its connection.
+    pub link: Arc<FaultyStore>,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub struct World {
+    /// The store beneath everything.
+    pub memory: Arc<MemoryStore>,
+    /// What was really done.
+    pub book: Arc<Book>,
+    /// The nodes.
+    pub seats: Vec<Seat>,
+    /// The client's connection.
+    pub client_link: Arc<FaultyStore>,
+    /// The client.
+    pub client: Client,
+    /// Connections of incarnations that are over, for the counts.
+    pub old_links: Vec<Arc<FaultyStore>>,
+    rates: Rates,
+    calm: bool,
+    dice: Dice,
+}
+
+/// Short limits, so that little virtual time shows much.
+pub fn config() -> Config {
+    Config {
+        slots: 12,
+        beat: Duration::from_millis(300),
+        silence_max: SILENCE_MAX,
+        watch: Duration::from_millis(200),
+        grace: Duration::from_millis(300),
+        linger: Duration::from_millis(300),
+        long_step: Duration::from_millis(500),
+        poll: Duration::from_millis(500),
+        drain: Duration::from_secs(2),
+        beat_on_thread: false,
+        limits: limits(),
+        ..Config::default()
+    }
+}
+
+/// Bounds of the simulation.
+pub fn limits() -> Limits {
+    Limits { store_patience: Duration::from_secs(3), ..Limits::default() }
+}
+
+impl World {
+    /// A world with `seats` empty seats and faults at `rates`.
+    pub fn new(seats: usize, rates: Rates, trace: Trace, mut dice: Dice) -> Self {
+        let time = TrueTime::begin();
+        let book = Arc::new(Book::new(time, trace));
+        let memory = Arc::new(MemoryStore::new(time.store_clock()));
+        let link = |index: usize, dice: &mut Dice| {
+            let tap = Tap::new(memory.clone(), book.clone(), index);
+            Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.next(), rates)))
+        };
+        let client_link = link(99, &mut dice);
+        let clock = Arc::new(SimClock::new(time, 0, 0));
+        let entropy = Arc::new(Seeded::new(dice.next()));
+        let client = Client::with(client_link.clone(), clock, entropy, limits());
+        let seats =
+            (0..seats).map(|index| Seat { index, engine: None, link: link(index, &mut dice) }).collect();
+        Self { memory, book, seats, client_link, client, old_links: Vec::new(), rates, calm: false, dice }
+    }
+
+    /// The store beneath everything, as a store.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.memory.clone()
+    }
+
+    /// Starts a new incarnation in this seat, if its store lets it.
+    pub async fn start(&mut self, index: usize) {
+        let plan = self.plan();
+        let tap = Tap::new(self.memory.clone(), self.book.clone(), index);
+        let link = Arc::new(FaultyStore::new(Arc::new(tap), plan));
+        // Hosts disagree by up to half a minute and drift by up to a hundredth.
+        let offset = i64::try_from(self.dice.below(60_000)).unwrap_or(0) - 30_000;
+        let drift = i64::try_from(self.dice.below(20_000)).unwrap_or(0) - 10_000;
+        let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
+        let entropy = Arc::new(Seeded::new(self.dice.next()));
+        let builder = Engine::builder(link.clone()).config(config()).clock(clock).entropy(entropy);
+        let hands = Hands::new(self.book.clone(), index);
+        let started = register(builder, &hands).start().await;
+        let Some(seat) = self.seats.get_mut(index) else { return };
+        self.old_links.push(std::mem::replace(&mut seat.link, link));
+        self.book.line(&format!("start n{index} {}", started.is_ok()));
+        seat.engine = started.ok();
+    }
+
+    fn plan(&mut self) -> Plan {
+        let seed = self.dice.next();
+        if self.calm { Plan::pass() } else { Plan::seeded(seed, self.rates) }
+    }
+
+    /// Kills a node: nothing of it reaches the store any more, except writes on their way already.
+    pub fn crash(&mut self, index: usize) {
+        let Some(seat) = self.seats.get_mut(index) else { return };
+        let Some(engine) = seat.engine.take() else { return };
+        self.book.line(&format!("crash n{index}"));
+        self.book.killed();
+        let id: NodeId = engine.node_id().clone();
+        seat.link.crash();
+        engine.crash();
+        self.memory.kill(&id);
+    }
+
+    /// Lets a node leave by itself.
+    pub fn leave(&mut self, index: usize) -> Option<tokio::task::JoinHandle<()>> {
+        let engine = self.seats.get_mut(index)?.engine.take()?;
+        self.book.line(&format!("leave n{index}"));
+        // Its process is gone afterwards, whatever became of its hand-over.
+        self.book.killed();
+        Some(tokio::spawn(engine.shutdown()))
+    }
+
+    /// From now on everything of this node goes wrong by these rates.
+    pub fn trouble(&mut self, index: usize, rates: Rates) {
+        let seed = self.dice.next();
+        if let Some(seat) = self.seats.get(index) {
+            self.book.line(&format!("trouble n{index}"));
+            seat.link.follow(Plan::seeded(seed, rates));
+        }
+    }
+
+    /// The same for the client.
+    pub fn trouble_client(&mut self, rates: Rates) {
+        self.client_link.follow(Plan::seeded(self.dice.next(), rates));
+    }
+
+    /// This node is as faulty as everybody again.
+    pub fn relieve(&mut self, index: usize) {
+        let plan = self.plan();
+        if let Some(seat) = self.seats.get(index) {
+            self.book.line(&format!("relief n{index}"));
+            seat.link.follow(plan);
+        }
+    }
+
+    /// No more faults, for anybody.
+    pub fn calm(&mut self) {
+        self.calm = true;
+        self.client_link.follow(Plan::pass());
+        for seat in &self.seats {
+            seat.link.follow(Plan::pass());
+        }
+    }
+
+    /// The seats whose node lives.
+    pub fn alive(&self) -> Vec<usize> {
+        self.seats.iter().filter(|seat| seat.engine.is_some()).map(|seat| seat.index).collect()
+    }
+}

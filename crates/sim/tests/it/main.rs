@@ -1,0 +1,7 @@
+//! The proof, as far as every build makes it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod nth_memory;
+mod nth_sqlite;
+mod seeds;

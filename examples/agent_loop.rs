@@ -1,0 +1,62 @@
+//! An agent: think, act, ask a person when unsure, and begin anew so that the history never grows without end.
+//!
+//! `cargo run -p goldseam --example agent_loop`
+
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
+use goldseam::prelude::*;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Memory {
+    goal: String,
+    turns: u32,
+    notes: Vec<String>,
+}
+
+async fn agent(ctx: Context, mut memory: Memory) -> goldseam::Result<String> {
+    let thought = ctx.step("think", || think(&memory)).await?;
+    let note = match thought.as_str() {
+        "ask" => ctx.ask::<String>("advice", "Which way?").text().await?,
+        "done" => return Ok(format!("{}: {}", memory.goal, memory.notes.join(", "))),
+        tool => ctx.step("act", || act(tool)).retry(Retry::exponential().max_attempts(3)).await?,
+    };
+    memory.notes.push(note);
+    memory.turns += 1;
+    ctx.continue_as_new(&memory)
+}
+
+async fn think(memory: &Memory) -> goldseam::Result<String> {
+    Ok(match memory.turns {
+        0 => "look",
+        1 => "ask",
+        _ => "done",
+    }
+    .to_owned())
+}
+
+async fn act(tool: &str) -> goldseam::Result<String> {
+    Ok(format!("{tool}ed around"))
+}
+
+/// Runs the example on the store at `url`, giving the advice itself.
+pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
+    let engine = Engine::open(url).await?.workflow("agent", agent).start().await?;
+    let memory = Memory { goal: "find the way".into(), turns: 0, notes: vec![] };
+    let run = engine.run("agent", "agent-1", &memory).await?;
+    let mut mark = 0;
+    while engine.get(run.id()).await?.inputs.is_empty() && !run.status().await?.is_terminal() {
+        mark = engine.wait_for_change(mark).await?;
+    }
+    // The second time this example runs, the advice was given long ago.
+    let _ = run.answer("advice", &"go left").await;
+    let result = run.result().await?;
+    engine.shutdown().await;
+    Ok(result)
+}
+
+#[tokio::main]
+async fn main() -> goldseam::Result<()> {
+    println!("{}", run("sqlite:agent_loop.db").await?);
+    Ok(())
+}

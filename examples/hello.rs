@@ -1,0 +1,35 @@
+//! The smallest workflow: two steps and a nap. Kill it in the middle and start it again.
+//!
+//! `cargo run -p goldseam --example hello`
+
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
+use goldseam::prelude::*;
+
+async fn greet(ctx: Context, name: String) -> goldseam::Result<String> {
+    let greeting = ctx.step("compose", || compose(&name)).await?;
+    ctx.sleep("breathe", Duration::from_millis(50)).await?;
+    ctx.step("polish", || polish(&greeting)).await
+}
+
+async fn compose(name: &str) -> goldseam::Result<String> {
+    Ok(format!("hello, {name}"))
+}
+
+async fn polish(greeting: &str) -> goldseam::Result<String> {
+    Ok(format!("{}!", greeting.replacen('h', "H", 1)))
+}
+
+/// Runs the example on the store at `url`. The same id again is the same run: its result is still there.
+pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
+    let engine = Engine::open(url).await?.workflow("greet", greet).start().await?;
+    let greeting = engine.run("greet", "greet-ada", &"Ada").await?.result().await?;
+    engine.shutdown().await;
+    Ok(greeting)
+}
+
+#[tokio::main]
+async fn main() -> goldseam::Result<()> {
+    println!("{}", run("sqlite:hello.db").await?);
+    Ok(())
+}

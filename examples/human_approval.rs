@@ -1,0 +1,45 @@
+//! A person decides. The question stays open for as long as it takes; an answer that does not fit is refused.
+//!
+//! `cargo run -p goldseam --example human_approval`, then from another terminal:
+//! `goldseam --store sqlite:human_approval.db answer expense-7 approve yes`
+
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
+use goldseam::prelude::*;
+
+async fn expense(ctx: Context, amount: u32) -> goldseam::Result<String> {
+    if amount < 100 {
+        return Ok("approved by rule".to_owned());
+    }
+    let answer: String = ctx.ask("approve", format!("Pay {amount}?")).choice(["yes", "no"]).await?;
+    match answer.as_str() {
+        "yes" => ctx.step("pay", || pay(amount)).await,
+        _ => Ok("declined".to_owned()),
+    }
+}
+
+async fn pay(amount: u32) -> goldseam::Result<String> {
+    Ok(format!("paid {amount}"))
+}
+
+/// Runs the example on the store at `url`, answering the question itself.
+pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
+    let engine = Engine::open(url).await?.workflow("expense", expense).start().await?;
+    let run = engine.run("expense", "expense-7", &250u32).await?;
+    let mut mark = 0;
+    while engine.get(run.id()).await?.inputs.is_empty() && !run.status().await?.is_terminal() {
+        mark = engine.wait_for_change(mark).await?;
+    }
+    let refused = run.answer("approve", &"perhaps").await.is_err();
+    // The second time this example runs, the question was answered long ago.
+    let _ = run.answer("approve", &"yes").await;
+    let result: String = run.result().await?;
+    engine.shutdown().await;
+    Ok(format!("perhaps refused: {refused}; {result}"))
+}
+
+#[tokio::main]
+async fn main() -> goldseam::Result<()> {
+    println!("{}", run("sqlite:human_approval.db").await?);
+    Ok(())
+}
