@@ -258,6 +258,9 @@ fn stage_of(path: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use goldseam::core::event::StepCompleted;
+    use goldseam::core::{BranchId, Hash, WriteId};
+
     use super::*;
 
     #[test]
@@ -265,6 +268,45 @@ mod tests {
         assert_eq!(Spread::of((1..=100).collect()), Spread { p50: 50, p99: 99, max: 100 });
         assert_eq!(Spread::of(vec![7]), Spread { p50: 7, p99: 7, max: 7 });
         assert_eq!(Spread::of(vec![]), Spread::default());
+    }
+
+    fn completed(seq: u64, path: &str, at: i64) -> Recorded {
+        let path = goldseam::Path::new(path).unwrap();
+        let (output, began) = (goldseam::Payload::null(), Millis(at - 20));
+        let step =
+            StepCompleted { path, ord: 0, attempt: 1, began, output, input: None, undo: false, group: false };
+        let (branch, prev) = (BranchId::ROOT, Hash::ZERO);
+        let (seq, event) = (goldseam::Seq(seq), Event::StepCompleted(step));
+        Recorded { seq, at: Millis(at), branch, epoch: None, write: WriteId(seq.0), prev, event }
+    }
+
+    fn seen(path: &str, ended: bool, at: i64) -> Seen {
+        let (run, path, key) = ("r".to_owned(), path.to_owned(), "k".to_owned());
+        Seen { ended, run, path, attempt: 1, key, pid: 1, micros: at * 1_000 }
+    }
+
+    /// What is found about a log with `reserve` done at 100 and `charge` done at 200: lost, repeated.
+    fn found(seen: &[Seen]) -> (usize, usize) {
+        let history = [completed(1, "reserve", 100), completed(2, "charge", 200)];
+        let run = RunId::new("r").unwrap();
+        let mut findings = Findings::default();
+        let seen: Vec<&Seen> = seen.iter().collect();
+        let mut case = Case { run: &run, history: &history, seen: &seen, findings: &mut findings };
+        (case.lost(None), case.repeated())
+    }
+
+    #[test]
+    fn what_is_lost_or_repeated_is_found() {
+        let whole = |path: &str, at: i64| [seen(path, false, at - 20), seen(path, true, at)];
+        let good = [whole("reserve", 99), whole("charge", 199)].concat();
+        assert_eq!(found(&good), (0, 0));
+        let cut_off = [&[seen("reserve", false, 40)][..], &good].concat();
+        assert_eq!(found(&cut_off), (0, 0), "an effect that a kill cut off may begin again");
+        let again = [&good[..], &[seen("charge", false, 230)]].concat();
+        assert_eq!(found(&again), (0, 1), "a completed step began again");
+        let back = [&good[..3], &whole("reserve", 190), &good[3..]].concat();
+        assert_eq!(found(&back), (1, 1), "an earlier step began again after a later one");
+        assert_eq!(found(&good[..3]), (1, 0), "a completion that nobody saw");
     }
 
     #[test]
