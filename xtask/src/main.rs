@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate`. Depends on `std` only.
+//! The project's own tooling: `cargo xtask tidy | test | generate | sim`. Depends on `std` only.
 //!
 //! # Layout
 //!
@@ -25,6 +25,7 @@ const HELP: &str = "\
 cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
+cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
 ";
 
 fn main() -> ExitCode {
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["test", "--quick"] => steps::run(steps::Scope::Quick),
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
+        ["sim", rest @ ..] => steps::sim(rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

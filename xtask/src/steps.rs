@@ -127,6 +127,12 @@ fn cargo(root: &Path, args: &str, envs: &[(&str, &str)]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`cargo {args}` ended with {status}")) }
 }
 
+/// `cargo xtask sim`: the simulation, optimised, with these arguments.
+pub(crate) fn sim(args: &[&str]) -> Result<(), String> {
+    let root = tree::root()?;
+    cargo(&root, &format!("run --quiet --release --package goldseam-sim -- {}", args.join(" ")), &[])
+}
+
 fn is_installed(root: &Path, tool: &str) -> bool {
     command(root, &format!("{tool} --version"))
         .stdout(Stdio::null())

@@ -125,7 +125,7 @@ impl Book {
     }
 
     /// The store took an append.
-    pub fn executed(&self, by: usize, run: &RunId, after: Seq, bodies: Vec<String>) {
+    pub fn executed(&self, by: usize, (run, after): (&RunId, Seq), bodies: Vec<String>) {
         let at = self.time.now();
         let mut pages = self.pages();
         pages.order += 1;

@@ -67,7 +67,7 @@ pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
 impl Person {
     /// Does it; the dice say the rest.
     pub async fn act(self, deed: Deed, seed: u64, mut dice: Dice) {
-        let id = format!("d{:x}", dice.next());
+        let id = format!("d{:x}", dice.draw());
         match deed {
             Deed::Start(number) => self.start(number, seed, &mut dice).await,
             Deed::Signal(number) => {

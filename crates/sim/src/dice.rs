@@ -11,7 +11,7 @@ impl Dice {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,7 +21,7 @@ impl Dice {
 
     /// A number below `bound`; 0 if there is none.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.draw() % bound.max(1)
     }
 
     /// True so many times in a hundred.
@@ -40,7 +40,7 @@ impl Dice {
 
     /// A source of its own for one part of the simulation.
     pub fn fork(&mut self) -> Self {
-        Self::new(self.next())
+        Self::new(self.draw())
     }
 }
 

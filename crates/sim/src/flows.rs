@@ -20,12 +20,19 @@ pub const FLOWS: &[&str] = &[
 pub struct Hands {
     book: Arc<Book>,
     node: usize,
+    pace: u32,
 }
 
 impl Hands {
     /// The hands of node `node`.
     pub fn new(book: Arc<Book>, node: usize) -> Self {
-        Self { book, node }
+        Self { book, node, pace: 1 }
+    }
+
+    /// The same, so many times faster: for stories in real time.
+    #[must_use]
+    pub fn faster(self, pace: u32) -> Self {
+        Self { pace: pace.max(1), ..self }
     }
 
     async fn work(self, run: RunId, step: String, attempt: Attempt) -> Result<u64> {
@@ -41,14 +48,14 @@ impl Hands {
             _ => 2_500,
         };
         if span > 0 {
-            tokio::time::sleep(Duration::from_millis(span)).await;
+            tokio::time::sleep(Duration::from_millis(span) / self.pace).await;
         }
         Ok(drawn % 1_000)
     }
 
     async fn undo(self, run: RunId, step: String) -> Result<()> {
         self.book.saw(&run, &step, Mark { attempt: 0, key: String::new(), node: self.node });
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20) / self.pace).await;
         Ok(())
     }
 }
@@ -166,7 +173,7 @@ async fn saga(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     undoable(&hands, &ctx, "charge").await?;
     step(&hands, &ctx, "note").await?;
     undoable(&hands, &ctx, "ship").await?;
-    if input % 3 == 0 { Ok(1) } else { Err(Error::terminal("the order was withdrawn")) }
+    if input.is_multiple_of(3) { Ok(1) } else { Err(Error::terminal("the order was withdrawn")) }
 }
 
 /// A saga that waits in the middle, so that cancels and jumps find something to undo.
@@ -174,7 +181,7 @@ async fn undoing(hands: Hands, ctx: Context, _input: u32) -> Result<u64> {
     undoable(&hands, &ctx, "reserve").await?;
     undoable(&hands, &ctx, "charge").await?;
     let go: u64 = ctx.signal("go").await?;
-    ctx.sleep("cool", Duration::from_millis(400)).await?;
+    ctx.sleep("cool", Duration::from_millis(400) / hands.pace).await?;
     undoable(&hands, &ctx, "ship").await?;
     Ok(go)
 }
@@ -183,7 +190,7 @@ async fn rounds(hands: Hands, ctx: Context, left: u32) -> Result<u64> {
     step(&hands, &ctx, "round").await?;
     ctx.sleep("rest", Duration::from_millis(200)).await?;
     // Inputs are at most 50 in the crowd; ten rounds at the most.
-    if left % 10 > 0 {
+    if !left.is_multiple_of(10) {
         return ctx.continue_as_new(&(left % 10 - 1));
     }
     Ok(7)

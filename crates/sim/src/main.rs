@@ -53,6 +53,9 @@ impl Sum {
         self.calls += outcome.calls;
         self.simulated += outcome.simulated;
         self.late_effects += outcome.late_effects;
+        if outcome.late_effects > 0 {
+            println!("seed {}: {} late effects", outcome.seed, outcome.late_effects);
+        }
         for (kind, count) in &outcome.faults {
             *self.faults.entry(kind).or_default() += count;
         }

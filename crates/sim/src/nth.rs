@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::{RunId, Status};
+use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, Seeded, StartOptions, SystemClock};
 use goldseam_store::faulty::{Fault, Plan};
 use goldseam_store::{FaultyStore, MemoryStore, Store, StoreError};
@@ -92,7 +92,7 @@ impl Stage {
     }
 
     fn client(&self, store: Arc<dyn Store>, seed: u64) -> Client {
-        Client::with(store, self.clock.clone(), Arc::new(Seeded::new(seed)), world::limits())
+        Client::with(store, self.clock.clone(), Arc::new(Seeded::new(seed)), self.config.limits.clone())
     }
 
     async fn node(&self, store: Arc<dyn Store>, index: usize) -> Option<Engine> {
@@ -100,7 +100,8 @@ impl Stage {
             .config(self.config.clone())
             .clock(self.clock.clone())
             .entropy(Arc::new(Seeded::new(1_000 + index as u64)));
-        register(builder, &Hands::new(self.book.clone(), index)).start().await.ok()
+        let pace = if self.file.is_some() { 100 } else { 1 };
+        register(builder, &Hands::new(self.book.clone(), index).faster(pace)).start().await.ok()
     }
 }
 
@@ -114,6 +115,7 @@ fn quick() -> Config {
         linger: Duration::from_millis(40),
         long_step: Duration::from_millis(500),
         poll: Duration::from_millis(60),
+        limits: Limits { store_patience: Duration::from_millis(300), ..Limits::default() },
         ..world::config()
     }
 }
@@ -149,7 +151,7 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Store
         } else if stage.book.time().elapsed() >= until {
             break None;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(if stage.file.is_some() { 5 } else { 20 })).await;
     };
     let calls = link.count();
     let violations = judge(&stage, &case, ended, &*truth).await;

@@ -60,7 +60,8 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     }
     let runs = 6 + dice.below(14);
     let mut counts = BTreeMap::new();
-    storm(&mut world, seed, runs, &mut dice, &mut counts).await;
+    let (relief, deeds) = (Vec::new(), Vec::new());
+    Storm { world: &mut world, dice: &mut dice, seed, counts: &mut counts, relief, deeds }.rage(runs).await;
     let unsettled = settle(&mut world, runs, &mut dice).await;
     let quiet_writes = quiet(&world).await;
     let facts = world.book.read();
@@ -115,46 +116,113 @@ fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faul
     }
 }
 
-/// Everything goes wrong for a while.
-async fn storm(
-    world: &mut World,
+/// A phase in which everything goes wrong.
+struct Storm<'a> {
+    world: &'a mut World,
+    dice: &'a mut Dice,
     seed: u64,
-    runs: u64,
-    dice: &mut Dice,
-    counts: &mut BTreeMap<&'static str, u64>,
-) {
-    let mut deeds = Vec::new();
-    let mut started = 0;
-    let mut relief: Vec<(u64, usize)> = Vec::new();
-    let turns = 60 + dice.below(60);
-    for turn in 0..turns {
-        relief.retain(|(when, index)| {
+    counts: &'a mut BTreeMap<&'static str, u64>,
+    /// Which node is as faulty as everybody again, and in which turn.
+    relief: Vec<(u64, usize)>,
+    deeds: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Storm<'_> {
+    /// Everything goes wrong for a while; every one of the runs is started.
+    async fn rage(mut self, runs: u64) {
+        let mut started = 0;
+        let turns = 60 + self.dice.below(60);
+        for turn in 0..turns {
+            self.relieve(turn);
+            let deed = if started < runs && self.dice.percent(35) {
+                started += 1;
+                Some(Deed::Start(started - 1))
+            } else {
+                draw_deed(self.dice, started)
+            };
+            if let Some(deed) = deed {
+                self.send(deed);
+            }
+            if self.dice.percent(25) {
+                let what = self.mishap(turn).await;
+                *self.counts.entry(what).or_default() += 1;
+            }
+            tokio::time::sleep(Duration::from_millis(self.dice.below(500))).await;
+        }
+        for number in started..runs {
+            self.send(Deed::Start(number));
+        }
+        for deed in self.deeds {
+            drop(deed.await);
+        }
+    }
+
+    fn send(&mut self, deed: Deed) {
+        let (person, dice) = (person(self.world), self.dice.fork());
+        self.deeds.push(tokio::spawn(person.act(deed, self.seed, dice)));
+    }
+
+    fn relieve(&mut self, turn: u64) {
+        let world = &mut *self.world;
+        self.relief.retain(|(when, index)| {
             if *when <= turn {
                 world.relieve(*index);
             }
             *when > turn
         });
-        let deed = if started < runs && dice.percent(35) {
-            started += 1;
-            Some(Deed::Start(started - 1))
-        } else {
-            draw_deed(dice, started)
-        };
-        if let Some(deed) = deed {
-            let person = person(world);
-            deeds.push(tokio::spawn(person.act(deed, seed, dice.fork())));
-        }
-        if dice.percent(25) {
-            mishap(world, dice, turn, &mut relief, counts).await;
-        }
-        tokio::time::sleep(Duration::from_millis(dice.below(500))).await;
     }
-    for number in started..runs {
-        let person = person(world);
-        deeds.push(tokio::spawn(person.act(Deed::Start(number), seed, dice.fork())));
+
+    /// Everything of this node goes wrong by these rates, for some turns.
+    fn trouble(&mut self, index: usize, rates: Rates, until: u64) {
+        self.world.book.froze();
+        self.world.trouble(index, rates);
+        self.relief.push((until, index));
     }
-    for deed in deeds {
-        drop(deed.await);
+
+    /// Something happens to a node.
+    async fn mishap(&mut self, turn: u64) -> &'static str {
+        let seats = self.world.seats.len();
+        let index = usize::try_from(self.dice.below(seats as u64)).unwrap_or(0);
+        let down = Rates { fail_before: 1_000, ..Rates::default() };
+        match self.dice.below(100) {
+            0..30 => {
+                self.world.crash(index);
+                "crash"
+            }
+            30..60 => {
+                if self.world.seats[index].engine.is_none() {
+                    self.world.start(index).await;
+                }
+                "start"
+            }
+            60..65 => {
+                drop(self.world.leave(index));
+                "leave"
+            }
+            65..68 => {
+                self.world.suspect(index);
+                "suspect"
+            }
+            68..78 => {
+                let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };
+                let until = turn + 4 + self.dice.below(30);
+                self.trouble(index, slow, until);
+                "freeze"
+            }
+            78..88 => {
+                let until = turn + 4 + self.dice.below(30);
+                self.trouble(index, down, until);
+                "partition"
+            }
+            _ => {
+                for index in 0..seats {
+                    let until = turn + 2 + self.dice.below(12);
+                    self.trouble(index, down, until);
+                }
+                self.world.trouble_client(Rates { fail_before: 300, ..Rates::default() });
+                "outage"
+            }
+        }
     }
 }
 
@@ -176,57 +244,6 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
         76..88 => Deed::Jump(number),
         _ => Deed::Retry(number),
     })
-}
-
-/// Something happens to a node.
-async fn mishap(
-    world: &mut World,
-    dice: &mut Dice,
-    turn: u64,
-    relief: &mut Vec<(u64, usize)>,
-    counts: &mut BTreeMap<&'static str, u64>,
-) {
-    let index = usize::try_from(dice.below(world.seats.len() as u64)).unwrap_or(0);
-    let long = SILENCE_MAX * 4;
-    let all = |fail_before, delay, delay_max| Rates { fail_before, delay, delay_max, ..Rates::default() };
-    let what = match dice.below(100) {
-        0..30 => {
-            world.crash(index);
-            "crash"
-        }
-        30..60 => {
-            if world.seats[index].engine.is_none() {
-                world.start(index).await;
-            }
-            "start"
-        }
-        60..68 => {
-            drop(world.leave(index));
-            "leave"
-        }
-        68..78 => {
-            world.book.froze();
-            world.trouble(index, all(0, 1_000, long));
-            relief.push((turn + 4 + dice.below(30), index));
-            "freeze"
-        }
-        78..88 => {
-            world.book.froze();
-            world.trouble(index, all(1_000, 0, Duration::ZERO));
-            relief.push((turn + 4 + dice.below(30), index));
-            "partition"
-        }
-        _ => {
-            for index in 0..world.seats.len() {
-                world.book.froze();
-                world.trouble(index, all(1_000, 0, Duration::ZERO));
-                relief.push((turn + 2 + dice.below(12), index));
-            }
-            world.trouble_client(all(300, 0, Duration::ZERO));
-            "outage"
-        }
-    };
-    *counts.entry(what).or_default() += 1;
 }
 
 /// No more faults: every run must end. Returns those that did not.
@@ -259,7 +276,7 @@ async fn help(world: &World, number: u64, dice: &mut Dice) {
         person.clone().act(Deed::Resume(number), 0, dice.fork()).await;
     }
     if !summary.inputs.is_empty() {
-        let id = format!("help-{number}-{}", dice.next());
+        let id = format!("help-{number}-{}", dice.draw());
         person.answer(&run, &id, dice).await;
     }
     if summary.waits.iter().any(|wait| !wait.signals.is_empty()) {

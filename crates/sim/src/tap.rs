@@ -64,7 +64,7 @@ impl Store for Tap {
         let (after_seq, names) = (after.0, names.join(" "));
         self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}"));
         if ok {
-            self.book.executed(self.by, &run, after, bodies);
+            self.book.executed(self.by, (&run, after), bodies);
         }
         outcome
     }

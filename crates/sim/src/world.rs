@@ -79,11 +79,11 @@ impl World {
         let memory = Arc::new(MemoryStore::new(time.store_clock()));
         let link = |index: usize, dice: &mut Dice| {
             let tap = Tap::new(memory.clone(), book.clone(), index);
-            Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.next(), rates)))
+            Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.draw(), rates)))
         };
         let client_link = link(99, &mut dice);
         let clock = Arc::new(SimClock::new(time, 0, 0));
-        let entropy = Arc::new(Seeded::new(dice.next()));
+        let entropy = Arc::new(Seeded::new(dice.draw()));
         let client = Client::with(client_link.clone(), clock, entropy, limits());
         let seats =
             (0..seats).map(|index| Seat { index, engine: None, link: link(index, &mut dice) }).collect();
@@ -104,7 +104,7 @@ impl World {
         let offset = i64::try_from(self.dice.below(60_000)).unwrap_or(0) - 30_000;
         let drift = i64::try_from(self.dice.below(20_000)).unwrap_or(0) - 10_000;
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
-        let entropy = Arc::new(Seeded::new(self.dice.next()));
+        let entropy = Arc::new(Seeded::new(self.dice.draw()));
         let builder = Engine::builder(link.clone()).config(config()).clock(clock).entropy(entropy);
         let hands = Hands::new(self.book.clone(), index);
         let started = register(builder, &hands).start().await;
@@ -115,7 +115,7 @@ impl World {
     }
 
     fn plan(&mut self) -> Plan {
-        let seed = self.dice.next();
+        let seed = self.dice.draw();
         if self.calm { Plan::pass() } else { Plan::seeded(seed, self.rates) }
     }
 
@@ -131,6 +131,17 @@ impl World {
         self.memory.kill(&id);
     }
 
+    /// A living node loses its liveness lock, as with a lost connection: others may take over from it.
+    pub fn suspect(&mut self, index: usize) {
+        if let Some(engine) = self.seats.get(index).and_then(|seat| seat.engine.as_ref()) {
+            self.book.line(&format!("suspect n{index}"));
+            self.book.froze();
+            // Whoever takes over believes it dead, and counts it.
+            self.book.killed();
+            self.memory.suspect(engine.node_id());
+        }
+    }
+
     /// Lets a node leave by itself.
     pub fn leave(&mut self, index: usize) -> Option<tokio::task::JoinHandle<()>> {
         let engine = self.seats.get_mut(index)?.engine.take()?;
@@ -142,7 +153,7 @@ impl World {
 
     /// From now on everything of this node goes wrong by these rates.
     pub fn trouble(&mut self, index: usize, rates: Rates) {
-        let seed = self.dice.next();
+        let seed = self.dice.draw();
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("trouble n{index}"));
             seat.link.follow(Plan::seeded(seed, rates));
@@ -151,7 +162,7 @@ impl World {
 
     /// The same for the client.
     pub fn trouble_client(&mut self, rates: Rates) {
-        self.client_link.follow(Plan::seeded(self.dice.next(), rates));
+        self.client_link.follow(Plan::seeded(self.dice.draw(), rates));
     }
 
     /// This node is as faulty as everybody again.

@@ -21,6 +21,11 @@ pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<
         return Err(Refusal::NothingToDo { why: "the run is being undone; jump once it has ended" });
     }
     let cutoff = cutoff_before(state, &jump.to)?;
+    // What was undone would stand as done on the new branch.
+    let stands = |path: &Path| state.ops.get(path).is_some_and(|op| op.last <= cutoff);
+    if state.undone.iter().any(|(path, undo)| *undo == Undo::Completed && stands(path)) {
+        return Err(Refusal::NothingToDo { why: "a step before it was undone; jump to that one, or retry" });
+    }
     if jump.compensate && !state.to_undo(cutoff).is_empty() {
         // Nobody may claim a run that is over, so nobody would undo anything.
         let status = state.summary.status;

@@ -4,7 +4,6 @@
 //! by watching a counter stand still.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use goldseam_core::NodeId;
 use goldseam_core::task::{Task, TaskState};
@@ -17,8 +16,6 @@ use crate::error::EngineError;
 const PAGE: u32 = 200;
 /// Crashes that a task may cause before it is dead; a run's own limit is counted in its log.
 const DELIVERIES_MAX: u32 = 3;
-/// How often this node compares its tasks with the runs it has.
-const RECONCILE: Duration = Duration::from_secs(10);
 
 /// How a node looks from here.
 enum Verdict {
@@ -33,7 +30,7 @@ impl Node {
         while !self.is_closed() {
             self.rest(self.config.watch).await;
             self.look_around().await;
-            if self.ledger.clock.elapsed().saturating_sub(reconciled) >= RECONCILE {
+            if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
                     tracing::warn!(node = %self.id, %error, "comparing tasks with runs failed");
@@ -171,7 +168,7 @@ impl Node {
                 let owner = task.owner.clone().unwrap_or_default();
                 let known = nodes.iter().any(|seen| seen.record.id.as_str() == owner);
                 if owner == self.id.as_str() {
-                    let old = task.started_at.is_some_and(|at| now.since(at) >= RECONCILE);
+                    let old = task.started_at.is_some_and(|at| now.since(at) >= self.config.silence_max);
                     let missing = task.run.as_ref().is_some_and(|run| !self.hub().holds(run));
                     if old && (missing || mail::is_delivery(&task)) {
                         self.ledger.store.put_task(task.returned(now, now), expect).await?;

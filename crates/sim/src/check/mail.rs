@@ -127,12 +127,34 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
         let mut say = |what: String| found.push(Violation::new("I13", format!("{run}: {what}")));
         match ended {
             Some(Event::RunCompleted { .. }) if !undone.is_empty() => {
-                say(format!("completed, but undid {undone:?}"))
+                say(format!("completed, but undid {undone:?}"));
             }
             Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
                 say(format!("undid {undone:?}, had to undo {to_undo:?}"));
             }
             _ => {}
+        }
+        found.extend(stands_undone(run, log));
+    }
+    found
+}
+
+/// Steps that the active branch takes for done although they were undone on a branch that was left.
+fn stands_undone(run: &RunId, log: &Log) -> Vec<Violation> {
+    let branches = log.branches();
+    let active = branches.lineage(branches.active().id);
+    let mut found = Vec::new();
+    for undone in &log.events {
+        let Event::CompensationCompleted { path } = &undone.event else { continue };
+        let lineage = branches.lineage(undone.branch);
+        let done = log.events.iter().find(|recorded| {
+            let this = matches!(&recorded.event, Event::StepCompleted(step) if step.path == *path);
+            this && lineage.sees(recorded.branch, recorded.seq)
+        });
+        let stands = done.is_some_and(|done| active.sees(done.branch, done.seq));
+        if stands && !active.sees(undone.branch, undone.seq) {
+            let what = format!("{run}: {path} was undone at {}, and stands as done", undone.seq.0);
+            found.push(Violation::new("I13", what));
         }
     }
     found

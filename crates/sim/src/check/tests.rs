@@ -353,6 +353,8 @@ fn i13_catches_compensations_that_are_missing_doubled_or_out_of_order() {
     let doubled = two().event(undone("b")).event(undone("b")).event(undone("a")).event(failed());
     caught(i13_saga, &doubled.evidence());
     caught(i13_saga, &two().event(undone("b")).event(over()).evidence());
+    let stands = two().event(undone("b")).event(undone("a")).event(failed()).event(opened(2, 1, 5));
+    caught(i13_saga, &stands.event(over()).evidence());
 }
 
 #[test]
