@@ -36,12 +36,21 @@ use crate::app::App;
 use crate::args::Cli;
 use crate::fail::{Exit, Fail};
 
+/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for.
+fn listen() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GOLDSEAM_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+}
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };
     let app = App::new(&cli.global);
+    listen();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),

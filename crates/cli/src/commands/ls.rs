@@ -138,7 +138,8 @@ fn footer(summaries: &[&Summary], more: bool) -> String {
         .filter(|status| count(*status) > 0)
         .map(|status| format!("{} {status}", count(status)))
         .collect();
-    let shown = format!("{} runs: {}", summaries.len(), parts.join(" · "));
+    let noun = if summaries.len() == 1 { "run" } else { "runs" };
+    let shown = format!("{} {noun}: {}", summaries.len(), parts.join(" · "));
     let failed = summaries.iter().find(|s| matches!(s.status, Status::Failed | Status::Parked));
     let waiting = summaries.iter().find(|s| !s.inputs.is_empty());
     let next = failed.or(waiting).map(|summary| format!("   next: goldseam show {}", summary.run));

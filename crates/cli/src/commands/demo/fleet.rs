@@ -57,6 +57,7 @@ impl Fleet {
             .args(["--store", &self.plan.url, "demo-worker", "--parent", &std::process::id().to_string()])
             .arg("--witness")
             .arg(&self.plan.witness)
+            .env("GOLDSEAM_LOG", std::env::var("GOLDSEAM_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
