@@ -12,13 +12,14 @@ mod rows;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, TaskId};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
@@ -32,7 +33,9 @@ pub struct MemoryStore {
     clock: Clock,
     world: Mutex<World>,
     /// Grows with every write that somebody may wait for; never 0.
-    mark: watch::Sender<u64>,
+    mark: AtomicU64,
+    /// Wakes those who wait in the order in which they came; a `watch` channel would draw lots.
+    told: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +63,7 @@ impl Run {
 impl MemoryStore {
     /// An empty store that tells the time by `clock`.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, world: Mutex::default(), mark: watch::Sender::new(1) }
+        Self { clock, world: Mutex::default(), mark: AtomicU64::new(1), told: Notify::new() }
     }
 
     /// An empty store with the clock that moves it.
@@ -94,7 +97,8 @@ impl MemoryStore {
     }
 
     fn tell(&self) {
-        self.mark.send_modify(|mark| *mark += 1);
+        self.mark.fetch_add(1, Ordering::SeqCst);
+        self.told.notify_waiters();
     }
 }
 
@@ -107,7 +111,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("mark", &*self.mark.borrow()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("mark", &self.mark).finish_non_exhaustive()
     }
 }
 
@@ -169,9 +173,15 @@ impl Store for MemoryStore {
     }
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
-        let mut marks = self.mark.subscribe();
-        let found = marks.wait_for(|mark| *mark != seen).await;
-        found.map(|mark| *mark).map_err(|gone| StoreError::Busy { doing: "watching", source: gone.into() })
+        loop {
+            let mut told = std::pin::pin!(self.told.notified());
+            told.as_mut().enable();
+            let mark = self.mark.load(Ordering::SeqCst);
+            if mark != seen {
+                return Ok(mark);
+            }
+            told.await;
+        }
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
