@@ -11,6 +11,7 @@ use goldseam_store::{Claim as ClaimTasks, Expect, Pulse, Written};
 use tokio::time::timeout;
 
 use super::{Node, mail};
+use crate::cell::Cell;
 use crate::clock::pause;
 use crate::error::EngineError;
 use crate::spawn::spawn;
@@ -95,31 +96,50 @@ impl Node {
         }
     }
 
-    async fn take(self: Arc<Self>, task: Task) {
+    pub(super) async fn take(self: Arc<Self>, task: Task) {
         let Some(run) = task.run.clone() else { return };
         if !task.is_advance() {
             return self.deliver(task).await;
         }
-        match self.claim_run(&run).await {
-            Ok(()) => match self.load_own(&run).await {
-                Ok((state, asked)) => {
-                    let cell = self.hold(state, task.id, asked);
-                    self.execute(cell).await;
-                }
-                Err(error) => {
-                    tracing::error!(%run, %error, "a claimed run could not be loaded");
-                    self.put_aside(task, ASIDE * 60).await;
-                }
+        self.taking().insert(run.clone());
+        let cell = self.begin(&run, task).await;
+        self.taking().remove(&run);
+        if let Some(cell) = cell {
+            self.execute(cell).await;
+        }
+    }
+
+    /// Claims the run and takes it into memory; what cannot be taken is put where it belongs.
+    async fn begin(&self, run: &RunId, task: Task) -> Option<Arc<Cell>> {
+        match self.claim_run(run).await {
+            Ok(()) => match self.load_own(run).await {
+                Ok((state, asked)) => return Some(self.hold(state, task.id, asked)),
+                // The run is ours now, and nobody else may have it: the task stays, and is looked for again.
+                Err(error) => tracing::error!(%run, %error, "a claimed run could not be loaded"),
             },
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
                 let dormant = !status.is_terminal();
                 self.lay_down(task, dormant).await;
             }
             Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => self.lay_down(task, false).await,
+            Err(EngineError::Refused { refusal: Refusal::Owned { owner }, .. }) => {
+                self.hand_to(task, &owner).await;
+            }
             Err(error) => {
                 tracing::debug!(%run, %error, "a run could not be claimed");
                 self.put_aside(task, ASIDE).await;
             }
+        }
+        None
+    }
+
+    /// The run's owner lives: only it can use the task. In the queue, others could take it for ever.
+    async fn hand_to(&self, task: Task, owner: &NodeId) {
+        let now = self.ledger.clock.now();
+        let expect = Expect::Version(task.version);
+        let theirs = task.claimed(owner.as_str(), now);
+        if let Err(error) = self.ledger.store.put_task(theirs, expect).await {
+            tracing::debug!(node = %self.id, %error, "a task could not be handed to its run's owner");
         }
     }
 

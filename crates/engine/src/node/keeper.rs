@@ -11,6 +11,7 @@ use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, TaskFilter};
 
 use super::{Node, Sight, mail};
 use crate::error::EngineError;
+use crate::spawn::spawn;
 
 /// Tasks read at a time.
 const PAGE: u32 = 200;
@@ -148,7 +149,7 @@ impl Node {
 
     /// What no other look ever finds: tasks that this node holds without knowing it, because the reply to
     /// its claim was lost, and tasks that a dead node's last claim took after it was forgotten.
-    async fn reconcile(&self) -> Result<(), EngineError> {
+    async fn reconcile(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut after = None;
         loop {
             let filter = TaskFilter {
@@ -169,9 +170,13 @@ impl Node {
                 let known = nodes.iter().any(|seen| seen.record.id.as_str() == owner);
                 if owner == self.id.as_str() {
                     let old = task.started_at.is_some_and(|at| now.since(at) >= self.config.silence_max);
-                    let missing = task.run.as_ref().is_some_and(|run| !self.hub().holds(run));
-                    if old && (missing || mail::is_delivery(&task)) {
+                    let missing = task.run.as_ref().is_some_and(|run| !self.has(run));
+                    if old && (mail::is_delivery(&task) || missing && self.hub().is_leaving()) {
                         self.ledger.store.put_task(task.returned(now, now), expect).await?;
+                    } else if old && missing {
+                        // Taken at once: in the queue, others who may not have the run could be faster for ever.
+                        let node = Arc::clone(self);
+                        self.adopt(spawn(async move { node.take(task).await }));
                     }
                 } else if !known {
                     let limit = deliveries_max(&task);

@@ -9,12 +9,12 @@ mod hub;
 mod keeper;
 mod mail;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goldseam_core::NodeId;
+use goldseam_core::{NodeId, RunId};
 use goldseam_store::{NodeRecord, NodeState};
 use tokio::task::JoinHandle;
 
@@ -38,6 +38,8 @@ pub(crate) struct Node {
     name: String,
     time: Arc<StoreTime>,
     seen: Mutex<HashMap<NodeId, Sight>>,
+    /// Runs between the claim of their task and their place in memory.
+    taking: Mutex<BTreeSet<RunId>>,
     closed: AtomicBool,
     work: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -67,6 +69,7 @@ impl Node {
             name,
             time,
             seen: Mutex::default(),
+            taking: Mutex::default(),
             closed: AtomicBool::new(false),
             work: Mutex::default(),
         })
@@ -97,6 +100,15 @@ impl Node {
 
     pub(crate) fn hub(&self) -> &Hub {
         &self.ledger.hub
+    }
+
+    /// Whether this node has the run, or is about to.
+    pub(crate) fn has(&self, run: &RunId) -> bool {
+        self.hub().holds(run) || self.taking().contains(run)
+    }
+
+    fn taking(&self) -> std::sync::MutexGuard<'_, BTreeSet<RunId>> {
+        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn adopt(&self, work: JoinHandle<()>) {
