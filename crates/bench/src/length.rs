@@ -1,48 +1,78 @@
 //! Whether a step costs more in a long history than in a short one.
+//!
+//! A run with a long history and short runs take turns, so that a noisy machine disturbs both alike.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use goldseam::prelude::*;
+use tokio::sync::Notify;
 
 use crate::Fallible;
 use crate::report::{Report, median};
 use crate::work::Place;
 
 const LONG: usize = 10_000;
-const WINDOW: usize = 300;
+const ROUNDS: usize = 60;
+const STEPS: usize = 10;
+
+type Times = Arc<Mutex<Vec<Instant>>>;
+
+async fn steps(ctx: &Context, count: usize, times: &Times) -> goldseam::Result<()> {
+    for _ in 0..count {
+        ctx.step("step", || async move {
+            times.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+            Ok::<_, Error>(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Microseconds between the steps that were made since the last call.
+fn gaps(times: &Times) -> Vec<f64> {
+    let taken = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
+    taken.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6).collect()
+}
 
 pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let (mut long, mut short) = (Vec::new(), Vec::new());
-    let times: Arc<Mutex<Vec<Instant>>> = Arc::default();
-    let shared = Arc::clone(&times);
-    let walk = move |ctx: Context, count: usize| {
-        let times = Arc::clone(&shared);
+    let times = Times::default();
+    let (mine, theirs) = (Arc::clone(&times), Arc::clone(&times));
+    let ready = Arc::new(Notify::new());
+    let done = Arc::clone(&ready);
+    let long = move |ctx: Context, (): ()| {
+        let (times, done) = (Arc::clone(&mine), Arc::clone(&done));
         async move {
-            for _ in 0..count {
-                let times = &times;
-                ctx.step("step", || async move {
-                    times.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
-                    Ok::<_, Error>(())
-                })
-                .await?;
+            steps(&ctx, LONG, &times).await?;
+            done.notify_one();
+            for _ in 0..ROUNDS {
+                let (): () = ctx.signal("go").await?;
+                steps(&ctx, STEPS, &times).await?;
+                done.notify_one();
             }
             Ok::<_, Error>(())
         }
     };
-    let engine = Engine::open(&place.url).await?.workflow("walk", walk).start().await?;
-    let run = engine.run("walk", &format!("walk-{}", std::process::id()), &(LONG + WINDOW)).await?;
-    run.result::<()>().await?;
-    let taken = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
-    long.extend(taken[LONG..].windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6));
-    for round in 0..WINDOW / 10 {
-        let run = engine.run("walk", &format!("short-{}-{round}", std::process::id()), &12usize).await?;
-        run.result::<()>().await?;
-        let taken = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
-        short.extend(taken.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6));
+    let short = move |ctx: Context, (): ()| {
+        let times = Arc::clone(&theirs);
+        async move { steps(&ctx, STEPS, &times).await }
+    };
+    let config = goldseam::Config { linger: Duration::from_secs(60), ..goldseam::Config::default() };
+    let open = Engine::open(&place.url).await?.config(config);
+    let engine = open.workflow("long", long).workflow("short", short).start().await?;
+    let run = engine.run("long", &format!("long-{}", std::process::id()), &()).await?;
+    ready.notified().await;
+    gaps(&times);
+    let (mut in_long, mut in_short) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        run.signal("go", &()).await?;
+        ready.notified().await;
+        in_long.extend(gaps(&times));
+        engine.run("short", &format!("short-{}-{round}", std::process::id()), &()).await?.result::<()>().await?;
+        in_short.extend(gaps(&times));
     }
     engine.shutdown().await;
-    let (long, short) = (median(long), median(short));
+    let (long, short) = (median(in_long), median(in_short));
     Ok(vec![Report {
         measure: "length",
         store: place.label(),

@@ -170,7 +170,7 @@ impl Node {
             Some(Lost { node: owner.clone(), proven, evidence: evidence.to_owned() })
         };
         Ok(match nodes.iter().find(|seen| seen.record.id == *owner) {
-            None => lost(true, "its owner has left the store"),
+            None => lost(true, "its owner is gone and did not hand it over"),
             Some(seen) if seen.pulse == Pulse::Dropped => lost(true, "its owner's process is gone"),
             Some(_) if self.is_silent(owner) => lost(false, "its owner has not beaten for too long"),
             Some(_) => None,
