@@ -41,6 +41,8 @@ pub(crate) struct StoreTime {
     set: Mutex<Option<(Millis, Duration)>>,
 }
 
+/// Clocks are read to the millisecond.
+const TICK: Duration = Duration::from_millis(1);
 /// An answer that took longer says too little about the store's clock.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
@@ -53,8 +55,12 @@ impl StoreTime {
     pub(crate) fn set(&self, told: Millis, sent: Duration) {
         let received = self.own.elapsed();
         let took = received.saturating_sub(sent);
+        let here = self.own.now();
         let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        if set.is_none() || took <= ROUND_TRIP_MAX {
+        if here - took - TICK <= told && told <= here + TICK {
+            // The two clocks agree as far as the answer can tell: the node's own is the finer one.
+            *set = None;
+        } else if set.is_none() || took <= ROUND_TRIP_MAX {
             *set = Some((told, sent + took / 2));
         }
     }

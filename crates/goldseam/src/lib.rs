@@ -38,7 +38,10 @@ pub use goldseam_engine::{
 pub use goldseam_store as store;
 
 pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
-pub use open::{Builder, Engine, connect, open_store};
+pub use goldseam_store_sqlite::check::{Migrated, Report};
+pub use open::{
+    Builder, Engine, check_store, connect, connect_existing, migrate_store, open_existing_store, open_store,
+};
 pub use span::{days, hours, mins, secs};
 
 /// The examples of the README, compiled.

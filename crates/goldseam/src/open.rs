@@ -2,28 +2,67 @@
 
 use std::future::Future;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
 use goldseam_store::{Store, StoreError};
-use goldseam_store_sqlite::SqliteStore;
+use goldseam_store_sqlite::check::{Migrated, Report};
+use goldseam_store_sqlite::{Options, SqliteStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    match scheme {
-        "sqlite" => {
-            let (path, options) = goldseam_store_sqlite::url::parse(url)?;
-            Ok(Arc::new(SqliteStore::open(&path, options)?))
-        }
-        _ => Err(EngineError::Store(StoreError::Refused {
-            code: "GS0206",
-            what: format!("{url:?} is not a store URL that this build understands"),
-            hint: "write sqlite:PATH, for example sqlite:goldseam.db".to_owned(),
-        })),
+    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
+    Ok(Arc::new(SqliteStore::open(&path, options)?))
+}
+
+/// Like [`open_store`], but refuses a store that is not there instead of making it.
+pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    if let Some((path, _)) = sqlite_file(url)?
+        && !path.exists()
+    {
+        return Err(EngineError::Store(StoreError::Refused {
+            code: "GS0205",
+            what: format!("there is no database {}", path.display()),
+            hint: "name one with --store sqlite:PATH or GOLDSEAM_STORE; an engine makes it when it starts"
+                .to_owned(),
+        }));
     }
+    open_store(url).await
+}
+
+/// Looks a store over: reads all of it, changes nothing.
+pub fn check_store(url: &str) -> Result<Report, EngineError> {
+    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
+    Ok(goldseam_store_sqlite::check::check(&path, &options)?)
+}
+
+/// Brings the schema of a store up to date, or makes a new store.
+pub fn migrate_store(url: &str) -> Result<Migrated, EngineError> {
+    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
+    Ok(goldseam_store_sqlite::check::migrate(&path, &options)?)
+}
+
+fn sqlite_file(url: &str) -> Result<Option<(PathBuf, Options)>, EngineError> {
+    match url.starts_with("sqlite:") {
+        true => Ok(Some(goldseam_store_sqlite::url::parse(url)?)),
+        false => Ok(None),
+    }
+}
+
+fn unknown_scheme(url: &str) -> EngineError {
+    EngineError::Store(StoreError::Refused {
+        code: "GS0206",
+        what: format!("{url:?} is not a store URL that this build understands"),
+        hint: "write sqlite:PATH, for example sqlite:goldseam.db".to_owned(),
+    })
+}
+
+/// A client of a store that must be there already: looking never makes a file.
+pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
+    Ok(Client::new(open_existing_store(url).await?))
 }
 
 /// A client of the store that `url` names: it can do everything to runs but execute them.

@@ -63,7 +63,7 @@ impl StoreError {
     /// An append without events, as every store refuses it.
     pub fn empty_append() -> Self {
         Self::Refused {
-            code: "empty-append",
+            code: "GS0211",
             what: "an append must hold at least one event".to_owned(),
             hint: "leave the call out if there is nothing to write".to_owned(),
         }
@@ -73,7 +73,7 @@ impl StoreError {
     pub fn foreign_cursor(cursor: &str) -> Self {
         let shown: String = cursor.chars().take(64).collect();
         Self::Refused {
-            code: "foreign-cursor",
+            code: "GS0210",
             what: format!("{shown:?} is no cursor of this list"),
             hint: "begin without a cursor, or pass the one that the page before gave".to_owned(),
         }

@@ -191,12 +191,13 @@ async fn now_random_and_uuid_are_the_same_in_every_replay() {
         }
     };
     let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
-    let run = first.run("w", "r", &()).await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
     reaches(&first, "r", Status::Waiting).await;
     first.crash();
     let second = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
-    second.handle(run.id().clone()).signal("go", &()).await.unwrap();
-    second.handle(run.id().clone()).result::<()>().await.unwrap();
+    let run = second.handle(RunId::new("r").unwrap());
+    run.signal("go", &()).await.unwrap();
+    run.result::<()>().await.unwrap();
     let seen = seen.lock().unwrap().clone();
     assert!(seen.len() >= 2 && seen.iter().all(|each| *each == seen[0]), "{seen:?}");
     second.shutdown().await;

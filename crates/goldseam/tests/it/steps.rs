@@ -182,10 +182,12 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
                     let witness = witness.clone();
                     async move {
                         let last: u32 = attempt.last_heartbeat().unwrap_or(0);
-                        while hang {
-                            attempt.heartbeat(&41u32);
-                            witness.saw("beat");
-                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        if hang {
+                            loop {
+                                attempt.heartbeat(&41u32);
+                                witness.saw("beat");
+                                tokio::time::sleep(Duration::from_millis(20)).await;
+                            }
                         }
                         Ok::<_, Error>(last + 1)
                     }
@@ -329,9 +331,9 @@ async fn parallel_steps_once() {
         }
     };
     let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
-    let run = first.run("w", "r", &10u32).await.unwrap();
+    let run = first.run("w", "r", &10u32).await.unwrap().id().clone();
     eventually("nine picks are durable", || async {
-        let history = first.history(run.id()).await.unwrap();
+        let history = first.history(&run).await.unwrap();
         history.iter().filter(|r| r.event.name() == "step.completed").count() == 9
     })
     .await;
@@ -371,10 +373,10 @@ async fn a_complete_group_is_not_looked_into_again() {
         }
     };
     let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
-    let run = first.run("w", "r", &()).await.unwrap();
+    let run = first.run("w", "r", &()).await.unwrap().id().clone();
     crate::support::reaches(&first, "r", Status::Waiting).await;
     let paths: Vec<String> = first
-        .history(run.id())
+        .history(&run)
         .await
         .unwrap()
         .iter()

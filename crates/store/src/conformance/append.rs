@@ -78,7 +78,7 @@ pub async fn an_append_without_events_is_refused(fixture: &Fixture) {
     for after in [0, 1] {
         let riding = Append { tasks: vec![create(task("t"))], ..append("r", after, &[]) };
         let refused = fixture.store.append(riding).await;
-        assert!(matches!(refused, Err(StoreError::Refused { code: "empty-append", .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Refused { code: "GS0211", .. })), "{refused:?}");
     }
     assert_eq!(fixture.store.head(&run("r")).await.unwrap(), None);
     assert_eq!(fixture.find("t").await, None);

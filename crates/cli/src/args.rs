@@ -1,0 +1,120 @@
+//! What can be typed.
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use serde_json::json;
+
+use crate::commands;
+use crate::fail::Exit;
+use crate::out;
+
+/// The store when nobody names one.
+pub(crate) const STORE_DEFAULT: &str = "sqlite:goldseam.db";
+
+/// Durable workflows that heal themselves
+///
+/// Looks at runs and talks to them, on any Goldseam store. Workflows live in your own program;
+/// this one lists, inspects, signals, answers, pauses and repairs their runs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "goldseam",
+    version,
+    arg_required_else_help = true,
+    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and see that nothing is lost\n  goldseam ls --status failed       what went wrong\n  goldseam show RUN                 one run: timeline, questions, result\n  goldseam explain GS0104           what a code means\n\nExit codes: goldseam exit-codes"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that hold for every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// The store, for example sqlite:goldseam.db
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "GOLDSEAM_STORE",
+        hide_env_values = true,
+        default_value = STORE_DEFAULT,
+        help_heading = "Everywhere"
+    )]
+    pub(crate) store: String,
+    /// One JSON document instead of text
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub(crate) json: bool,
+    /// One JSON document per line, for lists and streams
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub(crate) jsonl: bool,
+    /// Ids only
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    pub(crate) quiet: bool,
+    /// When to use colours; NO_COLOR is honoured too
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Everywhere")]
+    pub(crate) color: Color,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(commands::demo::DemoArgs),
+    Start(commands::start::StartArgs),
+    Ls(commands::ls::LsArgs),
+    Show(commands::show::ShowArgs),
+    History(commands::history::HistoryArgs),
+    Watch(commands::watch::WatchArgs),
+    Signal(commands::signal::SignalArgs),
+    Answer(commands::answer::AnswerArgs),
+    Pause(commands::pause::PauseArgs),
+    Resume(commands::resume::ResumeArgs),
+    Cancel(commands::cancel::CancelArgs),
+    Jump(commands::jump::JumpArgs),
+    Retry(commands::retry::RetryArgs),
+    Branches(commands::branches::BranchesArgs),
+    Diff(commands::diff::DiffArgs),
+    #[command(subcommand)]
+    Queue(commands::queue::QueueCommand),
+    #[command(subcommand)]
+    Lock(commands::lock::LockCommand),
+    #[command(subcommand)]
+    Store(commands::store::StoreCommand),
+    Explain(commands::explain::ExplainArgs),
+    Completions(commands::completions::CompletionsArgs),
+    /// Show the version
+    Version,
+    /// List the exit codes
+    ExitCodes,
+    #[command(hide = true)]
+    DemoWorker(commands::demo::worker::WorkerArgs),
+}
+
+/// Shows why the command line was not understood, or the help that was asked for.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args().any(|arg| arg == "--json" || arg == "--jsonl");
+    if error.use_stderr() && wants_json {
+        let message = error.to_string();
+        let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let error = json!({ "code": null, "message": first, "help": "goldseam --help", "exit": 2 });
+        out::note(json!({ "error": error }).to_string());
+        return Exit::Usage.into();
+    }
+    let _ = error.print();
+    if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
+}
+
+/// The whole command line, for completions.
+pub(crate) fn whole() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,28 @@
+//! `goldseam cancel`.
+
+use clap::Args;
+use goldseam::RunId;
+use serde_json::json;
+
+use super::who::Who;
+use crate::app::App;
+use crate::fail::{Exit, Fail};
+
+/// Ask a run to stop
+///
+/// What it did is undone by its compensations, its children are cancelled, then it ends `cancelled`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  goldseam cancel ord-7 --reason 'ordered twice'")]
+pub(crate) struct CancelArgs {
+    /// The run
+    run: String,
+    #[command(flatten)]
+    who: Who,
+}
+
+/// Carries it out.
+pub(crate) async fn run(app: &App, args: CancelArgs) -> Result<Exit, Fail> {
+    let run = RunId::new(&args.run)?;
+    let event = app.client().await?.cancel(&run, args.who.by()).await?;
+    Ok(app.did(&run, &json!({ "run": run, "event": event }), &format!("asked to stop: {run}")))
+}

@@ -1,0 +1,199 @@
+//! `goldseam demo`: kill -9 the workers again and again, and count what it cost.
+
+mod account;
+mod drive;
+mod fleet;
+mod order;
+mod progress;
+mod witness;
+pub(crate) mod worker;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use goldseam::engine::{Entropy, OsEntropy};
+
+use account::{Account, Evidence, Findings};
+use drive::Course;
+use fleet::{Fleet, Plan};
+use progress::Progress;
+
+use crate::app::App;
+use crate::fail::{Exit, Fail};
+use crate::out;
+use crate::paint::Hue;
+use crate::text;
+
+/// Complaints that are shown one by one.
+const SHOWN_MAX: usize = 10;
+
+/// Kill -9 workers again and again, and see that nothing is lost or done twice
+///
+/// Starts worker processes on a SQLite file, starts runs of an order workflow (steps, parallel
+/// steps, a retry, a sleep, a question that the demo answers, compensation), kills workers with
+/// SIGKILL at random moments and starts new ones. Ends with an account made from the log and from
+/// an independent witness file that every step writes to.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code 1 if anything was lost or repeated, or a run did not end.\n\n\
+Examples:\n  goldseam demo\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --json | jq .recovery_ms")]
+pub(crate) struct DemoArgs {
+    /// How many orders
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = in_range::<1, 9_999>)]
+    pub(crate) runs: usize,
+    /// How many kills
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = in_range::<0, 10_000>)]
+    pub(crate) kills: usize,
+    /// How many worker processes at a time
+    #[arg(long, value_name = "W", default_value_t = 3, value_parser = in_range::<1, 64>)]
+    workers: usize,
+    /// Makes the same orders, and kills after the same pauses; random unless given
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Where to put the files; a new folder for temporary files unless given
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the files even with --json
+    #[arg(long)]
+    keep: bool,
+}
+
+fn in_range<const LOW: usize, const HIGH: usize>(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (LOW..=HIGH).contains(number));
+    number.ok_or_else(|| format!("write a number from {LOW} to {HIGH}"))
+}
+
+/// Runs the demo.
+#[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
+pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
+    let began = Instant::now();
+    let seed = args.seed.unwrap_or_else(|| OsEntropy.next() % 1_000_000);
+    let place = Place::make(&args, seed)?;
+    let plan = Plan { url: place.url(), witness: place.witness(), log: place.dir.join("workers.log") };
+    let client = goldseam::connect(&plan.url).await?;
+    witness::Witness::open(&plan.witness).map_err(cannot_write)?;
+    if !app.wants_json() {
+        introduce(app, &args, seed);
+    }
+    let mut fleet = Fleet::start(plan, args.workers).map_err(cannot_write)?;
+    let progress = Progress::new(&args, std::io::stderr().is_terminal() && !app.wants_json());
+    let acknowledged = Course::new((&args, seed), &client, &mut fleet, &progress).run().await?;
+    progress.clear();
+    fleet.dismiss();
+    let seconds = (began.elapsed().as_secs_f64() * 100.0).round() / 100.0;
+    let seen = witness::read(&place.witness()).map_err(cannot_write)?;
+    let (acknowledged, kills) = (&acknowledged, fleet.kills.as_slice());
+    let evidence = Evidence { client: &client, acknowledged, seen: &seen, kills };
+    let (account, mut findings) = account::settle(evidence, seconds).await?;
+    if account.runs < args.runs || account.kills < args.kills {
+        let Account { runs, kills, .. } = &account;
+        findings.wrong.push(format!("patience ended after {runs} starts and {kills} kills"));
+    }
+    let well = findings.wrong.is_empty() && account.lost == 0 && account.repeated == 0;
+    show(app, &account, &findings);
+    if app.wants_json() && well && place.temporary && !args.keep {
+        drop(client);
+        let _ = std::fs::remove_dir_all(&place.dir);
+    } else if !app.wants_json() {
+        next_commands(&place, findings.example.as_ref().map_or("ord-0001", |(_, run)| run.as_str()));
+    }
+    Ok(if well { Exit::Ok } else { Exit::Error })
+}
+
+/// Where the demo's files are.
+struct Place {
+    dir: PathBuf,
+    temporary: bool,
+}
+
+impl Place {
+    fn make(args: &DemoArgs, seed: u64) -> Result<Self, Fail> {
+        let named = || format!("goldseam-demo-{}-{seed}", std::process::id());
+        let dir = args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(named()));
+        std::fs::create_dir_all(&dir).map_err(cannot_write)?;
+        let place = Self { dir, temporary: args.dir.is_none() };
+        if Path::new(&place.db()).exists() {
+            let what = format!("{} holds a demo already", place.dir.display());
+            return Err(Fail::usage(what, "name another --dir, or remove it"));
+        }
+        Ok(place)
+    }
+
+    fn db(&self) -> PathBuf {
+        self.dir.join("demo.db")
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.db().display())
+    }
+
+    fn witness(&self) -> PathBuf {
+        self.dir.join("witness.tsv")
+    }
+}
+
+fn cannot_write(error: std::io::Error) -> Fail {
+    Fail::plain(format!("the demo's files cannot be used: {error}"))
+}
+
+fn introduce(app: &App, args: &DemoArgs, seed: u64) {
+    out::note(format!(
+        "{} orders on {} worker processes; {} times one of them dies by kill -9 (seed {seed})",
+        args.runs, args.workers, args.kills
+    ));
+    app.remark("every result is on disk before it counts (SQLite, synchronous=FULL)");
+}
+
+fn show(app: &App, account: &Account, findings: &Findings) {
+    if app.wants_json() {
+        out::json(account);
+    } else {
+        for line in sentences(app, account, findings) {
+            out::line(line);
+        }
+    }
+    for wrong in findings.wrong.iter().take(SHOWN_MAX) {
+        out::note(format!("wrong: {wrong}"));
+    }
+    if findings.wrong.len() > SHOWN_MAX {
+        out::note(format!("wrong: and {} more", findings.wrong.len() - SHOWN_MAX));
+    }
+}
+
+fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
+    let Account { runs, completed, failed, kills, lost, repeated, recovery_ms, seconds } = account;
+    let zero = |count: usize| {
+        let hue = if count == 0 { Hue::Good } else { Hue::Bad };
+        app.paint.on(hue, format!("{count:>6}"))
+    };
+    let Findings { declined, steps, cut_off, hits, .. } = findings;
+    vec![
+        String::new(),
+        format!("{runs:>6}  runs started and acknowledged"),
+        format!("{completed:>6}  completed"),
+        format!(
+            "{failed:>6}  failed, {declined} of them on purpose: declined, charge and reservation undone"
+        ),
+        format!("{kills:>6}  workers killed with SIGKILL, {hits} of them while they had runs"),
+        format!("{}  acknowledged results lost", zero(*lost)),
+        format!("{}  completed steps executed again ({steps} steps completed)", zero(*repeated)),
+        format!("{cut_off:>6}  steps cut off in the middle by a kill and begun again, with the same key"),
+        format!(
+            "{:>6}  ms from a kill to progress (p50); p99 {}, max {}",
+            recovery_ms.p50, recovery_ms.p99, recovery_ms.max
+        ),
+        format!("{seconds:>6}  seconds"),
+    ]
+}
+
+/// What to type next, as this shell would find the program.
+fn next_commands(place: &Place, run: &str) {
+    let program = std::env::args().next().unwrap_or_else(|| "goldseam".to_owned());
+    let start = format!("{} --store {}", text::quoted(&program), text::quoted(&place.url()));
+    out::note("\nlook around:");
+    for words in ["ls --status failed".to_owned(), format!("show {run}"), format!("history {run}")] {
+        out::note(format!("  {start} {words}"));
+    }
+    out::note(format!("what each step did and when: {}", place.witness().display()));
+}

@@ -1,0 +1,99 @@
+//! The independent witness: a file to which every effect appends a line when it begins and when it ends.
+//!
+//! One `write` per line on a file opened for appending: lines of several processes never mix, and
+//! what was written survives the end of the process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Writes lines.
+#[derive(Debug)]
+pub(crate) struct Witness(File);
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Whether the effect ended; else it began.
+    pub(crate) ended: bool,
+    /// The run.
+    pub(crate) run: String,
+    /// The step, or `undo/STEP`.
+    pub(crate) path: String,
+    /// Number of the attempt.
+    pub(crate) attempt: u32,
+    /// The key that is the same for every attempt.
+    pub(crate) key: String,
+    /// Who did it.
+    pub(crate) pid: u32,
+    /// Microseconds since 1970.
+    pub(crate) micros: i64,
+}
+
+impl Witness {
+    /// Opens a file for appending.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(OpenOptions::new().create(true).append(true).open(path)?))
+    }
+
+    /// An effect begins.
+    pub(crate) fn begin(&self, run: &str, path: &str, attempt: u32, key: &str) -> io::Result<()> {
+        self.write(false, [run, path, &attempt.to_string(), key])
+    }
+
+    /// An effect ended.
+    pub(crate) fn end(&self, run: &str, path: &str, attempt: u32, key: &str) -> io::Result<()> {
+        self.write(true, [run, path, &attempt.to_string(), key])
+    }
+
+    fn write(&self, ended: bool, [run, path, attempt, key]: [&str; 4]) -> io::Result<()> {
+        let (word, pid, micros) = (if ended { "end" } else { "begin" }, std::process::id(), micros_now());
+        let line = format!("{word}\t{run}\t{path}\t{attempt}\t{key}\t{pid}\t{micros}\n");
+        (&self.0).write_all(line.as_bytes())
+    }
+}
+
+/// Everything that was witnessed, in order.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<Seen>> {
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.lines().filter_map(parse).collect())
+}
+
+fn parse(line: &str) -> Option<Seen> {
+    let mut parts = line.split('\t');
+    let ended = match parts.next()? {
+        "end" => true,
+        "begin" => false,
+        _ => return None,
+    };
+    let (run, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+    let (attempt, key) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
+    let (pid, micros) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(Seen { ended, run, path, attempt, key, pid, micros })
+}
+
+/// Now, by the machine's clock: the one that events carry, to the microsecond.
+#[expect(clippy::disallowed_methods, reason = "the witness must not ask the engine what time it is")]
+pub(crate) fn micros_now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("witness.tsv");
+        let witness = Witness::open(&path).unwrap();
+        witness.begin("r", "pick:a", 2, "k").unwrap();
+        witness.end("r", "pick:a", 2, "k").unwrap();
+        let seen = read(&path).unwrap();
+        assert_eq!(seen.len(), 2);
+        assert_eq!((seen[0].ended, seen[1].ended), (false, true));
+        assert_eq!((seen[0].path.as_str(), seen[0].attempt, seen[0].pid), ("pick:a", 2, std::process::id()));
+    }
+}

@@ -1,0 +1,145 @@
+//! `goldseam lock`.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use goldseam::Millis;
+use goldseam::core::LockName;
+use goldseam::core::lock::Lock;
+use goldseam::engine::locks::Locks;
+use serde_json::json;
+
+use crate::app::App;
+use crate::fail::{Exit, Fail};
+use crate::table::Table;
+use crate::{out, when};
+
+/// Named locks, held with a fence until they expire
+#[derive(Debug, Subcommand)]
+pub(crate) enum LockCommand {
+    /// List locks
+    Ls {
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// Take a lock that is free or expired; prints the fence
+    #[command(
+        after_help = "Example:\n  fence=$(goldseam lock acquire nightly --holder $HOSTNAME --ttl 10m -q)"
+    )]
+    Acquire {
+        /// The lock
+        name: String,
+        /// Who takes it
+        #[arg(long)]
+        holder: String,
+        /// For how long
+        #[arg(long, value_name = "SPAN", value_parser = when::parse_span, default_value = "300s")]
+        ttl: Duration,
+    },
+    /// Let go; letting go twice is harmless
+    Release {
+        /// The lock
+        name: String,
+        /// Who has it
+        #[arg(long)]
+        holder: String,
+        /// The fence that acquire printed
+        #[arg(long)]
+        fence: u64,
+    },
+    /// Hold on for a span from now; a lost lock is never revived
+    Extend {
+        /// The lock
+        name: String,
+        /// Who has it
+        #[arg(long)]
+        holder: String,
+        /// The fence that acquire printed
+        #[arg(long)]
+        fence: u64,
+        /// For how long from now
+        #[arg(long, value_name = "SPAN", value_parser = when::parse_span, default_value = "300s")]
+        ttl: Duration,
+    },
+    /// Show one lock
+    Get {
+        /// The lock
+        name: String,
+    },
+}
+
+/// Carries it out.
+pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
+    let client = match &command {
+        LockCommand::Acquire { name, .. } => {
+            LockName::new(name)?;
+            app.client_or_new().await?
+        }
+        _ => app.client().await?,
+    };
+    let (locks, now) = (client.locks(), client.store().now().await?);
+    match command {
+        LockCommand::Ls { limit } => list(app, &locks.list(None, limit).await?, now),
+        LockCommand::Acquire { name, holder, ttl } => {
+            let lock = locks.acquire(&LockName::new(name)?, &holder, ttl).await?;
+            one(app, &lock, now);
+        }
+        LockCommand::Release { name, holder, fence } => {
+            let released = locks.release(&LockName::new(&name)?, &holder, fence).await?;
+            match () {
+                () if app.wants_json() => out::json(&json!({ "name": name, "released": released })),
+                () if released => out::line(format!("released {name}")),
+                () => out::line(format!("{name} was not held like that any more")),
+            }
+        }
+        LockCommand::Extend { name, holder, fence, ttl } => {
+            let lock = locks.extend(&LockName::new(name)?, &holder, fence, ttl).await?;
+            one(app, &lock, now);
+        }
+        LockCommand::Get { name } => one(app, &get(&locks, name).await?, now),
+    }
+    Ok(Exit::Ok)
+}
+
+async fn get(locks: &Locks, name: String) -> Result<Lock, Fail> {
+    let name = LockName::new(name)?;
+    let missing = || Fail::not_found(format!("there is no lock {name}"), "goldseam lock ls lists them");
+    locks.get(&name).await?.ok_or_else(missing)
+}
+
+fn one(app: &App, lock: &Lock, now: Millis) {
+    match () {
+        () if app.wants_json() => out::json(lock),
+        () if app.quiet => out::line(lock.fence.to_string()),
+        () => list(app, std::slice::from_ref(lock), now),
+    }
+}
+
+fn list(app: &App, locks: &[Lock], now: Millis) {
+    match () {
+        () if app.json => out::json(&json!({ "items": locks })),
+        () if app.jsonl => locks.iter().for_each(out::jsonl),
+        () if app.quiet => locks.iter().for_each(|lock| out::line(lock.name.as_str())),
+        () => {
+            let mut table = Table::new(&["LOCK", "STATE", "HOLDER", "FENCE", "EXPIRES"]);
+            for lock in locks {
+                let state = match () {
+                    () if lock.is_held(now) => "held",
+                    () if lock.is_stale(now) => "expired",
+                    () => "free",
+                };
+                let expires = match (state, app.terminal) {
+                    ("free", _) => "-".to_owned(),
+                    (_, false) => when::iso(lock.expires_at),
+                    ("held", true) => format!("in {}", when::span(lock.expires_at.since(now))),
+                    _ => format!("{} ago", when::span(now.since(lock.expires_at))),
+                };
+                let holder = lock.holder.clone().unwrap_or_else(|| "-".to_owned());
+                let fence = lock.fence.to_string();
+                table.row(vec![lock.name.to_string(), state.to_owned(), holder, fence, expires]);
+            }
+            app.table(&table);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `goldseam ls`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use clap::Args;
+use goldseam::core::{TagKey, WorkflowName};
+use goldseam::store::{Page, Row, RunFilter, RunOrder};
+use goldseam::{Client, RunId, Seq, Status, Summary};
+use serde_json::json;
+
+use crate::app::App;
+use crate::fail::{Exit, Fail};
+use crate::table::Table;
+use crate::{out, text, when};
+
+/// Columns of the list.
+const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "STEP", "AGE", "NOTE"];
+
+/// List runs, newest first
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  goldseam ls --status failed --since 1h\n  goldseam ls --status waiting --workflow order\n  goldseam ls --cause a91f02          runs that failed for the same reason\n  goldseam ls -w                      live\n  goldseam ls -q --status parked | xargs -n1 goldseam resume"
+)]
+pub(crate) struct LsArgs {
+    /// Only in this status; may be given several times
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    status: Vec<Status>,
+    /// Only of this workflow
+    #[arg(long)]
+    workflow: Option<String>,
+    /// Only with this tag
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::tag)]
+    tag: Option<(String, String)>,
+    /// Only queued within this span, as in 90s, 1h, 2d
+    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    since: Option<Duration>,
+    /// Only failed or parked for this cause, as the NOTE column names it
+    #[arg(long)]
+    cause: Option<String>,
+    /// Only children of this run
+    #[arg(long, value_name = "RUN")]
+    parent: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// Oldest first
+    #[arg(long)]
+    oldest: bool,
+    /// Begin after this cursor: `next` of the page before, as --json gives it
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+    /// Stay and show changes as they happen
+    #[arg(short, long)]
+    watch: bool,
+}
+
+/// Carries it out.
+pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
+    let filter = filter(app, &args)?;
+    let client = app.client().await?;
+    if args.watch {
+        return watch(app, &client, filter).await;
+    }
+    show(app, &client.list(filter).await?);
+    Ok(Exit::Ok)
+}
+
+fn filter(app: &App, args: &LsArgs) -> Result<RunFilter, Fail> {
+    let tag = match &args.tag {
+        Some((key, value)) => Some((TagKey::new(key)?, value.clone())),
+        None => None,
+    };
+    Ok(RunFilter {
+        statuses: args.status.clone(),
+        workflow: args.workflow.as_ref().map(WorkflowName::new).transpose()?,
+        tag,
+        since: args.since.map(|span| app.now() - span),
+        cause: args.cause.clone(),
+        owner: None,
+        parent: args.parent.as_ref().map(RunId::new).transpose()?,
+        order: if args.oldest { RunOrder::Oldest } else { RunOrder::Newest },
+        after: args.after.clone(),
+        limit: args.limit,
+    })
+}
+
+fn show(app: &App, page: &Page<Row>) {
+    let summaries: Vec<&Summary> = page.items.iter().map(|row| &row.summary).collect();
+    match () {
+        () if app.json => out::json(&json!({ "items": summaries, "next": page.next })),
+        () if app.jsonl => summaries.iter().for_each(out::jsonl),
+        () if app.quiet => summaries.iter().for_each(|summary| out::line(summary.run.as_str())),
+        () => {
+            app.table(&table(app, &summaries));
+            app.remark(&footer(&summaries, page.next.is_some()));
+        }
+    }
+}
+
+fn table(app: &App, summaries: &[&Summary]) -> Table {
+    let mut table = Table::new(HEAD);
+    for summary in summaries {
+        table.row(row(app, summary));
+    }
+    table
+}
+
+fn row(app: &App, summary: &Summary) -> Vec<String> {
+    let now = app.now();
+    let step = summary.step.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+    let branch = if summary.branch.0 > 1 { format!(" ({})", summary.branch) } else { String::new() };
+    let status = match app.terminal {
+        true => app.paint.status(summary.status),
+        false => summary.status.to_string(),
+    };
+    let age = match app.terminal {
+        true => when::age(summary.created_at, now),
+        false => when::iso(summary.created_at),
+    };
+    vec![
+        summary.run.to_string(),
+        summary.workflow.to_string(),
+        status,
+        format!("{step}{branch}"),
+        age,
+        text::note(summary, now),
+    ]
+}
+
+fn footer(summaries: &[&Summary], more: bool) -> String {
+    if summaries.is_empty() {
+        return "no runs; goldseam start WORKFLOW makes one, goldseam demo shows some".to_owned();
+    }
+    let count = |status: Status| summaries.iter().filter(|summary| summary.status == status).count();
+    let parts: Vec<String> = Status::ALL
+        .into_iter()
+        .filter(|status| count(*status) > 0)
+        .map(|status| format!("{} {status}", count(status)))
+        .collect();
+    let noun = if summaries.len() == 1 { "run" } else { "runs" };
+    let shown = format!("{} {noun}: {}", summaries.len(), parts.join(" · "));
+    let failed = summaries.iter().find(|s| matches!(s.status, Status::Failed | Status::Parked));
+    let waiting = summaries.iter().find(|s| !s.inputs.is_empty());
+    let next = failed.or(waiting).map(|summary| format!("   next: goldseam show {}", summary.run));
+    let more = if more { "   (more: --limit)" } else { "" };
+    format!("{shown}{more}{}", next.unwrap_or_default())
+}
+
+/// Draws the list anew whenever something changed; a program gets the rows that did.
+async fn watch(app: &App, client: &Client, filter: RunFilter) -> Result<Exit, Fail> {
+    let mut known: HashMap<RunId, Seq> = HashMap::new();
+    let mut mark = 0;
+    loop {
+        let page = client.list(filter.clone()).await?;
+        let fresh: Vec<&Summary> = page
+            .items
+            .iter()
+            .map(|row| &row.summary)
+            .filter(|summary| known.get(&summary.run) != Some(&summary.as_of))
+            .collect();
+        match () {
+            () if app.wants_json() => fresh.iter().for_each(out::jsonl),
+            () if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
+            () if app.terminal => {
+                out::clear();
+                show(app, &page);
+            }
+            () => fresh.iter().for_each(|summary| out::line(row(app, summary).join("\t"))),
+        }
+        known.extend(page.items.iter().map(|row| (row.summary.run.clone(), row.summary.as_of)));
+        mark = client.wait_for_change(mark).await?;
+    }
+}

@@ -1,0 +1,78 @@
+//! One file per verb.
+
+pub(crate) mod answer;
+pub(crate) mod branches;
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod diff;
+pub(crate) mod explain;
+pub(crate) mod history;
+pub(crate) mod jump;
+pub(crate) mod lock;
+pub(crate) mod ls;
+pub(crate) mod pause;
+pub(crate) mod queue;
+pub(crate) mod resume;
+pub(crate) mod retry;
+pub(crate) mod show;
+pub(crate) mod signal;
+pub(crate) mod start;
+pub(crate) mod store;
+pub(crate) mod version;
+pub(crate) mod watch;
+mod who;
+
+use goldseam::Client;
+use goldseam::store::{NodeState, Pulse};
+
+use crate::app::App;
+use crate::args::Command;
+use crate::fail::{Exit, Fail};
+
+/// Carries out one command.
+pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
+    match command {
+        Command::Demo(args) => demo::run(app, args).await,
+        Command::Start(args) => start::run(app, args).await,
+        Command::Ls(args) => ls::run(app, args).await,
+        Command::Show(args) => show::run(app, args).await,
+        Command::History(args) => history::run(app, args).await,
+        Command::Watch(args) => watch::run(app, args).await,
+        Command::Signal(args) => signal::run(app, args).await,
+        Command::Answer(args) => answer::run(app, args).await,
+        Command::Pause(args) => pause::run(app, args).await,
+        Command::Resume(args) => resume::run(app, args).await,
+        Command::Cancel(args) => cancel::run(app, args).await,
+        Command::Jump(args) => jump::run(app, args).await,
+        Command::Retry(args) => retry::run(app, args).await,
+        Command::Branches(args) => branches::run(app, args).await,
+        Command::Diff(args) => diff::run(app, args).await,
+        Command::Queue(command) => queue::run(app, command).await,
+        Command::Lock(command) => lock::run(app, command).await,
+        Command::Store(command) => store::run(app, &command),
+        Command::Explain(args) => explain::run(app, &args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Version => Ok(version::version(app)),
+        Command::ExitCodes => Ok(version::exit_codes(app)),
+        Command::DemoWorker(args) => demo::worker::run(app, args).await,
+    }
+}
+
+/// Whether a live node has a workflow.
+async fn someone_has(client: &Client, workflow: &str) -> Result<bool, Fail> {
+    let nodes = client.store().nodes().await?;
+    let has = |label: &String| label.rsplit_once('@').is_some_and(|(name, _)| name == workflow);
+    Ok(nodes.iter().any(|seen| {
+        let alive = seen.record.state == NodeState::Up && seen.pulse != Pulse::Dropped;
+        alive && seen.record.workflows.iter().any(has)
+    }))
+}
+
+/// Reads `KEY=VALUE`.
+fn tag(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is no tag; write KEY=VALUE")),
+    }
+}

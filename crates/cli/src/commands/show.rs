@@ -1,0 +1,300 @@
+//! `goldseam show`.
+
+use clap::Args;
+use goldseam::client::Outcome;
+use goldseam::core::summary::OpenInput;
+use goldseam::core::{Event, Recorded, State};
+use goldseam::{Client, Failure, Payload, RunId, Status, Summary};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::describe::{Much, short};
+use crate::fail::{Exit, Fail};
+use crate::paint::Hue;
+use crate::table::Table;
+use crate::timeline::{self, Range, Row, Seam};
+use crate::{log, out, text, when};
+
+/// Show a run: what it did, what it waits for, and how it ended
+///
+/// Bars are steps (█), failures (╳), waits and sleeps (░) and pauses before a retry (·), scaled to
+/// the run's duration. Marks below: ↻ taken over from a dead node, ┼ a new branch, ⏸ paused.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --width 100 > picture.txt"
+)]
+pub(crate) struct ShowArgs {
+    /// The run
+    run: String,
+    /// Draw it so wide, even where no terminal is
+    #[arg(long, value_name = "COLUMNS")]
+    width: Option<usize>,
+}
+
+/// Carries it out.
+pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
+    let run = RunId::new(&args.run)?;
+    let client = app.client().await?;
+    if app.wants_json() {
+        out::json(&View::load(app, &client, &run).await?.document());
+        return Ok(Exit::Ok);
+    }
+    match (args.width, app.terminal) {
+        _ if app.quiet => out::line(client.get(&run).await?.run.as_str()),
+        (Some(width), _) => out::raw(&picture(app, &client, &run, width).await?),
+        (None, true) => out::raw(&picture(app, &client, &run, out::width()).await?),
+        (None, false) => View::load(app, &client, &run).await?.facts(app),
+    }
+    Ok(Exit::Ok)
+}
+
+/// The whole page for a person.
+pub(crate) async fn picture(app: &App, client: &Client, run: &RunId, width: usize) -> Result<String, Fail> {
+    Ok(View::load(app, client, run).await?.picture(app, width))
+}
+
+/// Everything that is shown of a run.
+struct View {
+    state: State,
+    history: Vec<Recorded>,
+    rows: Vec<Row>,
+    seams: Vec<Seam>,
+    has_engine: bool,
+    now: goldseam::Millis,
+}
+
+/// A run as a program reads it.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    input: &'a Payload,
+    output: Option<&'a Payload>,
+    failure: Option<&'a Failure>,
+    steps: &'a [Row],
+    seams: &'a [Seam],
+    questions: Vec<Question<'a>>,
+}
+
+#[derive(Serialize)]
+struct Question<'a> {
+    #[serde(flatten)]
+    input: &'a OpenInput,
+    command: String,
+}
+
+impl View {
+    async fn load(app: &App, client: &Client, run: &RunId) -> Result<Self, Fail> {
+        let history = client.history(run).await?;
+        let state = client.state(run).await?;
+        let branches = log::branches(&history);
+        let seen = log::seen_by(&history, &branches, state.summary.branch);
+        let (rows, seams) = (timeline::rows(&seen), timeline::seams(&history));
+        let has_engine = super::someone_has(client, state.summary.workflow.as_str()).await?;
+        Ok(Self { state, history, rows, seams, has_engine, now: app.now() })
+    }
+
+    fn summary(&self) -> &Summary {
+        &self.state.summary
+    }
+
+    fn document(&self) -> Document<'_> {
+        let command = |input| Question { input, command: self.answer_line(input) };
+        let (output, failure) = match &self.state.outcome {
+            Some(Outcome::Completed(output)) => (Some(output), None),
+            Some(Outcome::Failed(failure)) => (None, Some(failure)),
+            _ => (None, self.state.failure.as_ref()),
+        };
+        Document {
+            summary: self.summary(),
+            input: &self.state.queued.input,
+            output,
+            failure,
+            steps: &self.rows,
+            seams: &self.seams,
+            questions: self.summary().inputs.iter().map(command).collect(),
+        }
+    }
+
+    /// The line that would answer a question.
+    fn answer_line(&self, input: &OpenInput) -> String {
+        format!("goldseam answer {} {} {}", self.summary().run, input.path, text::sample_answer(input))
+    }
+
+    fn lasted(&self) -> String {
+        let summary = self.summary();
+        match summary.finished_at {
+            Some(end) => format!("in {}", when::span(end.since(summary.created_at))),
+            None => format!("for {}", when::span(self.now.since(summary.created_at))),
+        }
+    }
+
+    /// Names and values of the header.
+    fn header(&self, much: Much) -> Vec<(&'static str, String)> {
+        let summary = self.summary();
+        let mut lines = vec![
+            ("workflow", format!("{}@{}", summary.workflow, summary.version)),
+            (
+                "queued",
+                format!(
+                    "{} ({} ago)",
+                    when::iso(summary.created_at),
+                    when::age(summary.created_at, self.now)
+                ),
+            ),
+            ("branch", format!("{}, {} events, {} steps done", summary.branch, summary.as_of, summary.steps)),
+        ];
+        if let Some(owner) = &summary.owner {
+            lines.push(("owner", owner.to_string()));
+        }
+        if summary.recoveries > 0 {
+            lines.push(("recovered", format!("{} times", summary.recoveries)));
+        }
+        if let Some(parent) = &summary.parent {
+            lines.push(("parent", parent.to_string()));
+        }
+        if !summary.tags.is_empty() {
+            let tags: Vec<String> =
+                summary.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            lines.push(("tags", tags.join(" ")));
+        }
+        lines.push(("input", short(&self.state.queued.input, much)));
+        if let Some(message) = self.history.iter().rev().find_map(progress) {
+            lines.push(("progress", message.to_owned()));
+        }
+        lines.extend(self.waiting().into_iter().map(|words| ("waits for", words)));
+        lines
+    }
+
+    /// What would move the run on.
+    fn waiting(&self) -> Vec<String> {
+        let (summary, run) = (self.summary(), &self.summary().run);
+        if summary.status.is_terminal() {
+            return Vec::new();
+        }
+        match summary.status {
+            Status::Paused => return vec![format!("an operator   → goldseam resume {run}")],
+            Status::Parked => {
+                return vec![format!("an operator   → goldseam resume {run}, or goldseam retry {run}")];
+            }
+            Status::Queued if !self.has_engine => {
+                return vec![format!("an engine that has workflow {}; none is running", summary.workflow)];
+            }
+            Status::Queued => return vec!["an engine with room".to_owned()],
+            _ => {}
+        }
+        let mut lines = Vec::new();
+        for wait in &summary.waits {
+            let mut words = text::waits_for(wait, self.now);
+            if let Some(signal) = wait.signals.first() {
+                words.push_str(&format!("   → goldseam signal {run} {signal} --data '{{}}'"));
+            }
+            lines.push(words);
+        }
+        if !self.has_engine && !summary.status.is_terminal() {
+            lines.push(format!("an engine that has workflow {}; none is running", summary.workflow));
+        }
+        lines
+    }
+
+    /// How it ended, and what to type next.
+    fn ending(&self) -> Vec<(&'static str, String)> {
+        let (summary, run) = (self.summary(), &self.summary().run);
+        match &self.state.outcome {
+            Some(Outcome::Completed(output)) => vec![("result", output.as_str().to_owned())],
+            Some(Outcome::Cancelled(reason)) => vec![("cancelled", reason.clone())],
+            Some(Outcome::Failed(failure)) => vec![
+                ("failure", failure.to_string()),
+                ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
+                ("fix", format!("goldseam retry {run}   or   goldseam jump {run} STEP")),
+            ],
+            None => match &summary.trouble {
+                Some(trouble) => vec![("trouble", trouble.message.clone())],
+                None => Vec::new(),
+            },
+        }
+    }
+
+    fn range(&self) -> Range {
+        let from = self.summary().created_at;
+        Range { from, to: self.summary().finished_at.unwrap_or(self.now).max(from) }
+    }
+
+    fn picture(&self, app: &App, width: usize) -> String {
+        let (paint, summary) = (app.paint, self.summary());
+        let title = paint.on(Hue::Bold, format!("{} {}", summary.workflow, summary.run));
+        let mut lines = vec![format!("{title}  {} {}", paint.status(summary.status), self.lasted())];
+        let fact = |(name, value): (&str, String)| {
+            format!("  {} {value}", paint.on(Hue::Dim, format!("{name:<10}")))
+        };
+        lines.extend(self.header(Much::Some).into_iter().map(fact));
+        lines.push(String::new());
+        lines.extend(timeline::draw(&self.rows, &self.seams, self.range(), (paint, width)));
+        for row in self.rows.iter().filter(|row| row.note.is_some()) {
+            let note = text::one_line(row.note.as_deref().unwrap_or_default());
+            lines.push(format!("  {} {}: {note}", paint.on(Hue::Bad, "╳"), row.path));
+        }
+        for seam in &self.seams {
+            let mark = paint.on(Hue::Warm, timeline::mark(seam.kind).to_string());
+            lines.push(format!("  {mark} {} {} {}", when::clock(seam.at), seam.kind, seam.what));
+        }
+        for input in &summary.inputs {
+            lines.push(String::new());
+            lines.push(format!(
+                "  {} {}  ({})",
+                paint.on(Hue::Warm, "?"),
+                input.prompt,
+                text::form(&input.form)
+            ));
+            lines.push(format!("    → {}", self.answer_line(input)));
+        }
+        let ending = self.ending();
+        if !ending.is_empty() {
+            lines.push(String::new());
+            lines.extend(ending.into_iter().map(fact));
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
+    /// The same for a program that does not want JSON.
+    fn facts(&self, app: &App) {
+        out::line(format!("run\t{}", self.summary().run));
+        out::line(format!("status\t{}", self.summary().status));
+        for (name, value) in self.header(Much::All).into_iter().chain(self.ending()) {
+            out::line(format!("{name}\t{value}"));
+        }
+        for input in &self.summary().inputs {
+            out::line(format!(
+                "question\t{}\t{}\t{}",
+                input.path,
+                text::one_line(&input.prompt),
+                self.answer_line(input)
+            ));
+        }
+        for seam in &self.seams {
+            out::line(format!("seam\t{}\t{}\t{}", when::iso(seam.at), seam.kind, seam.what));
+        }
+        out::line("");
+        let mut table = Table::new(&["STEP", "KIND", "STATE", "ATTEMPTS", "BEGAN", "MS", "NOTE"]);
+        for row in &self.rows {
+            table.row(vec![
+                row.path.clone(),
+                row.kind.as_str().to_owned(),
+                row.state.as_str().to_owned(),
+                row.attempts.to_string(),
+                when::iso(row.began),
+                row.ended.unwrap_or(self.now).since(row.began).as_millis().to_string(),
+                text::one_line(row.note.as_deref().unwrap_or_default()),
+            ]);
+        }
+        app.table(&table);
+    }
+}
+
+fn progress(recorded: &Recorded) -> Option<&str> {
+    match &recorded.event {
+        Event::ProgressEmitted { message, .. } => Some(message),
+        _ => None,
+    }
+}

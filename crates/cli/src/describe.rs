@@ -1,0 +1,138 @@
+//! Events in a few words, for people.
+
+use goldseam::Payload;
+use goldseam::core::Event;
+use goldseam::core::branch::Why;
+use goldseam::core::event::{By, Cause, Note, Release};
+
+use crate::table::cut;
+use crate::text::{form, one_line};
+use crate::when;
+
+/// How much of a payload is shown within a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Much {
+    /// The beginning, for a person.
+    Some,
+    /// All, for a program.
+    All,
+}
+
+/// Most of a payload that a person is shown within a sentence.
+const PAYLOAD_SHOWN: usize = 60;
+
+/// What happened, without the event's name.
+pub(crate) fn describe(event: &Event, much: Much) -> String {
+    let short = |payload: &Payload| short(payload, much);
+    match event {
+        Event::RunQueued(run) => {
+            format!("{}@{} in queue {}, input {}", run.workflow, run.version, run.queue, short(&run.input))
+        }
+        Event::RunStarted => String::new(),
+        Event::RunClaimed(claim) => match claim.cause {
+            Cause::Recovery => format!("by {}, recovery {} without progress", claim.node, claim.attempt),
+            Cause::Start | Cause::Wake => format!("by {}", claim.node),
+        },
+        Event::RunReleased { reason } => released(*reason).to_owned(),
+        Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
+        Event::NoteAdded(note) => said(note),
+        Event::RunRecovered(mended) => match &mended.node {
+            Some(node) => format!("by {node}, rule {}: {}", mended.rule, mended.evidence),
+            None => format!("by rule {}: {}", mended.rule, mended.evidence),
+        },
+        Event::RunParked { code, reason } => format!("{code}: {reason}"),
+        Event::RunCompleted { output } => format!("→ {}", short(output)),
+        Event::RunFailed { failure } => one_line(&failure.message),
+        Event::RunCancelled { reason } => reason.clone(),
+        Event::SignalReceived { name, payload, .. } => format!("{name} {}", short(payload)),
+        Event::InputAnswered { question, answer, by, .. } => match by {
+            Some(who) => format!("{question} → {} by {who}", short(answer)),
+            None => format!("{question} → {}", short(answer)),
+        },
+        Event::ChildCompleted { run, output } => format!("{run} → {}", short(output)),
+        Event::ChildFailed { run, failure } => format!("{run}: {}", one_line(&failure.message)),
+        Event::BranchOpened(opened) => match opened.parent {
+            Some(parent) => {
+                format!("{} from {parent} at {}: {}", opened.branch, opened.cutoff, why(&opened.why))
+            }
+            None => format!("{}: {}", opened.branch, why(&opened.why)),
+        },
+        Event::VersionChanged { from, to, reason } => format!("{from} → {to}: {reason}"),
+        _ => operation(event, much),
+    }
+}
+
+/// What happened to a step, wait, timer, question or child.
+fn operation(event: &Event, much: Much) -> String {
+    let short = |payload: &Payload| short(payload, much);
+    match event {
+        Event::StepStarted(step) => format!("{} attempt {}", step.path, step.attempt),
+        Event::StepCompleted(step) => format!("{} → {}", step.path, short(&step.output)),
+        Event::StepFailed(step) => {
+            format!("{} attempt {}: {}", step.path, step.attempt, one_line(&step.failure.message))
+        }
+        Event::StepRetryScheduled { path, attempt, due } => {
+            format!("{path} attempt {attempt} at {}", when::clock(*due))
+        }
+        Event::StepTimeout { path, attempt, reason } => format!("{path} attempt {attempt}: {reason}"),
+        Event::WaitStarted(wait) => {
+            let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
+            things.extend(wait.inputs.iter().map(|path| format!("answer {path}")));
+            things.extend(wait.children.iter().map(|run| format!("child {run}")));
+            things.extend(wait.due.map(when::iso));
+            format!("{} for {}", wait.path, things.join(" or "))
+        }
+        Event::WaitResolved { path, by: By::Mail(seq) } => format!("{path} by event {seq}"),
+        Event::WaitResolved { path, by: By::Timer } => format!("{path} by its time"),
+        Event::InputRequested(input) => {
+            format!("{}: {} ({})", input.path, one_line(&input.prompt), form(&input.form))
+        }
+        Event::TimerSet { path, due, .. } => format!("{path} until {}", when::iso(*due)),
+        Event::TimerFired { path } | Event::CompensationCompleted { path } => path.to_string(),
+        Event::ChildStarted(child) => format!("{}: {} as {}", child.path, child.workflow, child.run),
+        Event::JumpRequested(jump) => format!("to {} {}", jump.to, said(&jump.note)),
+        Event::CompensationStarted { path, failure: Some(failure) } => {
+            format!("{path}, because: {}", one_line(&failure.message))
+        }
+        Event::CompensationStarted { path, failure: None } => path.to_string(),
+        Event::CompensationFailed { path, failure } => format!("{path}: {}", one_line(&failure.message)),
+        Event::ProgressEmitted { message, .. } => one_line(message),
+        _ => String::new(),
+    }
+}
+
+/// Why a branch was opened.
+pub(crate) fn why(why: &Why) -> String {
+    match why {
+        Why::Recovery { rule, evidence } => format!("rule {rule}: {evidence}"),
+        Why::Jump { to } => format!("jump to {to}"),
+        Why::Retry { from: Some(from) } => format!("retry from {from}"),
+        Why::Retry { from: None } => "retry".to_owned(),
+        Why::Continue => "continued as new".to_owned(),
+    }
+}
+
+fn released(reason: Release) -> &'static str {
+    match reason {
+        Release::HandOver => "its node shuts down",
+        Release::Unload => "it only waits",
+        Release::Paused => "it is paused",
+        Release::Unfit => "its node does not have the code",
+    }
+}
+
+fn said(note: &Note) -> String {
+    match (&note.by, note.reason.as_str()) {
+        (Some(by), "") => format!("by {by}"),
+        (Some(by), reason) => format!("by {by}: {reason}"),
+        (None, reason) => reason.to_owned(),
+    }
+}
+
+/// A payload, or its beginning.
+pub(crate) fn short(payload: &Payload, much: Much) -> String {
+    match much {
+        Much::Some => cut(&one_line(payload.as_str()), PAYLOAD_SHOWN),
+        Much::All => payload.as_str().to_owned(),
+    }
+}

@@ -1,0 +1,260 @@
+//! The steps of a run as rows with spans of time: what `show` and `watch` draw.
+
+mod draw;
+
+use goldseam::Millis;
+use goldseam::core::event::{Cause, Event, WaitStarted};
+use goldseam::core::{Path, Recorded};
+use serde::Serialize;
+
+use crate::describe::{Much, describe};
+
+pub(crate) use draw::{Range, draw, mark};
+
+/// One operation of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// Its identity.
+    pub(crate) path: String,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// How far it is.
+    pub(crate) state: State,
+    /// Attempts that the log knows of.
+    pub(crate) attempts: u32,
+    /// When it began.
+    pub(crate) began: Millis,
+    /// When it ended; none while it goes on.
+    pub(crate) ended: Option<Millis>,
+    /// What went wrong last, if anything did.
+    pub(crate) note: Option<String>,
+    #[serde(skip)]
+    spans: Vec<Span>,
+}
+
+/// What an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// A leaf step.
+    Step,
+    /// A step that holds steps.
+    Group,
+    /// A wait for signals, children or several things.
+    Wait,
+    /// A question to a person.
+    Question,
+    /// A sleep.
+    Sleep,
+    /// The undoing of a step.
+    Undo,
+}
+
+impl Kind {
+    /// The word in JSON and on screen.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Group => "group",
+            Self::Wait => "wait",
+            Self::Question => "question",
+            Self::Sleep => "sleep",
+            Self::Undo => "undo",
+        }
+    }
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// It goes on.
+    Open,
+    /// It ended well.
+    Done,
+    /// It ended badly.
+    Failed,
+}
+
+impl State {
+    /// The word in JSON and on screen.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How a span of time looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Work,
+    Failure,
+    Wait,
+    Pause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    from: Millis,
+    to: Option<Millis>,
+    look: Look,
+}
+
+/// Something that happened to the run as a whole.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Seam {
+    /// When.
+    pub(crate) at: Millis,
+    /// `recovered`, `branch`, `paused`, `resumed` or `parked`.
+    pub(crate) kind: &'static str,
+    /// In words.
+    pub(crate) what: String,
+}
+
+/// The rows of what one branch sees, in order of beginning.
+pub(crate) fn rows(events: &[&Recorded]) -> Vec<Row> {
+    let mut rows = Rows(Vec::new());
+    for recorded in events {
+        rows.take(recorded);
+    }
+    let mut rows = rows.0;
+    rows.sort_by_key(|row| (row.began, row.path.matches('/').count()));
+    rows
+}
+
+/// What happened to the run as a whole, on every branch.
+pub(crate) fn seams(history: &[Recorded]) -> Vec<Seam> {
+    let told = |recorded: &Recorded| {
+        let same = |other: &&Recorded| other.write == recorded.write;
+        history.iter().filter(same).any(|other| matches!(other.event, Event::RunRecovered(_)))
+    };
+    let seam = |recorded: &Recorded| {
+        let kind = match &recorded.event {
+            Event::RunClaimed(claim) if claim.cause == Cause::Recovery && !told(recorded) => "taken over",
+            Event::RunRecovered(_) => "recovered",
+            Event::BranchOpened(_) => "branch",
+            Event::RunPaused(_) => "paused",
+            Event::RunResumed(_) => "resumed",
+            Event::RunParked { .. } => "parked",
+            Event::RunCancelRequested(_) => "cancel",
+            _ => return None,
+        };
+        Some(Seam { at: recorded.at, kind, what: describe(&recorded.event, Much::Some) })
+    };
+    history.iter().filter_map(seam).collect()
+}
+
+struct Rows(Vec<Row>);
+
+impl Rows {
+    fn take(&mut self, recorded: &Recorded) {
+        let at = recorded.at;
+        match &recorded.event {
+            Event::StepStarted(step) => {
+                let row = self.row(&step.path, Kind::Step, at);
+                row.attempts = step.attempt;
+                row.open(at, Look::Work);
+            }
+            Event::StepCompleted(step) => {
+                let kind = if step.group { Kind::Group } else { Kind::Step };
+                let row = self.row(&step.path, kind, step.began);
+                row.attempts = step.attempt;
+                row.close((step.began, at), Look::Work, State::Done);
+            }
+            Event::StepFailed(step) => {
+                let kind = if step.group { Kind::Group } else { Kind::Step };
+                let row = self.row(&step.path, kind, step.began);
+                row.attempts = step.attempt;
+                row.note = Some(step.failure.message.clone());
+                row.close((step.began, at), Look::Failure, State::Failed);
+            }
+            Event::StepRetryScheduled { path, due, .. } => {
+                let row = self.row(path, Kind::Step, at);
+                row.state = State::Open;
+                row.ended = None;
+                row.spans.push(Span { from: at, to: Some(*due), look: Look::Pause });
+            }
+            Event::WaitStarted(wait) => self.row(&wait.path, kind_of(wait), at).open(at, Look::Wait),
+            Event::InputRequested(input) => self.row(&input.path, Kind::Question, at).kind = Kind::Question,
+            Event::TimerSet { path, .. } => self.row(path, Kind::Sleep, at).open(at, Look::Wait),
+            Event::WaitResolved { path, .. } | Event::TimerFired { path } => self.finish(path, at),
+            Event::CompensationStarted { path, .. } => self.undo(path, at).open(at, Look::Work),
+            Event::CompensationCompleted { path } => {
+                let row = self.undo(path, at);
+                row.close((row.began, at), Look::Work, State::Done);
+            }
+            Event::CompensationFailed { path, failure } => {
+                let row = self.undo(path, at);
+                row.note = Some(failure.message.clone());
+                row.close((row.began, at), Look::Failure, State::Failed);
+            }
+            _ => {}
+        }
+    }
+
+    fn row(&mut self, path: &Path, kind: Kind, began: Millis) -> &mut Row {
+        self.find(path.to_string(), kind, began)
+    }
+
+    fn undo(&mut self, path: &Path, at: Millis) -> &mut Row {
+        self.find(format!("undo {path}"), Kind::Undo, at)
+    }
+
+    fn find(&mut self, path: String, kind: Kind, began: Millis) -> &mut Row {
+        let at = match self.0.iter().position(|row| row.path == path) {
+            Some(at) => at,
+            None => {
+                let (attempts, spans) = (1, Vec::new());
+                self.0.push(Row {
+                    path,
+                    kind,
+                    state: State::Open,
+                    attempts,
+                    began,
+                    ended: None,
+                    note: None,
+                    spans,
+                });
+                self.0.len() - 1
+            }
+        };
+        &mut self.0[at]
+    }
+
+    fn finish(&mut self, path: &Path, at: Millis) {
+        if let Some(row) = self.0.iter_mut().find(|row| row.path == path.as_str()) {
+            row.close((row.began, at), Look::Wait, State::Done);
+        }
+    }
+}
+
+impl Row {
+    fn open(&mut self, from: Millis, look: Look) {
+        self.close_last(from);
+        self.spans.push(Span { from, to: None, look });
+    }
+
+    /// The last span ends; one that began by itself is widened instead of doubled.
+    fn close(&mut self, (from, to): (Millis, Millis), look: Look, state: State) {
+        self.spans.retain(|span| span.to.is_some());
+        self.spans.push(Span { from, to: Some(to), look });
+        self.state = state;
+        self.ended = Some(to);
+        if state == State::Done {
+            self.note = None;
+        }
+    }
+
+    fn close_last(&mut self, at: Millis) {
+        if let Some(Span { to: to @ None, .. }) = self.spans.last_mut() {
+            *to = Some(at);
+        }
+    }
+}
+
+fn kind_of(wait: &WaitStarted) -> Kind {
+    if wait.inputs.is_empty() { Kind::Wait } else { Kind::Question }
+}

@@ -1,0 +1,149 @@
+//! Bad input: a typed error with a code, a hint and a page; nothing half-written.
+
+use crate::support::{Place, prepared};
+
+#[test]
+fn what_was_typed_wrong_is_said() {
+    let place = prepared();
+    for id in ["", "-x", "a b", "../etc", "a..b", "ä", &"x".repeat(129)] {
+        place.run(&["show", "--", id]).fails(2, "GS0101");
+    }
+    place.run(&["start", "a b"]).fails(2, "GS0101");
+    place.run(&["start", "order", "--id", "a/b"]).fails(2, "GS0101");
+    place.run(&["signal", "waits", "a b"]).fails(2, "GS0101");
+    place.run(&["start", "order", "--input", "{"]).fails(2, "GS0102");
+    let ran = place.run(&["ls", "--since", "soon"]);
+    assert_eq!((ran.code, ran.err.contains("write 250ms, 90s")), (2, true), "{}", ran.err);
+    let ran = place.run(&["ls", "--status", "wating"]);
+    assert_eq!((ran.code, ran.err.contains("waiting")), (2, true), "{}", ran.err);
+    let ran = place.run(&["shwo", "x"]);
+    assert_eq!((ran.code, ran.err.contains("'show'")), (2, true), "{}", ran.err);
+    let ran = place.run(&["start", "order", "--input", "@nowhere.json"]);
+    assert_eq!((ran.code, ran.err.contains("nowhere.json cannot be read")), (2, true), "{}", ran.err);
+}
+
+#[test]
+fn payloads_past_the_limits_are_refused_before_anything_is_written() {
+    let place = Place::new();
+    let large = format!("\"{}\"", "x".repeat(1024 * 1024));
+    std::fs::write(place.path("large.json"), &large).unwrap();
+    let err = place.run(&["start", "order", "--input", "@large.json"]).fails(2, "GS0102");
+    assert!(err.contains("more than the limit of 1048576"), "{err}");
+    let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+    let err = place.run(&["start", "order", "--input", &deep]).fails(2, "GS0102");
+    assert!(err.contains("deeper than 64 levels"), "{err}");
+    let fits = format!("{}{}", "[".repeat(64), "]".repeat(64));
+    assert_eq!(place.files(), ["large.json"], "nothing was made");
+    place.run(&["start", "order", "--input", &fits]).ok();
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    let place = prepared();
+    let commands: [&[&str]; 7] = [
+        &["show", "nobody"],
+        &["history", "nobody"],
+        &["watch", "nobody"],
+        &["signal", "nobody", "paid"],
+        &["answer", "nobody", "review", "x"],
+        &["cancel", "nobody"],
+        &["jump", "nobody", "charge"],
+    ];
+    for command in commands {
+        let err = place.run(command).fails(3, "GS0104");
+        assert!(err.contains("help: goldseam ls"), "{err}");
+    }
+    let err = place.run(&["jump", "done", "nothing"]).fails(3, "GS0106");
+    assert!(err.contains("goldseam show done"), "{err}");
+    let err = place.run(&["answer", "asks", "other", "x"]).fails(3, "GS0107");
+    assert!(err.contains("open questions: review"), "{err}");
+    place.run(&["queue", "get", "nothing"]).fails(3, "GS0303");
+    assert_eq!(place.run(&["lock", "get", "nothing"]).code, 3);
+    assert_eq!(place.run(&["history", "done", "--branch", "b9"]).code, 3);
+    assert_eq!(place.run(&["history", "done", "--branch", "nine"]).code, 2);
+}
+
+#[test]
+fn what_is_over_is_a_conflict() {
+    let place = prepared();
+    place.run(&["signal", "done", "paid"]).fails(6, "GS0105");
+    place.run(&["answer", "failed", "review", "x"]).fails(6, "GS0105");
+    place.run(&["cancel", "done"]).fails(6, "GS0105");
+    place.run(&["start", "order", "--id", "done", "--input", "\"other\""]).fails(6, "GS0108");
+    assert_eq!(
+        place
+            .run(&["start", "order", "--id", "done", "--input", "\"ship\"", "--tag", "region=eu", "-q"])
+            .ok(),
+        "done\n"
+    );
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_refused_with_the_reason() {
+    let place = prepared();
+    let err = place.run(&["answer", "asks", "review", r#"{"ok":"maybe"}"#]).fails(1, "GS0107");
+    assert!(err.contains("/ok: "), "{err}");
+    let err = place.run(&["answer", "asks", "review", "yes"]).fails(1, "GS0107");
+    assert!(err.contains("object"), "{err}");
+    place.run(&["answer", "asks", "review", r#"{"ok":true}"#]).ok();
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    place.run(&["--store", "nonsense", "ls"]).fails(2, "GS0206");
+    place.run(&["--store", "redis://here", "start", "x"]).fails(2, "GS0206");
+    place.run(&["--store", "sqlite:a?durabilty=process", "ls"]).fails(7, "GS0205");
+    place.run(&["--store", "sqlite:no/such/folder.db", "start", "x"]).fails(7, "GS0205");
+    std::fs::write(place.path("notes.txt"), "these are my notes, not a database\n").unwrap();
+    let err = place.run(&["--store", "sqlite:notes.txt", "ls"]).fails(7, "GS0201");
+    assert!(err.contains("not touched"), "{err}");
+    place.run(&["--store", "sqlite:notes.txt", "start", "x"]).fails(7, "GS0201");
+    assert_eq!(place.files(), ["notes.txt"]);
+}
+
+#[test]
+fn looking_never_makes_a_file() {
+    let place = Place::new();
+    let commands: [&[&str]; 8] = [
+        &["ls"],
+        &["show", "x"],
+        &["history", "x"],
+        &["queue", "ls"],
+        &["lock", "ls"],
+        &["signal", "x", "y"],
+        &["store", "check"],
+        &["retry", "x"],
+    ];
+    for command in commands {
+        let err = place.run(command).fails(7, "GS0205");
+        assert!(err.contains("there is no database goldseam.db"), "{err}");
+    }
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn a_newer_schema_is_left_alone() {
+    let place = prepared();
+    let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    for command in [&["ls"][..], &["start", "order"], &["store", "check"], &["store", "migrate"]] {
+        let err = place.run(command).fails(7, "GS0202");
+        assert!(err.contains("schema 99"), "{err}");
+    }
+}
+
+#[test]
+fn errors_are_documents_where_documents_are_wanted() {
+    let place = prepared();
+    let ran = place.run(&["show", "nobody", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""));
+    assert_eq!(error["error"]["code"], "GS0104");
+    assert_eq!(error["error"]["docs"], "goldseam explain GS0104");
+    assert!(error["error"]["message"].as_str().unwrap().contains("nobody"));
+    let ran = place.run(&["show", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((ran.code, error["error"]["exit"].as_u64()), (2, Some(2)));
+}

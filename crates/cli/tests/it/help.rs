@@ -1,0 +1,101 @@
+//! Help teaches, pages are there, completions are made.
+
+use crate::support::Place;
+
+/// Every command, and what its help must contain.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["demo"], "--kills <K>"),
+    (&["start"], "--input <JSON>"),
+    (&["ls"], "--since <SPAN>"),
+    (&["show"], "goldseam show ord-7"),
+    (&["history"], "--follow"),
+    (&["watch"], "Exit code 5"),
+    (&["signal"], "--data <JSON>"),
+    (&["answer"], "<QUESTION>"),
+    (&["pause"], "--reason <REASON>"),
+    (&["resume"], "--reason <REASON>"),
+    (&["cancel"], "--reason <REASON>"),
+    (&["jump"], "--drop-mail"),
+    (&["retry"], "failed step"),
+    (&["branches"], "<RUN>"),
+    (&["diff"], "<LEFT> <RIGHT>"),
+    (&["queue"], "heartbeat"),
+    (&["queue", "submit"], "--lane <LANE>"),
+    (&["queue", "claim"], "--owner <OWNER>"),
+    (&["lock"], "extend"),
+    (&["lock", "acquire"], "--ttl <SPAN>"),
+    (&["store"], "migrate"),
+    (&["store", "check"], "changes nothing"),
+    (&["explain"], "goldseam explain GS0104"),
+    (&["completions"], "bash"),
+    (&["version"], "Usage"),
+    (&["exit-codes"], "Usage"),
+];
+
+#[test]
+fn every_command_has_help_that_teaches() {
+    let place = Place::new();
+    let whole = place.run(&["--help"]).ok();
+    for (command, part) in COMMANDS {
+        let long = place.run(&[command, &["--help"][..]].concat()).ok();
+        assert!(long.contains(part) && long.contains("--store <URL>"), "{command:?}: {long}");
+        let brief = place.run(&[command, &["-h"][..]].concat()).ok();
+        assert!(brief.lines().count() <= long.lines().count(), "{command:?}");
+        assert!(whole.contains(&format!("  {} ", command[0])), "{command:?} is not listed");
+    }
+    assert!(!whole.contains("demo-worker"), "the hidden command is hidden");
+    assert!(whole.contains("goldseam exit-codes"));
+    assert!(place.files().is_empty(), "help touches nothing");
+}
+
+#[test]
+fn no_command_is_an_invitation() {
+    let ran = Place::new().run(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("The first five minutes"), "{}", ran.err);
+}
+
+#[test]
+fn every_code_is_explained_and_names_commands_that_exist() {
+    let place = Place::new();
+    let known = place.run(&["--help"]).ok();
+    let list = place.run(&["explain", "--json"]).json();
+    let codes = list["items"].as_array().unwrap();
+    assert!(codes.len() >= 29);
+    for item in codes {
+        let code = item["code"].as_str().unwrap();
+        let page = place.run(&["explain", code]).ok();
+        assert!(page.starts_with(&format!("# {code}: ")), "{page}");
+        for words in page.lines().filter_map(|line| line.strip_prefix("    goldseam ")) {
+            let verb = words.split_whitespace().next().unwrap();
+            assert!(known.contains(&format!("\n  {verb} ")), "{code} names `goldseam {verb}`");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_code_is_met_with_suggestions() {
+    let ran = Place::new().run(&["explain", concat!("GS", "0140")]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.err.contains("help: did you mean GS01"), "{}", ran.err);
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = place.run(&["completions", shell]).ok();
+        assert!(script.contains("goldseam") && script.contains("branches"), "{shell}");
+    }
+}
+
+#[test]
+fn version_and_exit_codes_are_documents_too() {
+    let place = Place::new();
+    assert_eq!(place.run(&["version", "--json"]).json()["name"], "goldseam");
+    let codes = place.run(&["exit-codes", "--json"]).json();
+    let numbers: Vec<u64> =
+        codes["items"].as_array().unwrap().iter().map(|item| item["code"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 130]);
+    assert!(place.run(&["exit-codes"]).ok().contains("8\tthe wait timed out"));
+}

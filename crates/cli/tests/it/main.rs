@@ -1,0 +1,10 @@
+//! The real binary, as a user runs it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod demo;
+mod errors;
+mod help;
+mod queue;
+mod runs;
+mod support;

@@ -1,0 +1,178 @@
+//! The binary in a folder of its own, and a store with runs in known states.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use goldseam::prelude::*;
+use goldseam::{Client, RunId, Status};
+use serde_json::Value;
+
+/// The pause between two looks for a condition, and how many there are at the most.
+const LOOK: Duration = Duration::from_millis(5);
+const LOOKS_MAX: u32 = 8_000;
+
+/// A folder that the binary runs in.
+pub(crate) struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// What came of a call.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    pub(crate) fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// It worked; its output.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
+        self.out
+    }
+
+    /// It worked; its document.
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        let out = self.ok();
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+
+    /// It failed with this exit code and this error code, in the form that errors have.
+    #[track_caller]
+    pub(crate) fn fails(self, exit: i32, code: &str) -> String {
+        assert_eq!(self.code, exit, "stdout: {}\nstderr: {}", self.out, self.err);
+        assert!(self.err.starts_with(&format!("error[{code}]: ")), "{}", self.err);
+        assert!(self.err.contains("\nhelp: "), "{}", self.err);
+        assert!(self.err.ends_with(&format!("docs: goldseam explain {code}\n")), "{}", self.err);
+        assert_eq!(self.out, "");
+        self.err
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}?durability=process", self.path("goldseam.db").display())
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_goldseam"));
+        command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.env_remove("GOLDSEAM_STORE").env_remove("NO_COLOR").env("USER", "tester");
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(&self.command(args).output().unwrap())
+    }
+
+    /// What stands in the folder.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Runs `work` on a runtime.
+pub(crate) fn block<F: Future>(work: F) -> F::Output {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// A place whose store holds `done`, `failed`, `asks` and `waits`, with nobody running them.
+pub(crate) fn prepared() -> Place {
+    let place = Place::new();
+    block(async {
+        let engine =
+            Engine::open(&place.url()).await.unwrap().workflow("order", order).start().await.unwrap();
+        for (run, input) in [("done", "ship"), ("failed", "break"), ("asks", "ask"), ("waits", "wait")] {
+            let tagged = StartOptions::default().tag("region", "eu");
+            engine.run_with("order", run, &input, tagged).await.unwrap();
+        }
+        reaches(&engine, "done", Status::Completed).await;
+        reaches(&engine, "failed", Status::Failed).await;
+        reaches(&engine, "asks", Status::Waiting).await;
+        reaches(&engine, "waits", Status::Waiting).await;
+        engine.shutdown().await;
+    });
+    place
+}
+
+async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
+    let stock = ctx
+        .step("reserve", || async { Ok::<_, Error>("stock".to_owned()) })
+        .compensate(|_| async { Ok::<_, Error>(()) });
+    stock.await?;
+    let paid = ctx.step_with("charge", |attempt: Attempt| async move {
+        match attempt.number() {
+            1 => Err(Error::retryable("the bank answered 503")),
+            _ => Ok(42),
+        }
+    });
+    paid.retry(Retry::fixed(Duration::from_millis(1)).max_attempts(2)).await?;
+    match what.as_str() {
+        "break" => {
+            ctx.step("ship", || async { Err::<(), _>(Error::terminal("no truck for order 17")) }).await?;
+        }
+        "ask" => {
+            let schema = serde_json::json!({"type": "object", "required": ["ok"],
+                "properties": {"ok": {"type": "boolean"}}});
+            let _: serde_json::Value = ctx.ask("review", "Is it fine?").schema(schema).await?;
+        }
+        "wait" => ctx.signal::<serde_json::Value>("paid").await.map(|_| ())?,
+        _ => {}
+    }
+    Ok(format!("shipped {what}"))
+}
+
+async fn reaches(client: &Client, run: &str, status: Status) {
+    let run = RunId::new(run).unwrap();
+    for _ in 0..LOOKS_MAX {
+        if client.get(&run).await.unwrap().status == status {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    panic!("{run} never became {status}");
+}
+
+/// Polls until `probe` gives something.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..LOOKS_MAX {
+        if let Some(found) = probe() {
+            return found;
+        }
+        std::thread::park_timeout(LOOK);
+    }
+    panic!("never happened: {what}");
+}
+
+/// A process that does not outlive the test.
+pub(crate) struct Guarded(pub(crate) Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
