@@ -78,6 +78,18 @@ fn tidies(doing: &Owned) -> bool {
     )
 }
 
+/// Whether this would end the run, or undo all of it, although a jump came first: its owner must look again.
+fn turns_away(doing: &Owned) -> bool {
+    matches!(
+        doing,
+        Owned::Complete(_)
+            | Owned::Fail(_)
+            | Owned::EndCancelled
+            | Owned::ContinueAsNew(_)
+            | Owned::UndoStarted { failure: Some(_), .. }
+    )
+}
+
 struct Batch<'a> {
     state: &'a State,
     now: Now<'a>,
@@ -101,6 +113,9 @@ impl Batch<'_> {
 
     #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     fn take(&mut self, doing: &Owned) -> Result<(), Refusal> {
+        if self.state.jump.is_some() && turns_away(doing) {
+            return Err(Refusal::Fenced);
+        }
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
         }
