@@ -68,7 +68,11 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
         run.signal("go", &()).await?;
         ready.notified().await;
         in_long.extend(gaps(&times));
-        engine.run("short", &format!("short-{}-{round}", std::process::id()), &()).await?.result::<()>().await?;
+        engine
+            .run("short", &format!("short-{}-{round}", std::process::id()), &())
+            .await?
+            .result::<()>()
+            .await?;
         in_short.extend(gaps(&times));
     }
     engine.shutdown().await;

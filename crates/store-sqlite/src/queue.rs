@@ -46,6 +46,12 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Whether nothing waits and nobody works.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let state = self.lock();
+        state.jobs.is_empty() && state.idle > 0 && !state.closed
+    }
+
     /// Waits for jobs and moves at most `max` of them into `taken`; `false` once it is closed and empty.
     pub(crate) fn take(&self, taken: &mut Vec<T>, max: usize) -> bool {
         let mut state = self.lock();

@@ -83,7 +83,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
         let prepared = Prepared::new(append)?;
-        self.writer.write(move |work| prepared.run(work)).await
+        self.writer.write_here(move |work| prepared.run(work)).await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {

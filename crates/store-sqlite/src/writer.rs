@@ -1,18 +1,19 @@
-//! The one writer: a thread with its own connection that commits whatever waits, together.
+//! The one writer: a thread with its own connection that commits whatever waits, together. While
+//! nothing waits, a lone caller may use the connection itself.
 //!
 //! Invariant: a reply is sent only after the `COMMIT` that holds its work. One job's conflict does
 //! not touch its neighbours; a failure of the transaction is told to every job in it.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use goldseam_core::{Millis, RunId};
 use goldseam_store::StoreError;
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
@@ -137,6 +138,7 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: Arc<Queue<Message>>,
+    core: Arc<Mutex<Loop>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -154,11 +156,12 @@ impl Writer {
     pub(crate) fn start(setup: Setup) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
         let taker = LastTaker(Arc::clone(&queue));
-        let writer = Loop::new(setup);
+        let core = Arc::new(Mutex::new(Loop::new(setup)));
+        let shared = Arc::clone(&core);
         let thread = std::thread::Builder::new()
             .name("goldseam-sqlite-writer".to_owned())
-            .spawn(move || writer.run(&taker))?;
-        Ok(Self { queue, thread: Some(thread) })
+            .spawn(move || run(&shared, &taker))?;
+        Ok(Self { queue, core, thread: Some(thread) })
     }
 
     /// Has `work` done in the next transaction; returns once that is committed.
@@ -167,7 +170,17 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.send(work, true).await
+        self.send(work, Manner { loud: true, here: false }).await
+    }
+
+    /// The same, but by the caller itself while nobody else writes: it saves two changes of thread,
+    /// which cost as much as the commit. As soon as others write too, the thread takes over.
+    pub(crate) async fn write_here<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.send(work, Manner { loud: true, here: true }).await
     }
 
     /// The same for work whose outcome nobody waits for: a claim takes away, a beat only counts.
@@ -176,23 +189,28 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.send(work, false).await
+        self.send(work, Manner { loud: false, here: false }).await
     }
 
-    async fn send<T, F>(&self, work: F, loud: bool) -> Result<T, StoreError>
+    async fn send<T, F>(&self, work: F, manner: Manner) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Message::Job(Box::new(Reply {
-            work,
-            loud,
-            runtime: Handle::try_current().ok(),
-            outcome: None,
-            reply,
-        }));
-        self.queue.push(job).map_err(|_| ended())?;
+        let runtime = Handle::try_current().ok();
+        let here = manner.here && runtime.as_ref().is_some_and(may_block);
+        let mut job: Option<Box<dyn Job>> =
+            Some(Box::new(Reply { work, loud: manner.loud, runtime, outcome: None, reply }));
+        if here
+            && self.queue.is_quiet()
+            && let Ok(mut core) = self.core.try_lock()
+        {
+            job = job.and_then(|job| core.commit_one(job));
+        }
+        if let Some(job) = job {
+            self.queue.push(Message::Job(job)).map_err(|_| ended())?;
+        }
         match answer.await {
             Ok((answer, _work)) => answer,
             Err(_) => Err(StoreError::Unknown { doing: "committing", source: "the writer has ended".into() }),
@@ -215,6 +233,21 @@ impl Drop for Writer {
             let _ = thread.join();
         }
     }
+}
+
+/// How a job wants to be done.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Somebody may wait for what it changes.
+    loud: bool,
+    /// By the caller itself, if nobody else writes.
+    here: bool,
+}
+
+/// Whether a caller in this runtime may block for one commit: another worker goes on meanwhile, and
+/// what it brings is then committed together.
+fn may_block(runtime: &Handle) -> bool {
+    runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
 }
 
 fn ended() -> StoreError {
@@ -245,6 +278,33 @@ enum Undone {
     Group(GroupFault),
 }
 
+/// What the thread does: commits whatever waits, together, until the queue is closed.
+fn run(core: &Mutex<Loop>, taker: &LastTaker<Message>) {
+    let mut taken = Vec::new();
+    let mut group = Vec::new();
+    let max = core.lock().unwrap_or_else(PoisonError::into_inner).setup.group_max;
+    while taker.0.take(&mut taken, max) {
+        let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
+        for message in taken.drain(..) {
+            match message {
+                Message::Job(job) => group.push(job),
+                Message::Peek(reply) => {
+                    let _ = reply.send(core.peek());
+                }
+            }
+        }
+        if !core.commit_safely(&mut group) {
+            return;
+        }
+    }
+}
+
+impl std::fmt::Debug for Loop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loop").field("poison", &self.poison).finish_non_exhaustive()
+    }
+}
+
 impl Loop {
     fn new(setup: Setup) -> Self {
         let mut fresh = Self { setup, rids: Rids::default(), data_version: -1, poison: None };
@@ -253,25 +313,31 @@ impl Loop {
         fresh
     }
 
-    fn run(mut self, taker: &LastTaker<Message>) {
-        let mut taken = Vec::new();
-        let mut group = Vec::new();
-        while taker.0.take(&mut taken, self.setup.group_max) {
-            for message in taken.drain(..) {
-                match message {
-                    Message::Job(job) => group.push(job),
-                    Message::Peek(reply) => {
-                        let _ = reply.send(self.peek());
-                    }
-                }
-            }
-            let settled = catch_unwind(AssertUnwindSafe(|| self.commit(&mut group)));
-            if settled.is_err() {
-                // Its jobs are dropped unanswered, so their callers learn that the outcome is unknown.
-                tracing::error!("the writer of the database panicked; nothing more will be written");
-                return;
-            }
+    /// One job, done at once unless another process is in the way; then it is given back.
+    fn commit_one(&mut self, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
+        let mut group = vec![job];
+        if !self.is_free() {
+            return group.pop();
         }
+        self.commit_safely(&mut group);
+        None
+    }
+
+    /// Whether a transaction can begin right now; if so, it has begun.
+    fn is_free(&self) -> bool {
+        self.poison.is_none() && begin(&self.setup.conn, Duration::ZERO).is_ok()
+    }
+
+    /// Commits; a panic is the end of all writing. Says whether writing goes on.
+    fn commit_safely(&mut self, group: &mut Vec<Box<dyn Job>>) -> bool {
+        let settled = catch_unwind(AssertUnwindSafe(|| self.commit(group)));
+        if settled.is_err() {
+            // Its jobs are dropped unanswered, so their callers learn that the outcome is unknown.
+            tracing::error!("the writer of the database panicked; nothing more will be written");
+            self.poison = Some("the writer panicked".to_owned());
+            group.clear();
+        }
+        settled.is_ok()
     }
 
     fn peek(&mut self) -> Result<(), StoreError> {
@@ -324,7 +390,9 @@ impl Loop {
 
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Undone> {
         let conn = &self.setup.conn;
-        begin(conn, self.setup.busy_timeout)?;
+        if conn.is_autocommit() {
+            begin(conn, self.setup.busy_timeout)?;
+        }
         let mut work = Work::new(conn, &mut self.rids, self.setup.clock.now());
         for (index, job) in group.iter_mut().enumerate() {
             if let Err(Fault::Sql(error)) = job.run(&mut work) {
