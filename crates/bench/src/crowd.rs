@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use rusqlite::Connection;
-
 use crate::Fallible;
 use crate::raw;
 use crate::report::{Report, median};
@@ -11,7 +9,7 @@ use crate::work::{Mark, Place, engine};
 
 const CROWD: i64 = 1_000_000;
 const STEPS: u32 = 5;
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 200;
 
 pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let (alone, crowded) = (place.scratch("alone"), place.scratch("crowded"));
@@ -19,7 +17,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     seed.run("steps", "pattern", &STEPS).await?.result::<()>().await?;
     seed.shutdown().await;
     eprintln!("filling a store with {CROWD} finished runs …");
-    fill(&raw::open(&Place::file(&crowded))?)?;
+    fill(&Place::file(&crowded))?;
     let engines = [engine(&alone, Mark::default()).await?, engine(&crowded, Mark::default()).await?];
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
@@ -46,7 +44,8 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
 }
 
 /// Copies the one finished run, events and all, a million times under random-looking ids.
-fn fill(conn: &Connection) -> Fallible<()> {
+fn fill(path: &std::path::Path) -> Fallible<()> {
+    let conn = raw::open(path)?;
     conn.pragma_update(None, "synchronous", "OFF")?;
     conn.execute_batch("BEGIN")?;
     let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)";
@@ -65,5 +64,7 @@ fn fill(conn: &Connection) -> Fallible<()> {
     conn.execute(&events.join(" "), [CROWD])?;
     conn.execute_batch("COMMIT")?;
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    // Nothing of the filling may still be on its way to the disk while others are measured.
+    std::fs::File::open(path)?.sync_all()?;
     Ok(())
 }
