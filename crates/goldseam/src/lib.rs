@@ -37,6 +37,7 @@ pub use goldseam_engine::{
 };
 pub use goldseam_store as store;
 
+pub use goldseam_core::form::Form;
 pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
 pub use goldseam_store_sqlite::check::{Migrated, Report};
 pub use open::{

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, select};
 use goldseam_core::event::{InputRequested, WaitStarted};
+use goldseam_core::form::Form;
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
 use goldseam_core::{Failure, Millis, Owned, Path, Payload, RunId, SignalName};
 use serde::de::DeserializeOwned;
@@ -161,7 +162,7 @@ impl Context {
     /// Waits for the first of several things.
     pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
         let spot = self.spot(name);
-        Select { ctx: self, spot, signals: vec![], children: vec![], timeout: None, flaw: None }
+        Select { ctx: self, spot, signals: vec![], children: vec![], ask: None, timeout: None, flaw: None }
     }
 }
 
@@ -219,6 +220,7 @@ pub struct Select<'a> {
     spot: Result<Spot>,
     signals: Vec<SignalName>,
     children: Vec<RunId>,
+    ask: Option<(String, Form)>,
     timeout: Option<Duration>,
     flaw: Option<Error>,
 }
@@ -233,6 +235,8 @@ pub enum Selected {
         /// Its content.
         payload: Payload,
     },
+    /// A person answered.
+    Answer(Payload),
     /// A child ended.
     Child {
         /// Which.
@@ -260,6 +264,12 @@ impl Select<'_> {
         self
     }
 
+    /// Also asks a person; the question is known by the name of the wait.
+    pub fn ask(mut self, prompt: impl Into<String>, form: Form) -> Self {
+        self.ask = Some((prompt.into(), form));
+        self
+    }
+
     /// Gives up after `span`.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
@@ -272,24 +282,31 @@ impl<'a> IntoFuture for Select<'a> {
     type IntoFuture = BoxFuture<'a, Result<Selected>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { ctx, spot, signals, children, timeout, flaw } = self;
+        let Self { ctx, spot, signals, children, ask, timeout, flaw } = self;
         Box::pin(async move {
             if let Some(flaw) = flaw {
                 return Err(flaw);
             }
             let spot = spot?;
+            let inputs = ask.iter().map(|_| spot.path.clone()).collect();
             let wanted = |now: Millis| WaitStarted {
                 path: spot.path.clone(),
                 ord: spot.ord,
                 signals,
-                inputs: vec![],
+                inputs,
                 children,
                 due: timeout.map(|span| now + span),
             };
-            match wait(ctx, &spot, wanted, None).await? {
+            let ask = ask.map(|(prompt, form)| InputRequested {
+                path: spot.path.clone(),
+                ord: spot.ord,
+                prompt: prompt.chars().take(ctx.cell.ledger.limits.text_bytes_max).collect(),
+                form,
+            });
+            match wait(ctx, &spot, wanted, ask).await? {
                 Found::Mail(Mail::Signal { name, payload }) => Ok(Selected::Signal { name, payload }),
                 Found::Mail(Mail::Child { run, result }) => Ok(Selected::Child { run, result }),
-                Found::Mail(Mail::Answer { .. }) => ctx.mismatch(&spot).await,
+                Found::Mail(Mail::Answer { answer, .. }) => Ok(Selected::Answer(answer)),
                 Found::Timer => Ok(Selected::Timeout),
             }
         })

@@ -83,6 +83,31 @@ async fn the_first_of_several_things_wins_and_a_timeout_is_one_of_them() {
 }
 
 #[tokio::test]
+async fn a_person_or_a_signal_whoever_is_first() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", |ctx: Context, (): ()| async move {
+            let form = goldseam::Form::Choice(vec!["ship".into(), "hold".into()]);
+            let first = ctx.select("first").signal("stop").ask("Ship it?", form).timeout(hours(1)).await?;
+            Ok::<_, Error>(matches!(first, Selected::Answer(answer) if answer.as_str() == "\"ship\""))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    reaches(&engine, "r", Status::Waiting).await;
+    assert!(run.answer("first", &"burn").await.is_err());
+    run.answer("first", &"ship").await.unwrap();
+    assert!(run.result::<bool>().await.unwrap());
+    let other = engine.run("w", "other", &()).await.unwrap();
+    other.signal("stop", &()).await.unwrap();
+    assert!(!other.result::<bool>().await.unwrap());
+    engine.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_signal_that_never_comes_times_out_as_an_error() {
     let scratch = Scratch::new();
     let engine = scratch
