@@ -7,11 +7,11 @@
 //! | [`id`], [`path`], [`time`], [`payload`], [`hash`] | the words that everything else is made of |
 //! | [`event`], [`codec`] | what can happen to a run, and its bytes on disk |
 //! | [`branch`], [`summary`], [`state`] | `derive`: history → state |
-//! | [`command`], [`decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
+//! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
 //! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
 //!
-//! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide`]
+//! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide()`]
 //! refuses it once either is no longer current.
 
 pub mod branch;

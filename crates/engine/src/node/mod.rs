@@ -1,7 +1,7 @@
 //! One incarnation of an engine process: it claims runs, executes them, beats, and takes over from the dead.
 //!
 //! Recovery never executes anything by itself: it only makes a run claimable again. Dispatch,
-//! start-up and takeover all go through the one claim path in [`dispatch`].
+//! start-up and takeover all go through the one claim path in `dispatch`.
 
 mod dispatch;
 mod execute;
