@@ -38,39 +38,52 @@ impl Clock for SystemClock {
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     own: Arc<dyn Clock>,
-    set: Mutex<Option<(Millis, Duration)>>,
+    known: Mutex<Known>,
+}
+
+/// What a node knows of the store's clock.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// Nothing yet.
+    Nothing,
+    /// It cannot be told apart from the node's own, which is the finer one.
+    Own,
+    /// It showed this, when the node's monotonic clock showed that.
+    Told(Millis, Duration),
 }
 
 /// Clocks are read to the millisecond.
 const TICK: Duration = Duration::from_millis(1);
+/// Only an answer as quick as this can say that two clocks agree.
+const QUICK: Duration = Duration::from_millis(50);
 /// An answer that took longer says too little about the store's clock.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 impl StoreTime {
     pub(crate) fn new(own: Arc<dyn Clock>) -> Self {
-        Self { own, set: Mutex::new(None) }
+        Self { own, known: Mutex::new(Known::Nothing) }
     }
 
     /// The store answered `told` to something sent at `sent`.
     pub(crate) fn set(&self, told: Millis, sent: Duration) {
-        let received = self.own.elapsed();
+        let (received, here) = (self.own.elapsed(), self.own.now());
         let took = received.saturating_sub(sent);
-        let here = self.own.now();
-        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        if here - took - TICK <= told && told <= here + TICK {
-            // The two clocks agree as far as the answer can tell: the node's own is the finer one.
-            *set = None;
-        } else if set.is_none() || took <= ROUND_TRIP_MAX {
-            *set = Some((told, sent + took / 2));
-        }
+        let fits = here - took - TICK <= told && told <= here + TICK;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = match *known {
+            _ if fits && took <= QUICK => Known::Own,
+            Known::Own if fits => Known::Own,
+            now @ (Known::Own | Known::Told(..)) if took > ROUND_TRIP_MAX => now,
+            _ => Known::Told(told, sent + took / 2),
+        };
     }
 }
 
 impl Clock for StoreTime {
     fn now(&self) -> Millis {
-        match *self.set.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((told, at)) => told + self.own.elapsed().saturating_sub(at),
-            None => self.own.now(),
+        match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            Known::Told(told, at) => told + self.own.elapsed().saturating_sub(at),
+            Known::Nothing | Known::Own => self.own.now(),
         }
     }
 
@@ -94,4 +107,48 @@ pub async fn sleep_until(clock: &Arc<dyn Clock>, due: Millis) {
 /// Lets `span` pass. The only sleep of the engine: in simulation it is virtual.
 pub async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that shows what it is told.
+    #[derive(Debug)]
+    struct Still {
+        now: Millis,
+        elapsed: Duration,
+    }
+
+    impl Clock for Still {
+        fn now(&self) -> Millis {
+            self.now
+        }
+
+        fn elapsed(&self) -> Duration {
+            self.elapsed
+        }
+    }
+
+    fn told(own: i64, took: Duration, store: i64) -> Millis {
+        let elapsed = Duration::from_secs(100);
+        let time = StoreTime::new(Arc::new(Still { now: Millis(own), elapsed }));
+        time.set(Millis(store), elapsed - took);
+        time.now()
+    }
+
+    #[test]
+    fn a_quick_answer_that_fits_leaves_the_nodes_own_clock() {
+        assert_eq!(told(10_000, Duration::from_millis(10), 9_995), Millis(10_000));
+    }
+
+    #[test]
+    fn a_slow_answer_that_fits_proves_nothing() {
+        assert_eq!(told(10_000, Duration::from_secs(4), 6_500), Millis(8_500));
+    }
+
+    #[test]
+    fn a_clock_that_differs_is_corrected() {
+        assert_eq!(told(10_000, Duration::from_millis(10), 70_000), Millis(70_005));
+    }
 }
