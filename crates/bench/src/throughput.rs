@@ -24,7 +24,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     for round in 0..ROUNDS {
         let url = place.scratch(&format!("throughput-{round}"));
         ours.push(run_all(&url).await?);
-        let replay = Replay::read(&Place::file(&url), &url, place, round).await?;
+        let replay = Replay::read(&Place::file(&url), place, round).await?;
         let (seconds, rows) = replay.run()?;
         theirs.push(seconds);
         writes = rows;
@@ -78,7 +78,7 @@ struct Replay {
 }
 
 impl Replay {
-    async fn read(file: &std::path::Path, _url: &str, place: &Place, round: usize) -> Fallible<Self> {
+    async fn read(file: &std::path::Path, place: &Place, round: usize) -> Fallible<Self> {
         let conn = Connection::open(file)?;
         let mut bodies: Vec<Vec<String>> = Vec::new();
         let mut runs = Vec::new();

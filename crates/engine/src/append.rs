@@ -33,7 +33,7 @@ pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
         match cell.ledger.store.append(append).await {
             Ok(_) => {
                 cell.holds_at(sent);
-                cell.hub().committed(&cell.run, decision.task, cell.now());
+                cell.hub().committed(decision.task, cell.now());
                 return apply(&cell, sealed, count);
             }
             Err(StoreError::Conflict { .. }) => {}

@@ -142,7 +142,7 @@ impl Ledger {
                 Append { run: run.clone(), after, bodies: sealed.bodies, row: Some(Box::new(row)), tasks };
             match self.store.append(append).await {
                 Ok(end) => {
-                    self.hub.committed(run, decision.task, now);
+                    self.hub.committed(decision.task, now);
                     let head = sealed.heads.last().copied().unwrap_or_default();
                     return Ok(Committed { end, records: sealed.records, task, head });
                 }

@@ -5,7 +5,6 @@
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Cx, Poll};
 
@@ -16,6 +15,7 @@ use goldseam_core::{Failure, Owned, Payload};
 
 use crate::append::{Moved, append_queued, read_on};
 use crate::cell::{Cell, Inner, Mode, Slow, Stop};
+use crate::clock::pause;
 use crate::error::{Error, Result};
 use crate::undo;
 
@@ -38,7 +38,7 @@ pub(crate) struct Driver {
     cell: Arc<Cell>,
     work: Option<BoxFuture<'static, Result<Payload>>>,
     io: Option<Io>,
-    linger: Option<Pin<Box<tokio::time::Sleep>>>,
+    linger: Option<BoxFuture<'static, ()>>,
     releasing: bool,
     /// Work that was given up. It holds guards that lock the cell, so it is dropped only once the lock is free.
     given_up: Option<BoxFuture<'static, Result<Payload>>>,
@@ -134,7 +134,7 @@ impl Driver {
             Some(Slow::Yes) => true,
             Some(Slow::No) => {
                 let span = self.cell.config.linger;
-                let timer = self.linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+                let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));
                 timer.poll_unpin(cx).is_ready()
             }
         }

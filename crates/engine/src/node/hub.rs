@@ -129,7 +129,7 @@ impl Hub {
     }
 
     /// An append of this process made a task ready, or might have.
-    pub(crate) fn committed(&self, _run: &RunId, task: TaskMove, now: Millis) {
+    pub(crate) fn committed(&self, task: TaskMove, now: Millis) {
         match task {
             TaskMove::Wake | TaskMove::Ready => self.ready.notify_one(),
             TaskMove::Rest(due) if due <= now => self.ready.notify_one(),

@@ -150,14 +150,14 @@ async fn a_silent_attempt_times_out_and_a_beating_one_does_not() {
                         if seen.saw("try") == 1 {
                             std::future::pending::<()>().await;
                         }
-                        for beat in 0..20 {
+                        for beat in 0..70 {
                             attempt.heartbeat(&beat);
                             tokio::time::sleep(Duration::from_millis(10)).await;
                         }
                         Ok::<_, Error>(attempt.number())
                     }
                 };
-                ctx.step_with("beats", body).heartbeat(Duration::from_millis(80)).retry(quick(2)).await
+                ctx.step_with("beats", body).heartbeat(Duration::from_millis(500)).retry(quick(2)).await
             }
         })
         .start()
