@@ -4,19 +4,23 @@
 
 use std::cmp::Ordering;
 
-use goldseam_core::Status;
+use goldseam_core::{RunId, Status};
 use goldseam_store::{Cursor, Page, Row, RunFilter, RunOrder, StoreError};
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 
 use crate::fault::Fault;
 use crate::runs::RawRow;
+use crate::tasks::id;
 
 const PLAIN: &str = "SELECT r.summary, r.task, r.updated_at, r.created_at, r.id FROM runs AS r \
     WHERE r.summary IS NOT NULL";
 const TAGGED: &str = "SELECT r.summary, r.task, r.updated_at, t.created_at, r.id \
     FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
     WHERE r.summary IS NOT NULL AND t.tag = ? AND t.value = ?";
+/// Few rows are ever lost: finding them must cost what was lost, not what is there.
+pub(crate) const ROWLESS: &str = "SELECT id FROM runs INDEXED BY runs_rowless \
+    WHERE summary IS NULL AND id > ?1 ORDER BY id LIMIT ?2";
 
 /// A query under construction.
 struct Query {
@@ -77,6 +81,15 @@ pub(crate) fn runs(
     let items = found.into_iter().map(|found| found.row.parse()).collect::<Result<Vec<Row>, Fault>>()?;
     let next = items.last().filter(|_| more).map(|row| Cursor::of(row).to_string());
     Ok(Page { items, next })
+}
+
+/// Runs without a row, in order of id.
+pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, Fault> {
+    let mut statement = conn.prepare_cached(ROWLESS)?;
+    // Every id comes after the empty text.
+    let found =
+        statement.query_map(params![after.map_or("", |run| run.as_str()), limit], |row| id(row, 0))?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
 fn find(conn: &Connection, query: Query, found: &mut Vec<Found>) -> Result<(), Fault> {

@@ -126,6 +126,11 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
     }
 
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        let after = after.cloned();
+        self.readers.read(move |conn| list::rowless(conn, after.as_ref(), limit)).await
+    }
+
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
         self.liveness.hold(node)?;
         let node = node.clone();

@@ -62,7 +62,7 @@ impl Walker {
 
     /// One call, as text: what was done and what came of it.
     async fn step(&mut self) -> String {
-        match self.dice.below(16) {
+        match self.dice.below(17) {
             0..=5 => self.append().await,
             6 | 7 => self.submit().await,
             8 | 9 => self.change_task().await,
@@ -70,6 +70,7 @@ impl Walker {
             12 => self.lock().await,
             13 => self.put_row().await,
             14 => self.list_runs().await,
+            15 => self.list_rowless().await,
             _ => self.list_tasks().await,
         }
     }
@@ -243,6 +244,13 @@ impl Walker {
             assert!(said.len() < 10_000, "the list has no end: {said}");
             filter.after = page.next;
         }
+    }
+
+    async fn list_rowless(&mut self) -> String {
+        let after = self.dice.one_in(2).then(|| self.run());
+        let limit = u32::try_from(self.dice.below(4)).unwrap();
+        let found = self.store.rowless(after.as_ref(), limit).await;
+        format!("{limit} without a row after {after:?} -> {}", show(found))
     }
 
     async fn list_tasks(&mut self) -> String {

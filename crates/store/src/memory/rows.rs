@@ -1,6 +1,8 @@
 //! The cached rows: written with an append or by compare-and-set, listed by what they say.
 
-use goldseam_core::{Millis, Summary, TaskId};
+use std::ops::Bound;
+
+use goldseam_core::{Millis, RunId, Summary, TaskId};
 
 use super::World;
 use super::queue::is_as_expected;
@@ -45,6 +47,13 @@ impl World {
         found.truncate(filter.limit as usize);
         let next = found.last().filter(|_| more).map(|(place, _)| place.to_string());
         Ok(Page { items: found.into_iter().map(|(_, row)| row.clone()).collect(), next })
+    }
+
+    pub(super) fn rowless(&self, after: Option<&RunId>, limit: u32) -> Vec<RunId> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.runs.range::<RunId, _>((from, Bound::Unbounded));
+        let lost = rest.filter(|(_, run)| run.row.is_none()).map(|(id, _)| id.clone());
+        lost.take(limit as usize).collect()
     }
 }
 
