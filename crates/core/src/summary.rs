@@ -145,6 +145,9 @@ pub struct Summary {
     /// Recoveries in all.
     #[serde(default)]
     pub recoveries: u32,
+    /// When the last of them was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered_at: Option<Millis>,
 
     /// An operator stopped it.
     #[serde(default)]
@@ -232,6 +235,7 @@ impl Summary {
             started: false,
             attempt: 0,
             recoveries: 0,
+            recovered_at: None,
             paused: false,
             cancel: None,
             compensating: false,
@@ -358,7 +362,10 @@ impl Summary {
                 self.attempt = claim.attempt;
             }
             Event::RunReleased { .. } => self.owner = None,
-            Event::RunRecovered(_) => self.recoveries += 1,
+            Event::RunRecovered(_) => {
+                self.recoveries += 1;
+                self.recovered_at = Some(at);
+            }
             Event::RunPaused(_) => self.paused = true,
             Event::RunResumed(_) => {
                 self.paused = false;

@@ -122,7 +122,7 @@ impl Store for SqliteStore {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        let after = list::parse_cursor(&filter)?;
+        let after = filter.cursor()?;
         self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
     }
 

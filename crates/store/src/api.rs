@@ -199,6 +199,9 @@ pub enum RunOrder {
     Newest,
     /// The earliest queued first.
     Oldest,
+    /// The latest recovered first; only runs that were. One that is recovered again between two pages has
+    /// moved to the front.
+    Recovered,
 }
 
 /// A page of a list.

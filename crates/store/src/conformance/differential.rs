@@ -117,7 +117,8 @@ impl Walker {
         let status = Status::ALL[usize::try_from(self.dice.below(10)).unwrap()];
         // A run is queued at one moment for good: lists are ordered by it.
         let moment = run.as_str().bytes().map(i64::from).sum::<i64>() / 2;
-        Summary { status, created_at: at(moment), ..summary(run.as_str(), as_of) }
+        let recovered_at = self.dice.one_in(3).then(|| self.time());
+        Summary { status, created_at: at(moment), recovered_at, ..summary(run.as_str(), as_of) }
     }
 
     async fn append(&mut self) -> String {
@@ -227,7 +228,8 @@ impl Walker {
     }
 
     async fn list_runs(&mut self) -> String {
-        let order = if self.dice.one_in(2) { RunOrder::Newest } else { RunOrder::Oldest };
+        let orders = [RunOrder::Newest, RunOrder::Oldest, RunOrder::Recovered];
+        let order = orders[usize::try_from(self.dice.below(3)).unwrap()];
         let statuses = Status::ALL.into_iter().filter(|_| self.dice.one_in(2)).collect();
         let limit = 1 + u32::try_from(self.dice.below(3)).unwrap();
         let mut filter = RunFilter { order, statuses, limit, ..RunFilter::default() };

@@ -76,6 +76,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         started: false,
         attempt: 0,
         recoveries: 0,
+        recovered_at: None,
         paused: false,
         cancel: None,
         compensating: false,

@@ -6,7 +6,7 @@ use goldseam_core::{Millis, RunId, Summary, TaskId};
 
 use super::World;
 use super::queue::is_as_expected;
-use crate::api::{Expect, Page, Row, RunFilter, RunOrder, Written};
+use crate::api::{Expect, Page, Row, RunFilter, Written};
 use crate::cursor::Cursor;
 use crate::error::StoreError;
 
@@ -30,18 +30,20 @@ impl World {
     }
 
     pub(super) fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
-        let after = filter.after.as_deref().map(str::parse::<Cursor>).transpose()?;
+        let after = filter.cursor()?;
+        let latest_first = filter.order.is_latest_first();
         let rows = self.runs.values().filter_map(|run| run.row.as_ref());
+        let listed = rows.filter(|row| is_listed(row, filter));
         let mut found: Vec<(Cursor, &Row)> =
-            rows.filter(|row| is_listed(row, filter)).map(|row| (Cursor::of(row), row)).collect();
+            listed.filter_map(|row| Some((Cursor::of(row, filter.order)?, row))).collect();
         found.sort_by(|(left, _), (right, _)| left.cmp(right));
-        if filter.order == RunOrder::Newest {
+        if latest_first {
             found.reverse();
         }
-        found.retain(|(place, _)| match (&after, filter.order) {
-            (None, _) => true,
-            (Some(after), RunOrder::Newest) => place < after,
-            (Some(after), RunOrder::Oldest) => place > after,
+        found.retain(|(place, _)| match &after {
+            None => true,
+            Some(after) if latest_first => place < after,
+            Some(after) => place > after,
         });
         let more = found.len() > filter.limit as usize;
         found.truncate(filter.limit as usize);
