@@ -154,6 +154,9 @@ pub struct Summary {
     /// Recoveries in all.
     #[serde(default)]
     pub recoveries: u32,
+    /// When the last of them was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered_at: Option<Millis>,
 
     /// An operator stopped it.
     #[serde(default)]
@@ -244,6 +247,7 @@ impl Summary {
             alone: false,
             lived_ms: None,
             recoveries: 0,
+            recovered_at: None,
             paused: false,
             cancel: None,
             compensating: false,
@@ -387,6 +391,7 @@ impl Summary {
             Event::RunRecovered(recovered) => {
                 self.recoveries += 1;
                 self.lived_ms = recovered.lived_ms.or(self.lived_ms);
+                self.recovered_at = Some(at);
             }
             Event::RunPaused(_) => self.paused = true,
             Event::RunResumed(_) => {

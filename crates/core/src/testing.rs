@@ -15,8 +15,8 @@ use crate::hash::{Hash, WriteId};
 use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
 use crate::limits::Limits;
 use crate::path::Path;
-use crate::recovery::Lived;
 use crate::payload::Payload;
+use crate::recovery::Lived;
 use crate::seal::{Place, Sealed, leaves_branch, place, row_after, seal};
 use crate::state::{Applied, State, derive};
 use crate::summary::Status;
@@ -81,7 +81,8 @@ pub(crate) fn claim(by: &str) -> Command {
 }
 
 pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
-    let lost = Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
+    let lost =
+        Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
     Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false })
 }
 

@@ -12,14 +12,17 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use crate::open::{APPLICATION_ID, cannot_open, not_ours, refused};
 
 /// One step from a schema to the next.
-struct Migration {
+pub(crate) struct Migration {
     number: i64,
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") }];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
+    Migration { number: 2, sql: include_str!("../migrations/0002_healing.sql") },
+];
 
-const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
+pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
     applied_at INTEGER NOT NULL)";
 
 /// The schema that this program writes.
@@ -81,7 +84,7 @@ pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i
     Ok(before)
 }
 
-fn step(conn: &Connection, migration: &Migration, now: Millis) -> rusqlite::Result<()> {
+pub(crate) fn step(conn: &Connection, migration: &Migration, now: Millis) -> rusqlite::Result<()> {
     conn.execute_batch(migration.sql)?;
     conn.execute(
         "INSERT INTO goldseam_migrations (number, hash, applied_at) VALUES (?1, ?2, ?3)",

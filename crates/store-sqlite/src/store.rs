@@ -122,8 +122,13 @@ impl Store for SqliteStore {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        let after = list::parse_cursor(&filter)?;
+        let after = filter.cursor()?;
         self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        let after = after.cloned();
+        self.readers.read(move |conn| list::rowless(conn, after.as_ref(), limit)).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

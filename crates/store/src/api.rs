@@ -199,6 +199,9 @@ pub enum RunOrder {
     Newest,
     /// The earliest queued first.
     Oldest,
+    /// The latest recovered first; only runs that were. One that is recovered again between two pages has
+    /// moved to the front.
+    Recovered,
 }
 
 /// A page of a list.
@@ -301,6 +304,9 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Lists runs by what their cached rows say.
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError>;
+
+    /// Up to `limit` runs after `after`, in order of id, that have a log and no cached row.
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
     /// The node is alive; the first beat also takes its liveness lock. Returns the store's clock.
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError>;

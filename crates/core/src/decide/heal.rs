@@ -121,4 +121,3 @@ pub(super) fn undo_seam(view: View<'_>, note: &Note, now: Millis) -> Result<Deci
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
     Ok(Decision::new(now, events, TaskMove::Ready))
 }
-

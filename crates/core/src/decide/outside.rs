@@ -2,8 +2,8 @@
 
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::{Claim, Command};
-use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
 use crate::error::Failure;
+use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
 use crate::id::{NodeId, RunId};
 use crate::limits::Limits;
 use crate::payload::Payload;

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use super::{Decision, Refusal, Stamped, TaskMove, View, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
-use crate::event::{BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted};
+use crate::event::{
+    BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted,
+};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
@@ -290,10 +292,13 @@ impl Batch<'_> {
         let mut summary = self.state.summary.clone();
         let mut children = self.state.open_children();
         // The row of before the append, and what this append itself did to what is carried on.
-        for Stamped { event, .. } in &self.events {
+        for Stamped { at, event } in &self.events {
             match event {
                 Event::VersionChanged { to, .. } => summary.version = *to,
-                Event::RunRecovered(_) => summary.recoveries += 1,
+                Event::RunRecovered(_) => {
+                    summary.recoveries += 1;
+                    summary.recovered_at = Some(*at);
+                }
                 Event::ChildStarted(child) => children.push(child.run.clone()),
                 _ => {}
             }

@@ -91,8 +91,9 @@ pub(super) fn left_failure(sight: &Sight<'_>) -> Option<Diagnosis> {
         return None;
     }
     let (path, op) = sight.state.ops.iter().max_by_key(|(_, op)| op.last)?;
-    let OpKind::Step(StepOp { progress: StepProgress::Failed(failure), left, attempts, group: false, .. }) =
-        &op.kind
+    let OpKind::Step(StepOp {
+        progress: StepProgress::Failed(failure), left, attempts, group: false, ..
+    }) = &op.kind
     else {
         return None;
     };
@@ -216,7 +217,8 @@ pub(super) fn lost_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
         match &remote.task {
             Some(task) if task.state.is_live() => None,
             Some(task) if task.result.is_some() || task.state == TaskState::Failed => {
-                let evidence = format!("the task of step {path} is {}, the log has no result", task.state.as_str());
+                let evidence =
+                    format!("the task of step {path} is {}, the log has no result", task.state.as_str());
                 found(Code::O3, evidence, Remedy::TakeResult { path, attempt, task: Box::new(task.clone()) })
             }
             Some(task) => {

@@ -162,7 +162,11 @@ fn each_rule_finds_its_own() {
         ("O1 task completed", rests(done(), Completed), vec![O1]),
         ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
         ("O2 owner gone", Case { owner: lost(), ..Case::healthy(Log::running()) }, vec![O2]),
-        ("O2 owner and task gone", Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) }, vec![O2]),
+        (
+            "O2 owner and task gone",
+            Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
+            vec![O2],
+        ),
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
@@ -191,16 +195,25 @@ fn what_is_not_sick_is_left_alone() {
         ("claimed, about to begin", rests(Log::new("r1").queued(), Claimed)),
         ("paused", rests(released(Log::running()).act(Command::Pause(note("p"))), Queue::Missing)),
         ("over", rests(Log::running().finishes(), Queue::Missing)),
-        ("late cache of A1", Case { late: true, ..rests(released(Log::running()), Ready).cached_as(Status::Waiting) }),
+        (
+            "late cache of A1",
+            Case { late: true, ..rests(released(Log::running()), Ready).cached_as(Status::Waiting) },
+        ),
         ("A1 of a live owner", Case::healthy(Log::running()).cached_as(Status::Waiting)),
-        ("A2 of a live owner", Case::healthy(Log::running().asks("q", Form::Text)).cached_as(Status::Running)),
+        (
+            "A2 of a live owner",
+            Case::healthy(Log::running().asks("q", Form::Text)).cached_as(Status::Running),
+        ),
         ("a jump that waits for its compensations", {
             let log = Log::running().completed_with_undo("a");
             let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
             Case::healthy(log.act(Command::Jump(jump)))
         }),
         ("a failure that the workflow dealt with", rests(released(failed_then_went_on()), Ready)),
-        ("asleep until later", rests(Log::running().sleeps("s", NOW + Duration::from_secs(9)).released(Release::Unload), Sleeps)),
+        (
+            "asleep until later",
+            rests(Log::running().sleeps("s", NOW + Duration::from_secs(9)).released(Release::Unload), Sleeps),
+        ),
     ];
     for (name, case) in table {
         assert_eq!(case.diagnoses(), vec![], "{name}");
@@ -286,6 +299,7 @@ fn a_new_task_changes_nothing_else_of_the_run() {
         head: before.head,
         last_event_at: before.last_event_at,
         recoveries: before.recoveries,
+        recovered_at: before.recovered_at,
         ..after
     };
     assert_eq!(same, before);

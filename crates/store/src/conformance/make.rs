@@ -79,6 +79,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         alone: false,
         lived_ms: None,
         recoveries: 0,
+        recovered_at: None,
         paused: false,
         cancel: None,
         compensating: false,

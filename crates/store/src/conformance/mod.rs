@@ -20,6 +20,7 @@ pub mod locks;
 pub mod make;
 pub mod nodes;
 pub mod read;
+pub mod rowless;
 pub mod rows;
 pub mod runs;
 pub mod tasks;
@@ -122,6 +123,11 @@ macro_rules! conformance {
             rows::put_row_restores_a_lost_row,
             rows::put_row_swaps_the_task,
             rows::a_run_without_a_log_gets_no_row,
+            rowless::a_run_whose_row_is_lost_is_found,
+            rowless::rowless_runs_are_found_in_order_of_id,
+            rowless::pages_of_rowless_runs_are_complete,
+            rowless::nobody_is_rowless_while_every_run_has_a_row,
+            rowless::a_restored_row_takes_its_run_out,
             with_append::an_advance_task_becomes_the_runs_own,
             with_append::an_ordinary_task_does_not_become_the_runs_own,
             with_append::a_row_keeps_its_task_over_appends,
@@ -182,7 +188,11 @@ macro_rules! conformance {
             runs::runs_of_the_same_moment_are_all_listed,
             runs::the_last_page_has_no_next,
             runs::a_list_survives_changes_between_pages,
+            runs::recovered_runs_come_latest_first,
+            runs::recovered_runs_are_filtered_too,
+            runs::pages_of_recovered_runs_are_complete,
             runs::a_foreign_cursor_is_refused,
+            runs::a_cursor_of_another_order_is_refused,
             runs::runs_without_a_row_are_not_listed,
             watch::zero_returns_at_once,
             watch::an_append_wakes_the_watcher,

@@ -159,6 +159,10 @@ impl Store for MemoryStore {
         self.with(|world| world.list_runs(&filter))
     }
 
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.with(|world| world.rowless(after, limit)))
+    }
+
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
         Ok(self.with(|world| world.beat(node)))
     }
