@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use goldseam_engine::config::Recovery;
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_sqlite::check::{Migrated, Report};
@@ -132,6 +133,17 @@ impl Builder {
         E: Into<Error>,
     {
         Self(self.0.workflow_version(name, version, function))
+    }
+
+    /// Declares the steps of a workflow that always makes the same ones: `show` then tells how many are left,
+    /// and a run that has made them all without an end is found (rule A3).
+    pub fn plan<'a>(self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(self.0.plan(workflow, steps))
+    }
+
+    /// How runs of one workflow are recovered, where it differs from the rest.
+    pub fn recovery(self, workflow: &str, recovery: Recovery) -> Self {
+        Self(self.0.recovery(workflow, recovery))
     }
 
     /// Replaces the whole configuration. Call it before registering workflows.

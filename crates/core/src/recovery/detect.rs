@@ -87,10 +87,19 @@ fn is_done_leaf(op: &Op) -> bool {
 
 /// A4
 pub(super) fn left_failure(sight: &Sight<'_>) -> Option<Diagnosis> {
-    if sight.owner.is_alive() || !is_under_way(sight.state) {
+    if sight.owner.is_alive() { None } else { failure_left_in(sight.state, Some(sight)) }
+}
+
+/// What whoever has just taken a run must mend before its code sees the log.
+pub(super) fn at_claim(state: &State) -> Option<Diagnosis> {
+    half_jump_in(state).or_else(|| failure_left_in(state, None))
+}
+
+fn failure_left_in(state: &State, sight: Option<&Sight<'_>>) -> Option<Diagnosis> {
+    if !is_under_way(state) {
         return None;
     }
-    let (path, op) = sight.state.ops.iter().max_by_key(|(_, op)| op.last)?;
+    let (path, op) = state.ops.iter().max_by_key(|(_, op)| op.last)?;
     let OpKind::Step(StepOp {
         progress: StepProgress::Failed(failure), left, attempts, group: false, ..
     }) = &op.kind
@@ -102,6 +111,7 @@ pub(super) fn left_failure(sight: &Sight<'_>) -> Option<Diagnosis> {
         let (path, attempt) = (path.clone(), attempts.saturating_add(1));
         return found(Code::A4, evidence, Remedy::Retry { path, attempt });
     }
+    let sight = sight?;
     // A task that will move the run, or an owner that is lost, leads to the same by itself.
     if sight.task.is_some_and(|task| task.state.is_live()) || sight.owner != Owner::Nobody {
         return None;
@@ -111,7 +121,11 @@ pub(super) fn left_failure(sight: &Sight<'_>) -> Option<Diagnosis> {
 
 /// D2
 pub(super) fn half_jump(sight: &Sight<'_>) -> Option<Diagnosis> {
-    let asked = sight.state.half_jump?;
+    half_jump_in(sight.state)
+}
+
+fn half_jump_in(state: &State) -> Option<Diagnosis> {
+    let asked = state.half_jump?;
     let evidence = format!("a jump was asked for at event {asked}, and no branch was opened");
     found(Code::D2, evidence, Remedy::Branch { cutoff: asked.before() })
 }

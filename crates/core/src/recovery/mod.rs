@@ -237,6 +237,11 @@ pub fn diagnose(sight: &Sight<'_>) -> Vec<Diagnosis> {
     found
 }
 
+/// What whoever has just taken a run must mend before its code sees the log: D2 and A4, which need no cache.
+pub fn at_claim(state: &State) -> Option<Diagnosis> {
+    detect::at_claim(state)
+}
+
 /// What is wrong with a run whose log cannot be read.
 pub fn damaged(what: &crate::Corrupt) -> Diagnosis {
     let reason = what.to_string();
