@@ -4,10 +4,12 @@
 //! healers at once do no more than one, because a remedy lands only at the log end it was made for.
 
 pub mod by_hand;
+pub mod doctor;
 mod examine;
 pub mod feed;
 mod liveness;
 pub mod sweeper;
+pub mod why;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
