@@ -279,6 +279,9 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn append(&self, append: Append) -> Result<Seq, StoreError>;
 
     /// Up to `limit` records after `after`, oldest first. An unknown run has none.
+    ///
+    /// A store hands out what it has: where an event is lost, the positions show a gap, and the page goes on
+    /// behind it. The ledger above finds the gap; a store neither hides it nor makes it an error.
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError>;
 
     /// The end of the log and the cached row; none if there is no such run.
