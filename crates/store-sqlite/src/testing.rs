@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::conformance::{Capabilities, Damage, Fixture};
 use goldseam_store::{Clock, ManualClock};
-use rusqlite::{Connection, Params, params};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use crate::append::sql_int;
 use crate::{Options, SqliteStore, system_clock};
@@ -20,8 +20,16 @@ use crate::{Options, SqliteStore, system_clock};
 /// How long the harm waits for the store to let it in.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Of one run, or of all if there is none to name.
 const LOSE_ROWS: &str = "UPDATE runs SET workflow = NULL, status = NULL, owner = NULL, parent = NULL, \
-    cause = NULL, created_at = NULL, recovered_at = NULL, as_of = 0, task = NULL, summary = NULL";
+    cause = NULL, created_at = NULL, recovered_at = NULL, as_of = 0, task = NULL, summary = NULL \
+    WHERE ?1 IS NULL OR id = ?1";
+const LOSE_TAGS: &str = "DELETE FROM run_tags WHERE ?1 IS NULL OR rid = (SELECT rid FROM runs WHERE id = ?1)";
+const LOSE_ADVANCE_TASKS: &str = "DELETE FROM tasks WHERE kind >= 'advance:' AND kind < 'advance;'";
+const LOSE_TASK: &str = "DELETE FROM tasks WHERE id = ?1";
+const LOSE_EVENT: &str = "DELETE FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
+const CORRUPT: &str =
+    "UPDATE events SET body = ?3 WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
 
 /// A store in a new folder, with a clock to move. The folder is removed with the fixture.
 pub async fn fixture() -> Fixture {
@@ -54,49 +62,45 @@ impl Vandal {
         Self { path: path.to_owned() }
     }
 
-    fn open(&self) -> Connection {
-        let conn = Connection::open(&self.path).unwrap();
+    /// Does harm at one moment.
+    fn harm<T>(&self, act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> T {
+        let mut conn = Connection::open(&self.path).unwrap();
         conn.busy_timeout(PATIENCE).unwrap();
-        conn
+        let moment = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let done = act(&moment).unwrap();
+        moment.commit().unwrap();
+        done
     }
 
-    fn execute(&self, sql: &str, values: impl Params) -> usize {
-        self.open().execute(sql, values).unwrap()
+    fn lose_rows(&self, run: Option<&RunId>) {
+        let run = run.map(|run| run.as_str());
+        self.harm(|moment| moment.execute(LOSE_ROWS, [run]).and(moment.execute(LOSE_TAGS, [run])));
     }
 }
 
 #[async_trait]
 impl Damage for Vandal {
     async fn lose_row(&self, run: &RunId) {
-        let mut conn = self.open();
-        let harm = conn.transaction().unwrap();
-        let untag = "DELETE FROM run_tags WHERE rid = (SELECT rid FROM runs WHERE id = ?1)";
-        harm.execute(&format!("{LOSE_ROWS} WHERE id = ?1"), [run.as_str()]).unwrap();
-        harm.execute(untag, [run.as_str()]).unwrap();
-        harm.commit().unwrap();
+        self.lose_rows(Some(run));
     }
 
     async fn lose_task(&self, task: &TaskId) {
-        self.execute("DELETE FROM tasks WHERE id = ?1", [task.as_str()]);
+        self.harm(|moment| moment.execute(LOSE_TASK, [task.as_str()]));
     }
 
     async fn lose_event(&self, run: &RunId, seq: Seq) {
-        let sql = "DELETE FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
-        let lost = self.execute(sql, params![run.as_str(), sql_int(seq.0)]);
+        let lost = self.harm(|moment| moment.execute(LOSE_EVENT, params![run.as_str(), sql_int(seq.0)]));
         assert_eq!(lost, 1, "{run} has no event {seq} to lose");
     }
 
     async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
-        let sql = "UPDATE events SET body = ?3 WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
-        let changed = self.execute(sql, params![run.as_str(), sql_int(seq.0), body]);
+        let changed =
+            self.harm(|moment| moment.execute(CORRUPT, params![run.as_str(), sql_int(seq.0), body]));
         assert_eq!(changed, 1, "{run} has no event {seq} to change");
     }
 
     async fn lose_hints(&self) {
-        let mut conn = self.open();
-        let harm = conn.transaction().unwrap();
-        harm.execute_batch(&format!("{LOSE_ROWS}; DELETE FROM run_tags;")).unwrap();
-        harm.execute_batch("DELETE FROM tasks WHERE kind >= 'advance:' AND kind < 'advance;'").unwrap();
-        harm.commit().unwrap();
+        self.lose_rows(None);
+        self.harm(|moment| moment.execute(LOSE_ADVANCE_TASKS, []));
     }
 }
