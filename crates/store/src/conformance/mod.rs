@@ -197,6 +197,8 @@ macro_rules! conformance {
             lanes::a_lane_is_free_again_once_its_task_ends,
             lanes::the_first_of_a_lane_goes_first,
             lanes::a_lane_is_one_over_all_queues,
+            lanes::a_claimed_task_is_not_put_into_a_busy_lane,
+            lanes::create_is_ignored_if_the_lane_is_busy,
             lanes::a_blocked_task_is_not_next_due,
             locks::put_lock_compares_and_sets,
             locks::one_of_many_acquirers_wins,

@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Ignored if its id is taken, or its key by another live task.
+    /// Ignored if its id is taken, or another task is in its way.
     fn create(&mut self, task: Task) {
         if !self.tasks.contains_key(&task.id) && self.rival(&task).is_none() {
             self.tasks.insert(task.id.clone(), task);
