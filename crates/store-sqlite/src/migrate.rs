@@ -59,6 +59,22 @@ pub(crate) fn identify(conn: &Connection, path: &Path) -> Result<i64, StoreError
     Ok(schema)
 }
 
+/// Refuses a file with an older schema. Changes nothing.
+pub(crate) fn refuse_older(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    match identify(conn, path)? {
+        0 => Ok(()),
+        schema if schema == latest() => Ok(()),
+        schema => Err(refused(
+            "GS0212",
+            format!("{} has schema {schema}; this program works with {}", path.display(), latest()),
+            &format!(
+                "run goldseam store migrate sqlite:{}; older programs cannot use it any more then",
+                path.display()
+            ),
+        )),
+    }
+}
+
 /// Applies what is missing; returns the schema that was there before.
 pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i64, StoreError> {
     let failed = |error: rusqlite::Error| cannot_open(path, &error);

@@ -7,10 +7,12 @@ use goldseam_store::conformance::make;
 use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
 use rusqlite::Connection;
 
-use super::{append, open};
+use super::{append, code, open};
+use crate::check::{Migrated, check, migrate};
 use crate::list::{ROWLESS, query};
 use crate::migrate::{MIGRATIONS, REGISTER, step};
 use crate::open::APPLICATION_ID;
+use crate::{Options, SqliteStore, schema_latest};
 
 /// A database as an older goldseam made it.
 fn old(path: &Path, schema: usize) -> Connection {
@@ -76,6 +78,25 @@ async fn recoveries_that_rows_of_an_older_database_know_are_listed() {
     let page = open(&path).runs(filter).await.unwrap();
     let names: Vec<&str> = page.items.iter().map(|row| row.summary.run.as_str()).collect();
     assert_eq!(names, ["known"]);
+}
+
+#[test]
+fn an_older_database_is_left_alone_unless_it_is_to_be_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(old(&path, 1));
+    let before = std::fs::read(&path).unwrap();
+    let refused = SqliteStore::open_current(&path, Options::default()).unwrap_err();
+    assert_eq!(code(&refused), "GS0212");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let report = check(&path, &Options::default()).unwrap();
+    assert_eq!((report.schema, report.is_sound()), (1, true), "looking it over works as it is");
+    let to = schema_latest();
+    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 1, to });
+    drop(SqliteStore::open_current(&path, Options::default()).unwrap());
+    let fresh = folder.path().join("fresh.db");
+    drop(SqliteStore::open_current(&fresh, Options::default()).unwrap());
+    assert_eq!(check(&fresh, &Options::default()).unwrap().schema, to);
 }
 
 #[tokio::test]

@@ -94,14 +94,15 @@ impl Walker {
         let base =
             if self.dice.one_in(2) { advance(self.run().as_str(), id.as_str()) } else { task(id.as_str()) };
         let queue = if self.dice.one_in(4) { "slow" } else { QUEUE };
-        Task {
+        let task = Task {
             queue: QueueName::new(queue).unwrap(),
             lane: self.dice.one_in(3).then(|| LaneName::new("l").unwrap()),
             key: self.dice.one_in(3).then(|| format!("k{}", self.dice.below(2))),
             priority: i32::try_from(self.dice.below(3)).unwrap(),
             run_at: if self.dice.one_in(8) { Millis::NEVER } else { self.time() },
             ..base
-        }
+        };
+        if self.dice.one_in(8) { task.claimed("n0", at(0)) } else { task }
     }
 
     fn change(&mut self) -> TaskChange {

@@ -50,13 +50,14 @@ struct World {
 
 #[derive(Debug, Default)]
 struct Run {
-    log: Vec<String>,
+    /// By position; dense unless something was lost.
+    log: BTreeMap<Seq, String>,
     row: Option<Row>,
 }
 
 impl Run {
     fn end(&self) -> Seq {
-        Seq(self.log.len() as u64)
+        self.log.last_key_value().map_or(Seq::ZERO, |(seq, _)| *seq)
     }
 }
 
