@@ -147,6 +147,8 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { evidence, .. } = &sight.owner else { return None };
     let remedy = match sight.task {
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
+        // Nobody can take it over: that is what must be said.
+        Some(task) if task.state.is_live() && nobody_fit(sight).is_some() => return None,
         Some(task) if task.state.is_live() => {
             Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
         }
