@@ -20,7 +20,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["why"], "goldseam why ord-7"),
     (&["doctor"], "--rule <CODE>"),
     (&["recoveries"], "--stats"),
-    (&["sweeper"], "that takes two looks"),
+    (&["sweeper"], "takes two looks"),
     (&["cancel"], "--reason <REASON>"),
     (&["jump"], "--drop-mail"),
     (&["retry"], "failed step"),

@@ -139,7 +139,7 @@ pub(crate) async fn order(ctx: Context, what: String) -> goldseam::Result<String
                 "properties": {"ok": {"type": "boolean"}}});
             let _: serde_json::Value = ctx.ask("review", "Is it fine?").schema(schema).await?;
         }
-        "hang" => ctx.step("ship", || std::future::pending::<goldseam::Result<()>>()).await?,
+        "hang" => ctx.step("ship", std::future::pending::<goldseam::Result<()>>).await?,
         "wait" => ctx.signal::<serde_json::Value>("paid").await.map(|_| ())?,
         _ => {}
     }
