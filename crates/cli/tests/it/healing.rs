@@ -186,3 +186,78 @@ fn recoveries_are_followed_as_they_come() {
     place.run(&["recover", "lost"]).ok();
     assert_eq!(lines.next().unwrap(), "lost", "each once");
 }
+
+#[test]
+fn a_follower_is_told_that_a_run_is_stalled_and_that_it_moves_again() {
+    let place = sick();
+    let (_child, mut lines) = follow(place.command(&["watch", "orphan", "--jsonl"]));
+    let mut next = |wanted: &str| -> Value {
+        let parse = |line: String| serde_json::from_str::<Value>(&line).unwrap();
+        lines.by_ref().map(parse).find(|line| line["type"] == wanted).unwrap()
+    };
+    let stalled = next("stalled");
+    assert_eq!((&stalled["run"], &stalled["rule"]), (&json!("orphan"), &json!("O2")));
+    assert!(stalled["evidence"].as_str().unwrap().contains("is gone"), "{stalled}");
+    place.run(&["reset", "orphan"]).ok();
+    next("moving");
+    next("note.added");
+    assert_eq!(next("stalled")["rule"], "N1", "it is told anew");
+}
+
+#[test]
+fn show_draws_the_seam_its_rule_and_what_was_seen() {
+    let place = sick();
+    place.run(&["recover", "hidden", "--rule", "A2"]).ok();
+    let picture = place.run(&["show", "hidden", "--width", "90"]).ok();
+    // Bars and marks stand where the time puts them.
+    let steady =
+        |line: &&str| line.trim().starts_with(|c: char| c.is_ascii_alphabetic()) || line.contains("┼ ");
+    let steady: Vec<&str> = picture.lines().filter(steady).collect();
+    assert_snapshot!("show_seam", plain(&steady.join("\n")));
+    let document = place.run(&["show", "hidden", "--json"]).json();
+    let seam = &document["seams"][0];
+    assert_eq!((&seam["kind"], &seam["rule"]), (&json!("recovered"), &json!("A2")));
+    assert_eq!(seam["cut"], json!({ "from": "b1", "to": "b2", "after": 7 }));
+    assert!(seam["evidence"].as_str().unwrap().starts_with("the cache says running"), "{seam}");
+    assert_eq!(document["branches"][1]["active"], true);
+    let plan = json!([{ "step": "reserve", "done": true }, { "step": "charge", "done": true },
+        { "step": "ship", "done": false }]);
+    assert_eq!((&document["plan"], &document["steps_done"]), (&plan, &json!(2)));
+    place.run(&["recover", "hidden", "--undo"]).ok();
+    assert_eq!(
+        place.run(&["show", "hidden", "--json"]).json()["branches"][2]["why"],
+        "back to the other side of b2"
+    );
+}
+
+#[test]
+fn a_jump_tells_what_it_leaves_standing() {
+    let place = sick();
+    let before = place.run(&["history", "hidden"]).ok();
+    let dry = place.run(&["jump", "hidden", "reserve", "--dry-run"]).ok();
+    assert_snapshot!("jump_dry_run", dry);
+    assert_eq!(place.run(&["history", "hidden"]).ok(), before, "a dry run changes nothing");
+    let jumped = place.run(&["jump", "hidden", "charge", "--json"]).json();
+    assert_eq!((&jumped["branch"], &jumped["standing"]), (&json!("b2"), &json!([])));
+    let jumped = place.run(&["jump", "lost", "reserve", "--json"]).json();
+    assert_eq!(jumped["standing"], json!(["reserve"]));
+    let over = place.run(&["jump", "done", "reserve"]).ok();
+    assert!(over.contains("left standing") && over.contains("the run is over"), "{over}");
+    let undo = place.run(&["jump", "orphan", "reserve", "--compensate"]).ok();
+    assert_eq!(undo, "orphan goes back to reserve once what lies after it is undone\n");
+}
+
+#[test]
+fn a_recovery_by_hand_is_told_before_during_and_after() {
+    let place = sick();
+    assert_snapshot!("recover_dry_run", said(place.run(&["recover", "hidden", "--dry-run"])));
+    assert_snapshot!("recover", said(place.run(&["recover", "hidden"])));
+    assert_snapshot!("recover_healthy", said(place.run(&["recover", "hidden", "--dry-run"])));
+    assert_snapshot!("recover_undo", said(place.run(&["recover", "hidden", "--undo"])));
+    assert_snapshot!("recover_parked", said(place.run(&["recover", "odd"])));
+    let err = place.run(&["recover", "lost", "--rule", "A2"]).fails(1, "GS0118");
+    assert!(err.contains("what applies is: O1"), "{err}");
+    let document = place.run(&["recover", "lost", "--reason", "asked by ana", "--json"]).json();
+    assert_eq!((&document["rule"], &document["healed"]), (&json!("O1"), &json!(true)));
+    assert!(place.run(&["history", "lost"]).ok().contains("note.added\tby tester: asked by ana"));
+}
