@@ -35,10 +35,7 @@ mod when;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::app::App;
-use crate::args::Cli;
 use crate::fail::{Exit, Fail};
 
 /// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for.
@@ -50,11 +47,11 @@ fn listen() {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (cli, names_store) = match args::typed() {
+        Ok(typed) => typed,
         Err(error) => return args::refuse(&error),
     };
-    let app = App::new(&cli.global);
+    let app = App::new(&cli.global, names_store);
     listen();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

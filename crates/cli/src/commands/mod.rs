@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod drill;
 pub(crate) mod explain;
 pub(crate) mod history;
 pub(crate) mod jump;
@@ -42,6 +43,7 @@ use crate::fail::{Exit, Fail};
 pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
     match command {
         Command::Demo(args) => demo::run(app, args).await,
+        Command::Drill(args) => drill::run(app, args).await,
         Command::Start(args) => start::run(app, args).await,
         Command::Ls(args) => ls::run(app, args).await,
         Command::Show(args) => show::run(app, args).await,

@@ -5,6 +5,7 @@ use crate::support::Place;
 /// Every command, and what its help must contain.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["demo"], "--kills <K>"),
+    (&["drill"], "Exit code 1 if a fault was not healed"),
     (&["start"], "--input <JSON>"),
     (&["ls"], "--since <SPAN>"),
     (&["show"], "goldseam show ord-7"),
