@@ -13,7 +13,7 @@ use crate::hash::Hash;
 use crate::id::{RunId, SignalName};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::summary::{Summary, command_id, is_run_wide};
+use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::{Millis, Seq};
 
 /// Everything the engine believes about a run, computed from its history alone.
@@ -322,6 +322,14 @@ impl State {
         } else if let Event::ChildStarted(child) = event {
             let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
             self.children.insert(child.run.clone(), Child { path, branch, seq, ended: false });
+        } else if let Event::InputRequested(input) = event
+            && !in_lineage
+            && self.is_same_work(recorded.branch)
+        {
+            self.summary.cut_off.retain(|open| open.path != input.path);
+            self.summary.cut_off.push(OpenInput::of(input, recorded.at));
+        } else if let Event::WaitResolved { path, .. } = event {
+            self.summary.cut_off.retain(|open| open.path != *path);
         }
         if in_lineage {
             self.fold_branch(recorded);
@@ -329,6 +337,11 @@ impl State {
         self.seen.extend(command_id(event));
         let head = self.summary.head;
         self.summary.advance_to(recorded, head);
+    }
+
+    /// Whether what a branch that was left asked for is asked for again: only recoveries lie between.
+    fn is_same_work(&self, left: BranchId) -> bool {
+        self.branches.generation(left) == self.branches.generation(self.branches.active().id)
     }
 
     fn move_to(&mut self, opened: &BranchOpened, seq: Seq) {

@@ -255,6 +255,18 @@ fn a_question_asked_again_takes_the_answer_to_the_old_one() {
 }
 
 #[test]
+fn an_answer_to_a_question_that_was_cut_off_counts_before_it_is_asked_again() {
+    let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
+    let command = case.heal(0);
+    let log = case.log.act(command).act(answer("approve", "a1", "\"yes\""));
+    assert!(matches!(log.ask(&answer("approve", "a2", "\"no\"")), Err(Refusal::NoSuchQuestion { .. })));
+    let log = log.claimed("n-2").asks("approve", Form::Text);
+    assert!(log.names().ends_with(&["wait.started", "wait.resolved"]), "nobody is asked twice: {:?}", log.names());
+    let jumped = asked().act(Command::Jump(jump_to("j1", "a")));
+    assert!(matches!(jumped.ask(&answer("approve", "a1", "\"yes\"")), Err(Refusal::NoSuchQuestion { .. })));
+}
+
+#[test]
 fn a_remedy_for_an_older_end_does_nothing() {
     let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
     let command = case.heal(0);
