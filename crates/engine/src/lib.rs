@@ -26,6 +26,8 @@ pub mod locks;
 pub mod node;
 pub mod queue;
 pub mod registry;
+#[cfg(feature = "suite")]
+pub mod suite;
 
 mod append;
 mod attempt;

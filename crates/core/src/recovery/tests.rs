@@ -261,7 +261,11 @@ fn an_answer_to_a_question_that_was_cut_off_counts_before_it_is_asked_again() {
     let log = case.log.act(command).act(answer("approve", "a1", "\"yes\""));
     assert!(matches!(log.ask(&answer("approve", "a2", "\"no\"")), Err(Refusal::NoSuchQuestion { .. })));
     let log = log.claimed("n-2").asks("approve", Form::Text);
-    assert!(log.names().ends_with(&["wait.started", "wait.resolved"]), "nobody is asked twice: {:?}", log.names());
+    assert!(
+        log.names().ends_with(&["wait.started", "wait.resolved"]),
+        "nobody is asked twice: {:?}",
+        log.names()
+    );
     let jumped = asked().act(Command::Jump(jump_to("j1", "a")));
     assert!(matches!(jumped.ask(&answer("approve", "a1", "\"yes\"")), Err(Refusal::NoSuchQuestion { .. })));
 }

@@ -263,9 +263,14 @@ impl Sweeper {
         if examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
             report.terminal += 1;
         }
+        let examined = self.with_row(run, examined, liveness, report).await?;
         let Some(found) = examined.found.first().cloned() else {
             self.sightings.remove(run);
-            return self.is_well(run, mark, &examined, report).await;
+            if let Some(mark) = mark.filter(|_| !examined.row_is_off) {
+                self.well.insert(key(run), mark);
+            }
+            report.healthy += 1;
+            return Ok(());
         };
         let since = self.seen_since(&found, liveness.now);
         let old_enough = liveness.now.since(since) >= self.stale_after(&examined);
@@ -278,34 +283,26 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Nothing is wrong but, perhaps, the cache.
-    async fn is_well(
-        &mut self,
+    /// Writes a cached row anew that is lost, late or wrong, unless a rule speaks of it; then looks again.
+    async fn with_row(
+        &self,
         run: &RunId,
-        mark: Option<u64>,
-        examined: &Examined,
+        examined: Examined,
+        liveness: &Liveness,
         report: &mut SweepReport,
-    ) -> Result<(), EngineError> {
-        if examined.row_is_off
-            && !self.options.dry_run
-            && let Some(state) = &examined.state
-            && let Healed::Done { .. } = self.healer.rewrite_row(run, state).await?
-        {
-            report.rows_rewritten += 1;
-            // With its row back, what moves it can be judged.
-            let liveness = self.healer.liveness().await?;
-            let again = self.healer.examine(run, &liveness).await?;
-            if let Some(found) = again.found.into_iter().next() {
-                let fate = self.treat(&found, true).await;
-                report.healed += u64::from(fate == Fate::Healed);
-                report.stalled.push(Stalled { found, since: liveness.now, fate });
-                return Ok(());
-            }
-        } else if let Some(mark) = mark {
-            self.well.insert(key(run), mark);
+    ) -> Result<Examined, EngineError> {
+        let Examined { state: Some(state), row_is_off: true, found } = &examined else { return Ok(examined) };
+        let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
+        if self.options.dry_run || by_rule || self.options.rule.is_some() {
+            return Ok(examined);
         }
-        report.healthy += 1;
-        Ok(())
+        match self.healer.rewrite_row(run, state).await? {
+            Healed::Done { .. } => {
+                report.rows_rewritten += 1;
+                self.healer.examine(run, liveness).await
+            }
+            Healed::Moved | Healed::NotByItself => Ok(examined),
+        }
     }
 
     fn seen_since(&mut self, found: &Found, now: Millis) -> Millis {

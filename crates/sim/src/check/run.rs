@@ -98,7 +98,9 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
                 Event::RunClaimed(claim) if claim.attempt != attempt => {
                     say(format!("claims attempt {}, it is {attempt}", claim.attempt));
                 }
-                Event::BranchOpened(opened) if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. } | Why::Continue) => {
+                Event::BranchOpened(opened)
+                    if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. } | Why::Continue) =>
+                {
                     (attempt, lived) = (0, None);
                 }
                 event if event.is_progress() => (attempt, lived) = (0, None),
