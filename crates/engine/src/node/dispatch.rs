@@ -7,7 +7,7 @@ use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::task::Task;
 use goldseam_core::{Command, Millis, NodeId, RunId, State};
-use goldseam_store::{Claim as ClaimTasks, Expect, Pulse, Written};
+use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
 
 use super::{Node, mail};
@@ -171,7 +171,7 @@ impl Node {
         };
         Ok(match nodes.iter().find(|seen| seen.record.id == *owner) {
             None => lost(true, "its owner is gone and did not hand it over"),
-            Some(seen) if seen.pulse == Pulse::Dropped => lost(true, "its owner's process is gone"),
+            Some(seen) if seen.is_gone() => lost(true, "its owner's process is gone"),
             Some(_) if self.is_silent(owner) => lost(false, "its owner has not beaten for too long"),
             Some(_) => None,
         })
