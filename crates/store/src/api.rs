@@ -239,7 +239,7 @@ pub enum NodeState {
     Leaving,
     /// Left by itself.
     Left,
-    /// Found dead; what it had is being taken over.
+    /// Ended without handing over; what it had may be taken over.
     Gone,
 }
 
@@ -256,12 +256,19 @@ pub struct NodeSeen {
     pub pulse: Pulse,
 }
 
+impl NodeSeen {
+    /// Whether it has ended for certain: it said so itself, or the system did.
+    pub fn is_gone(&self) -> bool {
+        self.record.state == NodeState::Gone || self.pulse == Pulse::Dropped
+    }
+}
+
 /// What the system knows about a node's process, without any timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulse {
     /// The process holds its liveness lock.
     Held,
-    /// The lock is free, and nothing but the end of the process frees it.
+    /// The lock is free, and nothing but the end of the process or of the node itself frees it.
     Dropped,
     /// The lock is free, but a lost connection frees it too: a suspicion.
     Suspect,
@@ -313,6 +320,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
     /// The node is alive; the first beat also takes its liveness lock. Returns the store's clock.
+    ///
+    /// One that says it has left or is gone lets go of its lock instead, and is listed until it is forgotten.
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError>;
 
     /// Every node that has joined and not been forgotten.

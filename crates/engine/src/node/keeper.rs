@@ -100,15 +100,17 @@ impl Node {
         if seen.record.state == NodeState::Left {
             return Verdict::Gone("its node has left");
         }
+        if seen.is_gone() {
+            return Verdict::Gone("its node's process is gone");
+        }
         match seen.pulse {
-            Pulse::Dropped => return Verdict::Gone("its node's process is gone"),
             Pulse::Suspect => {
                 let since = *sight.suspect_since.get_or_insert(now);
                 if now.saturating_sub(since) >= self.config.grace {
                     return Verdict::Gone("its node's process is gone");
                 }
             }
-            Pulse::Held | Pulse::Unknown => sight.suspect_since = None,
+            Pulse::Held | Pulse::Dropped | Pulse::Unknown => sight.suspect_since = None,
         }
         sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
         if sight.silent { Verdict::Silent } else { Verdict::Alive }

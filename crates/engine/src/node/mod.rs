@@ -49,6 +49,8 @@ pub(crate) struct Node {
     /// All nodes as they were seen lately, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
     closed: AtomicBool,
+    /// Everything was handed over, so there is nothing to take over.
+    left: AtomicBool,
     work: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -81,6 +83,7 @@ impl Node {
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
             closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             work: Mutex::default(),
         })
     }
@@ -165,6 +168,19 @@ impl Node {
             }
             self.rest(self.config.beat).await;
         }
+        self.sign_off().await;
+    }
+
+    /// The last word of a node. It comes after every beat, so that none of them can revive what is over: a
+    /// node in a process that lives on would else hold its lock, and be missed only for its silence.
+    async fn sign_off(&self) {
+        let told = match self.left.load(Ordering::Relaxed) {
+            true => self.ledger.store.forget(&self.id).await,
+            false => self.ledger.store.beat(&self.record(NodeState::Gone)).await.map(drop),
+        };
+        if let Err(error) = told {
+            tracing::debug!(node = %self.id, %error, "a closed node could not say so");
+        }
     }
 
     /// Lets `span` pass, or less if the node closes.
@@ -192,13 +208,14 @@ impl Node {
             self.hub().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
+        self.left.store(true, Ordering::Relaxed);
         self.close();
         if let Err(error) = self.ledger.store.forget(&self.id).await {
             tracing::warn!(node = %self.id, %error, "could not sign off");
         }
     }
 
-    /// Stops at once, like a crash: nothing is handed over.
+    /// Stops at once, like a crash: nothing is handed over. Beating ends with a last word of its own.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

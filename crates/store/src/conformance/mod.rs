@@ -209,6 +209,8 @@ macro_rules! conformance {
             nodes::a_beat_updates_the_record,
             nodes::a_beat_returns_the_stores_clock,
             nodes::a_beating_node_holds_its_lock,
+            nodes::a_node_that_is_over_lets_go_of_its_lock,
+            nodes::a_last_word_takes_no_lock,
             nodes::nodes_are_listed_until_forgotten,
             nodes::a_forgotten_node_may_join_again,
             runs::each_run_filter_selects,
