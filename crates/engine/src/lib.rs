@@ -9,9 +9,12 @@
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
 //! | `cell`, `driver` | one run in memory, and the task that moves it |
-//! | [`queue`], [`locks`] | a user's own tasks and named locks |
+//! | [`queue`], [`locks`], [`stats`] | a user's own tasks, named locks, and how much there is |
+//! | [`claims`] | what nobody alive holds is free again |
+//! | [`meter`] | the names of all metrics |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
 
+pub mod claims;
 pub mod client;
 pub mod clock;
 pub mod commit;
@@ -21,9 +24,11 @@ pub mod engine;
 pub mod entropy;
 pub mod error;
 pub mod locks;
+pub mod meter;
 pub mod node;
 pub mod queue;
 pub mod registry;
+pub mod stats;
 
 mod append;
 mod attempt;
@@ -31,6 +36,7 @@ mod cell;
 mod driver;
 
 mod spawn;
+mod tries;
 mod undo;
 
 pub use client::{Client, Outcome, RunHandle, StartOptions};

@@ -7,7 +7,5 @@ CREATE INDEX tasks_silent ON tasks (COALESCE(heartbeat_at, started_at, changed_a
 -- Claims of a user's tasks without such a limit, by their last sign of life.
 CREATE INDEX tasks_quiet ON tasks (COALESCE(heartbeat_at, started_at, changed_at), owner)
     WHERE state = 'claimed' AND silence_max_ms IS NULL AND NOT (kind >= 'advance:' AND kind < 'advance;');
--- Tasks that somebody has to see to: what is over is the mass.
-CREATE INDEX tasks_open ON tasks (id) WHERE state IN ('ready', 'claimed', 'dead');
 -- Locks that are held through a node.
 CREATE INDEX locks_node ON locks (node) WHERE holder IS NOT NULL AND node IS NOT NULL;

@@ -245,7 +245,6 @@ fn index(filter: &TaskFilter) -> &'static str {
         TaskFilter { poked: true, owner: Some(_), .. } => " INDEXED BY tasks_poked",
         TaskFilter { silent_at: Some(_), .. } => " INDEXED BY tasks_silent",
         TaskFilter { quiet_since: Some(_), advance: Some(false), .. } => " INDEXED BY tasks_quiet",
-        TaskFilter { open: true, .. } => " INDEXED BY tasks_open",
         _ if is_about_claims(filter) => " INDEXED BY tasks_claimed",
         _ => "",
     }

@@ -85,7 +85,8 @@ pub async fn locks_of_other_nodes_are_found(fixture: &Fixture) {
     for lock in [&through("one", "n1"), &through("two", "n2"), &held("plain", "a"), &free] {
         assert_eq!(put(fixture, lock, Expect::Absent).await, Written::Done);
     }
-    for (nodes, expected) in [(vec![], vec!["one", "two"]), (vec!["n1"], vec!["two"]), (vec!["n1", "n2"], vec![])]
+    for (nodes, expected) in
+        [(vec![], vec!["one", "two"]), (vec!["n1"], vec!["two"]), (vec!["n1", "n2"], vec![])]
     {
         let nodes = nodes.into_iter().map(str::to_owned).collect();
         let filter = LockFilter { node_none_of: Some(nodes), ..any_lock() };

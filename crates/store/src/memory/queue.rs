@@ -115,11 +115,13 @@ fn is_listed(task: &Task, filter: &TaskFilter) -> bool {
 fn is_held_as_asked(task: &Task, filter: &TaskFilter) -> bool {
     let claimed = task.state == TaskState::Claimed;
     let named = |test: &dyn Fn(&String) -> bool| claimed && task.owner.as_ref().is_some_and(test);
-    filter.silent_at.is_none_or(|at| {
-        claimed && task.silence_max.is_some_and(|silence| task.last_sign() + silence <= at)
-    }) && filter.quiet_since.is_none_or(|since| {
-        claimed && task.silence_max.is_none() && task.last_sign() <= since
-    }) && filter.owner_prefix.as_ref().is_none_or(|prefix| named(&|owner| owner.starts_with(prefix)))
+    filter
+        .silent_at
+        .is_none_or(|at| claimed && task.silence_max.is_some_and(|silence| task.last_sign() + silence <= at))
+        && filter
+            .quiet_since
+            .is_none_or(|since| claimed && task.silence_max.is_none() && task.last_sign() <= since)
+        && filter.owner_prefix.as_ref().is_none_or(|prefix| named(&|owner| owner.starts_with(prefix)))
         && filter.owner_none_of.as_ref().is_none_or(|owners| claimed && !named(&|o| owners.contains(o)))
 }
 
