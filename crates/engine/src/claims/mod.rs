@@ -104,8 +104,8 @@ impl Claims {
         Self { ledger }
     }
 
-    /// Frees every stale lock and takes every task from a claimant who is gone or silent. Engines and claims do the
-    /// same by themselves; any number may do it at once.
+    /// Frees stale locks and takes tasks from claimants who are gone or silent, looking at up to 100,000 records.
+    /// Engines and claims do the same by themselves; any number may do it at once.
     pub async fn detect_and_recover_stale(&self) -> Result<RecoveryStats, EngineError> {
         let mut round = self.by_hand(Act::Heal).await?;
         round.all(&mut Cursors::default()).await?;
