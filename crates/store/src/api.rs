@@ -147,6 +147,16 @@ pub struct TaskFilter {
     pub advance: Option<bool>,
     /// Only those with something new for the claimant to look at; reading them clears nothing.
     pub poked: bool,
+    /// Only those that somebody has to see to: ready, claimed or dead.
+    pub open: bool,
+    /// Claimed, with a `silence_max` of their own, and past it at this moment.
+    pub silent_at: Option<Millis>,
+    /// Claimed, without a `silence_max`, and without a sign of life after this moment.
+    pub quiet_since: Option<Millis>,
+    /// Claimed, by an owner whose name begins like this.
+    pub owner_prefix: Option<String>,
+    /// Claimed, by none of these.
+    pub owner_none_of: Option<Vec<String>>,
     /// After this id.
     pub after: Option<TaskId>,
     /// At most so many.
@@ -160,6 +170,8 @@ pub struct LockFilter {
     pub name: Option<LockName>,
     /// Held, and expired at this moment.
     pub stale_at: Option<Millis>,
+    /// Held through a node, and that is none of these.
+    pub node_none_of: Option<Vec<String>>,
     /// After this name.
     pub after: Option<LockName>,
     /// At most so many.

@@ -16,8 +16,6 @@ use crate::spawn::spawn;
 
 /// Tasks read at a time.
 const PAGE: u32 = 200;
-/// Crashes that a task may cause before it is dead; a run's own limit is counted in its log.
-const DELIVERIES_MAX: u32 = 3;
 
 /// How a node looks from here.
 enum Verdict {
@@ -116,6 +114,12 @@ impl Node {
         if sight.silent { Verdict::Silent } else { Verdict::Alive }
     }
 
+    /// Crashes that a task may cause before it is dead; a run's own limit is counted in its log. The engine's own mail
+    /// never dies: the end of a child must reach its parent, however many nodes fall.
+    fn deliveries_max(&self, task: &Task) -> u32 {
+        if mail::is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
+    }
+
     pub(super) fn is_silent(&self, node: &NodeId) -> bool {
         let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(node).is_some_and(|sight| sight.silent)
@@ -139,7 +143,7 @@ impl Node {
             // Side by side: writes that wait together share a commit.
             let back = page.into_iter().map(|task| {
                 let expect = Expect::Version(task.version);
-                let limit = deliveries_max(&task);
+                let limit = self.deliveries_max(&task);
                 self.ledger.store.put_task(task.reclaimed(why, limit, now), expect)
             });
             let back = join_all(back).await;
@@ -206,16 +210,11 @@ impl Node {
                         self.adopt(spawn(async move { node.take(task).await }));
                     }
                 } else if !known {
-                    let limit = deliveries_max(&task);
+                    let limit = self.deliveries_max(&task);
                     let back = task.reclaimed("its node is not known", limit, now);
                     self.ledger.store.put_task(back, expect).await?;
                 }
             }
         }
     }
-}
-
-/// The engine's own tasks never die: the end of a child must reach its parent, however many nodes fall.
-fn deliveries_max(task: &Task) -> u32 {
-    if mail::is_delivery(task) { u32::MAX } else { DELIVERIES_MAX }
 }

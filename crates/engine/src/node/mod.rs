@@ -3,6 +3,7 @@
 //! Recovery never executes anything by itself: it only makes a run claimable again. Dispatch,
 //! start-up and takeover all go through the one claim path in `dispatch`.
 
+mod claims;
 mod dispatch;
 mod execute;
 mod hub;
@@ -104,6 +105,8 @@ impl Node {
         }
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_watch().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_claims().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_claiming().await }));
         let node = Arc::clone(self);

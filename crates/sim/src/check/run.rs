@@ -24,6 +24,11 @@ pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
+/// I19, of tasks: no record that was ever listed contradicts itself.
+pub fn i19_records_are_whole(evidence: &Evidence) -> Vec<Violation> {
+    evidence.facts.flaws.iter().map(|flaw| Violation::new("I19", flaw)).collect()
+}
+
 /// I4: once a step's completion is in the log, the step never begins again under its key, except once per
 /// freeze by an owner that was cut off.
 pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
