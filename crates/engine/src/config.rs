@@ -58,7 +58,8 @@ pub struct Recovery {
     pub park: bool,
     /// How long a finding must have held before a sweep heals it; never makes a live run stale.
     pub stale_after: Duration,
-    /// Pause before a second recovery; it doubles with each further one.
+    /// Pause of a run that must wait until others have been recovered; ten of them are the least time for which
+    /// a suspect of crashing its process is watched.
     pub delay: Duration,
 }
 
@@ -74,6 +75,11 @@ impl Default for Recovery {
 }
 
 impl Recovery {
+    /// Two lives of a run that differ by less do not differ.
+    pub(crate) fn doubt(&self) -> Duration {
+        self.delay * 10
+    }
+
     /// What `diagnose` needs to know of it.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { attempts_max: self.attempts_max, park: self.park }

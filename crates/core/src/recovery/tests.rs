@@ -336,7 +336,7 @@ fn take_over(by: &str, from: &str, lived: Lived, alone: bool) -> Command {
 }
 
 fn span(ms: u64) -> Lived {
-    Lived { least: Duration::from_millis(ms), most: Duration::from_millis(ms + 1) }
+    Lived { least: Duration::from_millis(ms), most: Duration::from_millis(ms + 1), doubt: Duration::ZERO }
 }
 
 #[test]
@@ -370,6 +370,9 @@ fn who_outlives_its_last_crash_twice_over_is_not_counted() {
     assert_eq!((summary.attempt, summary.lived_ms), (1, Some(101)));
     assert_eq!(next_attempt(summary, span(202)), 2, "exactly twice is no proof");
     assert_eq!(next_attempt(summary, span(203)), 1);
+    let doubted = |ms| Lived { doubt: Duration::from_millis(50), ..span(ms) };
+    assert_eq!((next_attempt(summary, doubted(250)), next_attempt(summary, doubted(253))), (2, 1));
+    assert_eq!(probation(doubted(101)), Duration::from_millis(254));
 }
 
 #[test]

@@ -42,10 +42,11 @@ pub struct Examined {
 impl Healer {
     /// Everybody who lives now.
     pub async fn liveness(&self) -> Result<Liveness, EngineError> {
-        let (silence_max, beat) = (self.rules.silence_max, self.rules.beat);
+        let (silence_max, beat, doubt) =
+            (self.rules.silence_max, self.rules.beat, self.rules.recovery.doubt());
         // The clock after the beats: a beat that is seen never lies ahead.
         let nodes = self.ledger.store.nodes().await?;
-        Ok(Liveness { nodes, now: self.ledger.store.now().await?, silence_max, beat })
+        Ok(Liveness { nodes, now: self.ledger.store.now().await?, silence_max, beat, doubt })
     }
 
     pub(crate) async fn task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {

@@ -29,6 +29,7 @@ impl Node {
         let mut reconciled = self.ledger.clock.elapsed();
         while !self.is_closed() {
             self.look_around().await;
+            self.tell_alive().await;
             self.let_in();
             self.rest(self.config.watch).await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {

@@ -49,6 +49,8 @@ pub(crate) struct Node {
     quarantine: Mutex<quarantine::Quarantine>,
     /// All nodes as they were seen lately, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
+    /// When the last beat that landed was sent.
+    told_alive: Mutex<Duration>,
     closed: AtomicBool,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
@@ -83,6 +85,7 @@ impl Node {
             taking: Mutex::default(),
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
+            told_alive: Mutex::default(),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
             work: Mutex::default(),
@@ -161,7 +164,13 @@ impl Node {
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
         self.hub().confirm(sent);
+        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         Ok(())
+    }
+
+    /// When the last beat that landed was sent.
+    fn told_alive(&self) -> Duration {
+        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn keep_beating(&self) {

@@ -74,8 +74,19 @@ impl Node {
 
     /// Those who progressed, ended or outlived their time are no suspects any more.
     fn let_out(&self, quarantine: &mut Quarantine) {
-        let now = self.ledger.clock.elapsed();
-        quarantine.inside.retain(|run, suspect| suspect.until > now && self.is_suspect(run));
+        // Beats tell others how long a run lived: one must have told that it outlived its time.
+        let told = self.told_alive();
+        quarantine.inside.retain(|run, suspect| suspect.until > told && self.is_suspect(run));
+    }
+
+    /// A beat that says that suspects have outlived their time, if none has said so yet.
+    pub(super) async fn tell_alive(&self) {
+        let (now, told) = (self.ledger.clock.elapsed(), self.told_alive());
+        let due = |suspect: &Suspect| suspect.until > told && suspect.until <= now;
+        let wanted = self.quarantine().inside.values().any(due);
+        if wanted && let Err(error) = self.beat().await {
+            tracing::debug!(node = %self.id, %error, "a beat failed");
+        }
     }
 
     /// Whether the run is still executing here without progress since it was recovered.
@@ -98,8 +109,7 @@ impl Node {
             Pace::Cohort => false,
             Pace::Alone => true,
         };
-        // Beats tell how long a run lived: it must be seen alive past its time before others are let in.
-        let until = self.ledger.clock.elapsed() + probation(lost.lived.most) + self.config.beat * 2;
+        let until = self.ledger.clock.elapsed() + probation(lost.lived);
         let mut quarantine = self.quarantine();
         let expected = quarantine.inside.remove(&summary.run).is_some_and(|suspect| suspect.expected);
         self.let_out(&mut quarantine);
