@@ -150,7 +150,8 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
         Some(task) if task.state.is_live() => {
             Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
         }
-        _ => Remedy::Requeue { run_at: sight.now },
+        // Without a task nobody comes to take it over: O1.
+        _ => return None,
     };
     found(Code::O2, evidence.clone(), remedy)
 }
@@ -196,12 +197,15 @@ fn wanted(state: &State, now: Millis) -> Option<&'static str> {
 
 /// O1
 pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
-    if sight.owner != Owner::Nobody {
+    if sight.owner.is_alive() {
         return None;
     }
     let evidence = match sight.task {
         None => "its advance task is missing".to_owned(),
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => {
+            if sight.owner != Owner::Nobody {
+                return None;
+            }
             return found(Code::O1, lapsed(task), Remedy::Reclaim);
         }
         Some(task) if task.state.is_live() => return None,
@@ -216,9 +220,9 @@ fn lapsed(task: &Task) -> String {
     format!("its advance task is claimed by {owner}, which is gone")
 }
 
-/// When the run's task must be due.
+/// When the run's task must be due: what a lost owner had is to be taken over at once.
 fn due_at(state: &State, now: Millis) -> Millis {
-    match wanted(state, now) {
+    match wanted(state, now).or(state.summary.owner.as_ref().map(|_| "its owner is lost")) {
         Some(_) => now,
         None => state.summary.due().unwrap_or(Millis::NEVER),
     }

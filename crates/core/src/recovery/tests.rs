@@ -163,9 +163,9 @@ fn each_rule_finds_its_own() {
         ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
         ("O2 owner gone", Case { owner: lost(), ..Case::healthy(Log::running()) }, vec![O2]),
         (
-            "O2 owner and task gone",
+            "O1 owner and task gone",
             Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
-            vec![O2],
+            vec![O1],
         ),
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),

@@ -88,8 +88,10 @@ impl Healer {
         let found =
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
         let found: Vec<Found> = found.collect();
-        let differs = |row: &Row| row.summary != *summary;
-        let row_is_off = !sight.owner.is_alive() && row.as_ref().is_none_or(differs);
+        // A live owner writes its row when it must; but whoever wakes the run needs to know its task.
+        let differs = |row: &Row| row.summary != *summary && !sight.owner.is_alive();
+        let adrift = |row: &Row| row.task.is_none() && task.is_some();
+        let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
         Ok(Examined { found, row_is_off, state: Some(state) })
     }
 

@@ -226,7 +226,7 @@ impl Sweeper {
     ) -> Result<(), EngineError> {
         let summary = &row.summary;
         let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
-        if owner.is_alive() && summary.is_coherent() && !self.options.deep {
+        if owner.is_alive() && summary.is_coherent() && row.task.is_some() && !self.options.deep {
             report.scanned += 1;
             report.healthy += 1;
             return Ok(());
