@@ -72,6 +72,7 @@ fn a_wanderer() -> Log {
         evidence: "it was running with an open question".into(),
         node: Some(node("n-3")),
         stale_ms: 77,
+        lived_ms: None,
         previous_branch: Some(parent),
         new_branch: Some(branch),
         cutoff: Some(cutoff),

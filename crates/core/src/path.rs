@@ -65,6 +65,12 @@ impl Path {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, leaf)| leaf)
     }
 
+    /// The name in the last segment, without key and count.
+    pub fn name(&self) -> &str {
+        let leaf = self.leaf();
+        leaf.split([':', '#']).next().unwrap_or(leaf)
+    }
+
     /// The whole path.
     pub fn as_str(&self) -> &str {
         &self.0

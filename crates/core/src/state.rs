@@ -13,7 +13,7 @@ use crate::hash::Hash;
 use crate::id::{RunId, SignalName};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::summary::{Summary, command_id, is_run_wide};
+use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::{Millis, Seq};
 
 /// Everything the engine believes about a run, computed from its history alone.
@@ -43,6 +43,8 @@ pub struct State {
     pub children: BTreeMap<RunId, Child>,
     /// A jump that waits for its compensations.
     pub jump: Option<JumpRequested>,
+    /// Where a jump was asked for whose branch was never opened: written by somebody else, or damage.
+    pub half_jump: Option<Seq>,
     /// Why the run is being undone.
     pub failure: Option<Failure>,
     /// How the active branch ended.
@@ -91,12 +93,14 @@ pub enum OpKind {
 }
 
 /// How far a step is.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct StepOp {
     /// Attempts begun, as far as the log knows.
     pub attempts: u32,
     /// Attempts that failed by themselves; the only ones a retry policy counts.
     pub failures: u32,
+    /// Attempts that the policy still allowed when one last failed.
+    pub left: u32,
     /// Where it stands.
     pub progress: StepProgress,
     /// It holds steps.
@@ -104,9 +108,10 @@ pub struct StepOp {
 }
 
 /// Where a step stands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum StepProgress {
     /// An attempt began and nothing more is known.
+    #[default]
     Started,
     /// The next attempt begins when this time has come.
     Retry(Millis),
@@ -282,6 +287,7 @@ impl State {
             undone: BTreeMap::new(),
             children,
             jump: None,
+            half_jump: None,
             failure: None,
             outcome: None,
             seen,
@@ -316,6 +322,14 @@ impl State {
         } else if let Event::ChildStarted(child) = event {
             let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
             self.children.insert(child.run.clone(), Child { path, branch, seq, ended: false });
+        } else if let Event::InputRequested(input) = event
+            && !in_lineage
+            && self.is_same_work(recorded.branch)
+        {
+            self.summary.cut_off.retain(|open| open.path != input.path);
+            self.summary.cut_off.push(OpenInput::of(input, recorded.at));
+        } else if let Event::WaitResolved { path, .. } = event {
+            self.summary.cut_off.retain(|open| open.path != *path);
         }
         if in_lineage {
             self.fold_branch(recorded);
@@ -325,15 +339,21 @@ impl State {
         self.summary.advance_to(recorded, head);
     }
 
+    /// Whether what a branch that was left asked for is asked for again: only recoveries lie between.
+    fn is_same_work(&self, left: BranchId) -> bool {
+        self.branches.generation(left) == self.branches.generation(self.branches.active().id)
+    }
+
     fn move_to(&mut self, opened: &BranchOpened, seq: Seq) {
         match opened.why {
             Why::Continue => self.begin_anew(opened, seq),
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.cancel = None;
-                self.summary.attempt = 0;
+                self.summary.progress();
             }
-            Why::Recovery { .. } => {}
+            Why::Recovery { .. } | Why::Reset | Why::Undo { .. } => {}
         }
+        self.half_jump = None;
         self.summary.owner = None;
         self.summary.branch = opened.branch;
         for dropped in &opened.dropped_mail {
@@ -406,6 +426,7 @@ impl State {
                 let step = self.step(recorded, &e.path, e.ord);
                 step.attempts = step.attempts.max(e.attempt);
                 step.failures += 1;
+                step.left = e.left;
                 step.group = e.group;
                 step.progress = StepProgress::Failed(e.failure.clone());
                 self.fingerprint(&e.path, e.input);
@@ -453,7 +474,10 @@ impl State {
             Event::CompensationFailed { path, failure } => {
                 self.undone.insert(path.clone(), Undo::Failed(failure.clone()));
             }
-            Event::JumpRequested(jump) => self.jump = jump.compensate.then(|| jump.clone()),
+            Event::JumpRequested(jump) => {
+                self.jump = jump.compensate.then(|| jump.clone());
+                self.half_jump = (!jump.compensate).then_some(recorded.seq);
+            }
             Event::RunCompleted { output } => self.outcome = Some(Outcome::Completed(output.clone())),
             Event::RunFailed { failure } => self.outcome = Some(Outcome::Failed(failure.clone())),
             Event::RunCancelled { reason } => self.outcome = Some(Outcome::Cancelled(reason.clone())),
@@ -493,7 +517,7 @@ impl State {
     }
 
     fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
-        let new = || StepOp { attempts: 0, failures: 0, progress: StepProgress::Started, group: false };
+        let new = || StepOp::default();
         let op = self.op(recorded, (path, ord), || OpKind::Step(new()));
         if !matches!(op.kind, OpKind::Step(_)) {
             op.kind = OpKind::Step(new());

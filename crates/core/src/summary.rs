@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, Recorded, RunQueued, Tags};
+use crate::event::{By, Event, InputRequested, Recorded, RunQueued, Tags};
 use crate::form::Form;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
@@ -64,6 +64,13 @@ pub struct OpenInput {
     pub form: Form,
     /// Since when.
     pub since: Millis,
+}
+
+impl OpenInput {
+    pub(crate) fn of(asked: &InputRequested, since: Millis) -> Self {
+        let InputRequested { path, prompt, form, .. } = asked.clone();
+        Self { path, prompt, form, since }
+    }
 }
 
 /// How a run ended, or why it is parked.
@@ -142,9 +149,21 @@ pub struct Summary {
     /// Recoveries since the last progress.
     #[serde(default)]
     pub attempt: u32,
+    /// When the latest claim was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_at: Option<Millis>,
+    /// The latest claim let no other suspect in beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
+    /// How long at the most it lived before the last crash, if it has not progressed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lived_ms: Option<u64>,
     /// Recoveries in all.
     #[serde(default)]
     pub recoveries: u32,
+    /// When the last of them was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered_at: Option<Millis>,
 
     /// An operator stopped it.
     #[serde(default)]
@@ -164,6 +183,9 @@ pub struct Summary {
     /// What people are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<OpenInput>,
+    /// Questions that a recovery cut off and that were not asked again yet: an answer to them still counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<OpenInput>,
     /// Ids of recent commands from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mail_ids: Vec<String>,
@@ -231,13 +253,18 @@ impl Summary {
             owner: None,
             started: false,
             attempt: 0,
+            claimed_at: None,
+            alone: false,
+            lived_ms: None,
             recoveries: 0,
+            recovered_at: None,
             paused: false,
             cancel: None,
             compensating: false,
             parked: false,
             waits: Vec::new(),
             inputs: Vec::new(),
+            cut_off: Vec::new(),
             mail_ids: Vec::new(),
             mail_count: 0,
             mail_unread: 0,
@@ -306,8 +333,15 @@ impl Summary {
         self.mail_unread =
             opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
         self.owner = None;
-        self.attempt = 0;
+        self.progress();
         self.forget_branch();
+    }
+
+    /// Whatever crashed the run's processes, it has got past it.
+    pub(crate) fn progress(&mut self) {
+        self.attempt = 0;
+        self.alone = false;
+        self.lived_ms = None;
     }
 
     /// Clears what belongs to a branch, before its lineage is folded anew.
@@ -318,8 +352,14 @@ impl Summary {
         self.finished_at = None;
         self.waits.clear();
         self.inputs.clear();
+        self.cut_off.clear();
         self.steps = 0;
         self.step = None;
+    }
+
+    /// Whether the row agrees with itself. One that does not was written by somebody else.
+    pub fn is_coherent(&self) -> bool {
+        self.status == self.status_now() && self.status.is_terminal() == self.finished_at.is_some()
     }
 
     fn status_now(&self) -> Status {
@@ -356,9 +396,15 @@ impl Summary {
                 self.epoch = recorded.seq;
                 self.owner = Some(claim.node.clone());
                 self.attempt = claim.attempt;
+                self.claimed_at = Some(at);
+                self.alone = claim.alone;
             }
             Event::RunReleased { .. } => self.owner = None,
-            Event::RunRecovered(_) => self.recoveries += 1,
+            Event::RunRecovered(recovered) => {
+                self.recoveries += 1;
+                self.lived_ms = recovered.lived_ms.or(self.lived_ms);
+                self.recovered_at = Some(at);
+            }
             Event::RunPaused(_) => self.paused = true,
             Event::RunResumed(_) => {
                 self.paused = false;
@@ -382,7 +428,7 @@ impl Summary {
             Event::StepStarted(step) => self.at_step(&step.path),
             Event::StepCompleted(step) => {
                 self.at_step(&step.path);
-                self.attempt = 0;
+                self.progress();
                 self.steps += u32::from(!step.group);
             }
             Event::StepFailed(step) => self.at_step(&step.path),
@@ -411,15 +457,12 @@ impl Summary {
             }
             Event::InputRequested(input) => {
                 self.inputs.retain(|open| open.path != input.path);
-                self.inputs.push(OpenInput {
-                    path: input.path.clone(),
-                    prompt: input.prompt.clone(),
-                    form: input.form.clone(),
-                    since: at,
-                });
+                self.cut_off.retain(|open| open.path != input.path);
+                self.inputs.push(OpenInput::of(input, at));
             }
             Event::InputAnswered { question, .. } => {
                 self.inputs.retain(|input| input.path != *question);
+                self.cut_off.retain(|input| input.path != *question);
                 self.mail_unread += 1;
             }
             Event::SignalReceived { .. } | Event::ChildCompleted { .. } | Event::ChildFailed { .. } => {
@@ -442,7 +485,7 @@ impl Summary {
                 }
             }
             Event::CompensationCompleted { path } => {
-                self.attempt = 0;
+                self.progress();
                 self.step = Some(path.clone());
             }
             Event::CompensationFailed { path, .. } => self.step = Some(path.clone()),
@@ -457,6 +500,7 @@ impl Summary {
         self.compensating = false;
         self.waits.clear();
         self.inputs.clear();
+        self.cut_off.clear();
         self.trouble = trouble;
     }
 

@@ -16,6 +16,7 @@ use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::recovery::Lived;
 use crate::seal::{Place, Sealed, leaves_branch, place, row_after, seal};
 use crate::state::{Applied, State, derive};
 use crate::summary::Status;
@@ -58,6 +59,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
         priority: 0,
         tags: crate::event::Tags::new(),
         parent: None,
+        plan: Vec::new(),
     }
 }
 
@@ -75,12 +77,13 @@ pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {
 }
 
 pub(crate) fn claim(by: &str) -> Command {
-    Command::Claim(Claim { node: node(by), lost: None })
+    Command::Claim(Claim { node: node(by), lost: None, alone: false })
 }
 
 pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
-    let lost = Lost { node: node(from), proven, evidence: "its lock was dropped".into() };
-    Command::Claim(Claim { node: node(by), lost: Some(lost) })
+    let lost =
+        Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
+    Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false })
 }
 
 impl Log {
@@ -208,7 +211,7 @@ impl Log {
     pub(crate) fn failure(&self, step: &str) -> StepFailed {
         let path = path(step);
         let (ord, failure) = (self.ord(&path), Failure::retryable("no luck"));
-        StepFailed { path, ord, attempt: 1, began: self.now, failure, input: None, group: false }
+        StepFailed { path, ord, attempt: 1, began: self.now, failure, left: 0, input: None, group: false }
     }
 
     pub(crate) fn started(self, step: &str, attempt: u32) -> Self {

@@ -9,6 +9,7 @@
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
 //! | `cell`, `driver` | one run in memory, and the task that moves it |
+//! | [`healer`] | what is wrong with a run, and mending it: the sweeper, the doctor, the feed of recoveries |
 //! | [`queue`], [`locks`], [`stats`] | a user's own tasks, named locks, and how much there is |
 //! | [`claims`] | what nobody alive holds is free again |
 //! | [`meter`] | the names of all metrics |
@@ -23,12 +24,15 @@ pub mod context;
 pub mod engine;
 pub mod entropy;
 pub mod error;
+pub mod healer;
 pub mod locks;
 pub mod meter;
 pub mod node;
 pub mod queue;
 pub mod registry;
 pub mod stats;
+#[cfg(feature = "suite")]
+pub mod suite;
 
 mod append;
 mod attempt;

@@ -4,6 +4,7 @@
 //! is no longer current, on the first try and on every retry after a conflict. Commands from outside
 //! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
 
+mod heal;
 mod outside;
 mod owned;
 mod travel;
@@ -88,6 +89,8 @@ pub enum TaskMove {
     Keep,
     /// There is a new one, ready.
     Ready,
+    /// There is a new one, ready at this time, in place of one that was lost.
+    Renew(Millis),
     /// There is a new one, claimed by the node that the decision is for.
     Held,
     /// It is ready again at this time, without owner.
@@ -214,6 +217,10 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
         Command::Jump(jump) => travel::jump(view, jump, now),
         Command::Retry(note) => travel::retry(view, note, now),
+        Command::Heal(heal) => heal::heal(view, heal, now),
+        Command::Requeue(note) => heal::requeue(view, note, now),
+        Command::Reset(note) => heal::reset(view, note, now),
+        Command::UndoSeam(note) => heal::undo_seam(view, note, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }
 }

@@ -175,12 +175,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let input = self.input.take().transpose()?;
         loop {
             let step = match ctx.recorded(&spot, input).await {
-                None => StepOp {
-                    attempts: 0,
-                    failures: 0,
-                    progress: StepProgress::Retry(Millis(0)),
-                    group: false,
-                },
+                None => StepOp { progress: StepProgress::Retry(Millis(0)), ..StepOp::default() },
                 Some(OpKind::Step(step)) => step,
                 Some(_) => return ctx.mismatch(&spot).await,
             };
@@ -239,12 +234,14 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         };
         let pause = self.retry.pause(step.failures + 1, &failure, spot.path.as_str());
         let retry_at = pause.map(|pause| cell.now() + pause);
+        let left = retry_at.map_or(0, |_| self.retry.attempts_max.saturating_sub(step.failures + 1));
         let failed = StepFailed {
             path: spot.path.clone(),
             ord: spot.ord,
             attempt: number,
             began,
             failure: failure.clone(),
+            left,
             input,
             group: false,
         };
@@ -298,8 +295,16 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
                 let failure = Failure::terminal(message).with_code("outcome-unknown");
                 let (path, ord, attempt) = (spot.path.clone(), spot.ord, step.attempts);
                 let began = facts.began;
-                let failed =
-                    StepFailed { path, ord, attempt, began, failure: failure.clone(), input, group: false };
+                let failed = StepFailed {
+                    path,
+                    ord,
+                    attempt,
+                    began,
+                    failure: failure.clone(),
+                    left: 0,
+                    input,
+                    group: false,
+                };
                 cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                 Err(Error::of_step(&spot.path, failure))
             }
@@ -380,7 +385,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
                 Err(error) if error.is_cancelled() || error.is_continue() => Err(error),
                 Err(error) => {
                     let failure = error.failure().clone();
-                    let failed = StepFailed { path, ord, attempt: 1, began, failure, input, group };
+                    let failed = StepFailed { path, ord, attempt: 1, began, failure, left: 0, input, group };
                     ctx.cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                     Err(error)
                 }

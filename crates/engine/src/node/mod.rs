@@ -9,12 +9,15 @@ mod execute;
 mod hub;
 mod keeper;
 mod mail;
+mod quarantine;
+mod sweep;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
 use goldseam_store::{NodeRecord, NodeState};
 use tokio::task::JoinHandle;
@@ -23,6 +26,7 @@ use crate::clock::{StoreTime, pause};
 use crate::commit::Ledger;
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::healer::{Healer, Liveness, Rules};
 use crate::registry::Registry;
 use crate::spawn::{spawn, thread};
 
@@ -41,7 +45,15 @@ pub(crate) struct Node {
     seen: Mutex<HashMap<NodeId, Sight>>,
     /// Runs between the claim of their task and their place in memory.
     taking: Mutex<BTreeSet<RunId>>,
+    /// Suspects of crashing their process.
+    quarantine: Mutex<quarantine::Quarantine>,
+    /// All nodes as they were seen lately, and when.
+    nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
+    /// When the last beat that landed was sent.
+    told_alive: Mutex<Duration>,
     closed: AtomicBool,
+    /// Everything was handed over, so there is nothing to take over.
+    left: AtomicBool,
     work: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -71,7 +83,11 @@ impl Node {
             time,
             seen: Mutex::default(),
             taking: Mutex::default(),
+            quarantine: Mutex::default(),
+            nodes_seen: Mutex::default(),
+            told_alive: Mutex::default(),
             closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             work: Mutex::default(),
         })
     }
@@ -79,7 +95,7 @@ impl Node {
     /// Joins the store, recovers what dead nodes left, then begins to take work.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.beat().await?;
-        self.look_around().await;
+        self.recover_first().await;
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
             let runs = thread("goldseam-beat", async move { node.keep_beating().await });
@@ -98,7 +114,14 @@ impl Node {
         self.adopt(spawn(async move { node.keep_claiming().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_listening().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_sweeping().await }));
         Ok(())
+    }
+
+    /// Somebody who mends runs in this node's name.
+    pub(crate) fn healer(&self, reason: Reason) -> Healer {
+        Healer::new(self.ledger.clone(), Rules::of(&self.config), reason)
     }
 
     pub(crate) fn hub(&self) -> &Hub {
@@ -141,7 +164,13 @@ impl Node {
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
         self.hub().confirm(sent);
+        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         Ok(())
+    }
+
+    /// When the last beat that landed was sent.
+    fn told_alive(&self) -> Duration {
+        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn keep_beating(&self) {
@@ -150,6 +179,19 @@ impl Node {
                 tracing::warn!(node = %self.id, %error, "a beat failed");
             }
             self.rest(self.config.beat).await;
+        }
+        self.sign_off().await;
+    }
+
+    /// The last word of a node. It comes after every beat, so that none of them can revive what is over: a
+    /// node in a process that lives on would else hold its lock, and be missed only for its silence.
+    async fn sign_off(&self) {
+        let told = match self.left.load(Ordering::Relaxed) {
+            true => self.ledger.store.forget(&self.id).await,
+            false => self.ledger.store.beat(&self.record(NodeState::Gone)).await.map(drop),
+        };
+        if let Err(error) = told {
+            tracing::debug!(node = %self.id, %error, "a closed node could not say so");
         }
     }
 
@@ -166,6 +208,7 @@ impl Node {
     /// Hands everything over and leaves: no attempt is counted for what was running.
     pub(crate) async fn leave(&self) {
         self.hub().leave();
+        self.send_away().await;
         let deadline = self.ledger.clock.elapsed() + self.config.drain;
         while self.hub().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
             self.hub().nudge_all();
@@ -177,13 +220,14 @@ impl Node {
             self.hub().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
+        self.left.store(true, Ordering::Relaxed);
         self.close();
         if let Err(error) = self.ledger.store.forget(&self.id).await {
             tracing::warn!(node = %self.id, %error, "could not sign off");
         }
     }
 
-    /// Stops at once, like a crash: nothing is handed over.
+    /// Stops at once, like a crash: nothing is handed over. Beating ends with a last word of its own.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

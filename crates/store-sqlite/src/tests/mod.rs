@@ -4,6 +4,7 @@ mod claims;
 mod files;
 mod group;
 mod processes;
+mod schema;
 
 use std::path::Path;
 use std::time::Duration;
