@@ -147,6 +147,8 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { evidence, .. } = &sight.owner else { return None };
     let remedy = match sight.task {
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
+        // Nobody takes it over while its task sleeps: W1.
+        Some(task) if task.state == TaskState::Ready && task.run_at > sight.now => return None,
         Some(task) if task.state.is_live() => {
             Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
         }
@@ -163,16 +165,19 @@ pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
         return found(Code::W1, evidence, Remedy::Deliver { child: child.clone(), result: result.clone() });
     }
     let task = sight.task?;
-    if sight.owner != Owner::Nobody || task.state != TaskState::Ready || task.run_at <= sight.now {
+    if sight.owner.is_alive() || task.state != TaskState::Ready || task.run_at <= sight.now {
         return None;
     }
     let why = wanted(sight.state, sight.now)?;
     found(Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake)
 }
 
-/// Why the run should move now, if it should.
+/// Why a run that nobody executes should move now, if it should.
 fn wanted(state: &State, now: Millis) -> Option<&'static str> {
     let summary = &state.summary;
+    if summary.owner.is_some() {
+        return Some("its owner is lost");
+    }
     if summary.waits.is_empty() {
         return Some("it waits for nothing");
     }
@@ -222,7 +227,7 @@ fn lapsed(task: &Task) -> String {
 
 /// When the run's task must be due: what a lost owner had is to be taken over at once.
 fn due_at(state: &State, now: Millis) -> Millis {
-    match wanted(state, now).or(state.summary.owner.as_ref().map(|_| "its owner is lost")) {
+    match wanted(state, now) {
         Some(_) => now,
         None => state.summary.due().unwrap_or(Millis::NEVER),
     }

@@ -167,6 +167,7 @@ fn each_rule_finds_its_own() {
             Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
             vec![O1],
         ),
+        ("W1 owner lost", Case { owner: lost(), queue: Sleeps, ..Case::healthy(Log::running()) }, vec![W1]),
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
