@@ -3,6 +3,8 @@
 //! A1, A2, A3 and A4 need a cache that is not late and an owner that is not alive: a late cache is
 //! rewritten without a branch, and whatever a live owner does is its own business.
 
+use std::time::Duration;
+
 use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, next_attempt, pace, used_up};
 use crate::error::Class;
 use crate::path::Path;
@@ -10,6 +12,9 @@ use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp}
 use crate::summary::{Status, Summary};
 use crate::task::{Task, TaskState};
 use crate::time::{Millis, Seq};
+
+/// A task that is due within this time does not sleep: a node put it aside for a moment.
+const ASIDE_MAX: Duration = Duration::from_secs(10);
 
 fn found(rule: Code, evidence: impl Into<String>, remedy: Remedy) -> Option<Diagnosis> {
     Some(Diagnosis { rule, evidence: evidence.into(), remedy })
@@ -148,7 +153,7 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
     let remedy = match sight.task {
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
         // Nobody takes it over while its task sleeps: W1.
-        Some(task) if task.state == TaskState::Ready && task.run_at > sight.now => return None,
+        Some(task) if task.state == TaskState::Ready && task.run_at > sight.now + ASIDE_MAX => return None,
         Some(task) if task.state.is_live() => {
             Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
         }
@@ -165,7 +170,7 @@ pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
         return found(Code::W1, evidence, Remedy::Deliver { child: child.clone(), result: result.clone() });
     }
     let task = sight.task?;
-    if sight.owner.is_alive() || task.state != TaskState::Ready || task.run_at <= sight.now {
+    if sight.owner.is_alive() || task.state != TaskState::Ready || task.run_at <= sight.now + ASIDE_MAX {
         return None;
     }
     let why = wanted(sight.state, sight.now)?;

@@ -359,7 +359,7 @@ fn mark(row: &Row, task: Option<&Task>) -> u64 {
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
     match task.state {
-        TaskState::Ready => task.run_at <= liveness.now || !overdue,
+        TaskState::Ready => !overdue || task.run_at <= liveness.now,
         TaskState::Claimed => {
             task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
         }
