@@ -115,7 +115,7 @@ impl Client {
             let reason = format!("rule {}: {}", found.diagnosis.rule, found.diagnosis.evidence);
             let by = By { reason, ..By::default() };
             let end = self.jump(run, &to, Jump { compensate: true, by, ..Jump::default() }).await?;
-            recovery.healed = Some(Healed::Done { end, branch: None });
+            recovery.healed = Some(Healed::Done { end, branch: None, stale: None });
             recovery.standing.clear();
         } else {
             recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);

@@ -64,6 +64,7 @@ pub(crate) struct Sight {
     since: Duration,
     suspect_since: Option<Duration>,
     silent: bool,
+    gone: bool,
 }
 
 impl Node {
@@ -164,6 +165,7 @@ impl Node {
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
         self.hub().confirm(sent);
+        crate::meter::beaten();
         *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         Ok(())
     }
