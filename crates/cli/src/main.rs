@@ -8,8 +8,10 @@
 //! | [`commands`] | one file per verb |
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
+//! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
 //! | `log`, `describe` | a run's log, branch by branch; its events in words |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
+//! | `progress`, `spread` | a live line while something takes its time; how times spread |
 //! | [`timeline`] | the steps of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
@@ -19,10 +21,13 @@ mod args;
 mod commands;
 mod describe;
 mod fail;
+mod finding;
 mod log;
 mod out;
 mod paint;
 mod payload;
+mod progress;
+mod spread;
 mod table;
 mod text;
 mod timeline;
@@ -55,10 +60,11 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),
     };
+    let stops_itself = commands::stops_itself(&cli.command);
     let done = runtime.block_on(async {
         tokio::select! {
             done = commands::run(&app, cli.command) => done,
-            _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+            _ = tokio::signal::ctrl_c(), if !stops_itself => Ok(Exit::Interrupted),
         }
     });
     runtime.shutdown_background();

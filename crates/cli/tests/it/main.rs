@@ -4,7 +4,9 @@
 
 mod demo;
 mod errors;
+mod healing;
 mod help;
 mod queue;
 mod runs;
+mod sick;
 mod support;

@@ -124,6 +124,14 @@ impl Client {
         Ok(recovery)
     }
 
+    /// Completed steps with a compensation that a jump to `to` leaves standing unless it compensates, latest first.
+    pub async fn standing(&self, run: &RunId, to: &Path) -> Result<Vec<Path>, EngineError> {
+        let state = self.state(run).await?;
+        let missing = || refused(run, Refusal::NoSuchStep { step: to.clone() });
+        let op = state.ops.get(to).ok_or_else(missing)?;
+        Ok(state.to_undo(op.first.before()))
+    }
+
     /// Goes back to the other side of the latest seam, on a new branch: nothing is deleted.
     pub async fn undo_recovery(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);

@@ -7,6 +7,7 @@ pub mod by_hand;
 pub mod doctor;
 mod examine;
 pub mod feed;
+pub mod follow;
 mod liveness;
 pub mod sweeper;
 pub mod why;

@@ -8,7 +8,6 @@ mod progress;
 mod witness;
 pub(crate) mod worker;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -77,7 +76,7 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
         introduce(app, &args, seed);
     }
     let mut fleet = Fleet::start(plan, args.workers).map_err(cannot_write)?;
-    let progress = Progress::new(&args, std::io::stderr().is_terminal() && !app.wants_json());
+    let progress = Progress::new(app, &args);
     let acknowledged = Course::new((&args, seed), &client, &mut fleet, &progress).run().await?;
     progress.clear();
     fleet.dismiss();
