@@ -43,6 +43,9 @@ pub struct Config {
     pub deliveries_max: u32,
     /// How often claims and locks are looked over.
     pub claim_watch: Duration,
+    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, lets go
+    /// of its runs.
+    pub wedged_after: Duration,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
     /// Bounds on everything.
@@ -121,6 +124,7 @@ impl Default for Config {
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,
             claim_watch: Duration::from_secs(1),
+            wedged_after: Duration::from_secs(60),
             beat_on_thread: true,
             limits: Limits::default(),
         }
