@@ -17,7 +17,10 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
+    Migration { number: 3, sql: include_str!("../migrations/0003_remote_steps.sql") },
+];
 
 const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
     applied_at INTEGER NOT NULL)";
