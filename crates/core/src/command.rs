@@ -6,7 +6,7 @@ use crate::event::{
     ChildStarted, InputRequested, JumpRequested, Note, Release, RunQueued, StepCompleted, StepFailed,
     StepStarted, WaitStarted,
 };
-use crate::id::{NodeId, RunId, SignalName};
+use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::time::{Millis, Seq};
@@ -62,8 +62,47 @@ pub enum Command {
         /// How.
         result: Result<Payload, Failure>,
     },
+    /// Somebody did a remote step.
+    StepEnded(StepEnded),
+    /// Whoever has the task of a remote step has been silent for too long, and was deprived of it.
+    StepSilent {
+        /// The step.
+        path: Path,
+        /// Number of the attempt.
+        attempt: u32,
+        /// The task.
+        task: TaskId,
+    },
+    /// The task of a remote step is lost, and the log has no result: hand the same attempt out again.
+    StepRequeue {
+        /// The step.
+        path: Path,
+        /// Number of the attempt.
+        attempt: u32,
+        /// The task that is lost.
+        task: TaskId,
+        /// What was seen.
+        evidence: String,
+        /// Who saw it.
+        node: Option<NodeId>,
+    },
     /// The owner's own doings, together in one append.
     Owned(Fence, Vec<Doing>),
+}
+
+/// What a worker brings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepEnded {
+    /// The step.
+    pub path: Path,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The task that the worker has.
+    pub task: TaskId,
+    /// The claim under which it has it.
+    pub fence: u64,
+    /// How it went.
+    pub result: Result<Payload, Failure>,
 }
 
 /// Who takes a run.

@@ -65,6 +65,11 @@ impl Path {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, leaf)| leaf)
     }
 
+    /// The name of this operation, without its key and its count.
+    pub fn name(&self) -> &str {
+        self.leaf().split([':', '#']).next().unwrap_or_default()
+    }
+
     /// The whole path.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -113,7 +118,7 @@ mod tests {
         let arm = Path::root().child(&StepName::new("lines").unwrap(), None, 1);
         let path = arm.child(&name, Some(&key), 2);
         assert_eq!(path.as_str(), "lines/pick:line-7#2");
-        assert_eq!((path.arm(), path.leaf()), ("lines", "pick:line-7#2"));
+        assert_eq!((path.arm(), path.leaf(), path.name()), ("lines", "pick:line-7#2", "pick"));
     }
 
     #[test]

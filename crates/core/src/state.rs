@@ -3,18 +3,25 @@
 //! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps,
 //! waits, timers) only from the active branch's lineage. Folding is deterministic and never panics.
 
+mod data;
+mod remote;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::branch::{Branch, BranchId, Branches, Why};
+use crate::branch::{Branch, Branches, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
 use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
 use crate::hash::Hash;
-use crate::id::{RunId, SignalName};
+use crate::id::{RunId, TaskId};
 use crate::path::Path;
-use crate::payload::Payload;
 use crate::summary::{Summary, command_id, is_run_wide};
-use crate::time::{Millis, Seq};
+use crate::time::Seq;
+
+pub use data::{
+    Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteOp, StepOp, StepProgress, Undo,
+    WaitOp,
+};
 
 /// Everything the engine believes about a run, computed from its history alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +48,10 @@ pub struct State {
     pub undone: BTreeMap<Path, Undo>,
     /// Every child ever wanted, on any branch.
     pub children: BTreeMap<RunId, Child>,
+    /// Tasks of remote steps whose result would still be taken, on whatever branch they were made.
+    pub handed_out: BTreeSet<TaskId>,
+    /// A remote step ended while nobody had the run: it must be woken.
+    pub told: bool,
     /// A jump that waits for its compensations.
     pub jump: Option<JumpRequested>,
     /// Why the run is being undone.
@@ -49,143 +60,6 @@ pub struct State {
     pub outcome: Option<Outcome>,
     /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
     seen: BTreeSet<String>,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// It returned this.
-    Completed(Payload),
-    /// It failed.
-    Failed(Failure),
-    /// It was cancelled, for this reason.
-    Cancelled(String),
-}
-
-/// One operation of a workflow: a step, a wait, a sleep, a question or a child.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Op {
-    /// Order of the call within its arm.
-    pub ord: u32,
-    /// Its first event.
-    pub first: Seq,
-    /// Its last event.
-    pub last: Seq,
-    /// Time of its last event.
-    pub at: Millis,
-    /// Fingerprint of its declared input.
-    pub input: Option<Hash>,
-    /// What it is, and how far it is.
-    pub kind: OpKind,
-}
-
-/// What an operation is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OpKind {
-    /// A leaf or group step.
-    Step(StepOp),
-    /// Anything that waits.
-    Wait(WaitOp),
-    /// A line for people.
-    Progress,
-}
-
-/// How far a step is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StepOp {
-    /// Attempts begun, as far as the log knows.
-    pub attempts: u32,
-    /// Attempts that failed by themselves; the only ones a retry policy counts.
-    pub failures: u32,
-    /// Where it stands.
-    pub progress: StepProgress,
-    /// It holds steps.
-    pub group: bool,
-}
-
-/// Where a step stands.
-#[derive(Debug, Clone, PartialEq)]
-pub enum StepProgress {
-    /// An attempt began and nothing more is known.
-    Started,
-    /// The next attempt begins when this time has come.
-    Retry(Millis),
-    /// It returned this.
-    Completed(Payload),
-    /// It failed for good.
-    Failed(Failure),
-}
-
-/// How far a wait is.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct WaitOp {
-    /// The child that was started for it.
-    pub child: Option<RunId>,
-    /// A question was put to a person.
-    pub asked: bool,
-    /// What it looks for, once it does.
-    pub wanted: Option<WaitStarted>,
-    /// What it found.
-    pub found: Option<Found>,
-}
-
-/// What resolved a wait.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Found {
-    /// This mail.
-    Mail(Mail),
-    /// Its time had come.
-    Timer,
-}
-
-/// A message to a run.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Mail {
-    /// A signal.
-    Signal {
-        /// Its name.
-        name: SignalName,
-        /// Its content.
-        payload: Payload,
-    },
-    /// An answer.
-    Answer {
-        /// The question.
-        question: Path,
-        /// The answer.
-        answer: Payload,
-    },
-    /// A child ended.
-    Child {
-        /// The child.
-        run: RunId,
-        /// How.
-        result: Result<Payload, Failure>,
-    },
-}
-
-/// How far the undoing of a step is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Undo {
-    /// Begun.
-    Started,
-    /// Done.
-    Completed,
-    /// Not possible.
-    Failed(Failure),
-}
-
-/// A child run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Child {
-    /// The call that wanted it.
-    pub path: Path,
-    /// On which branch.
-    pub branch: BranchId,
-    /// Where.
-    pub seq: Seq,
-    /// Whether it has ended.
-    pub ended: bool,
 }
 
 /// Computes the state of a run from its whole history, or from one that begins at `continue_as_new`
@@ -281,6 +155,8 @@ impl State {
             undo: Vec::new(),
             undone: BTreeMap::new(),
             children,
+            handed_out: BTreeSet::new(),
+            told: false,
             jump: None,
             failure: None,
             outcome: None,
@@ -317,6 +193,7 @@ impl State {
             let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
             self.children.insert(child.run.clone(), Child { path, branch, seq, ended: false });
         }
+        self.hand_out(recorded, in_lineage);
         if in_lineage {
             self.fold_branch(recorded);
         }
@@ -331,6 +208,7 @@ impl State {
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.cancel = None;
                 self.summary.attempt = 0;
+                self.summary.forget_tasks();
             }
             Why::Recovery { .. } => {}
         }
@@ -390,6 +268,7 @@ impl State {
                 let step = self.step(recorded, &e.path, e.ord);
                 step.attempts = step.attempts.max(e.attempt);
                 step.progress = StepProgress::Started;
+                remote::begin(step, e, recorded.at);
                 self.fingerprint(&e.path, e.input);
             }
             Event::StepCompleted(e) => {
@@ -397,6 +276,7 @@ impl State {
                 step.attempts = step.attempts.max(e.attempt);
                 step.group = e.group;
                 step.progress = StepProgress::Completed(e.output.clone());
+                remote::end(step, e.attempt, e.fence);
                 self.fingerprint(&e.path, e.input);
                 if e.undo {
                     self.undo.push(e.path.clone());
@@ -408,6 +288,7 @@ impl State {
                 step.failures += 1;
                 step.group = e.group;
                 step.progress = StepProgress::Failed(e.failure.clone());
+                remote::end(step, e.attempt, e.fence);
                 self.fingerprint(&e.path, e.input);
             }
             Event::StepRetryScheduled { path, due, .. } => {
@@ -493,10 +374,9 @@ impl State {
     }
 
     fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
-        let new = || StepOp { attempts: 0, failures: 0, progress: StepProgress::Started, group: false };
-        let op = self.op(recorded, (path, ord), || OpKind::Step(new()));
+        let op = self.op(recorded, (path, ord), || OpKind::Step(StepOp::default()));
         if !matches!(op.kind, OpKind::Step(_)) {
-            op.kind = OpKind::Step(new());
+            op.kind = OpKind::Step(StepOp::default());
         }
         match &mut op.kind {
             OpKind::Step(step) => step,
@@ -571,15 +451,6 @@ impl State {
     pub fn open_children(&self) -> Vec<RunId> {
         self.children.iter().filter(|(_, child)| !child.ended).map(|(run, _)| run.clone()).collect()
     }
-}
-
-/// What became of an event that was applied to a live state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
-    /// It is part of the state now.
-    Yes,
-    /// The run moved to another branch; nothing was changed.
-    DeriveAnew,
 }
 
 #[cfg(test)]

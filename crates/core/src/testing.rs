@@ -1,14 +1,16 @@
 //! A history builder for tests. Every event goes through [`decide`] and [`seal`], and after every
 //! append the row and the state that were folded on are compared with a new derivation.
 
+use std::time::Duration;
+
 use crate::branch::BranchId;
 use crate::codec::decode_all;
-use crate::command::{Claim, Command, Doing, Fence, Lost, Owned};
-use crate::decide::{Decision, Refusal, Stamped, View, decide};
+use crate::command::{Claim, Command, Doing, Fence, Lost, Owned, StepEnded};
+use crate::decide::{Decision, Refusal, Stamped, View, decide, remote_task_id};
 use crate::error::Failure;
 use crate::event::{
-    ChildStarted, Event, InputRequested, JumpRequested, Note, Recorded, Release, RunQueued, StepCompleted,
-    StepFailed, StepStarted, WaitStarted,
+    ChildStarted, Event, InputRequested, JumpRequested, Note, Recorded, Release, Remote, RunQueued,
+    StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 use crate::form::Form;
 use crate::hash::{Hash, WriteId};
@@ -16,8 +18,9 @@ use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::retry::{Policy, Retry};
 use crate::seal::{Place, Sealed, leaves_branch, place, row_after, seal};
-use crate::state::{Applied, State, derive};
+use crate::state::{Applied, OpKind, State, derive};
 use crate::summary::Status;
 use crate::time::{Millis, Seq};
 
@@ -202,19 +205,66 @@ impl Log {
     pub(crate) fn completion(&self, step: &str) -> StepCompleted {
         let path = path(step);
         let (ord, began, output) = (self.ord(&path), self.now, json(&format!("\"{step} done\"")));
-        StepCompleted { path, ord, attempt: 1, began, output, input: None, undo: false, group: false }
+        let (undo, group, fence) = (false, false, None);
+        StepCompleted { path, ord, attempt: 1, began, output, input: None, undo, group, fence }
     }
 
     pub(crate) fn failure(&self, step: &str) -> StepFailed {
         let path = path(step);
         let (ord, failure) = (self.ord(&path), Failure::retryable("no luck"));
-        StepFailed { path, ord, attempt: 1, began: self.now, failure, input: None, group: false }
+        StepFailed { path, ord, attempt: 1, began: self.now, failure, input: None, group: false, fence: None }
     }
 
     pub(crate) fn started(self, step: &str, attempt: u32) -> Self {
         let path = path(step);
-        let started = StepStarted { ord: self.ord(&path), path, attempt, input: None };
+        let started = StepStarted { ord: self.ord(&path), path, attempt, input: None, remote: None };
         self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    /// The start of the next attempt at a remote step, tried three times in all.
+    pub(crate) fn remote(&self, step: &str) -> StepStarted {
+        let path = path(step);
+        let (ord, state) = (self.ord(&path), self.state());
+        let attempt = match state.ops.get(&path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.attempts + 1,
+            _ => 1,
+        };
+        let remote = Remote {
+            task: remote_task_id(state, &path, attempt, 0),
+            queue: QueueName::new("gpu").unwrap(),
+            priority: 5,
+            payload: Some(json(&format!("{{\"for\":\"{step}\"}}"))),
+            retry: Policy::from(&Retry::fixed(Duration::from_millis(500)).max_attempts(3)),
+            silence_ms: 60_000,
+            delivery: 0,
+            undo: false,
+        };
+        StepStarted { path, ord, attempt, input: None, remote: Some(Box::new(remote)) }
+    }
+
+    pub(crate) fn hands_out(self, step: &str) -> Self {
+        let started = self.remote(step);
+        self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    pub(crate) fn hands_out_with_undo(self, step: &str) -> Self {
+        let mut started = self.remote(step);
+        if let Some(remote) = &mut started.remote {
+            remote.undo = true;
+        }
+        self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    /// What whoever claimed the task of the open attempt at this step for the `fence`-th time brings.
+    pub(crate) fn brought(&self, step: &str, fence: u64, result: Result<Payload, Failure>) -> StepEnded {
+        let open = self.state().open_remote();
+        let open = open.iter().find(|open| open.path.as_str() == step).expect("the step is handed out");
+        StepEnded { path: path(step), attempt: open.attempt, task: open.task.clone(), fence, result }
+    }
+
+    pub(crate) fn brings(self, step: &str, fence: u64, result: Result<Payload, Failure>) -> Self {
+        let ended = self.brought(step, fence, result);
+        self.act(Command::StepEnded(ended))
     }
 
     pub(crate) fn completed(self, step: &str) -> Self {

@@ -11,7 +11,7 @@ use goldseam_core::{Command, RunId, Seq, Summary, Why, WriteId, decide};
 use goldseam_store::{Append, StoreError, TaskChange};
 
 use crate::cell::{Cell, Inner, Stop};
-use crate::commit::{Patience, plan};
+use crate::commit::{Patience, hand_out, plan};
 use crate::node::delivery_task;
 
 /// Appends everything that the run has queued. On return it is durable, or the execution is over.
@@ -67,6 +67,8 @@ fn prepare(
         |refusal| match refusal {
             Refusal::HistoryTooLong { events } => Stop::TooLong(events),
             Refusal::InvalidForm { reason } => Stop::Form(reason),
+            // A result came that must be undone: the code is asked again, with it.
+            refusal @ Refusal::LeftToUndo => Stop::Store(refusal.to_string()),
             _ => Stop::Fenced,
         },
     )?;
@@ -81,6 +83,7 @@ fn prepare(
         false => None,
     };
     let mut tasks = extra.to_vec();
+    hand_out(&mut tasks, &decision);
     plan(&mut tasks, row.as_ref().unwrap_or(summary), Some(&cell.task), decision.task, now);
     tasks.extend(notice(cell, summary, &sealed).map(|task| TaskChange::Create(Box::new(task))));
     let (run, after, bodies) = (cell.run.clone(), summary.as_of, sealed.bodies.clone());

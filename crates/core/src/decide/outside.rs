@@ -88,6 +88,9 @@ pub(super) fn mail(
         | Command::Claim(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::StepEnded(_)
+        | Command::StepSilent { .. }
+        | Command::StepRequeue { .. }
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
         }
@@ -165,6 +168,9 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Claim(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::StepEnded(_)
+        | Command::StepSilent { .. }
+        | Command::StepRequeue { .. }
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
     }
 }

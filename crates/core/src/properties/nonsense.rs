@@ -103,6 +103,15 @@ proptest! {
         let Ok(state) = state else { return Ok(()) };
         let _ = (state.to_undo(Seq::ZERO), state.stray_children(), state.branches.next_id());
         let _ = (idempotency_key(&state, &path("a")), child_id(&state, &path("a")));
+        let silent = |open: crate::state::OpenRemote| Command::StepSilent {
+            path: open.path,
+            attempt: open.attempt,
+            task: open.task,
+        };
+        for command in state.open_remote().into_iter().map(silent) {
+            let decision = decide(View::Full(&state), &command, Millis(9), &Limits::default());
+            prop_assert!(decision.is_ok_and(|decision| !decision.events.is_empty()), "what is open can be given up");
+        }
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
         let commands = [
             Command::Retry(note("t")),

@@ -175,12 +175,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let input = self.input.take().transpose()?;
         loop {
             let step = match ctx.recorded(&spot, input).await {
-                None => StepOp {
-                    attempts: 0,
-                    failures: 0,
-                    progress: StepProgress::Retry(Millis(0)),
-                    group: false,
-                },
+                None => StepOp { progress: StepProgress::Retry(Millis(0)), ..StepOp::default() },
                 Some(OpKind::Step(step)) => step,
                 Some(_) => return ctx.mismatch(&spot).await,
             };
@@ -217,7 +212,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let cell = &self.ctx.cell;
         let number = step.attempts + 1;
         let began = cell.now();
-        let started = StepStarted { path: spot.path.clone(), ord: spot.ord, attempt: number, input };
+        let (path, ord) = (spot.path.clone(), spot.ord);
+        let started = StepStarted { path, ord, attempt: number, input, remote: None };
         if self.at_most_once || self.probe.is_some() || self.limits.silence.is_some() {
             let ticket = cell.queue(Owned::StepStarted(started.clone()));
             cell.durable(ticket).await;
@@ -247,6 +243,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             failure: failure.clone(),
             input,
             group: false,
+            fence: None,
         };
         let ticket = cell.queue(Owned::StepFailed { failed, retry_at, timeout });
         if retry_at.is_none() {
@@ -269,6 +266,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             input: facts.input,
             undo,
             group: false,
+            fence: None,
         };
         self.ctx.cell.queue_seen(spot, Owned::StepCompleted(completed));
     }
@@ -296,10 +294,16 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             Probe::Ask => {
                 let message = "a crash cut off its only attempt; nobody knows whether it happened";
                 let failure = Failure::terminal(message).with_code("outcome-unknown");
-                let (path, ord, attempt) = (spot.path.clone(), spot.ord, step.attempts);
-                let began = facts.began;
-                let failed =
-                    StepFailed { path, ord, attempt, began, failure: failure.clone(), input, group: false };
+                let failed = StepFailed {
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    attempt: step.attempts,
+                    began: facts.began,
+                    failure: failure.clone(),
+                    input,
+                    group: false,
+                    fence: None,
+                };
                 cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                 Err(Error::of_step(&spot.path, failure))
             }
@@ -368,19 +372,20 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
             }
             let began = ctx.cell.now();
             let inner = Context { cell: Arc::clone(&ctx.cell), arm: spot.path.clone() };
-            let (path, ord, input, group) = (spot.path.clone(), spot.ord, None, true);
+            let (path, ord, input, group, fence) = (spot.path.clone(), spot.ord, None, true, None);
             match (self.body)(inner).await {
                 Ok(value) => {
                     let output = Payload::of(&value, &ctx.cell.ledger.limits)?;
+                    let (attempt, undo) = (1, false);
                     let completed =
-                        StepCompleted { path, ord, attempt: 1, began, output, input, undo: false, group };
+                        StepCompleted { path, ord, attempt, began, output, input, undo, group, fence };
                     ctx.cell.queue_seen(&spot, Owned::StepCompleted(completed));
                     Ok(value)
                 }
                 Err(error) if error.is_cancelled() || error.is_continue() => Err(error),
                 Err(error) => {
                     let failure = error.failure().clone();
-                    let failed = StepFailed { path, ord, attempt: 1, began, failure, input, group };
+                    let failed = StepFailed { path, ord, attempt: 1, began, failure, input, group, fence };
                     ctx.cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                     Err(error)
                 }

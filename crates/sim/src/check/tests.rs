@@ -120,6 +120,7 @@ fn done(name: &str, ord: u32, undo: bool) -> Event {
         input: None,
         undo,
         group: false,
+        fence: None,
     })
 }
 
