@@ -77,6 +77,11 @@ impl App {
         self.json || self.jsonl
     }
 
+    /// Whether only ids are wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// How much of a payload to show within a sentence.
     pub(crate) fn much(&self) -> Much {
         if self.terminal { Much::Some } else { Much::All }

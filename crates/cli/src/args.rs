@@ -79,6 +79,7 @@ pub(crate) enum Command {
     Answer(commands::answer::AnswerArgs),
     Pause(commands::pause::PauseArgs),
     Resume(commands::resume::ResumeArgs),
+    Recover(commands::recover::RecoverArgs),
     Cancel(commands::cancel::CancelArgs),
     Jump(commands::jump::JumpArgs),
     Retry(commands::retry::RetryArgs),

@@ -109,6 +109,8 @@ pub(crate) fn why(why: &Why) -> String {
         Why::Retry { from: Some(from) } => format!("retry from {from}"),
         Why::Retry { from: None } => "retry".to_owned(),
         Why::Continue => "continued as new".to_owned(),
+        Why::Reset => "reset to the last stable event".to_owned(),
+        Why::Undo { seam } => format!("back to the other side of {seam}"),
     }
 }
 

@@ -66,13 +66,20 @@ pub enum Why {
     },
     /// The workflow began anew with other input; nothing of the parent is seen.
     Continue,
+    /// An operator took back what had not settled: it runs again from the last stable event.
+    Reset,
+    /// An operator went back to the other side of a seam.
+    Undo {
+        /// The branch that the seam opened.
+        seam: BranchId,
+    },
 }
 
 impl Why {
     /// Whether steps on such a branch get new idempotency keys: what was undone must be done again.
     pub fn renews_keys(&self) -> bool {
         match self {
-            Self::Recovery { .. } => false,
+            Self::Recovery { .. } | Self::Reset | Self::Undo { .. } => false,
             Self::Jump { .. } | Self::Retry { .. } | Self::Continue => true,
         }
     }

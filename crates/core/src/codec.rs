@@ -21,7 +21,8 @@ pub struct Corrupt {
 }
 
 impl Corrupt {
-    pub(crate) fn new(seq: Seq, detail: impl Into<String>) -> Self {
+    /// Damage at `seq`.
+    pub fn new(seq: Seq, detail: impl Into<String>) -> Self {
         Self { seq, detail: detail.into() }
     }
 }

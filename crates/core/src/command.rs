@@ -9,6 +9,7 @@ use crate::event::{
 use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::recovery::{Code, Healer, Lived, Remedy};
 use crate::time::{Millis, Seq};
 
 /// What somebody wants of a run.
@@ -55,6 +56,14 @@ pub enum Command {
     Retry(Note),
     /// Leave a note.
     Annotate(Note),
+    /// Mend it by a rule.
+    Heal(Heal),
+    /// Give it a new task, due now.
+    Requeue(Note),
+    /// Take back what has not settled, and run it again.
+    Reset(Note),
+    /// Go back to the other side of the latest seam.
+    UndoSeam(Note),
     /// A child of it has ended.
     ChildEnded {
         /// The child.
@@ -64,28 +73,6 @@ pub enum Command {
     },
     /// Somebody did a remote step.
     StepEnded(StepEnded),
-    /// Whoever has the task of a remote step has been silent for too long, and was deprived of it.
-    StepSilent {
-        /// The step.
-        path: Path,
-        /// Number of the attempt.
-        attempt: u32,
-        /// The task.
-        task: TaskId,
-    },
-    /// The task of a remote step is lost, and the log has no result: hand the same attempt out again.
-    StepRequeue {
-        /// The step.
-        path: Path,
-        /// Number of the attempt.
-        attempt: u32,
-        /// The task that is lost.
-        task: TaskId,
-        /// What was seen.
-        evidence: String,
-        /// Who saw it.
-        node: Option<NodeId>,
-    },
     /// The owner's own doings, together in one append.
     Owned(Fence, Vec<Doing>),
 }
@@ -112,6 +99,23 @@ pub struct Claim {
     pub node: NodeId,
     /// The present owner, if the claimant believes it lost.
     pub lost: Option<Lost>,
+    /// Whether no other suspect of crashing its process is let in beside it.
+    pub alone: bool,
+}
+
+/// A remedy, and the facts it rests on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heal {
+    /// The rule.
+    pub rule: Code,
+    /// What was seen.
+    pub evidence: String,
+    /// What is to be done.
+    pub remedy: Remedy,
+    /// The end of the log that was looked at: once it has grown, nothing is done.
+    pub at: Seq,
+    /// Who heals, and why.
+    pub healer: Healer,
 }
 
 /// An owner that is believed lost.
@@ -123,6 +127,8 @@ pub struct Lost {
     pub proven: bool,
     /// What was seen.
     pub evidence: String,
+    /// How long it had the run.
+    pub lived: Lived,
 }
 
 /// What an owner must name: the claim it acts under and the branch it is on.

@@ -17,6 +17,17 @@ pub enum Class {
     Unknown,
 }
 
+impl Class {
+    /// The word in JSON and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retryable => "retryable",
+            Self::Terminal => "terminal",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// Why a step or a run failed, as it stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]

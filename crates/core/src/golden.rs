@@ -14,6 +14,7 @@ use crate::event::{
 use crate::form::Form;
 use crate::hash::Hash;
 use crate::id::{RunId, TagKey};
+use crate::recovery::{Code, Remedy};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
 use crate::{Class, Failure, Owned as Do};
@@ -73,6 +74,7 @@ fn a_wanderer() -> Log {
         evidence: "it was running with an open question".into(),
         node: Some(node("n-3")),
         stale_ms: 77,
+        lived_ms: None,
         previous_branch: Some(parent),
         new_branch: Some(branch),
         cutoff: Some(cutoff),
@@ -107,14 +109,17 @@ fn a_delegate() -> Log {
     let log = Log::running().hands_out_with_undo("resize").hands_out("tag:two#2");
     let log = log.brings("resize", 1, Err(Failure::retryable("no memory").with_code("oom")));
     let log = log.released(Release::Unload).claimed("n-2").hands_out("resize");
-    let handed = |log: &Log| log.state().open_remote().into_iter().find(|open| open.attempt > 1).unwrap();
-    let open = handed(&log);
-    let log = log.act(Command::StepSilent { path: open.path, attempt: open.attempt, task: open.task });
-    let log = log.hands_out("resize");
-    let open = handed(&log);
-    let (path, attempt, task) = (open.path, open.attempt, open.task);
-    let (evidence, node) = ("its task is missing".to_owned(), Some(node("n-3")));
-    let log = log.act(Command::StepRequeue { path, attempt, task, evidence, node });
+    let handed = |log: &Log| {
+        let open = log.state().open_remote().into_iter().find(|open| open.attempt > 1).unwrap();
+        (open.path, open.attempt, open.task)
+    };
+    let (path, attempt, task) = handed(&log);
+    let given_up = Remedy::GiveUp { path, attempt, task: Box::new(a_task(task)) };
+    let silent = log.heal(Code::H1, "step resize has been silent for 61 s", given_up);
+    let log = log.act(silent).hands_out("resize");
+    let (path, attempt, _) = handed(&log);
+    let lost = log.heal(Code::O3, "its task is missing", Remedy::SendAgain { path, attempt });
+    let log = log.act(lost);
     log.brings("resize", 4, Ok(json(r#"{"w":200}"#))).released(Release::Unload)
 }
 

@@ -8,6 +8,7 @@
 //! | [`event`], [`codec`] | what can happen to a run, and its bytes on disk |
 //! | [`branch`], [`summary`], [`state`] | `derive`: history → state |
 //! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
+//! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
 //! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
 //!
@@ -28,6 +29,7 @@ pub mod limits;
 pub mod lock;
 pub mod path;
 pub mod payload;
+pub mod recovery;
 pub mod retry;
 pub mod seal;
 pub mod state;

@@ -65,9 +65,10 @@ impl Path {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, leaf)| leaf)
     }
 
-    /// The name of this operation, without its key and its count.
+    /// The name in the last segment, without key and count.
     pub fn name(&self) -> &str {
-        self.leaf().split([':', '#']).next().unwrap_or_default()
+        let leaf = self.leaf();
+        leaf.split([':', '#']).next().unwrap_or(leaf)
     }
 
     /// The whole path.

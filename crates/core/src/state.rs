@@ -50,10 +50,14 @@ pub struct State {
     pub children: BTreeMap<RunId, Child>,
     /// Tasks of remote steps whose result would still be taken, on whatever branch they were made.
     pub handed_out: BTreeSet<TaskId>,
+    /// Tasks of remote steps that were dropped, and whose ids this generation does not use again.
+    pub spent: BTreeSet<TaskId>,
     /// A remote step ended while nobody had the run: it must be woken.
     pub told: bool,
     /// A jump that waits for its compensations.
     pub jump: Option<JumpRequested>,
+    /// Where a jump was asked for whose branch was never opened: written by somebody else, or damage.
+    pub half_jump: Option<Seq>,
     /// Why the run is being undone.
     pub failure: Option<Failure>,
     /// How the active branch ended.
@@ -156,8 +160,10 @@ impl State {
             undone: BTreeMap::new(),
             children,
             handed_out: BTreeSet::new(),
+            spent: BTreeSet::new(),
             told: false,
             jump: None,
+            half_jump: None,
             failure: None,
             outcome: None,
             seen,
@@ -207,11 +213,13 @@ impl State {
             Why::Continue => self.begin_anew(opened, seq),
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.cancel = None;
-                self.summary.attempt = 0;
+                self.summary.progress();
                 self.summary.forget_tasks();
             }
-            Why::Recovery { .. } => {}
+            Why::Reset => self.summary.forget_tasks(),
+            Why::Recovery { .. } | Why::Undo { .. } => {}
         }
+        self.half_jump = None;
         self.summary.owner = None;
         self.summary.branch = opened.branch;
         for dropped in &opened.dropped_mail {
@@ -286,6 +294,7 @@ impl State {
                 let step = self.step(recorded, &e.path, e.ord);
                 step.attempts = step.attempts.max(e.attempt);
                 step.failures += 1;
+                step.left = e.left;
                 step.group = e.group;
                 step.progress = StepProgress::Failed(e.failure.clone());
                 remote::end(step, e.attempt, e.fence);
@@ -334,7 +343,10 @@ impl State {
             Event::CompensationFailed { path, failure } => {
                 self.undone.insert(path.clone(), Undo::Failed(failure.clone()));
             }
-            Event::JumpRequested(jump) => self.jump = jump.compensate.then(|| jump.clone()),
+            Event::JumpRequested(jump) => {
+                self.jump = jump.compensate.then(|| jump.clone());
+                self.half_jump = (!jump.compensate).then_some(recorded.seq);
+            }
             Event::RunCompleted { output } => self.outcome = Some(Outcome::Completed(output.clone())),
             Event::RunFailed { failure } => self.outcome = Some(Outcome::Failed(failure.clone())),
             Event::RunCancelled { reason } => self.outcome = Some(Outcome::Cancelled(reason.clone())),

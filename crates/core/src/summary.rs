@@ -150,9 +150,21 @@ pub struct Summary {
     /// Recoveries since the last progress.
     #[serde(default)]
     pub attempt: u32,
+    /// When the latest claim was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_at: Option<Millis>,
+    /// The latest claim let no other suspect in beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
+    /// How long at the most it lived before the last crash, if it has not progressed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lived_ms: Option<u64>,
     /// Recoveries in all.
     #[serde(default)]
     pub recoveries: u32,
+    /// When the last of them was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered_at: Option<Millis>,
 
     /// An operator stopped it.
     #[serde(default)]
@@ -239,7 +251,11 @@ impl Summary {
             owner: None,
             started: false,
             attempt: 0,
+            claimed_at: None,
+            alone: false,
+            lived_ms: None,
             recoveries: 0,
+            recovered_at: None,
             paused: false,
             cancel: None,
             compensating: false,
@@ -314,8 +330,15 @@ impl Summary {
         self.mail_unread =
             opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
         self.owner = None;
-        self.attempt = 0;
+        self.progress();
         self.forget_branch();
+    }
+
+    /// Whatever crashed the run's processes, it has got past it.
+    pub(crate) fn progress(&mut self) {
+        self.attempt = 0;
+        self.alone = false;
+        self.lived_ms = None;
     }
 
     /// Clears what belongs to a branch, before its lineage is folded anew.
@@ -333,6 +356,11 @@ impl Summary {
     /// Nobody waits for the remote steps that were handed out so far.
     pub(crate) fn forget_tasks(&mut self) {
         self.waits.retain(|wait| wait.tasks.is_empty());
+    }
+
+    /// Whether the row agrees with itself. One that does not was written by somebody else.
+    pub fn is_coherent(&self) -> bool {
+        self.status == self.status_now() && self.status.is_terminal() == self.finished_at.is_some()
     }
 
     fn status_now(&self) -> Status {
@@ -369,9 +397,15 @@ impl Summary {
                 self.epoch = recorded.seq;
                 self.owner = Some(claim.node.clone());
                 self.attempt = claim.attempt;
+                self.claimed_at = Some(at);
+                self.alone = claim.alone;
             }
             Event::RunReleased { .. } => self.owner = None,
-            Event::RunRecovered(_) => self.recoveries += 1,
+            Event::RunRecovered(recovered) => {
+                self.recoveries += 1;
+                self.lived_ms = recovered.lived_ms.or(self.lived_ms);
+                self.recovered_at = Some(at);
+            }
             Event::RunPaused(_) => self.paused = true,
             Event::RunResumed(_) => {
                 self.paused = false;
@@ -401,7 +435,7 @@ impl Summary {
             }
             Event::StepCompleted(step) => {
                 self.at_step(&step.path);
-                self.attempt = 0;
+                self.progress();
                 self.steps += u32::from(!step.group);
             }
             Event::StepFailed(step) => self.at_step(&step.path),
@@ -464,7 +498,7 @@ impl Summary {
                 }
             }
             Event::CompensationCompleted { path } => {
-                self.attempt = 0;
+                self.progress();
                 self.step = Some(path.clone());
             }
             Event::CompensationFailed { path, .. } => self.step = Some(path.clone()),

@@ -332,6 +332,13 @@ impl Task {
         Ok(self)
     }
 
+    /// Another task moves its run now.
+    pub fn superseded(self, now: Millis) -> Result<Self, TaskRefusal> {
+        let mut over = self.cancelled(now)?;
+        note(&mut over.audit, now, "superseded");
+        Ok(over)
+    }
+
     /// Its claimant is gone: back to its queue, counted, audited; past `deliveries_max` it is dead. A task that
     /// nobody has stays as it is.
     #[must_use]

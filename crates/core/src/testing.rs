@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::branch::BranchId;
 use crate::codec::decode_all;
-use crate::command::{Claim, Command, Doing, Fence, Lost, Owned, StepEnded};
-use crate::decide::{Decision, Refusal, Stamped, View, decide, remote_task_id};
+use crate::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded};
+use crate::decide::{Decision, Refusal, Stamped, View, decide, next_task};
 use crate::error::Failure;
 use crate::event::{
     ChildStarted, Event, InputRequested, JumpRequested, Note, Recorded, Release, Remote, RunQueued,
@@ -14,14 +14,16 @@ use crate::event::{
 };
 use crate::form::Form;
 use crate::hash::{Hash, WriteId};
-use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, TaskId, WorkflowName};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::recovery::{Code, Healer, Lived, Reason, Remedy};
 use crate::retry::{Policy, Retry};
 use crate::seal::{Place, Sealed, leaves_branch, place, row_after, seal};
 use crate::state::{Applied, OpKind, State, derive};
 use crate::summary::Status;
+use crate::task::{NewTask, Task};
 use crate::time::{Millis, Seq};
 
 /// A run's log under construction.
@@ -61,6 +63,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
         priority: 0,
         tags: crate::event::Tags::new(),
         parent: None,
+        plan: Vec::new(),
     }
 }
 
@@ -78,12 +81,30 @@ pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {
 }
 
 pub(crate) fn claim(by: &str) -> Command {
-    Command::Claim(Claim { node: node(by), lost: None })
+    Command::Claim(Claim { node: node(by), lost: None, alone: false })
 }
 
 pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
-    let lost = Lost { node: node(from), proven, evidence: "its lock was dropped".into() };
-    Command::Claim(Claim { node: node(by), lost: Some(lost) })
+    let lost =
+        Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
+    Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false })
+}
+
+/// A task of this name with nothing unusual about it.
+pub(crate) fn a_task(id: TaskId) -> Task {
+    let new = NewTask {
+        id,
+        kind: "resize".into(),
+        queue: QueueName::new("gpu").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    new.into_task(Millis(0))
 }
 
 impl Log {
@@ -212,7 +233,8 @@ impl Log {
     pub(crate) fn failure(&self, step: &str) -> StepFailed {
         let path = path(step);
         let (ord, failure) = (self.ord(&path), Failure::retryable("no luck"));
-        StepFailed { path, ord, attempt: 1, began: self.now, failure, input: None, group: false, fence: None }
+        let (left, input, group, fence) = (0, None, false, None);
+        StepFailed { path, ord, attempt: 1, began: self.now, failure, left, input, group, fence }
     }
 
     pub(crate) fn started(self, step: &str, attempt: u32) -> Self {
@@ -229,14 +251,15 @@ impl Log {
             Some(OpKind::Step(step)) => step.attempts + 1,
             _ => 1,
         };
+        let (task, delivery) = next_task(state, &path, attempt);
         let remote = Remote {
-            task: remote_task_id(state, &path, attempt, 0),
+            task,
             queue: QueueName::new("gpu").unwrap(),
             priority: 5,
             payload: Some(json(&format!("{{\"for\":\"{step}\"}}"))),
             retry: Policy::from(&Retry::fixed(Duration::from_millis(500)).max_attempts(3)),
             silence_ms: 60_000,
-            delivery: 0,
+            delivery,
             undo: false,
         };
         StepStarted { path, ord, attempt, input: None, remote: Some(Box::new(remote)) }
@@ -265,6 +288,12 @@ impl Log {
     pub(crate) fn brings(self, step: &str, fence: u64, result: Result<Payload, Failure>) -> Self {
         let ended = self.brought(step, fence, result);
         self.act(Command::StepEnded(ended))
+    }
+
+    /// A remedy, for the log as it is now.
+    pub(crate) fn heal(&self, rule: Code, evidence: &str, remedy: Remedy) -> Command {
+        let healer = Healer { node: Some(node("n-9")), reason: Reason::StaleDetection };
+        Command::Heal(Heal { rule, evidence: evidence.into(), remedy, at: self.end(), healer })
     }
 
     pub(crate) fn completed(self, step: &str) -> Self {

@@ -7,12 +7,11 @@ use goldseam_core::decide::{Decision, Refusal, View};
 use goldseam_core::event::{BranchOpened, Event};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, RunId, Seq, Summary, Why, WriteId, decide};
+use goldseam_core::{Command, RunId, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, StoreError, TaskChange};
 
 use crate::cell::{Cell, Inner, Stop};
-use crate::commit::{Patience, hand_out, plan};
-use crate::node::delivery_task;
+use crate::commit::{Old, Patience, hand_out, notice, plan};
 
 /// Appends everything that the run has queued. On return it is durable, or the execution is over.
 pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
@@ -84,18 +83,13 @@ fn prepare(
     };
     let mut tasks = extra.to_vec();
     hand_out(&mut tasks, &decision);
-    plan(&mut tasks, row.as_ref().unwrap_or(summary), Some(&cell.task), decision.task, now);
-    tasks.extend(notice(cell, summary, &sealed).map(|task| TaskChange::Create(Box::new(task))));
+    let old = Old { task: Some(&cell.task), updated_at: now };
+    plan(&mut tasks, row.as_ref().unwrap_or(summary), old, decision.task, now);
+    let told = notice(summary, &sealed, cell.hub().node(), now);
+    tasks.extend(told.map(|task| TaskChange::Create(Box::new(task))));
     let (run, after, bodies) = (cell.run.clone(), summary.as_of, sealed.bodies.clone());
     let append = Append { run, after, bodies, row: row.map(Box::new), tasks };
     Ok(Some(Ready { append, sealed, decision }))
-}
-
-/// The task by which a parent learns that its child has ended, made with the end itself.
-fn notice(cell: &Cell, summary: &Summary, sealed: &Sealed) -> Option<goldseam_core::task::Task> {
-    let parent = summary.parent.as_ref()?;
-    let ended = sealed.records.iter().any(|recorded| recorded.event.is_terminal());
-    ended.then(|| delivery_task(parent, &cell.run, cell.hub().node(), cell.now()))
 }
 
 fn apply(cell: &Cell, sealed: Sealed, count: u64) -> Result<(), Stop> {

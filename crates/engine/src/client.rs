@@ -89,7 +89,16 @@ impl StartOptions {
         }
         let queue = self.queue.map(QueueName::new).transpose()?.unwrap_or_else(default_queue);
         let version = self.version.unwrap_or(newest);
-        Ok(RunQueued { workflow, version, input, queue, priority: self.priority, tags, parent: None })
+        Ok(RunQueued {
+            workflow,
+            version,
+            input,
+            queue,
+            priority: self.priority,
+            tags,
+            parent: None,
+            plan: Vec::new(),
+        })
     }
 }
 
@@ -168,7 +177,8 @@ impl Client {
     ) -> Result<RunHandle, EngineError> {
         let workflow = WorkflowName::new(workflow)?;
         let newest = self.ledger.hub.newest(&workflow).unwrap_or(1);
-        let queued = options.queued(workflow, newest, input, &self.ledger.limits)?;
+        let plan = self.ledger.hub.plan(&workflow);
+        let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
         self.ledger.commit(run, &Command::Start { queued, claim: None }).await?;
         Ok(self.handle(run.clone()))
     }
@@ -207,6 +217,17 @@ impl Client {
             return Err(refused(run, Refusal::NoSuchRun));
         }
         Ok(history)
+    }
+
+    /// What can still be understood of a damaged log.
+    pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
+        let (mut events, mut after) = (Vec::new(), Seq::ZERO);
+        loop {
+            let page = self.ledger.store.read(run, after, 500).await?;
+            let Some(last) = page.last() else { return Ok(events) };
+            after = last.seq;
+            events.extend(page.iter().filter_map(|record| codec::decode(record.seq, &record.body).ok()));
+        }
     }
 
     /// The events that a branch sees.
@@ -280,12 +301,6 @@ impl Client {
         self.tell(run, Command::Pause(note)).await
     }
 
-    /// Lets a paused or parked run go on.
-    pub async fn resume(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
-        let note = self.note(by);
-        self.tell(run, Command::Resume(note)).await
-    }
-
     /// Goes back to a step, on a new branch.
     pub async fn jump(&self, run: &RunId, to: &Path, jump: Jump) -> Result<Seq, EngineError> {
         let Jump { input, drop_mail, compensate, by } = jump;
@@ -306,7 +321,7 @@ impl Client {
         self.tell(run, Command::Annotate(note)).await
     }
 
-    async fn tell(&self, run: &RunId, command: Command) -> Result<Seq, EngineError> {
+    pub(crate) async fn tell(&self, run: &RunId, command: Command) -> Result<Seq, EngineError> {
         let committed = self.ledger.commit(run, &command).await?;
         self.ledger.hub.poke(run);
         Ok(committed.end)
@@ -316,7 +331,7 @@ impl Client {
         id.unwrap_or_else(|| format!("c-{}", self.ledger.entropy.write_id()))
     }
 
-    fn note(&self, by: By) -> Note {
+    pub(crate) fn note(&self, by: By) -> Note {
         Note { id: self.command_id(by.id), by: by.who, reason: by.reason }
     }
 

@@ -21,7 +21,7 @@ use goldseam_store::{Append, Head, Row, Store, StoreError, TaskChange};
 use crate::clock::{Clock, pause};
 use crate::entropy::Entropy;
 use crate::error::EngineError;
-use crate::node::Hub;
+use crate::node::{Hub, delivery_task};
 
 /// Events read from the store at a time.
 const PAGE: u32 = 1_000;
@@ -49,6 +49,8 @@ pub struct Loaded {
     pub state: State,
     /// Its advance task.
     pub task: Option<TaskId>,
+    /// When its row was last written.
+    pub updated_at: Millis,
 }
 
 /// What a command did.
@@ -64,10 +66,19 @@ pub struct Committed {
     pub head: Hash,
 }
 
-enum Known {
+/// What a look at a run brought: its row if that is enough, else everything.
+#[derive(Debug)]
+pub(crate) enum Known {
     Absent,
-    Row(Box<Summary>, Option<TaskId>),
+    Row(Box<Summary>, Hints),
     Full(Box<Loaded>),
+}
+
+/// What only the store knows of a run.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    task: Option<TaskId>,
+    updated_at: Millis,
 }
 
 impl Known {
@@ -79,7 +90,7 @@ impl Known {
         }
     }
 
-    fn summary(&self) -> Option<&Summary> {
+    pub(crate) fn summary(&self) -> Option<&Summary> {
         match self {
             Self::Absent => None,
             Self::Row(summary, _) => Some(summary),
@@ -87,11 +98,19 @@ impl Known {
         }
     }
 
-    fn task(&self) -> Option<&TaskId> {
+    pub(crate) fn task(&self) -> Option<&TaskId> {
         match self {
             Self::Absent => None,
-            Self::Row(_, task) => task.as_ref(),
+            Self::Row(_, hints) => hints.task.as_ref(),
             Self::Full(loaded) => loaded.task.as_ref(),
+        }
+    }
+
+    fn updated_at(&self) -> Millis {
+        match self {
+            Self::Absent => Millis::default(),
+            Self::Row(_, hints) => hints.updated_at,
+            Self::Full(loaded) => loaded.updated_at,
         }
     }
 }
@@ -108,11 +127,25 @@ impl Ledger {
         command: &Command,
         extra: Vec<TaskChange>,
     ) -> Result<Committed, EngineError> {
+        self.commit_on(None, run, command, extra).await
+    }
+
+    /// The same for somebody who has just looked.
+    pub(crate) async fn commit_on(
+        &self,
+        mut seen: Option<Known>,
+        run: &RunId,
+        command: &Command,
+        extra: Vec<TaskChange>,
+    ) -> Result<Committed, EngineError> {
         let write = self.entropy.write_id();
         let mut patience = Patience::new(self, "a command");
         let mut doubt: Option<Seq> = None;
         for _ in 0..CONFLICTS_MAX {
-            let known = patience.insist(self, || self.look(run)).await?;
+            let known = match seen.take() {
+                Some(known) => known,
+                None => patience.insist(self, || self.look(run)).await?,
+            };
             if let Some(from) = doubt
                 && let Some(landed) = patience.insist(self, || self.landed(run, from, write)).await?
             {
@@ -137,7 +170,9 @@ impl Ledger {
             let sealed = seal(self.place(&known, write), decision.events);
             let row = patience.insist(self, || self.row(run, &known, &sealed)).await?;
             let Some(row) = row else { continue };
-            let task = plan(&mut tasks, &row, known.task(), decision.task, now);
+            let old = Old { task: known.task(), updated_at: known.updated_at() };
+            let task = plan(&mut tasks, &row, old, decision.task, now);
+            tasks.extend(notice(&row, &sealed, None, now).map(|task| TaskChange::Create(Box::new(task))));
             let after = known.summary().map_or(Seq::ZERO, |summary| summary.as_of);
             let append =
                 Append { run: run.clone(), after, bodies: sealed.bodies, row: Some(Box::new(row)), tasks };
@@ -197,9 +232,10 @@ impl Ledger {
         Ok(Some(derive(run, &history, head).map_err(corrupt)?.summary))
     }
 
-    async fn look(&self, run: &RunId) -> Result<Known, EngineError> {
+    pub(crate) async fn look(&self, run: &RunId) -> Result<Known, EngineError> {
         let Some(Head { end, row }) = self.store.head(run).await? else { return Ok(Known::Absent) };
-        let Some(Row { mut summary, task, .. }) = row else {
+        let Some(Row { mut summary, task, updated_at }) = row.filter(|row| is_credible(&row.summary, end))
+        else {
             return Ok(Known::Full(Box::new(self.load(run).await?)));
         };
         while summary.as_of < end {
@@ -219,7 +255,7 @@ impl Ledger {
                 }
             }
         }
-        Ok(Known::Row(Box::new(summary), task))
+        Ok(Known::Row(Box::new(summary), Hints { task, updated_at }))
     }
 
     /// The run's cached row, folded on to the end of its log.
@@ -231,11 +267,23 @@ impl Ledger {
     pub async fn load(&self, run: &RunId) -> Result<Loaded, EngineError> {
         let refused = || EngineError::Refused { run: run.clone(), refusal: Refusal::NoSuchRun };
         let head = self.store.head(run).await?.ok_or_else(refused)?;
-        let (base, task) = head.row.map_or((Seq(1), None), |row| (row.summary.base, row.task));
+        let end = head.end;
+        let base = |row: &Row| if is_credible(&row.summary, end) { row.summary.base } else { Seq(1) };
+        let (base, task, updated_at) =
+            head.row.map_or((Seq(1), None, Millis(0)), |row| (base(&row), row.task, row.updated_at));
         let (history, hash) = self.history(run, base).await?;
         let state = derive(run, &history, hash)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
-        Ok(Loaded { state, task })
+        Ok(Loaded { state, task, updated_at })
+    }
+
+    /// The state of a run whose row says where loading may begin, for as long as patience lasts.
+    pub(crate) async fn load_from(&self, run: &RunId, base: Seq) -> Result<State, EngineError> {
+        let read = || async {
+            let (history, hash) = self.history(run, base).await?;
+            derive(run, &history, hash).map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
+        };
+        Patience::new(self, "loading a run").insist(self, read).await
     }
 
     /// The same, for as long as patience lasts.
@@ -308,6 +356,18 @@ impl Ledger {
     }
 }
 
+/// Whether a row may be believed: it agrees with itself and is not ahead of its log.
+fn is_credible(row: &Summary, end: Seq) -> bool {
+    row.as_of <= end && row.is_coherent()
+}
+
+/// The task by which a parent learns that its child has ended, made with the end itself.
+pub(crate) fn notice(row: &Summary, sealed: &Sealed, node: Option<&NodeId>, now: Millis) -> Option<Task> {
+    let parent = row.parent.as_ref()?;
+    let ended = sealed.records.iter().any(|recorded| recorded.event.is_terminal());
+    ended.then(|| delivery_task(parent, &row.run, node, now))
+}
+
 fn nothing(known: &Known) -> Committed {
     let (end, head) =
         known.summary().map_or((Seq::ZERO, Hash::ZERO), |summary| (summary.as_of, summary.head));
@@ -321,11 +381,18 @@ fn stuck_to(run: &RunId, stuck: Stuck) -> EngineError {
     }
 }
 
+/// The advance task that a run had, and when its row was last written.
+#[derive(Clone, Copy)]
+pub(crate) struct Old<'a> {
+    pub(crate) task: Option<&'a TaskId>,
+    pub(crate) updated_at: Millis,
+}
+
 /// Turns what becomes of the advance task into changes for the store. Returns the id of a new one.
 pub(crate) fn plan(
     tasks: &mut Vec<TaskChange>,
     row: &Summary,
-    old: Option<&TaskId>,
+    Old { task: old, updated_at }: Old<'_>,
     task: TaskMove,
     now: Millis,
 ) -> Option<TaskId> {
@@ -334,6 +401,14 @@ pub(crate) fn plan(
         TaskMove::Wake => tasks.push(TaskChange::Wake { at: now }),
         TaskMove::Rest(run_at) => tasks.extend(old.map(|id| TaskChange::Rest { task: id.clone(), run_at })),
         TaskMove::Remove => tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() })),
+        TaskMove::Renew(run_at) => {
+            tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() }));
+            let key = Some(format!("{}:advance:{}", row.run, updated_at.0));
+            let new = Task { run_at, key, ..advance_task(row, now) };
+            let id = new.id.clone();
+            tasks.push(TaskChange::Create(Box::new(new)));
+            return Some(id);
+        }
         TaskMove::Ready | TaskMove::Held => {
             tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() }));
             let ready = advance_task(row, now);

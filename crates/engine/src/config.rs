@@ -1,8 +1,10 @@
 //! What an engine can be told.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::{Limits, QueueName};
+use goldseam_core::recovery::Bounds;
+use goldseam_core::{Limits, QueueName, WorkflowName};
 
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
@@ -27,10 +29,54 @@ pub struct Config {
     pub poll: Duration,
     /// How long a shutdown waits for running steps.
     pub drain: Duration,
+    /// How runs are recovered.
+    pub recovery: Recovery,
+    /// The same for one workflow, where it differs.
+    pub recovery_of: BTreeMap<WorkflowName, Recovery>,
+    /// How often all active runs are looked over; none: never by this engine.
+    pub sweep: Option<Duration>,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
     /// Bounds on everything.
     pub limits: Limits,
+}
+
+/// How runs are recovered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovery {
+    /// Recoveries without progress before rule P1 ends the run.
+    pub attempts_max: u32,
+    /// Rule P1 parks the run instead of failing it.
+    pub park: bool,
+    /// How long a finding must have held before a sweep heals it; never makes a live run stale.
+    pub stale_after: Duration,
+    /// Pause before a second recovery; it doubles with each further one.
+    pub delay: Duration,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self {
+            attempts_max: 3,
+            park: false,
+            stale_after: Duration::from_secs(30),
+            delay: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Recovery {
+    /// What `diagnose` needs to know of it.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { attempts_max: self.attempts_max, park: self.park }
+    }
+}
+
+impl Config {
+    /// How runs of this workflow are recovered.
+    pub fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
+        self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
 }
 
 /// The queue that runs stand in unless told otherwise.
@@ -49,6 +95,9 @@ impl Default for Config {
             long_step: Duration::from_secs(1),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(10),
+            recovery: Recovery::default(),
+            recovery_of: BTreeMap::new(),
+            sweep: Some(Duration::from_secs(30)),
             beat_on_thread: true,
             limits: Limits::default(),
         }

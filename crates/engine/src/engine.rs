@@ -6,7 +6,7 @@ use std::sync::Arc;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
-use goldseam_core::{Command, Limits, NodeId, Payload, QueueName, RunId, WorkflowName, derive};
+use goldseam_core::{Command, Limits, NodeId, Payload, QueueName, RunId, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::client::{Client, RunHandle, StartOptions};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::commit::Ledger;
-use crate::config::Config;
+use crate::config::{Config, Recovery};
 use crate::context::Context;
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::{EngineError, Error};
@@ -59,6 +59,30 @@ impl Builder {
     {
         match WorkflowName::new(name) {
             Ok(name) => self.registry.add(name, version, function, &self.config.limits),
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// Declares the steps of a workflow, for workflows that always make the same ones: `show` then tells how
+    /// many are left, and a run that has made them all without an end is found (rule A3).
+    #[must_use]
+    pub fn plan<'a>(mut self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
+        let steps: Result<Vec<StepName>, _> = steps.into_iter().map(StepName::new).collect();
+        match (WorkflowName::new(workflow), steps) {
+            (Ok(workflow), Ok(steps)) => self.registry.declare(workflow, steps),
+            (Err(error), _) | (_, Err(error)) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// How runs of one workflow are recovered, where it differs from the rest.
+    #[must_use]
+    pub fn recovery(mut self, workflow: &str, recovery: Recovery) -> Self {
+        match WorkflowName::new(workflow) {
+            Ok(workflow) => {
+                self.config.recovery_of.insert(workflow, recovery);
+            }
             Err(error) => self.flaw = Some(error.into()),
         }
         self
@@ -176,7 +200,8 @@ impl Engine {
             let known = self.node.registry.names().map(|name| name.as_str().to_owned()).collect();
             return Err(EngineError::UnknownWorkflow { name: workflow.as_str().to_owned(), known });
         };
-        let queued = options.queued(workflow, newest, input, &self.node.config.limits)?;
+        let plan = self.node.registry.plan(&workflow);
+        let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.node.config.limits)? };
         self.begin(&run, queued).await?;
         Ok(self.client.handle(run))
     }

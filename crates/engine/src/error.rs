@@ -5,8 +5,9 @@ use std::fmt;
 
 use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
+use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
-use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId};
+use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId};
 use goldseam_store::StoreError;
 
 /// The result of a workflow function or of a step.
@@ -149,6 +150,24 @@ pub enum EngineError {
     /// The task is not the caller's any more.
     #[error(transparent)]
     Task(#[from] TaskRefusal),
+    /// Another task moves the run now; this one is over.
+    #[error("task {task} is superseded: another one moves its run now")]
+    Superseded {
+        /// The older task.
+        task: TaskId,
+    },
+    /// The rule that was asked for does not apply to the run.
+    #[error("run {run}: rule {rule} does not apply: the run is {status}, {}", found_list(.found))]
+    RuleDoesNotApply {
+        /// The run.
+        run: RunId,
+        /// The rule that was asked for.
+        rule: Code,
+        /// The run's status.
+        status: goldseam_core::Status,
+        /// The rules that do apply.
+        found: Vec<Code>,
+    },
     /// There is no such task.
     #[error("there is no task {0}")]
     NoSuchTask(String),
@@ -186,6 +205,16 @@ pub enum EngineError {
     },
 }
 
+fn found_list(found: &[Code]) -> String {
+    match found {
+        [] => "and nothing is wrong with it".to_owned(),
+        found => {
+            let codes: Vec<&str> = found.iter().map(|code| code.as_str()).collect();
+            format!("and what applies is: {}", codes.join(", "))
+        }
+    }
+}
+
 fn known_list(known: &[String]) -> String {
     if known.is_empty() { "is none at all".to_owned() } else { format!("are: {}", known.join(", ")) }
 }
@@ -199,10 +228,11 @@ impl EngineError {
             Self::UnknownWorkflow { .. } => "GS0103",
             Self::Refused { refusal, .. } => refusal.code(),
             Self::Corrupt { .. } => "GS0208",
-            Self::Task(_) => "GS0301",
+            Self::Task(_) | Self::Superseded { .. } => "GS0301",
             Self::NoSuchTask(_) => "GS0303",
             Self::Lock(_) => "GS0302",
             Self::Ended { .. } => "GS0117",
+            Self::RuleDoesNotApply { .. } => "GS0118",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -226,6 +256,7 @@ impl EngineError {
             Self::Store(StoreError::Full { .. }) => {
                 Some("make room, then try again; nothing was written".into())
             }
+            Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }
@@ -244,6 +275,7 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
             let open: Vec<&str> = open.iter().map(Path::as_str).collect();
             Some(format!("open questions: {}", open.join(", ")))
         }
+        Refusal::Owned { .. } => Some(format!("a live node has it: goldseam why {run} tells what it does")),
         Refusal::OtherInput { .. } => Some("use another id for another piece of work".into()),
         Refusal::TooMuchMail { .. } => Some("wait until the run has read some of it".into()),
         _ => None,

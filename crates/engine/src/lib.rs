@@ -9,6 +9,7 @@
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
 //! | `cell`, `driver` | one run in memory, and the task that moves it |
+//! | [`healer`] | what is wrong with a run, and mending it: the sweeper, the doctor, the feed of recoveries |
 //! | [`queue`], [`locks`] | a user's own tasks and named locks |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
 
@@ -20,6 +21,7 @@ pub mod context;
 pub mod engine;
 pub mod entropy;
 pub mod error;
+pub mod healer;
 pub mod locks;
 pub mod node;
 pub mod queue;

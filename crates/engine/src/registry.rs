@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use goldseam_core::{Limits, Payload, WorkflowName};
+use goldseam_core::{Limits, Payload, StepName, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,7 +19,10 @@ pub(crate) type WorkflowFn =
 
 /// Every registered workflow with its versions.
 #[derive(Clone, Default)]
-pub struct Registry(BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>);
+pub struct Registry {
+    functions: BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>,
+    plans: BTreeMap<WorkflowName, Vec<StepName>>,
+}
 
 impl Registry {
     pub(crate) fn add<F, Fut, I, O, E>(
@@ -46,22 +49,31 @@ impl Registry {
                 Ok(Payload::of(&output, &limits)?)
             })
         });
-        self.0.entry(name).or_default().insert(version, erased);
+        self.functions.entry(name).or_default().insert(version, erased);
+    }
+
+    pub(crate) fn declare(&mut self, name: WorkflowName, steps: Vec<StepName>) {
+        self.plans.insert(name, steps);
+    }
+
+    /// The steps that a workflow declared; none: nobody can tell beforehand.
+    pub(crate) fn plan(&self, name: &WorkflowName) -> Vec<StepName> {
+        self.plans.get(name).cloned().unwrap_or_default()
     }
 
     /// The function for this version of a workflow.
     pub(crate) fn get(&self, name: &WorkflowName, version: u32) -> Option<WorkflowFn> {
-        self.0.get(name)?.get(&version).cloned()
+        self.functions.get(name)?.get(&version).cloned()
     }
 
     /// The newest version of a workflow.
     pub fn newest(&self, name: &WorkflowName) -> Option<u32> {
-        self.0.get(name)?.keys().next_back().copied()
+        self.functions.get(name)?.keys().next_back().copied()
     }
 
     /// The names.
     pub fn names(&self) -> impl Iterator<Item = &WorkflowName> {
-        self.0.keys()
+        self.functions.keys()
     }
 
     /// `name@version` of each.
@@ -69,7 +81,7 @@ impl Registry {
         let versions = |(name, versions): (&WorkflowName, &BTreeMap<u32, WorkflowFn>)| {
             versions.keys().map(|version| format!("{name}@{version}")).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(versions).collect()
+        self.functions.iter().flat_map(versions).collect()
     }
 }
 

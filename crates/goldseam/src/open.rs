@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use goldseam_engine::config::Recovery;
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_sqlite::check::{Migrated, Report};
@@ -13,12 +14,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`.
+///
+/// Makes it if it is not there and brings an older schema up to date: an engine in its users' own process
+/// has nobody else to do it.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
     Ok(Arc::new(SqliteStore::open(&path, options)?))
 }
 
-/// Like [`open_store`], but refuses a store that is not there instead of making it.
+/// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     if let Some((path, _)) = sqlite_file(url)?
         && !path.exists()
@@ -30,7 +34,13 @@ pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineErro
                 .to_owned(),
         }));
     }
-    open_store(url).await
+    open_current_store(url).await
+}
+
+/// Engines that still run may be of an older release; only somebody who means it may end their days.
+async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
+    Ok(Arc::new(SqliteStore::open_current(&path, options)?))
 }
 
 /// Looks a store over: reads all of it, changes nothing.
@@ -60,14 +70,17 @@ fn unknown_scheme(url: &str) -> EngineError {
     })
 }
 
-/// A client of a store that must be there already: looking never makes a file.
+/// A client of a store that must be there already: looking never makes a file, nor changes a schema.
 pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
     Ok(Client::new(open_existing_store(url).await?))
 }
 
 /// A client of the store that `url` names: it can do everything to runs but execute them.
+///
+/// Makes the store if it is not there, but refuses an older schema: that is for an engine to change, or
+/// for [`migrate_store`].
 pub async fn connect(url: &str) -> Result<Client, EngineError> {
-    Ok(Client::new(open_store(url).await?))
+    Ok(Client::new(open_current_store(url).await?))
 }
 
 /// A running engine; see [`Engine::open`]. Everything a [`Client`] can do, it can do too.
@@ -132,6 +145,17 @@ impl Builder {
         E: Into<Error>,
     {
         Self(self.0.workflow_version(name, version, function))
+    }
+
+    /// Declares the steps of a workflow that always makes the same ones: `show` then tells how many are left,
+    /// and a run that has made them all without an end is found (rule A3).
+    pub fn plan<'a>(self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(self.0.plan(workflow, steps))
+    }
+
+    /// How runs of one workflow are recovered, where it differs from the rest.
+    pub fn recovery(self, workflow: &str, recovery: Recovery) -> Self {
+        Self(self.0.recovery(workflow, recovery))
     }
 
     /// Replaces the whole configuration. Call it before registering workflows.

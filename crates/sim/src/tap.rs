@@ -122,6 +122,11 @@ impl Store for Tap {
         self.inner.runs(filter).await
     }
 
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        self.call("rowless");
+        self.inner.rowless(after, limit).await
+    }
+
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
         self.call(&format!("beat {}", node.id));
         self.inner.beat(node).await

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::{Limits, NodeId};
+use goldseam_engine::config::Recovery;
 use goldseam_engine::{Client, Config, Engine, Seeded};
 use goldseam_store::faulty::{Plan, Rates};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
@@ -61,6 +62,8 @@ pub fn config() -> Config {
         poll: Duration::from_millis(500),
         drain: Duration::from_secs(2),
         beat_on_thread: false,
+        // Crashes are drawn at random here: no run is to blame for them.
+        recovery: Recovery { attempts_max: u32::MAX, ..Recovery::default() },
         limits: limits(),
         ..Config::default()
     }

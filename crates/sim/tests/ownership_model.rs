@@ -8,6 +8,7 @@ use std::sync::Arc;
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::{Stamped, TaskMove};
 use goldseam_core::event::{Release, RunQueued, StepCompleted, Tags, WaitStarted};
+use goldseam_core::recovery::Lived;
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpKind, WaitOp};
 use goldseam_core::{
@@ -210,10 +211,15 @@ fn command(state: &State, who: usize, intent: Intent, fence: Option<(Seq, u32)>)
         Some(Command::Owned(Fence { epoch, branch: BranchId(branch) }, doings))
     };
     match intent {
-        Intent::Claim => Some(Command::Claim(Claim { node, lost: None })),
+        Intent::Claim => Some(Command::Claim(Claim { node, lost: None, alone: false })),
         Intent::TakeOver => {
-            let lost = Lost { node: state.summary.owner.clone()?, proven: true, evidence: String::new() };
-            Some(Command::Claim(Claim { node, lost: Some(lost) }))
+            let lost = Lost {
+                node: state.summary.owner.clone()?,
+                proven: true,
+                evidence: String::new(),
+                lived: Lived::default(),
+            };
+            Some(Command::Claim(Claim { node, lost: Some(lost), alone: false }))
         }
         Intent::Signal => {
             let (name, id) = (id::<SignalName>("go"), "s1".to_owned());
@@ -282,6 +288,7 @@ impl Model for Ownership {
             priority: 0,
             tags: Tags::new(),
             parent: None,
+            plan: Vec::new(),
         };
         let mut world = World {
             log: Log(Arc::default(), Hash::ZERO),

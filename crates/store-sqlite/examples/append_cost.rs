@@ -21,8 +21,8 @@ const SEQUENTIAL: u64 = 400;
 const CALLERS: u64 = 256;
 const PER_CALLER: u64 = 40;
 const GROUP: u64 = 128;
-const FIRST: &str = "INSERT OR IGNORE INTO events (rid, seq, body) \
-    SELECT ?1, ?2 + 1, ?3 WHERE EXISTS (SELECT 1 FROM events WHERE rid = ?1 AND seq = ?2)";
+const FIRST: &str = "INSERT INTO events (rid, seq, body) SELECT ?1, ?2 + 1, ?3 \
+    WHERE COALESCE((SELECT MAX(seq) FROM events WHERE rid = ?1), 0) = ?2";
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 

@@ -1,7 +1,7 @@
 //! Compare-and-append: one run's events, its cached row and its tasks in one transaction.
 //!
-//! Invariant: the first row goes in only if its predecessor is there and its place is free; nothing
-//! else is written unless it went in. A step's completion is one inserted row.
+//! Invariant: the first row goes in only if the log ends where it must, gaps or not; nothing else is
+//! written unless it went in. A step's completion is one inserted row.
 
 use goldseam_core::{Seq, TaskId};
 use goldseam_store::{Append, StoreError, TaskChange};
@@ -12,9 +12,8 @@ use crate::runs::{self, RowText};
 use crate::tasks;
 use crate::writer::Work;
 
-const FIRST_OF_ALL: &str = "INSERT OR IGNORE INTO events (rid, seq, body) VALUES (?1, 1, ?2)";
-const FIRST: &str = "INSERT OR IGNORE INTO events (rid, seq, body) \
-    SELECT ?1, ?2 + 1, ?3 WHERE EXISTS (SELECT 1 FROM events WHERE rid = ?1 AND seq = ?2)";
+const FIRST: &str = "INSERT INTO events (rid, seq, body) SELECT ?1, ?2 + 1, ?3 \
+    WHERE COALESCE((SELECT MAX(seq) FROM events WHERE rid = ?1), 0) = ?2";
 const NEXT: &str = "INSERT INTO events (rid, seq, body) VALUES (?1, ?2, ?3)";
 const END: &str = "SELECT seq FROM events WHERE rid = ?1 ORDER BY seq DESC LIMIT 1";
 
@@ -88,15 +87,11 @@ impl Prepared {
 }
 
 fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result<(), Fault> {
-    let inserted = if after == Seq::ZERO {
-        work.conn.prepare_cached(FIRST_OF_ALL)?.execute(params![rid, body])?
-    } else {
-        let statement = match &mut work.first {
-            Some(statement) => statement,
-            none => none.insert(work.conn.prepare_cached(FIRST)?),
-        };
-        statement.execute(params![rid, sql_int(after.0), body])?
+    let statement = match &mut work.first {
+        Some(statement) => statement,
+        none => none.insert(work.conn.prepare_cached(FIRST)?),
     };
+    let inserted = statement.execute(params![rid, sql_int(after.0), body])?;
     if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(work.conn, rid)?)) }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use goldseam_store::StoreError;
 use rusqlite::Connection;
 
-use crate::open::{self, beside, cannot_open, refused, size};
+use crate::open::{self, Older, beside, cannot_open, refused, size};
 use crate::url::Options;
 use crate::{migrate, open as files};
 
@@ -75,7 +75,7 @@ pub fn migrate(path: &Path, options: &Options) -> Result<Migrated, StoreError> {
         }
         _ => 0,
     };
-    open::writer(path, options)?;
+    open::writer(path, options, Older::Migrate)?;
     Ok(Migrated { from, to: migrate::latest() })
 }
 

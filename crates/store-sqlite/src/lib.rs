@@ -22,6 +22,7 @@
 //! | `read`, `watch` | reading; waiting for changes |
 //! | `fault` | SQLite's error codes as [`StoreError`](goldseam_store::StoreError) |
 //! | [`check`] | `goldseam store check` and `migrate` |
+//! | `testing` | a store to test with, and harm to it (feature `testing`) |
 
 mod append;
 pub mod check;
@@ -38,6 +39,8 @@ mod read;
 mod runs;
 mod store;
 mod tasks;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod url;
 mod watch;
 mod writer;

@@ -1,26 +1,30 @@
 //! Lists of runs: filters as static pieces of SQL, values always bound.
 //!
-//! Invariant: the order is (`created_at`, run), the same in every store, so a cursor is good anywhere.
+//! Invariant: the order is (a moment, run), the same in every store, so a cursor is good anywhere.
 
 use std::cmp::Ordering;
 
-use goldseam_core::Status;
-use goldseam_store::{Cursor, Page, Row, RunFilter, RunOrder, StoreError};
+use goldseam_core::{RunId, Status};
+use goldseam_store::{Cursor, Moment, Page, Row, RunFilter, RunOrder};
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 
 use crate::fault::Fault;
 use crate::runs::RawRow;
+use crate::tasks::id;
 
-const PLAIN: &str = "SELECT r.summary, r.task, r.updated_at, r.created_at, r.id FROM runs AS r \
-    WHERE r.summary IS NOT NULL";
-const TAGGED: &str = "SELECT r.summary, r.task, r.updated_at, t.created_at, r.id \
-    FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
+const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, ";
+const PLAIN: &str = " FROM runs AS r WHERE r.summary IS NOT NULL";
+const RECOVERED: &str = " FROM runs AS r INDEXED BY runs_recovered WHERE r.summary IS NOT NULL";
+const TAGGED: &str = " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
     WHERE r.summary IS NOT NULL AND t.tag = ? AND t.value = ?";
+/// Few rows are ever lost: finding them must cost what was lost, not what is there.
+pub(crate) const ROWLESS: &str = "SELECT id FROM runs INDEXED BY runs_rowless \
+    WHERE summary IS NULL AND id > ?1 ORDER BY id LIMIT ?2";
 
 /// A query under construction.
-struct Query {
-    sql: String,
+pub(crate) struct Query {
+    pub(crate) sql: String,
     values: Vec<Value>,
 }
 
@@ -32,21 +36,30 @@ impl Query {
 }
 
 struct Found {
-    created_at: i64,
+    at: i64,
     id: String,
     row: RawRow,
 }
 
 impl Found {
     fn order(&self, other: &Self, order: RunOrder) -> Ordering {
-        let oldest = (self.created_at, &self.id).cmp(&(other.created_at, &other.id));
-        if order == RunOrder::Newest { oldest.reverse() } else { oldest }
+        let earliest = (self.at, &self.id).cmp(&(other.at, &other.id));
+        if order.is_latest_first() { earliest.reverse() } else { earliest }
     }
 }
 
-/// A cursor that this list can begin behind.
-pub(crate) fn parse_cursor(filter: &RunFilter) -> Result<Option<Cursor>, StoreError> {
-    filter.after.as_deref().map(str::parse).transpose()
+/// Few runs have the same owner, parent, tag or cause; their own index is better than any other.
+fn is_narrow(filter: &RunFilter) -> bool {
+    filter.owner.is_some() || filter.parent.is_some() || filter.tag.is_some() || filter.cause.is_some()
+}
+
+/// The column that the list goes by; with a tag the order is that of the tag's own index.
+fn column(filter: &RunFilter) -> &'static str {
+    match (filter.order.moment(), &filter.tag) {
+        (Moment::Created, None) => "r.created_at",
+        (Moment::Created, Some(_)) => "t.created_at",
+        (Moment::Recovered, _) => "r.recovered_at",
+    }
 }
 
 /// One page.
@@ -57,10 +70,8 @@ pub(crate) fn runs(
 ) -> Result<Page<Row>, Fault> {
     let limit = filter.limit as usize;
     let mut found = Vec::new();
-    // Few runs have the same owner, parent, tag or cause; their own index is better than any status's.
-    let narrow =
-        filter.owner.is_some() || filter.parent.is_some() || filter.tag.is_some() || filter.cause.is_some();
-    if narrow || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
+    let one_walk = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
+    if one_walk || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
         find(conn, query(filter, after, None), &mut found)?;
     } else {
         // One ordered walk per status, merged: an `IN` would sort all of them for every page.
@@ -75,24 +86,40 @@ pub(crate) fn runs(
     let more = found.len() > limit;
     found.truncate(limit);
     let items = found.into_iter().map(|found| found.row.parse()).collect::<Result<Vec<Row>, Fault>>()?;
-    let next = items.last().filter(|_| more).map(|row| Cursor::of(row).to_string());
+    let next = items.last().filter(|_| more).and_then(|row| Cursor::of(row, filter.order));
+    let next = next.map(|cursor| cursor.to_string());
     Ok(Page { items, next })
+}
+
+/// Runs without a row, in order of id.
+pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, Fault> {
+    let mut statement = conn.prepare_cached(ROWLESS)?;
+    // Every id comes after the empty text.
+    let found =
+        statement.query_map(params![after.map_or("", |run| run.as_str()), limit], |row| id(row, 0))?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
 fn find(conn: &Connection, query: Query, found: &mut Vec<Found>) -> Result<(), Fault> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(query.values))?;
     while let Some(row) = rows.next()? {
-        found.push(Found { created_at: row.get(3)?, id: row.get(4)?, row: RawRow::read(row)? });
+        found.push(Found { id: row.get(3)?, at: row.get(4)?, row: RawRow::read(row)? });
     }
     Ok(())
 }
 
-fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> Query {
-    let mut query = match &filter.tag {
-        None => Query { sql: PLAIN.to_owned(), values: Vec::new() },
-        Some((key, value)) => Query { sql: TAGGED.to_owned(), values: vec![text(key.as_str()), text(value)] },
-    };
+pub(crate) fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> Query {
+    let mut query = Query { sql: SELECT.to_owned(), values: Vec::new() };
+    query.add(column(filter), []);
+    match &filter.tag {
+        Some((key, value)) => query.add(TAGGED, [text(key.as_str()), text(value)]),
+        None if filter.order.moment() == Moment::Recovered && !is_narrow(filter) => query.add(RECOVERED, []),
+        None => query.add(PLAIN, []),
+    }
+    if filter.order.moment() == Moment::Recovered {
+        query.add(" AND r.recovered_at IS NOT NULL", []);
+    }
     if let Some(status) = status {
         query.add(" AND r.status = ? AND r.status <> 'completed'", [text(status.as_str())]);
     } else if !filter.statuses.is_empty() {
@@ -116,31 +143,24 @@ fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> 
     query
 }
 
-/// Bounds, order and limit; with a tag the order is that of the tag's own index.
+/// Bounds, order and limit.
 fn add_range(query: &mut Query, filter: &RunFilter, after: Option<&Cursor>) {
-    let tagged = filter.tag.is_some();
+    let column = column(filter);
+    let (less_or_more, direction) =
+        if filter.order.is_latest_first() { (", r.id) < (?, ?)", " DESC") } else { (", r.id) > (?, ?)", "") };
     if let Some(since) = filter.since {
-        query.add(
-            if tagged { " AND t.created_at >= ?" } else { " AND r.created_at >= ?" },
-            [Value::Integer(since.0)],
-        );
+        let piece = if filter.tag.is_some() { " AND t.created_at >= ?" } else { " AND r.created_at >= ?" };
+        query.add(piece, [Value::Integer(since.0)]);
     }
     if let Some(after) = after {
-        let piece = match (tagged, filter.order) {
-            (true, RunOrder::Newest) => " AND (t.created_at, r.id) < (?, ?)",
-            (true, RunOrder::Oldest) => " AND (t.created_at, r.id) > (?, ?)",
-            (false, RunOrder::Newest) => " AND (r.created_at, r.id) < (?, ?)",
-            (false, RunOrder::Oldest) => " AND (r.created_at, r.id) > (?, ?)",
-        };
-        query.add(piece, [Value::Integer(after.created_at.0), text(after.run.as_str())]);
+        query.add(" AND (", []);
+        query.add(column, []);
+        query.add(less_or_more, [Value::Integer(after.at.0), text(after.run.as_str())]);
     }
-    let piece = match (tagged, filter.order) {
-        (true, RunOrder::Newest) => " ORDER BY t.created_at DESC, r.id DESC LIMIT ?",
-        (true, RunOrder::Oldest) => " ORDER BY t.created_at, r.id LIMIT ?",
-        (false, RunOrder::Newest) => " ORDER BY r.created_at DESC, r.id DESC LIMIT ?",
-        (false, RunOrder::Oldest) => " ORDER BY r.created_at, r.id LIMIT ?",
-    };
-    query.add(piece, [Value::Integer(i64::from(filter.limit) + 1)]);
+    for piece in [" ORDER BY ", column, direction, ", r.id", direction] {
+        query.add(piece, []);
+    }
+    query.add(" LIMIT ?", [Value::Integer(i64::from(filter.limit) + 1)]);
 }
 
 fn text(text: &str) -> Value {

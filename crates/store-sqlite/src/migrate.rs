@@ -12,17 +12,18 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use crate::open::{APPLICATION_ID, cannot_open, not_ours, refused};
 
 /// One step from a schema to the next.
-struct Migration {
+pub(crate) struct Migration {
     number: i64,
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[
+pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
+    Migration { number: 2, sql: include_str!("../migrations/0002_healing.sql") },
     Migration { number: 3, sql: include_str!("../migrations/0003_remote_steps.sql") },
 ];
 
-const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
+pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \
     applied_at INTEGER NOT NULL)";
 
 /// The schema that this program writes.
@@ -59,6 +60,22 @@ pub(crate) fn identify(conn: &Connection, path: &Path) -> Result<i64, StoreError
     Ok(schema)
 }
 
+/// Refuses a file with an older schema. Changes nothing.
+pub(crate) fn refuse_older(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    match identify(conn, path)? {
+        0 => Ok(()),
+        schema if schema == latest() => Ok(()),
+        schema => Err(refused(
+            "GS0212",
+            format!("{} has schema {schema}; this program works with {}", path.display(), latest()),
+            &format!(
+                "run goldseam store migrate sqlite:{}; older programs cannot use it any more then",
+                path.display()
+            ),
+        )),
+    }
+}
+
 /// Applies what is missing; returns the schema that was there before.
 pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i64, StoreError> {
     let failed = |error: rusqlite::Error| cannot_open(path, &error);
@@ -84,7 +101,7 @@ pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i
     Ok(before)
 }
 
-fn step(conn: &Connection, migration: &Migration, now: Millis) -> rusqlite::Result<()> {
+pub(crate) fn step(conn: &Connection, migration: &Migration, now: Millis) -> rusqlite::Result<()> {
     conn.execute_batch(migration.sql)?;
     conn.execute(
         "INSERT INTO goldseam_migrations (number, hash, applied_at) VALUES (?1, ?2, ?3)",

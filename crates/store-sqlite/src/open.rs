@@ -27,14 +27,26 @@ const WAL_ATTEMPTS_MAX: u32 = 200;
 /// The pause between two tries.
 const WAL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Checks the file, brings its schema up to date and returns the connection for writing.
-pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+/// What becomes of a database with an older schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Older {
+    /// It is brought up to date.
+    Migrate,
+    /// It is refused, untouched.
+    Refuse,
+}
+
+/// Checks the file, sees to its schema and returns the connection for writing.
+pub(crate) fn writer(path: &Path, options: &Options, older: Older) -> Result<Connection, StoreError> {
     preflight(path)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
     prepare(&conn, options).map_err(|error| cannot_open(path, &error))?;
     migrate::identify(&conn, path)?;
+    if older == Older::Refuse {
+        migrate::refuse_older(&conn, path)?;
+    }
     switch_to_wal(&conn).map_err(|error| cannot_open(path, &error))?;
     migrate::apply(&mut conn, path, (options.clock)())?;
     tune(&conn, options.durability).map_err(|error| cannot_open(path, &error))?;

@@ -10,14 +10,15 @@ use crate::fault::Fault;
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT INTO runs (id, workflow, status, owner, parent, cause, created_at, updated_at, \
-    as_of, task, summary) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    as_of, task, summary, recovered_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const INSERT_BARE: &str = "INSERT INTO runs (id) VALUES (?1)";
 /// What never changes in a life is left out: mentioning it would rewrite its indexes.
 const UPDATE: &str = "UPDATE runs SET status = ?2, owner = ?3, cause = ?4, \
-    updated_at = MAX(updated_at + 1, ?5), as_of = ?6, task = COALESCE(?7, task), summary = ?8 \
-    WHERE rid = ?1 AND summary IS NOT NULL";
+    updated_at = MAX(updated_at + 1, ?5), as_of = ?6, task = COALESCE(?7, task), summary = ?8, \
+    recovered_at = ?9 WHERE rid = ?1 AND summary IS NOT NULL";
 const REPLACE: &str = "UPDATE runs SET workflow = ?2, status = ?3, owner = ?4, parent = ?5, cause = ?6, \
-    created_at = ?7, updated_at = MAX(updated_at + 1, ?8), as_of = ?9, task = ?10, summary = ?11 WHERE rid = ?1";
+    created_at = ?7, updated_at = MAX(updated_at + 1, ?8), as_of = ?9, task = ?10, summary = ?11, \
+    recovered_at = ?12 WHERE rid = ?1";
 const SET_TASK: &str = "UPDATE runs SET task = ?2, updated_at = MAX(updated_at + 1, ?3) \
     WHERE rid = ?1 AND summary IS NOT NULL";
 const FIND: &str = "SELECT summary, task, updated_at FROM runs WHERE rid = ?1 AND summary IS NOT NULL";
@@ -68,6 +69,7 @@ pub(crate) fn insert(
         i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
         task.map(|id| id.as_str()),
         row.text,
+        said.recovered_at.map(|at| at.0),
     ])?;
     let rid = work.conn.last_insert_rowid();
     tag(work.conn, rid, said)?;
@@ -86,6 +88,7 @@ pub(crate) fn update(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&Tas
         i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
         task.map(|id| id.as_str()),
         row.text,
+        said.recovered_at.map(|at| at.0),
     ])?;
     if updated == 0 { replace(work, rid, row, task) } else { Ok(()) }
 }
@@ -105,6 +108,7 @@ fn replace(work: &Work<'_>, rid: i64, row: &RowText, task: Option<&TaskId>) -> R
         i64::try_from(said.as_of.0).unwrap_or(i64::MAX),
         task.map(|id| id.as_str()),
         row.text,
+        said.recovered_at.map(|at| at.0),
     ])?;
     tag(work.conn, rid, said)
 }

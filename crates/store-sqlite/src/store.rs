@@ -15,6 +15,7 @@ use goldseam_store::{
 use crate::append::Prepared;
 use crate::clock::SteadyClock;
 use crate::nodes::Liveness;
+use crate::open::Older;
 use crate::read::Readers;
 use crate::runs::PutRow;
 use crate::url::Options;
@@ -38,9 +39,18 @@ impl SqliteStore {
     ///
     /// Blocks while it does; call it before the work begins.
     pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
+        Self::open_with(path, options, Older::Migrate)
+    }
+
+    /// The same, but a database with an older schema is refused, untouched.
+    pub fn open_current(path: &Path, options: Options) -> Result<Self, StoreError> {
+        Self::open_with(path, options, Older::Refuse)
+    }
+
+    fn open_with(path: &Path, options: Options, older: Older) -> Result<Self, StoreError> {
         let no_thread =
             |error: std::io::Error| open::refused("GS0205", error.to_string(), "allow more threads");
-        let conn = open::writer(path, &options)?;
+        let conn = open::writer(path, &options, older)?;
         let connections: Result<Vec<_>, _> =
             (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
         let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
@@ -122,8 +132,13 @@ impl Store for SqliteStore {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        let after = list::parse_cursor(&filter)?;
+        let after = filter.cursor()?;
         self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        let after = after.cloned();
+        self.readers.read(move |conn| list::rowless(conn, after.as_ref(), limit)).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

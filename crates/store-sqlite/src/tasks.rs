@@ -106,7 +106,7 @@ pub(crate) fn put(work: &Work<'_>, task: &Task, expect: Expect) -> Result<Writte
         return Ok(Written::Lost(found));
     }
     let rival = match &task.key {
-        Some(key) => one(conn, BY_KEY, key)?,
+        Some(key) => one(conn, BY_KEY, key)?.filter(|rival| rival.id != task.id),
         None => None,
     };
     match (rival, &task.lane) {

@@ -117,7 +117,7 @@ pub fn parse(url: &str) -> Result<(PathBuf, Options), StoreError> {
 
 fn refused(what: String) -> StoreError {
     StoreError::Refused {
-        code: "GS0205",
+        code: "GS0206",
         what,
         hint: "write sqlite:PATH, sqlite:PATH?durability=process or sqlite:PATH?busy_timeout=5000".to_owned(),
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_mistyped_option_is_refused() {
         for url in ["sqlite:a?durability=fast", "sqlite:a?durabilty=process", "sqlite:", "postgres:a"] {
-            assert!(matches!(parse(url), Err(StoreError::Refused { .. })), "{url}");
+            assert!(matches!(parse(url), Err(StoreError::Refused { code: "GS0206", .. })), "{url}");
         }
     }
 }

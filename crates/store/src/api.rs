@@ -36,8 +36,8 @@ pub struct Append {
 /// A change of a task that goes with an append. All are hints to be repaired by rules, so none can fail the append.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskChange {
-    /// Puts a task there unless one with its id, or a live one with its key, is. An advance task of that id
-    /// becomes the run's own, if the run has a row.
+    /// Puts a task there unless one with its id, a live one with its key or, if it is claimed, another claimed
+    /// one in its lane is. An advance task of that id becomes the run's own, if the run has a row.
     Create(Box<Task>),
     /// The task is ready again at `run_at`, without owner; nothing happens if it is over or not there.
     Rest {
@@ -204,6 +204,9 @@ pub enum RunOrder {
     Newest,
     /// The earliest queued first.
     Oldest,
+    /// The latest recovered first; only runs that were. One that is recovered again between two pages has
+    /// moved to the front.
+    Recovered,
 }
 
 /// A page of a list.
@@ -281,12 +284,16 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn append(&self, append: Append) -> Result<Seq, StoreError>;
 
     /// Up to `limit` records after `after`, oldest first. An unknown run has none.
+    ///
+    /// A store hands out what it has: where an event is lost, the positions show a gap, and the page goes on
+    /// behind it. The ledger above finds the gap; a store neither hides it nor makes it an error.
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError>;
 
     /// The end of the log and the cached row; none if there is no such run.
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError>;
 
-    /// Writes a task if it is as expected. One that would be live also loses to a live task with the same key.
+    /// Writes a task if it is as expected. One that would be live also loses to a live task with the same key,
+    /// and one that would be claimed to the task that has its lane.
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError>;
 
     /// Claims due tasks: highest priority first, at most one claimed task per lane.
@@ -306,6 +313,9 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Lists runs by what their cached rows say.
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError>;
+
+    /// Up to `limit` runs after `after`, in order of id, that have a log and no cached row.
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
     /// The node is alive; the first beat also takes its liveness lock. Returns the store's clock.
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError>;

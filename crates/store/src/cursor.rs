@@ -1,32 +1,85 @@
-//! Where a page of a list of runs ends: the order is (`created_at`, run), so a cursor names both.
+//! Where a page of a list of runs ends: the order is (a moment, run), so a cursor names both.
 
 use std::fmt;
 use std::str::FromStr;
 
 use goldseam_core::{Millis, RunId};
 
-use crate::api::Row;
+use crate::api::{Row, RunFilter, RunOrder};
 use crate::error::StoreError;
+
+/// What marks a cursor of recovered runs.
+const RECOVERED: char = 'r';
+
+/// The moment of a run that a list is ordered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// When it was queued.
+    Created,
+    /// When it was last recovered.
+    Recovered,
+}
+
+impl RunOrder {
+    /// The moment that it goes by.
+    pub fn moment(self) -> Moment {
+        match self {
+            Self::Newest | Self::Oldest => Moment::Created,
+            Self::Recovered => Moment::Recovered,
+        }
+    }
+
+    /// Whether what is later comes first.
+    pub fn is_latest_first(self) -> bool {
+        match self {
+            Self::Newest | Self::Recovered => true,
+            Self::Oldest => false,
+        }
+    }
+}
+
+impl RunFilter {
+    /// The cursor to begin behind; one that a list in another order gave is refused.
+    pub fn cursor(&self) -> Result<Option<Cursor>, StoreError> {
+        let Some(text) = &self.after else { return Ok(None) };
+        let cursor: Cursor = text.parse()?;
+        if cursor.by == self.order.moment() {
+            Ok(Some(cursor))
+        } else {
+            Err(StoreError::foreign_cursor(text))
+        }
+    }
+}
 
 /// The last run of a page; the next page begins behind it, even if it is gone by then.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// When it was queued.
-    pub created_at: Millis,
-    /// The run, among those queued at the same moment.
+    /// What the list goes by.
+    pub by: Moment,
+    /// When that was.
+    pub at: Millis,
+    /// The run, among those of the same moment.
     pub run: RunId,
 }
 
 impl Cursor {
-    /// The place of this row in the list.
-    pub fn of(row: &Row) -> Self {
-        Self { created_at: row.summary.created_at, run: row.summary.run.clone() }
+    /// The place of this row in a list of this order; none if it is not in it.
+    pub fn of(row: &Row, order: RunOrder) -> Option<Self> {
+        let by = order.moment();
+        let at = match by {
+            Moment::Created => row.summary.created_at,
+            Moment::Recovered => row.summary.recovered_at?,
+        };
+        Some(Self { by, at, run: row.summary.run.clone() })
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.created_at.0, self.run)
+        match self.by {
+            Moment::Created => write!(f, "{}:{}", self.at.0, self.run),
+            Moment::Recovered => write!(f, "{RECOVERED}{}:{}", self.at.0, self.run),
+        }
     }
 }
 
@@ -35,8 +88,12 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, StoreError> {
         let parse = || {
-            let (at, run) = text.split_once(':')?;
-            Some(Self { created_at: Millis(at.parse().ok()?), run: RunId::new(run).ok()? })
+            let (by, rest) = match text.strip_prefix(RECOVERED) {
+                Some(rest) => (Moment::Recovered, rest),
+                None => (Moment::Created, text),
+            };
+            let (at, run) = rest.split_once(':')?;
+            Some(Self { by, at: Millis(at.parse().ok()?), run: RunId::new(run).ok()? })
         };
         parse().ok_or_else(|| StoreError::foreign_cursor(text))
     }

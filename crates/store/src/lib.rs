@@ -31,7 +31,7 @@ pub use api::{
     Record, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Written,
 };
 pub use clock::{Clock, ManualClock};
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
 pub use memory::MemoryStore;

@@ -148,6 +148,10 @@ impl Store for TracedStore {
         self.call(span!("runs"), self.inner.runs(filter)).await
     }
 
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        self.call(span!("rowless"), self.inner.rowless(after, limit)).await
+    }
+
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
         self.call(span!("beat"), self.inner.beat(node)).await
     }

@@ -28,9 +28,10 @@ enum Flaw {
     ClaimsOneTooFew,
     LosesTheTailOfLists,
     ListsTasksThatAreOver,
+    HidesARunWithoutARow,
 }
 
-const FLAWS: [Flaw; 11] = [
+const FLAWS: [Flaw; 12] = [
     Flaw::AcceptsTheTailOfAStaleAppend,
     Flaw::SkipsEventsOfLongBatches,
     Flaw::ForgetsToWake,
@@ -42,6 +43,7 @@ const FLAWS: [Flaw; 11] = [
     Flaw::ClaimsOneTooFew,
     Flaw::LosesTheTailOfLists,
     Flaw::ListsTasksThatAreOver,
+    Flaw::HidesARunWithoutARow,
 ];
 
 #[derive(Debug)]
@@ -142,6 +144,14 @@ impl Store for Broken {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         let page = self.inner.runs(filter).await?;
         Ok(if self.is(Flaw::LosesTheTailOfLists) { Page { next: None, ..page } } else { page })
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        let mut found = self.inner.rowless(after, limit).await?;
+        if self.is(Flaw::HidesARunWithoutARow) {
+            found.pop();
+        }
+        Ok(found)
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

@@ -9,8 +9,8 @@ use goldseam_store::{FaultyStore, ManualClock, MemoryStore, TracedStore};
 async fn fresh() -> Fixture {
     let clock = ManualClock::default();
     let memory = Arc::new(MemoryStore::new(clock.clock()));
-    let traced = Arc::new(TracedStore::new(memory).measured_by(Arc::new(|| 0)));
-    Fixture::new(Arc::new(FaultyStore::new(traced, Plan::pass())), clock)
+    let traced = Arc::new(TracedStore::new(memory.clone()).measured_by(Arc::new(|| 0)));
+    Fixture::new(Arc::new(FaultyStore::new(traced, Plan::pass())), clock).damaged_by(memory)
 }
 
 goldseam_store::conformance!(fresh);

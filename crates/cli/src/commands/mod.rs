@@ -13,6 +13,7 @@ pub(crate) mod lock;
 pub(crate) mod ls;
 pub(crate) mod pause;
 pub(crate) mod queue;
+pub(crate) mod recover;
 pub(crate) mod resume;
 pub(crate) mod retry;
 pub(crate) mod show;
@@ -43,6 +44,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Answer(args) => answer::run(app, args).await,
         Command::Pause(args) => pause::run(app, args).await,
         Command::Resume(args) => resume::run(app, args).await,
+        Command::Recover(args) => recover::run(app, args).await,
         Command::Cancel(args) => cancel::run(app, args).await,
         Command::Jump(args) => jump::run(app, args).await,
         Command::Retry(args) => retry::run(app, args).await,

@@ -93,7 +93,7 @@ fn a_store_that_cannot_be_used_is_named() {
     let place = Place::new();
     place.run(&["--store", "nonsense", "ls"]).fails(2, "GS0206");
     place.run(&["--store", "redis://here", "start", "x"]).fails(2, "GS0206");
-    place.run(&["--store", "sqlite:a?durabilty=process", "ls"]).fails(7, "GS0205");
+    place.run(&["--store", "sqlite:a?durabilty=process", "ls"]).fails(2, "GS0206");
     place.run(&["--store", "sqlite:no/such/folder.db", "start", "x"]).fails(7, "GS0205");
     std::fs::write(place.path("notes.txt"), "these are my notes, not a database\n").unwrap();
     let err = place.run(&["--store", "sqlite:notes.txt", "ls"]).fails(7, "GS0201");
@@ -132,6 +132,27 @@ fn a_newer_schema_is_left_alone() {
         let err = place.run(command).fails(7, "GS0202");
         assert!(err.contains("schema 99"), "{err}");
     }
+}
+
+#[test]
+fn an_older_schema_is_left_alone_until_somebody_migrates_it() {
+    let place = prepared();
+    let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
+    db.execute_batch(
+        "DROP INDEX runs_rowless; DROP INDEX runs_recovered; ALTER TABLE runs DROP COLUMN recovered_at; \
+         DELETE FROM goldseam_migrations WHERE number > 1; PRAGMA user_version = 1",
+    )
+    .unwrap();
+    for command in [&["ls"][..], &["show", "x"], &["signal", "x", "y"], &["start", "order"]] {
+        let err = place.run(command).fails(7, "GS0212");
+        assert!(err.contains("goldseam store migrate sqlite:goldseam.db"), "{err}");
+    }
+    let schema: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(schema, 1);
+    drop(db);
+    assert_eq!(place.run(&["store", "check"]).code, 0);
+    assert_eq!(place.run(&["store", "migrate"]).code, 0);
+    assert_eq!(place.run(&["ls"]).code, 0);
 }
 
 #[test]

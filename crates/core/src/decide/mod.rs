@@ -4,6 +4,7 @@
 //! is no longer current, on the first try and on every retry after a conflict. Commands from outside
 //! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
 
+mod heal;
 mod outside;
 mod owned;
 mod remote;
@@ -20,7 +21,7 @@ use crate::summary::{Status, Summary};
 use crate::task::Task;
 use crate::time::Millis;
 
-pub use remote::remote_task_id;
+pub use remote::next_task;
 
 /// What is known about the run that a command is for.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +89,12 @@ impl Decision {
         Self { events, task, ..Self::default() }
     }
 
+    /// The same, with `event` before everything else.
+    fn after(mut self, now: Millis, event: Event) -> Self {
+        self.events.insert(0, Stamped { at: now, event });
+        self
+    }
+
     /// The same, and these tasks of remote steps are dropped.
     fn dropping(self, dropped: impl IntoIterator<Item = TaskId>) -> Self {
         Self { dropped: dropped.into_iter().collect(), ..self }
@@ -102,6 +109,8 @@ pub enum TaskMove {
     Keep,
     /// There is a new one, ready.
     Ready,
+    /// There is a new one, ready at this time, in place of one that was lost.
+    Renew(Millis),
     /// There is a new one, claimed by the node that the decision is for.
     Held,
     /// It is ready again at this time, without owner.
@@ -227,7 +236,7 @@ impl Refusal {
             Self::NothingToDo { .. } => "GS0110",
             Self::HistoryTooLong { .. } => "GS0112",
             Self::InvalidForm { .. } => "GS0115",
-            Self::LateResult { .. } => "GS0118",
+            Self::LateResult { .. } => "GS0119",
         }
     }
 }
@@ -245,12 +254,12 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         | Command::Annotate(_)
         | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
         Command::StepEnded(ended) => remote::ended(view, ended, now),
-        Command::StepSilent { path, attempt, task } => remote::silent(view, (path, *attempt, task), now),
-        Command::StepRequeue { path, attempt, task, evidence, node } => {
-            remote::requeue(view, (path, *attempt, task), (evidence, node.as_ref()), now)
-        }
         Command::Jump(jump) => travel::jump(view, jump, now),
         Command::Retry(note) => travel::retry(view, note, now),
+        Command::Heal(heal) => heal::heal(view, heal, now),
+        Command::Requeue(note) => heal::requeue(view, note, now),
+        Command::Reset(note) => heal::reset(view, note, now),
+        Command::UndoSeam(note) => heal::undo_seam(view, note, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }
 }

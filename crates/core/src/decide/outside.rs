@@ -2,9 +2,12 @@
 
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::{Claim, Command};
+use crate::error::Failure;
 use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
-use crate::id::NodeId;
+use crate::id::{NodeId, RunId};
 use crate::limits::Limits;
+use crate::payload::Payload;
+use crate::recovery::{Code, Reason, next_attempt};
 use crate::summary::{Status, Summary, child_command};
 use crate::time::Millis;
 
@@ -19,7 +22,7 @@ pub(super) fn start(
         let Some(node) = claim else {
             return Ok(Decision::new(now, events, TaskMove::Ready));
         };
-        events.push(claimed(node, Cause::Start, 0));
+        events.push(Event::RunClaimed(claimed(node, Cause::Start, 0)));
         events.push(Event::RunStarted);
         return Ok(Decision::new(now, events, TaskMove::Held));
     };
@@ -33,8 +36,8 @@ pub(super) fn start(
     Ok(Decision::default())
 }
 
-fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> Event {
-    Event::RunClaimed(RunClaimed { node: node.clone(), cause, attempt })
+fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> RunClaimed {
+    RunClaimed { node: node.clone(), cause, attempt, alone: false }
 }
 
 pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decision, Refusal> {
@@ -46,14 +49,20 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let mut attempt = summary.attempt;
     let cause = match (&summary.owner, &claim.lost) {
         (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
-            attempt = attempt.saturating_add(u32::from(lost.proven));
+            if lost.proven {
+                attempt = next_attempt(summary, lost.lived);
+            }
             events.push(Event::RunRecovered(RunRecovered {
-                rule: "O2".to_owned(),
-                reason: if lost.proven { "infrastructure_restart" } else { "stale_detection" }.to_owned(),
+                rule: Code::O2.to_string(),
+                reason: match lost.proven {
+                    true => Reason::InfrastructureRestart.as_str().to_owned(),
+                    false => Reason::StaleDetection.as_str().to_owned(),
+                },
                 attempt,
                 evidence: lost.evidence.clone(),
                 node: Some(claim.node.clone()),
                 stale_ms: u64::try_from(now.since(summary.last_event_at).as_millis()).unwrap_or(u64::MAX),
+                lived_ms: lost.proven.then(|| u64::try_from(lost.lived.most.as_millis()).unwrap_or(u64::MAX)),
                 previous_branch: None,
                 new_branch: None,
                 cutoff: None,
@@ -64,7 +73,7 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
         _ if summary.started => Cause::Wake,
         _ => Cause::Start,
     };
-    events.push(claimed(&claim.node, cause, attempt));
+    events.push(Event::RunClaimed(RunClaimed { alone: claim.alone, ..claimed(&claim.node, cause, attempt) }));
     if !summary.started {
         events.push(Event::RunStarted);
     }
@@ -89,8 +98,10 @@ pub(super) fn mail(
         | Command::Jump(_)
         | Command::Retry(_)
         | Command::StepEnded(_)
-        | Command::StepSilent { .. }
-        | Command::StepRequeue { .. }
+        | Command::Heal(_)
+        | Command::Requeue(_)
+        | Command::Reset(_)
+        | Command::UndoSeam(_)
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
         }
@@ -157,11 +168,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         }
         Command::ChildEnded { child, result } => {
             alive()?;
-            let run = child.clone();
-            Ok(match result {
-                Ok(output) => Event::ChildCompleted { run, output: output.clone() },
-                Err(failure) => Event::ChildFailed { run, failure: failure.clone() },
-            })
+            Ok(child_event(child, result))
         }
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
@@ -169,8 +176,19 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Jump(_)
         | Command::Retry(_)
         | Command::StepEnded(_)
-        | Command::StepSilent { .. }
-        | Command::StepRequeue { .. }
+        | Command::Heal(_)
+        | Command::Requeue(_)
+        | Command::Reset(_)
+        | Command::UndoSeam(_)
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
+    }
+}
+
+/// What a parent's log says about the end of a child.
+pub(super) fn child_event(child: &RunId, result: &Result<Payload, Failure>) -> Event {
+    let run = child.clone();
+    match result {
+        Ok(output) => Event::ChildCompleted { run, output: output.clone() },
+        Err(failure) => Event::ChildFailed { run, failure: failure.clone() },
     }
 }

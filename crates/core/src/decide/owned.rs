@@ -6,11 +6,14 @@ use std::collections::BTreeSet;
 use super::{Decision, Refusal, Stamped, TaskMove, View, remote, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
-use crate::event::{BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, WaitStarted};
+use crate::event::{
+    BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted,
+};
 use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::recovery::{Code, Reason};
 use crate::state::{OpKind, State, StepProgress, Undo};
 use crate::task::Task;
 use crate::time::{Millis, Seq};
@@ -207,6 +210,7 @@ impl Batch<'_> {
             Owned::ChangeVersion { to, reason } => {
                 let from = self.state.summary.version;
                 self.push(Event::VersionChanged { from, to: *to, reason: reason.clone() });
+                self.push(Event::RunRecovered(self.fell_back(reason)));
             }
             Owned::Complete(output) => self.finish(Event::RunCompleted { output: output.clone() }),
             Owned::Fail(failure) => {
@@ -327,9 +331,13 @@ impl Batch<'_> {
         let mut summary = self.state.summary.clone();
         let mut children = self.state.open_children();
         // The row of before the append, and what this append itself did to what is carried on.
-        for Stamped { event, .. } in &self.events {
+        for Stamped { at, event } in &self.events {
             match event {
                 Event::VersionChanged { to, .. } => summary.version = *to,
+                Event::RunRecovered(_) => {
+                    summary.recoveries += 1;
+                    summary.recovered_at = Some(*at);
+                }
                 Event::ChildStarted(child) => children.push(child.run.clone()),
                 _ => {}
             }
@@ -353,9 +361,25 @@ impl Batch<'_> {
             }),
         }));
         if let Some(node) = owner {
-            self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0 }));
+            self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));
         }
         self.left = true;
+    }
+
+    fn fell_back(&self, evidence: &str) -> RunRecovered {
+        let summary = &self.state.summary;
+        RunRecovered {
+            rule: Code::E2.to_string(),
+            reason: Reason::InfrastructureRestart.as_str().to_owned(),
+            attempt: summary.attempt,
+            evidence: evidence.to_owned(),
+            node: summary.owner.clone(),
+            stale_ms: 0,
+            lived_ms: None,
+            previous_branch: None,
+            new_branch: None,
+            cutoff: None,
+        }
     }
 
     fn finish(&mut self, event: Event) {

@@ -9,24 +9,34 @@ use std::time::Duration;
 use super::{Decision, Refusal, TaskMove, View, idempotency_key};
 use crate::command::StepEnded;
 use crate::error::Failure;
-use crate::event::{Event, Remote, RunRecovered, StepCompleted, StepFailed, StepStarted};
+use crate::event::{Event, Remote, StepCompleted, StepFailed, StepStarted};
 use crate::hash::Hash;
-use crate::id::{NodeId, TaskId};
+use crate::id::TaskId;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::state::{Op, OpKind, RemoteOp, State, StepOp};
 use crate::task::{NewTask, Task, TaskStep};
 use crate::time::Millis;
 
-/// An attempt at a remote step, and the task that does it.
-type Handed<'a> = (&'a Path, u32, &'a TaskId);
+/// An attempt at a step.
+type Attempt<'a> = (&'a Path, u32);
 
-/// The id of the task that does an attempt at the step at `path`; `delivery` counts the tasks of that attempt
-/// that were lost before.
-pub fn remote_task_id(state: &State, path: &Path, attempt: u32, delivery: u32) -> TaskId {
+/// The id of the next task for an attempt at the step at `path`, and how many of that attempt were lost before.
+///
+/// It is made of the step's idempotency key, so where a recovery keeps the keys, the task of an attempt that is
+/// begun again is the same one.
+pub fn next_task(state: &State, path: &Path, attempt: u32) -> (TaskId, u32) {
+    task_from(state, (path, attempt), 0)
+}
+
+fn task_from(state: &State, (path, attempt): Attempt<'_>, delivery: u32) -> (TaskId, u32) {
     let step = idempotency_key(state, path);
-    let hash = Hash::of_parts(&["remote", &step, &attempt.to_string(), &delivery.to_string()]);
-    TaskId::new(format!("s-{hash}")).unwrap_or_else(|_| unreachable!("a hash is an id"))
+    let id = |delivery: u32| {
+        let hash = Hash::of_parts(&["remote", &step, &attempt.to_string(), &delivery.to_string()]);
+        TaskId::new(format!("s-{hash}")).unwrap_or_else(|_| unreachable!("a hash is an id"))
+    };
+    let mut next = (delivery..u32::MAX).map(|delivery| (id(delivery), delivery));
+    next.find(|(task, _)| !state.spent.contains(task)).unwrap_or_else(|| (id(u32::MAX), u32::MAX))
 }
 
 /// The start of an attempt as it goes into the log, and its task if somebody else does it. What the worker is
@@ -89,13 +99,15 @@ impl Found<'_> {
     fn failed(&self, failure: Failure, fence: Option<u64>, now: Millis) -> Vec<Event> {
         let (path, attempt) = (self.path.clone(), self.step.attempts);
         let retry = Retry::from(self.remote.sent.retry);
-        let pause = retry.pause(self.step.failures.saturating_add(1), &failure, path.as_str());
+        let failures = self.step.failures.saturating_add(1);
+        let pause = retry.pause(failures, &failure, path.as_str());
         let mut events = vec![Event::StepFailed(StepFailed {
             path: path.clone(),
             ord: self.op.ord,
             attempt,
             began: self.remote.since,
             failure,
+            left: pause.map_or(0, |_| retry.attempts_max.saturating_sub(failures)),
             input: self.op.input,
             group: false,
             fence,
@@ -152,52 +164,47 @@ pub(super) fn ended(view: View<'_>, ended: &StepEnded, now: Millis) -> Result<De
     Ok(Decision::new(now, events, found.wake()))
 }
 
-/// Rule H1, once the task was taken from whoever was silent.
-pub(super) fn silent(
-    view: View<'_>,
-    (path, attempt, task): Handed<'_>,
+fn awaited<'a>(state: &'a State, (path, attempt): Attempt<'a>) -> Result<Found<'a>, Refusal> {
+    let found = find(state, path).filter(|found| found.awaits(attempt, &found.remote.sent.task));
+    found.ok_or(Refusal::NothingToDo { why: "the run does not wait for that attempt" })
+}
+
+/// Rule O3: its task is finished, and brought this.
+pub(super) fn take_result(
+    state: &State,
+    (path, attempt): Attempt<'_>,
+    task: &Task,
     now: Millis,
 ) -> Result<Decision, Refusal> {
-    let Some(found) = find(view.state()?, path).filter(|found| found.awaits(attempt, task)) else {
-        return Ok(Decision::default());
-    };
+    awaited(state, (path, attempt))?;
+    let nothing = || Failure::retryable("its task failed and does not say why");
+    let result = task.result.clone().ok_or_else(|| task.failure.clone().unwrap_or_else(nothing));
+    let (path, task, fence) = (path.clone(), task.id.clone(), task.fence);
+    ended(View::Full(state), &StepEnded { path, attempt, task, fence, result }, now)
+}
+
+/// Rule O3: the same attempt once more, under another task. No retry is used.
+pub(super) fn send_again(
+    state: &State,
+    (path, attempt): Attempt<'_>,
+    now: Millis,
+) -> Result<Decision, Refusal> {
+    let found = awaited(state, (path, attempt))?;
+    let sent = &found.remote.sent;
+    let (task, delivery) = task_from(state, (path, attempt), sent.delivery.saturating_add(1));
+    let remote = Some(Box::new(Remote { task, delivery, ..sent.clone() }));
+    let (path, ord, input) = (path.clone(), found.op.ord, found.op.input);
+    let (started, made) = hand_out(state, &StepStarted { path, ord, attempt, input, remote }, now);
+    let decision = Decision::new(now, vec![Event::StepStarted(started)], TaskMove::Keep);
+    Ok(Decision { handed: made.into_iter().collect(), ..decision.dropping([sent.task.clone()]) })
+}
+
+/// Rule H1: whoever has its task was silent for too long, and has it no more.
+pub(super) fn give_up(state: &State, (path, attempt): Attempt<'_>, now: Millis) -> Result<Decision, Refusal> {
+    let found = awaited(state, (path, attempt))?;
     let failure = Failure::silent();
     let reason = failure.code.clone().unwrap_or_default();
     let mut events = vec![Event::StepTimeout { path: path.clone(), attempt, reason }];
     events.extend(found.failed(failure, None, now));
-    Ok(Decision::new(now, events, found.wake()).dropping([task.clone()]))
-}
-
-/// Rule O3: the same attempt once more, under another task. No retry is used.
-pub(super) fn requeue(
-    view: View<'_>,
-    (path, attempt, task): Handed<'_>,
-    (evidence, node): (&str, Option<&NodeId>),
-    now: Millis,
-) -> Result<Decision, Refusal> {
-    let state = view.state()?;
-    let Some(found) = find(state, path).filter(|found| found.awaits(attempt, task)) else {
-        return Ok(Decision::default());
-    };
-    let sent = &found.remote.sent;
-    let delivery = sent.delivery.saturating_add(1);
-    let again = remote_task_id(state, path, attempt, delivery);
-    let remote = Some(Box::new(Remote { task: again, delivery, ..sent.clone() }));
-    let (ord, input) = (found.op.ord, found.op.input);
-    let (started, made) =
-        hand_out(state, &StepStarted { path: path.clone(), ord, attempt, input, remote }, now);
-    let recovered = RunRecovered {
-        rule: "O3".to_owned(),
-        reason: "stale_detection".to_owned(),
-        attempt: state.summary.attempt,
-        evidence: evidence.to_owned(),
-        node: node.cloned(),
-        stale_ms: u64::try_from(now.since(found.remote.since).as_millis()).unwrap_or(u64::MAX),
-        previous_branch: None,
-        new_branch: None,
-        cutoff: None,
-    };
-    let events = vec![Event::RunRecovered(recovered), Event::StepStarted(started)];
-    let decision = Decision::new(now, events, TaskMove::Keep).dropping([task.clone()]);
-    Ok(Decision { handed: made.into_iter().collect(), ..decision })
+    Ok(Decision::new(now, events, found.wake()).dropping([found.remote.sent.task.clone()]))
 }

@@ -57,7 +57,7 @@ pub(super) fn open_jump(state: &State, jump: &JumpRequested, cutoff: Seq) -> Eve
     Event::BranchOpened(opened)
 }
 
-fn open(state: &State, cutoff: Seq, why: Why, input: Option<Payload>) -> BranchOpened {
+pub(super) fn open(state: &State, cutoff: Seq, why: Why, input: Option<Payload>) -> BranchOpened {
     BranchOpened {
         branch: state.branches.next_id(),
         parent: Some(holder(state, cutoff)),

@@ -9,7 +9,7 @@ use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, TaskId, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TaskId, WorkflowName};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::retry::Policy;
@@ -36,6 +36,9 @@ pub struct RunQueued {
     /// The run that started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
+    /// Names of the steps that the workflow declared, in no order; empty: nobody can tell beforehand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<StepName>,
 }
 
 fn is_zero(value: &i32) -> bool {
@@ -52,6 +55,9 @@ pub struct RunClaimed {
     /// Recoveries since the last progress, this one included.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub attempt: u32,
+    /// No other suspect of crashing its process was let in beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
 }
 
 fn is_none_u32(value: &u32) -> bool {
@@ -101,6 +107,9 @@ pub struct RunRecovered {
     /// For how long nothing had happened, as far as the log tells.
     #[serde(default)]
     pub stale_ms: u64,
+    /// For how long at the most the lost owner had it, where its process is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lived_ms: Option<u64>,
     /// The branch that was left, where the remedy cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_branch: Option<BranchId>,
@@ -208,6 +217,9 @@ pub struct StepFailed {
     pub began: Millis,
     /// Why.
     pub failure: Failure,
+    /// Attempts that its policy still allows.
+    #[serde(default, skip_serializing_if = "is_none_u32")]
+    pub left: u32,
     /// Fingerprint of the declared input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Hash>,

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::command::{Command, Doing, Fence, Owned, StepEnded};
 use crate::event::{By, Event, JumpRequested, Release, StepStarted};
 use crate::form::Form;
+use crate::recovery::{Code, Remedy};
 use crate::state::derive;
 use crate::summary::Status;
 use crate::testing::*;
@@ -37,7 +38,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => (0..3u8, 0..3u8, any::<bool>()).prop_map(|(by, from, proven)| Move::TakeOver(by, from, proven)),
         3 => (0..2u8, 0..60u8).prop_map(|(name, id)| Move::Tell(name, id)),
         1 => (0..3u8).prop_map(Move::Answer),
-        2 => (0..5u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
+        2 => (0..6u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
         1 => (0..4u8, any::<bool>(), any::<bool>()).prop_map(|(to, drop, undo)| Move::Jump(to, drop, undo)),
         1 => (0..2u8).prop_map(Move::Child),
         3 => (0..4u8, 0..2u64, any::<bool>()).prop_map(|(n, fence, well)| Move::End(n, fence, well)),
@@ -118,6 +119,7 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
                 1 => Command::Resume(note),
                 2 => Command::Cancel(note),
                 3 => Command::Retry(note),
+                4 => Command::Reset(note),
                 _ => Command::Annotate(note),
             }
         }
@@ -135,10 +137,11 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
         }
         Move::Heal(n, lost) => {
             let (path, attempt, task) = handed_out(log, *n);
-            match lost {
-                true => Command::StepRequeue { path, attempt, task, evidence: "x".into(), node: None },
-                false => Command::StepSilent { path, attempt, task },
-            }
+            let (rule, remedy) = match lost {
+                true => (Code::O3, Remedy::SendAgain { path, attempt }),
+                false => (Code::H1, Remedy::GiveUp { path, attempt, task: Box::new(a_task(task)) }),
+            };
+            log.heal(rule, "x", remedy)
         }
         Move::Own(who, doings) => {
             let doings = doings.iter().map(|(what, n)| Doing { at: log.now, what: doing(log, *what, *n) });

@@ -58,6 +58,8 @@ pub struct StepOp {
     pub attempts: u32,
     /// Attempts that failed by themselves; the only ones a retry policy counts.
     pub failures: u32,
+    /// Attempts that the policy still allowed when one last failed.
+    pub left: u32,
     /// Where it stands.
     pub progress: StepProgress,
     /// It holds steps.

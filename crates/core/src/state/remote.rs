@@ -1,13 +1,14 @@
 //! Remote steps: which tasks are handed out, and whose result would still be taken.
 //!
 //! A task is handed out from the start of its attempt until the attempt ends, or until the run turns away from
-//! it: it ends, is undone, or begins its steps anew under other keys. Each of these is an event, so whether a
+//! it: it ends, is undone, is reset, or begins its steps anew under other keys. Each of these is an event, so whether a
 //! result is taken never depends on the record of the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{OpKind, OpenRemote, RemoteOp, State, StepOp, StepProgress};
+use crate::branch::Why;
 use crate::event::{Event, Recorded, StepStarted};
 use crate::path::Path;
 use crate::time::{Millis, Seq};
@@ -33,6 +34,16 @@ pub(super) fn end(step: &mut StepOp, attempt: u32, fence: Option<u64>) {
     }
 }
 
+/// Whether the run drops whatever is handed out.
+fn turns_away(event: &Event) -> bool {
+    match event {
+        Event::CompensationStarted { .. } => true,
+        Event::JumpRequested(jump) => jump.compensate,
+        Event::BranchOpened(opened) => opened.why == Why::Reset,
+        event => event.is_terminal(),
+    }
+}
+
 impl State {
     /// Keeps `handed_out` and `told`, before the event is folded. What ended on a branch that was left is open
     /// again on this one.
@@ -51,10 +62,11 @@ impl State {
                 }
             }
             Event::RunClaimed(_) => self.told = false,
-            Event::CompensationStarted { .. } => self.handed_out.clear(),
-            Event::JumpRequested(jump) if jump.compensate => self.handed_out.clear(),
-            Event::BranchOpened(opened) if opened.why.renews_keys() => self.handed_out.clear(),
-            event if event.is_terminal() => self.handed_out.clear(),
+            Event::BranchOpened(opened) if opened.why.renews_keys() => {
+                self.handed_out.clear();
+                self.spent.clear();
+            }
+            event if turns_away(event) => self.spent.append(&mut self.handed_out),
             _ => {}
         }
     }

@@ -196,6 +196,20 @@ fn continue_as_new_keeps_owner_mail_and_pause_and_begins_anew() {
 }
 
 #[test]
+fn the_row_says_when_the_run_was_last_recovered_and_keeps_saying_it() {
+    let log = Log::running();
+    assert_eq!(log.state().summary.recovered_at, None);
+    let first = log.now;
+    let log = log.act(take_over("n-2", "n-1", true)).completed("a");
+    assert_eq!(log.state().summary.recovered_at, Some(first), "progress forgets attempts, not recoveries");
+    let second = log.now;
+    let log = log.act(take_over("n-3", "n-2", false)).owned(vec![Owned::ContinueAsNew(json("1"))]);
+    let said = &log.state().summary;
+    assert_eq!((said.recoveries, said.recovered_at), (2, Some(second)));
+    same_from_base(&log);
+}
+
+#[test]
 fn a_base_without_the_mail_it_carries_is_damage() {
     let log = Log::running().signalled("go", "s1").owned(vec![Owned::ContinueAsNew(json("1"))]);
     let damage = derive(&log.run, &log.since_base()[1..], log.head).unwrap_err();

@@ -103,7 +103,8 @@ async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Paylo
     };
     let version = ctx.cell.hub().newest(&workflow).unwrap_or(1);
     let parent = Some(ctx.cell.run.clone());
-    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent };
+    let plan = ctx.cell.hub().plan(&workflow);
+    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
     let _busy = ctx.cell.busy();
     match ctx.cell.ledger.commit(run, &Command::Start { queued, claim: None }).await {
         Ok(started) if started.records.is_empty() => fetch_end(ctx, run).await,

@@ -235,12 +235,14 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         };
         let pause = self.retry.pause(step.failures + 1, &failure, spot.path.as_str());
         let retry_at = pause.map(|pause| cell.now() + pause);
+        let left = retry_at.map_or(0, |_| self.retry.attempts_max.saturating_sub(step.failures + 1));
         let failed = StepFailed {
             path: spot.path.clone(),
             ord: spot.ord,
             attempt: number,
             began,
             failure: failure.clone(),
+            left,
             input,
             group: false,
             fence: None,
@@ -300,6 +302,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
                     attempt: step.attempts,
                     began: facts.began,
                     failure: failure.clone(),
+                    left: 0,
                     input,
                     group: false,
                     fence: None,
@@ -385,7 +388,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
                 Err(error) if error.is_cancelled() || error.is_continue() => Err(error),
                 Err(error) => {
                     let failure = error.failure().clone();
-                    let failed = StepFailed { path, ord, attempt: 1, began, failure, input, group, fence };
+                    let (attempt, left) = (1, 0);
+                    let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
                     ctx.cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                     Err(error)
                 }

@@ -1,19 +1,22 @@
 //! The one claim path: from a ready task to an execution.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
+use goldseam_core::recovery::{Code, Diagnosis, Owner, Reason, at_claim, damaged, used_up};
 use goldseam_core::task::Task;
-use goldseam_core::{Command, Millis, NodeId, RunId, State};
-use goldseam_store::{Claim as ClaimTasks, Expect, Pulse, Written};
+use goldseam_core::{Command, Corrupt, Millis, NodeId, RunId, Seq, Summary};
+use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
 
+use super::quarantine::Admission;
 use super::{Node, mail};
 use crate::cell::Cell;
 use crate::clock::pause;
 use crate::error::EngineError;
+use crate::healer::{Healed, Liveness};
 use crate::spawn::spawn;
 
 /// Tasks claimed at once.
@@ -22,6 +25,19 @@ const BATCH: u32 = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long a task that cannot be claimed now is put aside.
 const ASIDE: Duration = Duration::from_secs(1);
+
+/// How old a look at all nodes may be that a claim goes by. Who was gone then is gone for ever.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// What became of a try to claim a run.
+enum Taken {
+    /// It is ours; loading may begin here.
+    Ours { base: Seq },
+    /// It is a suspect of crashing its process, and must wait its turn.
+    HeldBack { alone: bool },
+    /// It is over.
+    Over,
+}
 
 impl Node {
     fn pools(&self) -> Vec<String> {
@@ -103,7 +119,9 @@ impl Node {
         }
         self.taking().insert(run.clone());
         let cell = self.begin(&run, task).await;
-        self.taking().remove(&run);
+        if !self.is_held_back(&run) {
+            self.taking().remove(&run);
+        }
         if let Some(cell) = cell {
             self.execute(cell).await;
         }
@@ -111,12 +129,11 @@ impl Node {
 
     /// Claims the run and takes it into memory; what cannot be taken is put where it belongs.
     async fn begin(&self, run: &RunId, task: Task) -> Option<Arc<Cell>> {
-        match self.claim_run(run).await {
-            Ok(()) => match self.load_own(run).await {
-                Ok((state, asked)) => return Some(self.hold(state, task.id, asked)),
-                // The run is ours now, and nobody else may have it: the task stays, and is looked for again.
-                Err(error) => tracing::error!(%run, %error, "a claimed run could not be loaded"),
-            },
+        match self.claim_run(run, &task).await {
+            Ok(Taken::Ours { base }) => return self.load_own(run, base, task).await,
+            Ok(Taken::HeldBack { alone }) => self.hold_back(task, alone).await,
+            Ok(Taken::Over) => {}
+            Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
                 let dormant = !status.is_terminal();
                 self.lay_down(task, dormant).await;
@@ -125,12 +142,33 @@ impl Node {
             Err(EngineError::Refused { refusal: Refusal::Owned { owner }, .. }) => {
                 self.hand_to(task, &owner).await;
             }
+            Err(EngineError::Corrupt { corrupt, .. }) => {
+                self.found_damaged(run, &corrupt).await;
+                self.put_aside(task, ASIDE).await;
+            }
             Err(error) => {
                 tracing::debug!(%run, %error, "a run could not be claimed");
                 self.put_aside(task, ASIDE).await;
             }
         }
         None
+    }
+
+    async fn found_damaged(&self, run: &RunId, corrupt: &Corrupt) {
+        tracing::error!(%run, %corrupt, "a run's log is damaged");
+        let healer = self.healer(Reason::StaleDetection);
+        if let Err(error) = healer.heal(run, corrupt.seq, &damaged(corrupt)).await {
+            tracing::error!(%run, %error, "a run with a damaged log could not be parked");
+        }
+    }
+
+    async fn supersede(&self, task: Task) {
+        let expect = Expect::Version(task.version);
+        if let Ok(over) = task.superseded(self.ledger.clock.now())
+            && let Err(error) = self.ledger.store.put_task(over, expect).await
+        {
+            tracing::debug!(node = %self.id, %error, "a superseded task could not be ended");
+        }
     }
 
     /// The run's owner lives: only it can use the task. In the queue, others could take it for ever.
@@ -143,41 +181,103 @@ impl Node {
         }
     }
 
-    /// The state of a run that was claimed, and when it was asked for.
-    async fn load_own(&self, run: &RunId) -> Result<(State, Duration), EngineError> {
+    /// The run that was claimed, in memory; mended first if its log asks for it.
+    async fn load_own(&self, run: &RunId, base: Seq, task: Task) -> Option<Arc<Cell>> {
         let asked = self.ledger.clock.elapsed();
-        Ok((self.ledger.load_surely(run).await?.state, asked))
+        let state = match self.ledger.load_from(run, base).await {
+            Ok(state) => state,
+            Err(EngineError::Corrupt { corrupt, .. }) => {
+                self.found_damaged(run, &corrupt).await;
+                return None;
+            }
+            Err(error) => {
+                // The run is ours now, and nobody else may have it: the task stays, and is looked for again.
+                tracing::error!(%run, %error, "a claimed run could not be loaded");
+                return None;
+            }
+        };
+        let Some(diagnosis) = at_claim(&state) else { return Some(self.hold(state, task.id, asked)) };
+        let healer = self.healer(Reason::StaleDetection);
+        match healer.heal(run, state.summary.as_of, &diagnosis).await {
+            // There is a new task, and it brings the run back.
+            Ok(Healed::Done { .. }) => {}
+            Ok(_) => self.put_aside(task, ASIDE).await,
+            Err(error) => {
+                tracing::warn!(%run, %error, "a claimed run could not be mended");
+                self.put_aside(task, ASIDE).await;
+            }
+        }
+        None
     }
 
     /// Appends the claim; takes over from an owner that is lost.
-    async fn claim_run(&self, run: &RunId) -> Result<(), EngineError> {
-        let claim = |lost| Command::Claim(Claim { node: self.id.clone(), lost });
-        match self.ledger.commit(run, &claim(None)).await {
-            Err(EngineError::Refused { refusal: Refusal::Owned { owner }, run: of }) => {
-                let Some(lost) = self.is_lost(&owner).await? else {
-                    return Err(EngineError::Refused { refusal: Refusal::Owned { owner }, run: of });
-                };
-                self.ledger.commit(run, &claim(Some(lost))).await.map(|_| ())
-            }
-            other => other.map(|_| ()),
+    async fn claim_run(&self, run: &RunId, task: &Task) -> Result<Taken, EngineError> {
+        let known = self.ledger.look(run).await?;
+        if known.task().is_some_and(|own| *own != task.id) {
+            return Err(EngineError::Superseded { task: task.id.clone() });
         }
-    }
-
-    /// What is known about an owner that may be gone.
-    async fn is_lost(&self, owner: &NodeId) -> Result<Option<Lost>, EngineError> {
-        let nodes = self.ledger.store.nodes().await?;
-        let lost = |proven, evidence: &str| {
-            Some(Lost { node: owner.clone(), proven, evidence: evidence.to_owned() })
+        let base = known.summary().map_or(Seq(1), |summary| summary.base);
+        let lost = match known.summary() {
+            Some(summary) if summary.status.is_active() => self.lost_owner(summary).await?,
+            _ => None,
         };
-        Ok(match nodes.iter().find(|seen| seen.record.id == *owner) {
-            None => lost(true, "its owner is gone and did not hand it over"),
-            Some(seen) if seen.pulse == Pulse::Dropped => lost(true, "its owner's process is gone"),
-            Some(_) if self.is_silent(owner) => lost(false, "its owner has not beaten for too long"),
-            Some(_) => None,
-        })
+        let mut claim = Claim { node: self.id.clone(), lost, alone: false };
+        if let (Some(summary), Some(lost)) = (known.summary(), &claim.lost) {
+            match self.admit(summary, lost) {
+                Admission::In { alone } => claim.alone = alone,
+                Admission::HeldBack { alone } => return Ok(Taken::HeldBack { alone }),
+                Admission::Never(attempts) => return self.end_poisonous(run, summary, attempts).await,
+            }
+        }
+        self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
+        Ok(Taken::Ours { base })
     }
 
-    async fn put_aside(&self, task: Task, span: Duration) {
+    /// Rule P1: the run took its process down too often, the last time alone.
+    async fn end_poisonous(
+        &self,
+        run: &RunId,
+        summary: &Summary,
+        attempts: u32,
+    ) -> Result<Taken, EngineError> {
+        let bounds = self.config.recovery_for(&summary.workflow).bounds();
+        let evidence = format!("{attempts} recoveries without progress, and it died alone");
+        let diagnosis = Diagnosis { rule: Code::P1, evidence, remedy: used_up(attempts, bounds) };
+        let healer = self.healer(Reason::InfrastructureRestart);
+        healer.heal(run, summary.as_of, &diagnosis).await?;
+        Ok(Taken::Over)
+    }
+
+    /// What is known about the run's owner, if it is another node that may be gone.
+    async fn lost_owner(&self, summary: &Summary) -> Result<Option<Lost>, EngineError> {
+        let Some(owner) = summary.owner.as_ref().filter(|owner| **owner != self.id) else { return Ok(None) };
+        let liveness = self.liveness().await?;
+        let (proven, evidence, lived) = match liveness.owner(Some(owner), summary.claimed_at) {
+            Owner::Lost { proven: true, evidence, lived } => (true, evidence, lived),
+            _ if self.is_silent(owner) => {
+                let lived = liveness.lived(owner.as_str(), summary.claimed_at.unwrap_or(liveness.now));
+                (false, "its owner has not beaten for too long".to_owned(), lived)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Lost { node: owner.clone(), proven, evidence, lived }))
+    }
+
+    /// All nodes, as they were a moment ago: one look serves a crowd of orphans.
+    async fn liveness(&self) -> Result<Arc<Liveness>, EngineError> {
+        let now = self.ledger.clock.elapsed();
+        let fresh = self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((at, liveness)) = fresh
+            && now.saturating_sub(at) < FRESH
+        {
+            return Ok(liveness);
+        }
+        let liveness = Arc::new(self.healer(Reason::InfrastructureRestart).liveness().await?);
+        *self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&liveness)));
+        Ok(liveness)
+    }
+
+    pub(super) async fn put_aside(&self, task: Task, span: Duration) {
         let now = self.ledger.clock.now();
         let expect = Expect::Version(task.version);
         let back = task.returned(now + span, now);

@@ -150,7 +150,7 @@ impl Node {
 
     /// Claims the run again under a new epoch, so that nothing still on its way can land.
     async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
-        let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None };
+        let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
         match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
             Ok(_) => self.reload(cell).await,
             Err(error) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use goldseam_core::decide::TaskMove;
 use goldseam_core::state::Outcome;
-use goldseam_core::{Millis, NodeId, RunId, WorkflowName};
+use goldseam_core::{Millis, NodeId, RunId, StepName, WorkflowName};
 use tokio::sync::{Notify, oneshot};
 
 use crate::cell::Cell;
@@ -92,6 +92,11 @@ impl Hub {
         self.registry.newest(workflow)
     }
 
+    /// The steps that the workflow declared.
+    pub(crate) fn plan(&self, workflow: &WorkflowName) -> Vec<StepName> {
+        self.registry.plan(workflow)
+    }
+
     fn confirmed(&self) -> MutexGuard<'_, Confirmed> {
         self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,8 +137,8 @@ impl Hub {
     pub(crate) fn committed(&self, task: TaskMove, now: Millis) {
         match task {
             TaskMove::Wake | TaskMove::Ready => self.ready.notify_one(),
-            TaskMove::Rest(due) if due <= now => self.ready.notify_one(),
-            TaskMove::Rest(_) | TaskMove::Keep | TaskMove::Held | TaskMove::Remove => {}
+            TaskMove::Rest(due) | TaskMove::Renew(due) if due <= now => self.ready.notify_one(),
+            TaskMove::Rest(_) | TaskMove::Renew(_) | TaskMove::Keep | TaskMove::Held | TaskMove::Remove => {}
         }
     }
 
@@ -147,6 +152,10 @@ impl Hub {
 
     pub(crate) fn insert(&self, cell: Arc<Cell>) {
         self.hot().cells.insert(cell.run.clone(), cell);
+    }
+
+    pub(crate) fn cell(&self, run: &RunId) -> Option<Arc<Cell>> {
+        self.hot().cells.get(run).cloned()
     }
 
     pub(crate) fn holds(&self, run: &RunId) -> bool {

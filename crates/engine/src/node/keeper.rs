@@ -5,9 +5,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use goldseam_core::NodeId;
+use futures_util::future::join_all;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, TaskFilter};
+use goldseam_core::{NodeId, Status};
+use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, RunFilter, TaskFilter};
 
 use super::{Node, Sight, mail};
 use crate::error::EngineError;
@@ -29,8 +30,9 @@ impl Node {
     pub(super) async fn keep_watch(self: &Arc<Self>) {
         let mut reconciled = self.ledger.clock.elapsed();
         while !self.is_closed() {
-            self.rest(self.config.watch).await;
             self.look_around().await;
+            self.let_in();
+            self.rest(self.config.watch).await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
@@ -40,8 +42,17 @@ impl Node {
         }
     }
 
+    /// What a restart begins with: the first of the orphans can be claimed before anything else is done.
+    pub(super) async fn recover_first(&self) {
+        self.take_over_from_lost(Some(1)).await;
+    }
+
     /// Takes over from every node that is gone or silent.
     pub(super) async fn look_around(&self) {
+        self.take_over_from_lost(None).await;
+    }
+
+    async fn take_over_from_lost(&self, pages_max: Option<u32>) {
         let nodes = match self.ledger.store.nodes().await {
             Ok(nodes) => nodes,
             Err(error) => {
@@ -56,15 +67,25 @@ impl Node {
                 Verdict::Gone(why) => (why, true),
                 Verdict::Silent => ("its node has not beaten for too long", false),
             };
-            match self.take_over(&seen.record.id, why).await {
-                Ok(()) if proven => {
-                    if let Err(error) = self.ledger.store.forget(&seen.record.id).await {
-                        tracing::debug!(%error, "a dead node could not be forgotten");
-                    }
-                }
+            match self.take_over(&seen.record.id, why, pages_max).await {
+                Ok(()) if proven => self.forget_orphaner(&seen.record.id).await,
                 Ok(()) => {}
                 Err(error) => tracing::warn!(node = %seen.record.id, %error, "a takeover failed half-way"),
             }
+        }
+    }
+
+    /// Forgets a dead node once nobody needs to know when it last beat: no run names it as its owner.
+    async fn forget_orphaner(&self, node: &NodeId) {
+        let statuses = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
+        let filter = RunFilter { owner: Some(node.clone()), statuses, limit: 1, ..RunFilter::default() };
+        let forgotten = match self.ledger.store.runs(filter).await {
+            Ok(orphans) if !orphans.items.is_empty() => return,
+            Ok(_) => self.ledger.store.forget(node).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = forgotten {
+            tracing::debug!(%error, "a dead node could not be forgotten");
         }
     }
 
@@ -99,9 +120,9 @@ impl Node {
     }
 
     /// Puts everything that a lost node had back into its queue. Losing a race to another healer is no error.
-    async fn take_over(&self, node: &NodeId, why: &str) -> Result<(), EngineError> {
+    async fn take_over(&self, node: &NodeId, why: &str, pages_max: Option<u32>) -> Result<(), EngineError> {
         let mut after = None;
-        loop {
+        for _ in 0..pages_max.unwrap_or(u32::MAX) {
             let filter = TaskFilter {
                 owner: Some(node.as_str().to_owned()),
                 state: Some(TaskState::Claimed),
@@ -112,14 +133,18 @@ impl Node {
             let page = self.ledger.store.tasks(filter).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id.clone());
-            for task in page {
+            let now = self.ledger.store.now().await?;
+            // Side by side: writes that wait together share a commit.
+            let back = page.into_iter().map(|task| {
                 let expect = Expect::Version(task.version);
-                let now = self.ledger.store.now().await?;
                 let limit = deliveries_max(&task);
-                self.ledger.store.put_task(task.reclaimed(why, limit, now), expect).await?;
-            }
+                self.ledger.store.put_task(task.reclaimed(why, limit, now), expect)
+            });
+            let back = join_all(back).await;
             self.hub().ready.notify_one();
+            back.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
+        Ok(())
     }
 
     /// Runs of this node whose log was touched by somebody else look at it.

@@ -8,12 +8,15 @@ mod execute;
 mod hub;
 mod keeper;
 mod mail;
+mod quarantine;
+mod sweep;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
 use goldseam_store::{NodeRecord, NodeState};
 use tokio::task::JoinHandle;
@@ -22,6 +25,7 @@ use crate::clock::{StoreTime, pause};
 use crate::commit::Ledger;
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::healer::{Healer, Liveness, Rules};
 use crate::registry::Registry;
 use crate::spawn::{spawn, thread};
 
@@ -40,6 +44,10 @@ pub(crate) struct Node {
     seen: Mutex<HashMap<NodeId, Sight>>,
     /// Runs between the claim of their task and their place in memory.
     taking: Mutex<BTreeSet<RunId>>,
+    /// Suspects of crashing their process.
+    quarantine: Mutex<quarantine::Quarantine>,
+    /// All nodes as they were seen lately, and when.
+    nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
     closed: AtomicBool,
     work: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -70,6 +78,8 @@ impl Node {
             time,
             seen: Mutex::default(),
             taking: Mutex::default(),
+            quarantine: Mutex::default(),
+            nodes_seen: Mutex::default(),
             closed: AtomicBool::new(false),
             work: Mutex::default(),
         })
@@ -78,7 +88,7 @@ impl Node {
     /// Joins the store, recovers what dead nodes left, then begins to take work.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.beat().await?;
-        self.look_around().await;
+        self.recover_first().await;
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
             let runs = thread("goldseam-beat", async move { node.keep_beating().await });
@@ -95,7 +105,14 @@ impl Node {
         self.adopt(spawn(async move { node.keep_claiming().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_listening().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_sweeping().await }));
         Ok(())
+    }
+
+    /// Somebody who mends runs in this node's name.
+    pub(crate) fn healer(&self, reason: Reason) -> Healer {
+        Healer::new(self.ledger.clone(), Rules::of(&self.config), reason)
     }
 
     pub(crate) fn hub(&self) -> &Hub {
@@ -163,6 +180,7 @@ impl Node {
     /// Hands everything over and leaves: no attempt is counted for what was running.
     pub(crate) async fn leave(&self) {
         self.hub().leave();
+        self.send_away().await;
         let deadline = self.ledger.clock.elapsed() + self.config.drain;
         while self.hub().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
             self.hub().nudge_all();

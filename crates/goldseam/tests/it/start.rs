@@ -170,7 +170,11 @@ async fn sigkill_counts_as_attempt() {
 
 #[tokio::test]
 async fn a_store_that_cannot_be_opened_says_why() {
-    for (url, code) in [("mysql:x", "GS0206"), ("sqlite:/nowhere/at/all/x.db", "GS0205")] {
+    for (url, code) in [
+        ("mysql:x", "GS0206"),
+        ("sqlite:x.db?durabilty=process", "GS0206"),
+        ("sqlite:/nowhere/at/all/x.db", "GS0205"),
+    ] {
         let error = goldseam::connect(url).await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert!(matches!(error, EngineError::Store(_)) && error.hint().is_some());

@@ -103,11 +103,17 @@ fn queued() -> Event {
         priority: 0,
         tags: Default::default(),
         parent: None,
+        plan: Vec::new(),
     })
 }
 
 fn claimed(attempt: u32) -> Event {
-    Event::RunClaimed(RunClaimed { node: NodeId::new("n1").unwrap(), cause: Cause::Start, attempt })
+    Event::RunClaimed(RunClaimed {
+        node: NodeId::new("n1").unwrap(),
+        cause: Cause::Start,
+        attempt,
+        alone: false,
+    })
 }
 
 fn done(name: &str, ord: u32, undo: bool) -> Event {
@@ -165,6 +171,7 @@ fn recovered(attempt: u32) -> Event {
         evidence: String::new(),
         node: None,
         stale_ms: 0,
+        lived_ms: None,
         previous_branch: None,
         new_branch: None,
         cutoff: None,

@@ -47,6 +47,9 @@ fn a_newer_schema_is_refused() {
     drop(open(&path));
     Connection::open(&path).unwrap().pragma_update(None, "user_version", schema_latest() + 1).unwrap();
     assert_eq!(refusal(&path), "GS0202");
+    assert_eq!(code(&SqliteStore::open_current(&path, Options::default()).unwrap_err()), "GS0202");
+    assert_eq!(code(&check(&path, &Options::default()).unwrap_err()), "GS0202");
+    assert_eq!(code(&migrate(&path, &Options::default()).unwrap_err()), "GS0202");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod files;
 mod group;
 mod processes;
+mod schema;
 
 use std::path::Path;
 use std::time::Duration;

@@ -62,7 +62,7 @@ impl Walker {
 
     /// One call, as text: what was done and what came of it.
     async fn step(&mut self) -> String {
-        match self.dice.below(16) {
+        match self.dice.below(17) {
             0..=5 => self.append().await,
             6 | 7 => self.submit().await,
             8 | 9 => self.change_task().await,
@@ -70,6 +70,7 @@ impl Walker {
             12 => self.lock().await,
             13 => self.put_row().await,
             14 => self.list_runs().await,
+            15 => self.list_rowless().await,
             _ => self.list_tasks().await,
         }
     }
@@ -93,14 +94,15 @@ impl Walker {
         let base =
             if self.dice.one_in(2) { advance(self.run().as_str(), id.as_str()) } else { task(id.as_str()) };
         let queue = if self.dice.one_in(4) { "slow" } else { QUEUE };
-        Task {
+        let task = Task {
             queue: QueueName::new(queue).unwrap(),
             lane: self.dice.one_in(3).then(|| LaneName::new("l").unwrap()),
             key: self.dice.one_in(3).then(|| format!("k{}", self.dice.below(2))),
             priority: i32::try_from(self.dice.below(3)).unwrap(),
             run_at: if self.dice.one_in(8) { Millis::NEVER } else { self.time() },
             ..base
-        }
+        };
+        if self.dice.one_in(8) { task.claimed("n0", at(0)) } else { task }
     }
 
     fn change(&mut self) -> TaskChange {
@@ -117,7 +119,8 @@ impl Walker {
         let status = Status::ALL[usize::try_from(self.dice.below(10)).unwrap()];
         // A run is queued at one moment for good: lists are ordered by it.
         let moment = run.as_str().bytes().map(i64::from).sum::<i64>() / 2;
-        Summary { status, created_at: at(moment), ..summary(run.as_str(), as_of) }
+        let recovered_at = self.dice.one_in(3).then(|| self.time());
+        Summary { status, created_at: at(moment), recovered_at, ..summary(run.as_str(), as_of) }
     }
 
     async fn append(&mut self) -> String {
@@ -227,7 +230,8 @@ impl Walker {
     }
 
     async fn list_runs(&mut self) -> String {
-        let order = if self.dice.one_in(2) { RunOrder::Newest } else { RunOrder::Oldest };
+        let orders = [RunOrder::Newest, RunOrder::Oldest, RunOrder::Recovered];
+        let order = orders[usize::try_from(self.dice.below(3)).unwrap()];
         let statuses = Status::ALL.into_iter().filter(|_| self.dice.one_in(2)).collect();
         let limit = 1 + u32::try_from(self.dice.below(3)).unwrap();
         let mut filter = RunFilter { order, statuses, limit, ..RunFilter::default() };
@@ -244,6 +248,13 @@ impl Walker {
             assert!(said.len() < 10_000, "the list has no end: {said}");
             filter.after = page.next;
         }
+    }
+
+    async fn list_rowless(&mut self) -> String {
+        let after = self.dice.one_in(2).then(|| self.run());
+        let limit = u32::try_from(self.dice.below(4)).unwrap();
+        let found = self.store.rowless(after.as_ref(), limit).await;
+        format!("{limit} without a row after {after:?} -> {}", show(found))
     }
 
     async fn list_tasks(&mut self) -> String {

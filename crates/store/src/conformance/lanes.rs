@@ -4,8 +4,10 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Payload, QueueName};
 
 use super::Fixture;
-use super::make::{any_task, at, claim_at, names, task, task_in};
-use crate::api::{Claim, TaskFilter};
+use super::make::{
+    advance, any_task, append_with, append_with_row, at, claim_at, create, names, task, task_in,
+};
+use crate::api::{Append, Claim, Expect, TaskFilter, Written};
 
 /// One claim takes one task of each lane, and any number without a lane.
 pub async fn a_claim_takes_one_of_a_lane(fixture: &Fixture) {
@@ -40,7 +42,7 @@ pub async fn a_lane_has_at_most_one_claimed_task(fixture: &Fixture) {
                         assert_eq!(together, 1, "{held:?}");
                         let (fence, version) = (task.fence, task.version);
                         let over = task.completed(fence, Payload::null(), at(1)).unwrap();
-                        store.put_task(over, crate::api::Expect::Version(version)).await.unwrap();
+                        store.put_task(over, Expect::Version(version)).await.unwrap();
                         done += 1;
                     }
                     tokio::task::yield_now().await;
@@ -91,6 +93,48 @@ pub async fn the_first_of_a_lane_goes_first(fixture: &Fixture) {
         let version = got[0].version;
         fixture.replace(got[0].clone().cancelled(at(10)).unwrap(), version).await;
     }
+}
+
+/// A task that says it is claimed gets a busy lane no more than a claim does; its rival is the answer.
+pub async fn a_claimed_task_is_not_put_into_a_busy_lane(fixture: &Fixture) {
+    fixture.submit(task_in("l", "first")).await;
+    let first = fixture.claim(at(0)).await.tasks.remove(0);
+    let put = |task: Task, expect| fixture.store.put_task(task, expect);
+    let second = task_in("l", "second").claimed("n2", at(1));
+    let lost = Written::Lost(Some(first.clone()));
+    assert_eq!(put(second.clone(), Expect::Absent).await.unwrap(), lost);
+    assert_eq!(fixture.find("second").await, None);
+    // With a key of its own, over a record that is there already.
+    let waiting = Task { key: Some("k".to_owned()), ..task_in("l", "second") };
+    fixture.submit(waiting.clone()).await;
+    let taken = waiting.clone().claimed("n2", at(1));
+    assert_eq!(put(taken.clone(), Expect::Version(waiting.version)).await.unwrap(), lost);
+    assert_eq!(fixture.task("second").await, waiting);
+    let elsewhere = task_in("other", "third").claimed("n3", at(1));
+    fixture.submit(elsewhere.clone()).await;
+    let moved = Task { version: elsewhere.version + 1, ..task_in("l", "third").claimed("n3", at(1)) };
+    assert_eq!(put(moved, Expect::Version(elsewhere.version)).await.unwrap(), lost);
+    // Whoever has the lane goes on as before, and so does the next one once it is free.
+    let beaten = first.clone().beaten(first.fence, at(2)).unwrap();
+    fixture.replace(beaten.clone(), first.version).await;
+    fixture.replace(beaten.clone().cancelled(at(3)).unwrap(), beaten.version).await;
+    fixture.replace(taken, waiting.version).await;
+    assert_eq!(put(second, Expect::Absent).await.unwrap(), Written::Lost(Some(fixture.task("second").await)));
+}
+
+/// What rides with an append must not make it fail: a claimed task that finds its lane busy is left out.
+pub async fn create_is_ignored_if_the_lane_is_busy(fixture: &Fixture) {
+    fixture.submit(task_in("l", "first")).await;
+    let first = fixture.claim(at(0)).await.tasks.remove(0);
+    let lane = first.lane.clone();
+    let own = Task { lane, ..advance("r", "own") }.claimed("n2", at(1));
+    fixture.append(Append { tasks: vec![create(own.clone())], ..append_with_row("r", 0) }).await;
+    assert_eq!(fixture.find("own").await, None);
+    assert_eq!(fixture.row("r").await.task, None, "the run does not adopt what is not there");
+    fixture.replace(first.clone().cancelled(at(2)).unwrap(), first.version).await;
+    fixture.append(append_with("r", 1, vec![create(own.clone())])).await;
+    assert_eq!(fixture.task("own").await, own);
+    assert_eq!(fixture.row("r").await.task, Some(own.id));
 }
 
 /// A lane is the same lane whichever queue its tasks stand in.

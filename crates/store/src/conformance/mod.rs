@@ -5,8 +5,7 @@
 //!
 //! ```ignore
 //! async fn fresh() -> Fixture {
-//!     let clock = ManualClock::default();
-//!     Fixture::new(Arc::new(MemoryStore::new(clock.clock())), clock)
+//!     Fixture::memory()
 //! }
 //! goldseam_store::conformance!(fresh);
 //! ```
@@ -14,12 +13,14 @@
 
 pub mod append;
 pub mod claim;
+pub mod damage;
 pub mod differential;
 pub mod lanes;
 pub mod locks;
 pub mod make;
 pub mod nodes;
 pub mod read;
+pub mod rowless;
 pub mod rows;
 pub mod runs;
 pub mod tasks;
@@ -30,8 +31,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use damage::Damage;
+
 use crate::api::Store;
-use crate::clock::ManualClock;
+use crate::clock::{Clock, ManualClock};
+use crate::memory::MemoryStore;
 
 /// What a store promises beyond the trait; a case that needs more than it has is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +64,8 @@ pub struct Fixture {
     pub clock: ManualClock,
     /// What it promises.
     pub capabilities: Capabilities,
+    /// Harm to what it keeps, past the store; none if there is no way.
+    pub damage: Option<Arc<dyn Damage>>,
     /// Dropped after the store: a temporary directory, a container.
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -67,13 +73,35 @@ pub struct Fixture {
 impl Fixture {
     /// A store with all capabilities.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
-        Self { store, clock, capabilities: Capabilities::default(), kept: None }
+        Self { store, clock, capabilities: Capabilities::default(), damage: None, kept: None }
+    }
+
+    /// A memory store with a clock to move.
+    pub fn memory() -> Self {
+        let clock = ManualClock::default();
+        let store = Arc::new(MemoryStore::new(clock.clock()));
+        Self::new(Arc::clone(&store) as Arc<dyn Store>, clock).damaged_by(store)
+    }
+
+    /// A memory store that tells the time by a clock that nobody here moves.
+    pub fn memory_on(clock: Clock) -> Self {
+        let store = Arc::new(MemoryStore::new(clock));
+        let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
+        let fixture = Self::new(Arc::clone(&store) as Arc<dyn Store>, ManualClock::default());
+        fixture.with(capabilities).damaged_by(store)
     }
 
     /// The same with other capabilities.
     #[must_use]
     pub fn with(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
+        self
+    }
+
+    /// The same with a way to damage what it keeps.
+    #[must_use]
+    pub fn damaged_by(mut self, damage: Arc<dyn Damage>) -> Self {
+        self.damage = Some(damage);
         self
     }
 
@@ -122,6 +150,11 @@ macro_rules! conformance {
             rows::put_row_restores_a_lost_row,
             rows::put_row_swaps_the_task,
             rows::a_run_without_a_log_gets_no_row,
+            rowless::a_run_whose_row_is_lost_is_found,
+            rowless::rowless_runs_are_found_in_order_of_id,
+            rowless::pages_of_rowless_runs_are_complete,
+            rowless::nobody_is_rowless_while_every_run_has_a_row,
+            rowless::a_restored_row_takes_its_run_out,
             with_append::an_advance_task_becomes_the_runs_own,
             with_append::an_ordinary_task_does_not_become_the_runs_own,
             with_append::a_row_keeps_its_task_over_appends,
@@ -165,6 +198,8 @@ macro_rules! conformance {
             lanes::a_lane_is_free_again_once_its_task_ends,
             lanes::the_first_of_a_lane_goes_first,
             lanes::a_lane_is_one_over_all_queues,
+            lanes::a_claimed_task_is_not_put_into_a_busy_lane,
+            lanes::create_is_ignored_if_the_lane_is_busy,
             lanes::a_blocked_task_is_not_next_due,
             locks::put_lock_compares_and_sets,
             locks::one_of_many_acquirers_wins,
@@ -183,8 +218,21 @@ macro_rules! conformance {
             runs::runs_of_the_same_moment_are_all_listed,
             runs::the_last_page_has_no_next,
             runs::a_list_survives_changes_between_pages,
+            runs::recovered_runs_come_latest_first,
+            runs::recovered_runs_are_filtered_too,
+            runs::pages_of_recovered_runs_are_complete,
             runs::a_foreign_cursor_is_refused,
+            runs::a_cursor_of_another_order_is_refused,
             runs::runs_without_a_row_are_not_listed,
+            damage::a_lost_row_leaves_its_log,
+            damage::a_lost_row_leaves_the_run_without_a_task,
+            damage::a_lost_task_is_gone,
+            damage::a_gap_reads_as_a_gap,
+            damage::a_log_goes_on_behind_a_gap,
+            damage::a_gap_is_never_filled,
+            damage::a_lost_end_is_no_gap,
+            damage::a_changed_event_reads_as_it_is,
+            damage::all_hints_are_lost_and_truths_stay,
             watch::zero_returns_at_once,
             watch::an_append_wakes_the_watcher,
             watch::a_task_wakes_the_watcher,

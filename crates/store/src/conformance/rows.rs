@@ -60,6 +60,8 @@ fn rich() -> Summary {
         created_at: Millis(0),
         finished_at: Some(Millis::NEVER),
         owner: Some(NodeId::new("n1").unwrap()),
+        recoveries: 2,
+        recovered_at: Some(at(-5)),
         cancel: Some("because".to_owned()),
         waits: vec![wait],
         mail_ids: vec!["m1".to_owned()],

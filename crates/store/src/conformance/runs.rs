@@ -6,7 +6,7 @@ use goldseam_core::{NodeId, Status, Summary, TagKey, WorkflowName};
 
 use super::Fixture;
 use super::make::{ALL, append, append_with_row, at, run, summary};
-use crate::api::{Append, RunFilter, RunOrder};
+use crate::api::{Append, Expect, Row, RunFilter, RunOrder};
 use crate::error::StoreError;
 
 async fn add(fixture: &Fixture, row: Summary) {
@@ -143,6 +143,85 @@ pub async fn runs_of_the_same_moment_are_all_listed(fixture: &Fixture) {
     }
 }
 
+fn recovered() -> RunFilter {
+    RunFilter { order: RunOrder::Recovered, ..oldest() }
+}
+
+/// In order of their last recovery, runs come latest first, and only those that were recovered.
+pub async fn recovered_runs_come_latest_first(fixture: &Fixture) {
+    mixed_runs(fixture).await;
+    assert_eq!(initials(fixture, &recovered()).await, "");
+    let recovered_at = |name, millis| Summary {
+        recoveries: 1,
+        recovered_at: Some(at(millis)),
+        created_at: at(1),
+        ..summary(name, 2)
+    };
+    for (name, millis) in [("b", 30), ("d", 10), ("e", 20)] {
+        let row = Some(Box::new(recovered_at(name, millis)));
+        fixture.append(Append { row, ..append(name, 1, &["b"]) }).await;
+    }
+    assert_eq!(initials(fixture, &recovered()).await, "bed");
+    let row = Some(Box::new(Summary { as_of: goldseam_core::Seq(3), ..recovered_at("d", 40) }));
+    fixture.append(Append { row, ..append("d", 2, &["c"]) }).await;
+    assert_eq!(initials(fixture, &recovered()).await, "dbe", "once more recovered, once more in front");
+    let row = fixture.row("b").await;
+    let never = Row { summary: Summary { recovered_at: None, ..row.summary.clone() }, ..row.clone() };
+    fixture.store.put_row(never, Expect::Version(row.version())).await.unwrap();
+    assert_eq!(initials(fixture, &recovered()).await, "de", "the list follows the row");
+}
+
+/// Recovered runs are selected by the same fields as any others.
+pub async fn recovered_runs_are_filtered_too(fixture: &Fixture) {
+    let trouble = Some(Trouble { cause: "panic".into(), message: "m".into(), code: None });
+    let old = |name, moment: i64| Summary {
+        created_at: at(moment),
+        recovered_at: Some(at(100 - moment)),
+        ..summary(name, 1)
+    };
+    add(fixture, Summary { owner: NodeId::new("n1").ok(), status: Status::Running, ..old("a", 1) }).await;
+    add(fixture, Summary { tags: Tags::from([tag("who", "ada")]), ..old("b", 2) }).await;
+    add(fixture, Summary { trouble, status: Status::Failed, ..old("c", 3) }).await;
+    add(fixture, Summary { parent: Some(run("a")), status: Status::Completed, ..old("d", 4) }).await;
+    add(fixture, Summary { workflow: WorkflowName::new("refund").unwrap(), ..old("e", 5) }).await;
+    add(fixture, Summary { tags: Tags::from([tag("who", "ada")]), ..old("f", 6) }).await;
+    add(fixture, Summary { recovered_at: None, owner: NodeId::new("n1").ok(), ..old("g", 7) }).await;
+    let cases = [
+        (recovered(), "abcdef"),
+        (RunFilter { owner: NodeId::new("n1").ok(), ..recovered() }, "a"),
+        (RunFilter { tag: Some(tag("who", "ada")), ..recovered() }, "bf"),
+        (RunFilter { tag: Some(tag("who", "ada")), limit: 1, ..recovered() }, "b"),
+        (RunFilter { cause: Some("panic".into()), ..recovered() }, "c"),
+        (RunFilter { parent: Some(run("a")), ..recovered() }, "d"),
+        (RunFilter { workflow: WorkflowName::new("refund").ok(), ..recovered() }, "e"),
+        (RunFilter { statuses: vec![Status::Running, Status::Failed], ..recovered() }, "ac"),
+        (RunFilter { statuses: vec![Status::Completed], ..recovered() }, "d"),
+        (RunFilter { since: Some(at(3)), statuses: vec![Status::Queued], ..recovered() }, "ef"),
+        (RunFilter { tag: Some(tag("who", "ada")), since: Some(at(3)), ..recovered() }, "f"),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(initials(fixture, &filter).await, expected, "{filter:?}");
+    }
+}
+
+/// Pages of recovered runs give each once, also those recovered in the same millisecond.
+pub async fn pages_of_recovered_runs_are_complete(fixture: &Fixture) {
+    let mut expected = vec![];
+    for n in 0..15_i64 {
+        // Recovered in another order than queued, up to three at each moment.
+        let (name, moment) = (format!("r{n:02}"), (n * 7 % 15) / 3);
+        let recovered_at = (n % 5 != 0).then(|| at(moment));
+        add(fixture, Summary { created_at: at(n), recovered_at, ..summary(&name, 1) }).await;
+        expected.extend(recovered_at.map(|moment| (moment, name)));
+    }
+    expected.sort();
+    let expected: Vec<String> = expected.into_iter().rev().map(|(_, name)| name).collect();
+    for limit in [1, 2, 5, 12, 100] {
+        let found = all_pages(fixture, &RunFilter { limit, ..recovered() }).await;
+        assert_eq!(found, expected, "pages of {limit}");
+    }
+}
+
 /// A page says whether there is more, and a full last page says no.
 pub async fn the_last_page_has_no_next(fixture: &Fixture) {
     let empty = fixture.store.runs(oldest()).await.unwrap();
@@ -174,9 +253,28 @@ pub async fn a_list_survives_changes_between_pages(fixture: &Fixture) {
 /// A cursor that no list gave is refused, not misread.
 pub async fn a_foreign_cursor_is_refused(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
-    for cursor in ["", "nonsense", "1:", ":r", "x:r", "1:a/b", "1'--"] {
+    for cursor in ["", "nonsense", "1:", ":r", "x:r", "1:a/b", "1'--", "r", "r:r", "r1:"] {
         let page = fixture.store.runs(RunFilter { after: Some(cursor.to_owned()), ..oldest() }).await;
         assert!(matches!(page, Err(StoreError::Refused { code: "GS0210", .. })), "{cursor}: {page:?}");
+    }
+}
+
+/// A list by one moment cannot go on where a list by another ended.
+pub async fn a_cursor_of_another_order_is_refused(fixture: &Fixture) {
+    for name in ["a", "b"] {
+        add(fixture, Summary { recovered_at: Some(at(1)), ..summary(name, 1) }).await;
+    }
+    let one = |order, after| RunFilter { order, after, limit: 1, ..RunFilter::default() };
+    for (given_by, taken_by) in [
+        (RunOrder::Newest, RunOrder::Recovered),
+        (RunOrder::Oldest, RunOrder::Recovered),
+        (RunOrder::Recovered, RunOrder::Newest),
+        (RunOrder::Recovered, RunOrder::Oldest),
+    ] {
+        let page = fixture.store.runs(one(given_by, None)).await.unwrap();
+        assert!(page.next.is_some());
+        let refused = fixture.store.runs(one(taken_by, page.next)).await;
+        assert!(matches!(refused, Err(StoreError::Refused { code: "GS0210", .. })), "{refused:?}");
     }
 }
 

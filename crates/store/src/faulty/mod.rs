@@ -37,6 +37,7 @@ pub enum Op {
     Locks,
     PutRow,
     Runs,
+    Rowless,
     Beat,
     Nodes,
     Forget,
@@ -58,6 +59,7 @@ impl Op {
             Self::Locks => "locks",
             Self::PutRow => "put_row",
             Self::Runs => "runs",
+            Self::Rowless => "rowless",
             Self::Beat => "beat",
             Self::Nodes => "nodes",
             Self::Forget => "forget",
@@ -267,6 +269,11 @@ impl Store for FaultyStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.call(Op::Runs, |inner| async move { inner.runs(filter).await }).await
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        let after = after.cloned();
+        self.call(Op::Rowless, |inner| async move { inner.rowless(after.as_ref(), limit).await }).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

@@ -23,12 +23,40 @@ impl MemoryStore {
         });
     }
 
+    /// Loses an event: the others stay where they are. Whether there was one.
+    pub fn lose_event(&self, run: &RunId, seq: Seq) -> bool {
+        self.change(|world| world.runs.get_mut(run).and_then(|run| run.log.remove(&seq)).is_some())
+    }
+
     /// Changes the text of an event. Whether there was one.
     pub fn corrupt(&self, run: &RunId, seq: Seq, body: &str) -> bool {
-        let place = usize::try_from(seq.before().0).unwrap_or(usize::MAX);
         self.change(|world| {
-            let found = world.runs.get_mut(run).and_then(|run| run.log.get_mut(place)).filter(|_| seq.0 > 0);
+            let found = world.runs.get_mut(run).and_then(|run| run.log.get_mut(&seq));
             found.map(|text| body.clone_into(text)).is_some()
         })
+    }
+}
+
+#[cfg(any(test, feature = "conformance"))]
+#[async_trait::async_trait]
+impl crate::conformance::Damage for MemoryStore {
+    async fn lose_row(&self, run: &RunId) {
+        self.lose_row(run);
+    }
+
+    async fn lose_task(&self, task: &TaskId) {
+        self.lose_task(task);
+    }
+
+    async fn lose_event(&self, run: &RunId, seq: Seq) {
+        assert!(self.lose_event(run, seq), "{run} has no event {seq} to lose");
+    }
+
+    async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
+        assert!(self.corrupt(run, seq, body), "{run} has no event {seq} to change");
+    }
+
+    async fn lose_hints(&self) {
+        self.lose_hints();
     }
 }

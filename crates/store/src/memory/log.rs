@@ -1,5 +1,7 @@
 //! The log: compare-and-append, with the row and the tasks in the same moment.
 
+use std::ops::Bound;
+
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, RunId, Seq, Summary, TaskId};
 
@@ -17,7 +19,7 @@ impl World {
             return Err(StoreError::Conflict { end });
         }
         let run = self.runs.entry(append.run.clone()).or_default();
-        run.log.extend(append.bodies);
+        run.log.extend((end.0 + 1..).map(Seq).zip(append.bodies));
         let end = run.end();
         self.follow(&append.run, append.row.map(|summary| *summary), append.tasks);
         Ok(end)
@@ -50,7 +52,7 @@ impl World {
         }
     }
 
-    /// Ignored if its id is taken, or its key by another live task.
+    /// Ignored if its id is taken, or another task is in its way.
     fn create(&mut self, task: Task) {
         if !self.tasks.contains_key(&task.id) && self.rival(&task).is_none() {
             self.tasks.insert(task.id.clone(), task);
@@ -85,9 +87,8 @@ impl World {
     }
 
     pub(super) fn read(&self, run: &RunId, after: Seq, limit: u32) -> Vec<Record> {
-        let log = self.runs.get(run).map_or(&[][..], |run| &run.log);
-        let skipped = usize::try_from(after.0).unwrap_or(usize::MAX);
-        let numbered = log.iter().zip(1..).skip(skipped).take(limit as usize);
-        numbered.map(|(body, seq)| Record { seq: Seq(seq), body: body.clone() }).collect()
+        let Some(run) = self.runs.get(run) else { return Vec::new() };
+        let rest = run.log.range((Bound::Excluded(after), Bound::Unbounded)).take(limit as usize);
+        rest.map(|(seq, body)| Record { seq: *seq, body: body.clone() }).collect()
     }
 }

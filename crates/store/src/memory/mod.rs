@@ -50,13 +50,14 @@ struct World {
 
 #[derive(Debug, Default)]
 struct Run {
-    log: Vec<String>,
+    /// By position; dense unless something was lost.
+    log: BTreeMap<Seq, String>,
     row: Option<Row>,
 }
 
 impl Run {
     fn end(&self) -> Seq {
-        Seq(self.log.len() as u64)
+        self.log.last_key_value().map_or(Seq::ZERO, |(seq, _)| *seq)
     }
 }
 
@@ -157,6 +158,10 @@ impl Store for MemoryStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.with(|world| world.list_runs(&filter))
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.with(|world| world.rowless(after, limit)))
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {

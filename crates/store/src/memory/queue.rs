@@ -23,10 +23,20 @@ impl World {
         Written::Done
     }
 
-    /// Another live task with the same key, if this one is live too.
+    /// Another task in the way of this one: it has its key or, if this one is claimed, its lane.
     pub(super) fn rival(&self, task: &Task) -> Option<&Task> {
+        self.with_its_key(task).or_else(|| self.in_its_lane(task))
+    }
+
+    fn with_its_key(&self, task: &Task) -> Option<&Task> {
         let key = task.key.as_ref().filter(|_| task.state.is_live())?;
         let holds = |other: &&Task| other.state.is_live() && other.key.as_ref() == Some(key);
+        self.tasks.values().filter(holds).find(|other| other.id != task.id)
+    }
+
+    fn in_its_lane(&self, task: &Task) -> Option<&Task> {
+        let lane = task.lane.as_ref().filter(|_| task.state == TaskState::Claimed)?;
+        let holds = |other: &&Task| other.state == TaskState::Claimed && other.lane.as_ref() == Some(lane);
         self.tasks.values().filter(holds).find(|other| other.id != task.id)
     }
 

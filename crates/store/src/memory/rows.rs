@@ -1,10 +1,12 @@
 //! The cached rows: written with an append or by compare-and-set, listed by what they say.
 
-use goldseam_core::{Millis, Summary, TaskId};
+use std::ops::Bound;
+
+use goldseam_core::{Millis, RunId, Summary, TaskId};
 
 use super::World;
 use super::queue::is_as_expected;
-use crate::api::{Expect, Page, Row, RunFilter, RunOrder, Written};
+use crate::api::{Expect, Page, Row, RunFilter, Written};
 use crate::cursor::Cursor;
 use crate::error::StoreError;
 
@@ -28,23 +30,32 @@ impl World {
     }
 
     pub(super) fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
-        let after = filter.after.as_deref().map(str::parse::<Cursor>).transpose()?;
+        let after = filter.cursor()?;
+        let latest_first = filter.order.is_latest_first();
         let rows = self.runs.values().filter_map(|run| run.row.as_ref());
+        let listed = rows.filter(|row| is_listed(row, filter));
         let mut found: Vec<(Cursor, &Row)> =
-            rows.filter(|row| is_listed(row, filter)).map(|row| (Cursor::of(row), row)).collect();
+            listed.filter_map(|row| Some((Cursor::of(row, filter.order)?, row))).collect();
         found.sort_by(|(left, _), (right, _)| left.cmp(right));
-        if filter.order == RunOrder::Newest {
+        if latest_first {
             found.reverse();
         }
-        found.retain(|(place, _)| match (&after, filter.order) {
-            (None, _) => true,
-            (Some(after), RunOrder::Newest) => place < after,
-            (Some(after), RunOrder::Oldest) => place > after,
+        found.retain(|(place, _)| match &after {
+            None => true,
+            Some(after) if latest_first => place < after,
+            Some(after) => place > after,
         });
         let more = found.len() > filter.limit as usize;
         found.truncate(filter.limit as usize);
         let next = found.last().filter(|_| more).map(|(place, _)| place.to_string());
         Ok(Page { items: found.into_iter().map(|(_, row)| row.clone()).collect(), next })
+    }
+
+    pub(super) fn rowless(&self, after: Option<&RunId>, limit: u32) -> Vec<RunId> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.runs.range::<RunId, _>((from, Bound::Unbounded));
+        let lost = rest.filter(|(_, run)| run.row.is_none()).map(|(id, _)| id.clone());
+        lost.take(limit as usize).collect()
     }
 }
 

@@ -6,9 +6,10 @@ use crate::branch::Why;
 use crate::command::{Command, Owned, StepEnded};
 use crate::decide::{Decision, Refusal, Stamped, TaskMove, idempotency_key};
 use crate::event::{BranchOpened, Event, JumpRequested, Release};
+use crate::recovery::{Code, Remedy};
 use crate::state::{OpKind, StepOp, StepProgress};
 use crate::summary::Status;
-use crate::task::TaskState;
+use crate::task::{Task, TaskState};
 use crate::testing::*;
 use crate::time::Millis;
 use crate::{Failure, TaskId};
@@ -33,13 +34,10 @@ fn refused(log: &Log, ended: StepEnded) -> &'static str {
     log.ask(&Command::StepEnded(ended)).unwrap_err().code()
 }
 
-fn silent(log: &Log, name: &str, attempt: u32) -> Command {
-    Command::StepSilent { path: path(name), attempt, task: task_of(log, name) }
-}
-
-fn requeue(log: &Log, name: &str, attempt: u32) -> Command {
-    let (task, evidence, node) = (task_of(log, name), "its task is missing".to_owned(), Some(node("n-9")));
-    Command::StepRequeue { path: path(name), attempt, task, evidence, node }
+/// The task that whoever hands this step out makes.
+fn made(log: &Log, name: &str) -> Task {
+    let handed = log.ask(&log.by_owner(vec![Owned::StepStarted(log.remote(name))])).unwrap().handed;
+    handed.into_iter().next().unwrap()
 }
 
 fn names(decision: &Decision) -> Vec<&'static str> {
@@ -85,13 +83,13 @@ fn the_same_claim_again_is_answered_with_nothing_and_any_other_is_refused() {
     let first = log.brought("resize", 1, Ok(json("1")));
     let other_claim = StepEnded { fence: 2, ..first.clone() };
     let other_task = StepEnded { task: TaskId::new("s-other").unwrap(), ..first.clone() };
-    assert_eq!(refused(&log, other_task.clone()), "GS0118");
+    assert_eq!(refused(&log, other_task.clone()), "GS0119");
     let done = log.act(Command::StepEnded(first.clone()));
     for log in [done.clone(), done.finishes()] {
         let again = StepEnded { result: Err(Failure::terminal("no")), ..first.clone() };
         assert_eq!(log.ask(&Command::StepEnded(again)), Ok(Decision::default()));
-        assert_eq!(refused(&log, other_claim.clone()), "GS0118");
-        assert_eq!(refused(&log, other_task.clone()), "GS0118");
+        assert_eq!(refused(&log, other_claim.clone()), "GS0119");
+        assert_eq!(refused(&log, other_task.clone()), "GS0119");
     }
 }
 
@@ -127,9 +125,9 @@ fn each_attempt_has_a_task_of_its_own_and_an_old_one_brings_nothing() {
         Ok(Decision::default()),
         "that it failed is known"
     );
-    assert_eq!(refused(&log, StepEnded { fence: 2, ..first.clone() }), "GS0118");
-    assert_eq!(refused(&log, StepEnded { attempt: 2, ..first.clone() }), "GS0118");
-    assert_eq!(refused(&log, StepEnded { path: path("other"), ..first }), "GS0118");
+    assert_eq!(refused(&log, StepEnded { fence: 2, ..first.clone() }), "GS0119");
+    assert_eq!(refused(&log, StepEnded { attempt: 2, ..first.clone() }), "GS0119");
+    assert_eq!(refused(&log, StepEnded { path: path("other"), ..first }), "GS0119");
     assert_eq!(open(&log), [("resize".to_owned(), 2)]);
 }
 
@@ -154,7 +152,7 @@ fn a_jump_drops_every_task_and_the_steps_begin_anew_under_other_keys() {
     let log = log.act(Command::Jump(jump_to("j1", "b")));
     assert_eq!((log.status(), open(&log)), (Status::Queued, vec![]));
     for late in [left.clone(), b] {
-        assert_eq!(refused(&log, late), "GS0118");
+        assert_eq!(refused(&log, late), "GS0119");
     }
     let log = log.claimed("n-2").hands_out("left");
     assert_eq!(open(&log), [("left".to_owned(), 2)]);
@@ -170,7 +168,7 @@ fn a_jump_that_undoes_first_takes_no_more_results() {
     let decision = log.ask(&Command::Jump(jump.clone())).unwrap();
     assert_eq!((names(&decision), &decision.dropped), (vec!["jump.requested"], &vec![late.task.clone()]));
     let log = log.act(Command::Jump(jump));
-    assert_eq!((refused(&log, late), log.state().summary.waits.len()), ("GS0118", 0));
+    assert_eq!((refused(&log, late), log.state().summary.waits.len()), ("GS0119", 0));
 }
 
 #[test]
@@ -189,7 +187,7 @@ fn whatever_ends_a_run_drops_its_tasks() {
         assert_eq!(log.ask(&command).unwrap().dropped, std::slice::from_ref(&late.task), "{end:?}");
         let over = log.clone().act(command);
         let code = refused(&over, late.clone());
-        assert!(matches!(code, "GS0118" | "GS0105"), "{end:?}: {code}");
+        assert!(matches!(code, "GS0119" | "GS0105"), "{end:?}: {code}");
         assert!(over.state().handed_out.is_empty());
     }
     let both = log.by_owner(vec![Owned::StepStarted(log.remote("c")), Owned::Complete(json("1"))]);
@@ -219,15 +217,18 @@ fn a_silent_attempt_is_given_up_and_tried_again_while_tries_are_left() {
     let mut log = Log::running();
     for attempt in 1..=3 {
         log = log.hands_out("resize");
-        let (late, given_up) = (log.brought("resize", 1, Ok(json("1"))), silent(&log, "resize", attempt));
+        let late = log.brought("resize", 1, Ok(json("1")));
+        let task = Box::new(a_task(late.task.clone()));
+        let given_up =
+            log.heal(Code::H1, "it is silent", Remedy::GiveUp { path: path("resize"), attempt, task });
         let decision = log.ask(&given_up).unwrap();
-        let mut expected = vec!["step.timeout", "step.failed"];
+        let mut expected = vec!["run.recovered", "step.timeout", "step.failed"];
         expected.extend((attempt < 3).then_some("step.retry_scheduled"));
         assert_eq!((names(&decision), decision.task), (expected, TaskMove::Wake));
         assert_eq!(decision.dropped, std::slice::from_ref(&late.task));
         log = log.act(given_up.clone());
-        assert_eq!(log.ask(&given_up), Ok(Decision::default()), "two healers do no more than one");
-        assert_eq!(refused(&log, late), "GS0118", "it was given up");
+        assert_eq!(log.ask(&given_up).unwrap_err().code(), "GS0110", "two healers do no more than one");
+        assert_eq!(refused(&log, late), "GS0119", "it was given up");
     }
     let StepProgress::Failed(failure) = &step(&log, "resize").progress else { panic!("{:?}", log.names()) };
     assert_eq!(failure.code.as_deref(), Some("heartbeat-timeout"));
@@ -237,19 +238,56 @@ fn a_silent_attempt_is_given_up_and_tried_again_while_tries_are_left() {
 #[test]
 fn a_lost_task_is_made_again_for_the_same_attempt_and_uses_no_retry() {
     let log = Log::running().hands_out("resize");
-    let (late, lost) = (log.brought("resize", 1, Ok(json("1"))), requeue(&log, "resize", 1));
-    let decision = log.ask(&lost).unwrap();
+    let late = log.brought("resize", 1, Ok(json("1")));
+    let lost =
+        |log: &Log| log.heal(Code::O3, "it is lost", Remedy::SendAgain { path: path("resize"), attempt: 1 });
+    let again = lost(&log);
+    let decision = log.ask(&again).unwrap();
     assert_eq!(names(&decision), ["run.recovered", "step.started"]);
     assert_eq!((decision.handed[0].payload.as_str(), decision.task), (r#"{"for":"resize"}"#, TaskMove::Keep));
-    let log = log.act(lost.clone());
-    assert_eq!(log.ask(&lost), Ok(Decision::default()), "two healers do no more than one");
+    assert_eq!(decision.dropped, std::slice::from_ref(&late.task));
+    let log = log.act(again.clone());
+    assert_eq!(log.ask(&again).unwrap_err().code(), "GS0110", "two healers do no more than one");
     assert_ne!(task_of(&log, "resize"), late.task);
-    assert_eq!(refused(&log, late), "GS0118");
+    assert_eq!(refused(&log, late), "GS0119");
     assert_eq!((open(&log), log.state().handed_out.len()), (vec![("resize".to_owned(), 1)], 1));
     assert_eq!((step(&log, "resize").failures, log.state().summary.attempt), (0, 0));
-    let again = requeue(&log, "resize", 1);
+    let again = lost(&log);
     let log = log.act(again).brings("resize", 1, Ok(json("1")));
     assert_eq!(step(&log, "resize").progress, StepProgress::Completed(json("1")));
+}
+
+#[test]
+fn what_a_finished_task_brought_is_taken_from_it() {
+    let log = Log::running();
+    let claimed = made(&log, "resize").claimed("w", Millis(1));
+    let log = log.hands_out("resize");
+    let brought = [
+        (claimed.clone().completed(1, json("7"), Millis(2)).unwrap(), "step.completed"),
+        (claimed.failed(1, Failure::terminal("no"), Millis(2)).unwrap(), "step.failed"),
+    ];
+    for (task, event) in brought {
+        let (path, attempt, task) = (path("resize"), 1, Box::new(task));
+        let decision =
+            log.ask(&log.heal(Code::O3, "it is over", Remedy::TakeResult { path, attempt, task })).unwrap();
+        assert_eq!((names(&decision), decision.task), (vec!["run.recovered", event], TaskMove::Wake));
+    }
+}
+
+#[test]
+fn a_reset_drops_the_tasks_and_hands_the_same_attempts_out_anew() {
+    let log = Log::running().hands_out("left").completed("a").hands_out("b");
+    let (left, b) = (task_of(&log, "left"), task_of(&log, "b"));
+    let late = log.brought("b", 1, Ok(json("1")));
+    let reset = Command::Reset(note("x1"));
+    assert_eq!(log.ask(&reset).unwrap().dropped.len(), 2);
+    let log = log.act(reset);
+    assert_eq!((log.status(), refused(&log, late)), (Status::Queued, "GS0119"));
+    let log = log.claimed("n-2").hands_out("left").hands_out("b");
+    assert_eq!(open(&log), [("left".to_owned(), 2), ("b".to_owned(), 1)]);
+    assert!(task_of(&log, "left") != left && task_of(&log, "b") != b, "a dropped task is not used again");
+    let key = idempotency_key(log.state(), &path("b"));
+    assert_eq!(key, idempotency_key(Log::running().state(), &path("b")), "a reset keeps the keys");
 }
 
 #[test]

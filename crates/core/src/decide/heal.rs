@@ -1,0 +1,130 @@
+//! What healers and operators do to a run: each is one append at exactly the end that was looked at.
+
+use super::{Decision, Refusal, TaskMove, View, remote, travel};
+use crate::branch::{BranchId, Why};
+use crate::command::Heal;
+use crate::event::{Event, Note, RunRecovered};
+use crate::recovery::{Remedy, last_stable};
+use crate::state::State;
+use crate::summary::{Status, child_command};
+use crate::time::{Millis, Seq};
+
+pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision, Refusal> {
+    let state = view.state()?;
+    let summary = &state.summary;
+    if summary.status.is_terminal() {
+        return Err(Refusal::Finished { status: summary.status });
+    }
+    if summary.as_of != heal.at {
+        return Err(Refusal::NothingToDo { why: "the run has moved on since it was looked at" });
+    }
+    let recovered = |cut: Option<(BranchId, Seq)>| Event::RunRecovered(said(state, heal, now, cut));
+    Ok(match &heal.remedy {
+        Remedy::Branch { cutoff } => {
+            let evidence = heal.evidence.clone();
+            let why = Why::Recovery { rule: heal.rule.to_string(), evidence };
+            let opened = travel::open(state, *cutoff, why, None);
+            let seam = recovered(Some((opened.branch, *cutoff)));
+            Decision::new(now, vec![Event::BranchOpened(opened), seam], TaskMove::Ready)
+        }
+        Remedy::Retry { path, attempt } => {
+            let (path, attempt) = (path.clone(), *attempt);
+            let again = Event::StepRetryScheduled { path, attempt, due: now };
+            Decision::new(now, vec![recovered(None), again], TaskMove::Renew(now))
+        }
+        Remedy::Requeue { run_at } => Decision::new(now, vec![recovered(None)], TaskMove::Renew(*run_at)),
+        Remedy::Wake => Decision::new(now, vec![recovered(None)], TaskMove::Wake),
+        Remedy::Deliver { child, result } => {
+            if view.has_seen(&child_command(child))? {
+                return Err(Refusal::NothingToDo { why: "the child's end was delivered meanwhile" });
+            }
+            let mail = super::outside::child_event(child, result);
+            Decision::new(now, vec![mail, recovered(None)], TaskMove::Wake)
+        }
+        Remedy::Fail { failure } => {
+            let failed = Event::RunFailed { failure: failure.clone() };
+            let decision = Decision::new(now, vec![recovered(None), failed], TaskMove::Remove);
+            decision.dropping(state.handed_out.clone())
+        }
+        Remedy::Park { reason } => {
+            let parked = Event::RunParked { code: heal.rule.to_string(), reason: reason.clone() };
+            Decision::new(now, vec![recovered(None), parked], TaskMove::Rest(Millis::NEVER))
+        }
+        Remedy::TakeResult { path, attempt, task } => {
+            remote::take_result(state, (path, *attempt), task, now)?.after(now, recovered(None))
+        }
+        Remedy::SendAgain { path, attempt } => {
+            remote::send_again(state, (path, *attempt), now)?.after(now, recovered(None))
+        }
+        Remedy::GiveUp { path, attempt, .. } => {
+            remote::give_up(state, (path, *attempt), now)?.after(now, recovered(None))
+        }
+        Remedy::Reclaim | Remedy::Tell { .. } => {
+            return Err(Refusal::NothingToDo { why: "its log needs no mending" });
+        }
+    })
+}
+
+fn said(state: &State, heal: &Heal, now: Millis, cut: Option<(BranchId, Seq)>) -> RunRecovered {
+    let summary = &state.summary;
+    RunRecovered {
+        rule: heal.rule.to_string(),
+        reason: heal.healer.reason.as_str().to_owned(),
+        attempt: summary.attempt,
+        evidence: heal.evidence.clone(),
+        node: heal.healer.node.clone(),
+        stale_ms: u64::try_from(now.since(summary.last_event_at).as_millis()).unwrap_or(u64::MAX),
+        lived_ms: None,
+        previous_branch: cut.map(|_| summary.branch),
+        new_branch: cut.map(|(branch, _)| branch),
+        cutoff: cut.map(|(_, cutoff)| cutoff),
+    }
+}
+
+/// An operator's commands: a run that is over has other ones.
+fn open_run<'a>(view: &View<'a>, note: &Note) -> Result<Option<&'a State>, Refusal> {
+    let state = view.state()?;
+    if state.has_seen(&note.id) {
+        return Ok(None);
+    }
+    match state.summary.status {
+        status if status.is_terminal() => Err(Refusal::Finished { status }),
+        _ => Ok(Some(state)),
+    }
+}
+
+/// A new task, due now.
+pub(super) fn requeue(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
+    let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
+    match state.summary.status {
+        Status::Paused => Err(Refusal::NothingToDo { why: "the run is paused; resume it" }),
+        Status::Parked => Err(Refusal::NothingToDo { why: "the run is parked; resume or reset it" }),
+        _ => Ok(Decision::new(now, vec![Event::NoteAdded(note.clone())], TaskMove::Renew(now))),
+    }
+}
+
+/// Whatever has not settled runs again, on a new branch.
+pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
+    let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
+    let cutoff = last_stable(state).unwrap_or(state.branches.active().opened);
+    let opened = travel::open(state, cutoff, Why::Reset, None);
+    let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
+    Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
+}
+
+/// Goes back to the other side of the latest seam, on a new branch.
+pub(super) fn undo_seam(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
+    let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
+    let none = Refusal::NothingToDo { why: "no recovery of this run has opened a branch" };
+    let active = state.branches.active();
+    let seam = match &active.why {
+        Some(Why::Recovery { .. }) => active,
+        _ => return Err(none),
+    };
+    let before = state.branches.iter().filter(|branch| branch.opened < seam.opened).max_by_key(|b| b.opened);
+    let other = before.ok_or(none)?;
+    let mut opened = travel::open(state, seam.opened.before(), Why::Undo { seam: seam.id }, None);
+    opened.parent = Some(other.id);
+    let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
+    Ok(Decision::new(now, events, TaskMove::Ready))
+}

@@ -1,0 +1,287 @@
+//! The detectors of the catalogue: each looks at one run and says what is wrong, or nothing.
+//!
+//! A1, A2, A3 and A4 need a cache that is not late and an owner that is not alive: a late cache is
+//! rewritten without a branch, and whatever a live owner does is its own business.
+
+use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, next_attempt, pace, used_up};
+use crate::error::Class;
+use crate::path::Path;
+use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp};
+use crate::summary::{Status, Summary};
+use crate::task::{Task, TaskState};
+use crate::time::{Millis, Seq};
+
+fn found(rule: Code, evidence: impl Into<String>, remedy: Remedy) -> Option<Diagnosis> {
+    Some(Diagnosis { rule, evidence: evidence.into(), remedy })
+}
+
+/// The cached status, if it claims to be of this very log end and nobody executes the run.
+fn settled_status(sight: &Sight<'_>) -> Option<Status> {
+    let row = sight.row?.summary;
+    let settled = row.as_of == sight.state.summary.as_of && !sight.owner.is_alive();
+    settled.then_some(row.status)
+}
+
+/// Whether the log has the run between two operations: nothing awaited, nothing being undone.
+fn is_under_way(state: &State) -> bool {
+    matches!(state.summary.status, Status::Running | Status::Queued)
+}
+
+/// The last event that may be trusted whatever came after.
+pub(super) fn last_stable(state: &State) -> Option<Seq> {
+    let stable = |op: &&Op| match &op.kind {
+        OpKind::Step(step) => matches!(step.progress, StepProgress::Completed(_)),
+        OpKind::Wait(WaitOp { found: Some(Found::Mail(Mail::Answer { .. })), .. }) => true,
+        OpKind::Wait(_) | OpKind::Progress => false,
+    };
+    state.ops.values().filter(stable).map(|op| op.last).max()
+}
+
+/// Branch at the last stable event; a run that has done nothing yet begins anew.
+fn cut_at_stable(state: &State) -> Remedy {
+    match last_stable(state) {
+        Some(cutoff) => Remedy::Branch { cutoff },
+        None if state.ops.is_empty() => Remedy::Branch { cutoff: state.branches.active().opened },
+        None => Remedy::Park { reason: "no stable event found".to_owned() },
+    }
+}
+
+/// A1
+pub(super) fn phantom_wait(sight: &Sight<'_>) -> Option<Diagnosis> {
+    if settled_status(sight)? != Status::Waiting || !is_under_way(sight.state) {
+        return None;
+    }
+    let evidence = format!("the cache says waiting, the log at {} waits for nothing", end(sight));
+    found(Code::A1, evidence, cut_at_stable(sight.state))
+}
+
+/// A2
+pub(super) fn hidden_question(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let hides = matches!(settled_status(sight)?, Status::Running | Status::Queued);
+    if !hides || sight.state.summary.status != Status::Waiting {
+        return None;
+    }
+    let asked = |path: &Path| sight.state.ops.get(path).map(|op| (path.clone(), op.first));
+    let open = sight.state.summary.inputs.iter().filter_map(|input| asked(&input.path));
+    let (path, first) = open.min_by_key(|(_, first)| *first)?;
+    let evidence = format!("the cache says running, question {path} is open since event {first}");
+    found(Code::A2, evidence, Remedy::Branch { cutoff: first.before() })
+}
+
+/// A3
+pub(super) fn unended(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let plan = &sight.state.queued.plan;
+    if settled_status(sight)? != Status::Running || plan.is_empty() || !is_under_way(sight.state) {
+        return None;
+    }
+    let leaves = || sight.state.ops.iter().filter(|(_, op)| is_done_leaf(op));
+    let all = plan.iter().all(|name| leaves().any(|(path, _)| path.name() == name.as_str()));
+    let cutoff = leaves().map(|(_, op)| op.last).max()?;
+    let evidence = format!("all {} declared steps are complete, and the run has no end", plan.len());
+    all.then_some(Diagnosis { rule: Code::A3, evidence, remedy: Remedy::Branch { cutoff } })
+}
+
+fn is_done_leaf(op: &Op) -> bool {
+    matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Completed(_), group: false, .. }))
+}
+
+/// A4
+pub(super) fn left_failure(sight: &Sight<'_>) -> Option<Diagnosis> {
+    if sight.owner.is_alive() { None } else { failure_left_in(sight.state, Some(sight)) }
+}
+
+/// What whoever has just taken a run must mend before its code sees the log.
+pub(super) fn at_claim(state: &State) -> Option<Diagnosis> {
+    half_jump_in(state).or_else(|| failure_left_in(state, None))
+}
+
+fn failure_left_in(state: &State, sight: Option<&Sight<'_>>) -> Option<Diagnosis> {
+    if !is_under_way(state) {
+        return None;
+    }
+    let (path, op) = state.ops.iter().max_by_key(|(_, op)| op.last)?;
+    let OpKind::Step(StepOp {
+        progress: StepProgress::Failed(failure), left, attempts, group: false, ..
+    }) = &op.kind
+    else {
+        return None;
+    };
+    let evidence = format!("step {path} failed ({}), and nothing followed", failure.class.as_str());
+    if failure.class != Class::Terminal && *left > 0 {
+        let (path, attempt) = (path.clone(), attempts.saturating_add(1));
+        return found(Code::A4, evidence, Remedy::Retry { path, attempt });
+    }
+    let sight = sight?;
+    // A task that will move the run, or an owner that is lost, leads to the same by itself.
+    if sight.task.is_some_and(|task| task.state.is_live()) || sight.owner != Owner::Nobody {
+        return None;
+    }
+    found(Code::A4, evidence, Remedy::Requeue { run_at: sight.now })
+}
+
+/// D2
+pub(super) fn half_jump(sight: &Sight<'_>) -> Option<Diagnosis> {
+    half_jump_in(sight.state)
+}
+
+fn half_jump_in(state: &State) -> Option<Diagnosis> {
+    let asked = state.half_jump?;
+    let evidence = format!("a jump was asked for at event {asked}, and no branch was opened");
+    found(Code::D2, evidence, Remedy::Branch { cutoff: asked.before() })
+}
+
+/// P1
+pub(super) fn poison(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let Owner::Lost { proven: true, lived, .. } = &sight.owner else { return None };
+    let summary = &sight.state.summary;
+    let attempt = next_attempt(summary, *lived);
+    if pace(summary, attempt, sight.bounds) != Pace::Never {
+        return None;
+    }
+    let evidence = format!("{} recoveries without progress, and it died alone", summary.attempt);
+    found(Code::P1, evidence, used_up(summary.attempt, sight.bounds))
+}
+
+/// O2
+pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let Owner::Lost { evidence, .. } = &sight.owner else { return None };
+    let remedy = match sight.task {
+        Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
+        Some(task) if task.state.is_live() => {
+            Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
+        }
+        _ => Remedy::Requeue { run_at: sight.now },
+    };
+    found(Code::O2, evidence.clone(), remedy)
+}
+
+/// W1
+pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
+    if let Some((child, result)) = sight.children.first() {
+        let evidence = format!("child {child} has ended, and the log does not say so");
+        return found(Code::W1, evidence, Remedy::Deliver { child: child.clone(), result: result.clone() });
+    }
+    let task = sight.task?;
+    if sight.owner != Owner::Nobody || task.state != TaskState::Ready || task.run_at <= sight.now {
+        return None;
+    }
+    let why = wanted(sight.state, sight.now)?;
+    found(Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake)
+}
+
+/// Why the run should move now, if it should.
+fn wanted(state: &State, now: Millis) -> Option<&'static str> {
+    let summary = &state.summary;
+    if summary.waits.is_empty() {
+        return Some("it waits for nothing");
+    }
+    if summary.due().is_some_and(|due| due <= now) {
+        return Some("its timer is due");
+    }
+    if summary.cancel.is_some() {
+        return Some("it is to be cancelled");
+    }
+    if state.told {
+        return Some("a remote step has ended");
+    }
+    if state.jump.is_some() {
+        return Some("a jump waits to be carried out");
+    }
+    let taken = std::collections::BTreeSet::new();
+    let mail = summary.waits.iter().any(|wait| match state.ops.get(&wait.path).map(|op| &op.kind) {
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), found: None, .. })) => {
+            state.mail_for(wanted, &taken).is_some()
+        }
+        _ => false,
+    });
+    mail.then_some("what it waits for is in the log")
+}
+
+/// O1
+pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
+    if sight.owner != Owner::Nobody {
+        return None;
+    }
+    let evidence = match sight.task {
+        None => "its advance task is missing".to_owned(),
+        Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => {
+            return found(Code::O1, lapsed(task), Remedy::Reclaim);
+        }
+        Some(task) if task.state.is_live() => return None,
+        Some(task) => format!("its advance task is {}", task.state.as_str()),
+    };
+    let run_at = due_at(sight.state, sight.now);
+    found(Code::O1, evidence, Remedy::Requeue { run_at })
+}
+
+fn lapsed(task: &Task) -> String {
+    let owner = task.owner.as_deref().unwrap_or("nobody");
+    format!("its advance task is claimed by {owner}, which is gone")
+}
+
+/// When the run's task must be due.
+fn due_at(state: &State, now: Millis) -> Millis {
+    match wanted(state, now) {
+        Some(_) => now,
+        None => state.summary.due().unwrap_or(Millis::NEVER),
+    }
+}
+
+/// O3
+pub(super) fn lost_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
+    sight.remote.iter().find_map(|remote| {
+        let (path, attempt) = (remote.path.clone(), remote.attempt);
+        match &remote.task {
+            Some(task) if task.state.is_live() => None,
+            Some(task) if task.result.is_some() || task.state == TaskState::Failed => {
+                let evidence =
+                    format!("the task of step {path} is {}, the log has no result", task.state.as_str());
+                found(Code::O3, evidence, Remedy::TakeResult { path, attempt, task: Box::new(task.clone()) })
+            }
+            // It took one worker down after the other: another task would, too.
+            Some(task) if task.state == TaskState::Dead => {
+                let evidence = format!("the task of step {path} is dead");
+                found(Code::O3, evidence, Remedy::GiveUp { path, attempt, task: Box::new(task.clone()) })
+            }
+            Some(task) => {
+                let evidence = format!("the task of step {path} is {}", task.state.as_str());
+                found(Code::O3, evidence, Remedy::SendAgain { path, attempt })
+            }
+            None => {
+                let evidence = format!("the task of step {path} is missing");
+                found(Code::O3, evidence, Remedy::SendAgain { path, attempt })
+            }
+        }
+    })
+}
+
+/// H1
+pub(super) fn silent_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
+    sight.remote.iter().find_map(|remote| {
+        let task = remote.task.as_ref().filter(|task| task.state == TaskState::Claimed)?;
+        let heard = task.heartbeat_at.or(task.started_at)?;
+        let silent = sight.now.since(heard);
+        if silent <= remote.silence {
+            return None;
+        }
+        let (path, attempt) = (remote.path.clone(), remote.attempt);
+        let evidence = format!("step {path} has been silent for {} s", silent.as_secs());
+        found(Code::H1, evidence, Remedy::GiveUp { path, attempt, task: Box::new(task.clone()) })
+    })
+}
+
+/// N1
+pub(super) fn nobody_fit(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let summary = &sight.state.summary;
+    let moves = wanted(sight.state, sight.now).is_some();
+    if sight.fit != Some(false) || sight.owner.is_alive() || !moves {
+        return None;
+    }
+    let Summary { workflow, .. } = summary;
+    let hint = format!("start a node that has workflow {workflow}");
+    found(Code::N1, format!("no live node has workflow {workflow}"), Remedy::Tell { hint })
+}
+
+fn end(sight: &Sight<'_>) -> Seq {
+    sight.state.summary.as_of
+}

@@ -1,0 +1,355 @@
+//! `diagnose`: what is wrong with a run, by rules that are data.
+//!
+//! Invariant: a diagnosis is made from facts alone, and its remedy is carried out only at exactly
+//! the end of the log that it was made from. So two healers do no more than one, and a run that
+//! moved meanwhile is left alone.
+
+mod detect;
+mod rules;
+
+use std::time::Duration;
+
+use crate::id::{NodeId, RunId, TaskId};
+use crate::path::Path;
+use crate::payload::Payload;
+use crate::state::State;
+use crate::summary::Summary;
+use crate::task::Task;
+use crate::time::{Millis, Seq};
+use crate::{Failure, Status};
+
+pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
+
+/// The cached row as the store has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Cached<'a> {
+    /// What it says about the run.
+    pub summary: &'a Summary,
+    /// The run's own advance task.
+    pub task: Option<&'a TaskId>,
+}
+
+/// What is known about the process of a run's owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// The log names none.
+    Nobody,
+    /// It lives, or nothing speaks against it.
+    Alive,
+    /// It is gone or silent.
+    Lost {
+        /// Whether its process is known to be gone.
+        proven: bool,
+        /// What was seen.
+        evidence: String,
+        /// How long it had the run.
+        lived: Lived,
+    },
+}
+
+impl Owner {
+    /// Whether somebody may be executing the run.
+    pub fn is_alive(&self) -> bool {
+        *self == Self::Alive
+    }
+}
+
+/// A remote step that is open, with the task that is to do it, if there is one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remote {
+    /// The step.
+    pub path: Path,
+    /// The attempt.
+    pub attempt: u32,
+    /// Its task as the queue has it.
+    pub task: Option<Task>,
+    /// How long its worker may be silent.
+    pub silence: Duration,
+    /// When the attempt began.
+    pub since: Millis,
+}
+
+/// How often a run may be recovered without progress, and what happens then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Recoveries without progress.
+    pub attempts_max: u32,
+    /// Park the run instead of failing it.
+    pub park: bool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { attempts_max: 3, park: false }
+    }
+}
+
+/// Everything that is known about one run.
+#[derive(Debug, Clone)]
+pub struct Sight<'a> {
+    /// Now, by the store's clock.
+    pub now: Millis,
+    /// What the log says.
+    pub state: &'a State,
+    /// What the cache says; none if it is lost.
+    pub row: Option<Cached<'a>>,
+    /// The advance task that the row names, as the queue has it.
+    pub task: Option<&'a Task>,
+    /// The log's owner.
+    pub owner: Owner,
+    /// The task's claimant.
+    pub claimant: Owner,
+    /// Whether a live node has the workflow; none: nobody looked.
+    pub fit: Option<bool>,
+    /// Open remote steps.
+    pub remote: &'a [Remote],
+    /// Children that it waits for and that have ended, though its log does not say so.
+    pub children: &'a [(RunId, Result<Payload, Failure>)],
+    /// How often it may be recovered.
+    pub bounds: Bounds,
+}
+
+/// Something that is wrong with a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnosis {
+    /// The rule.
+    pub rule: Code,
+    /// What was seen.
+    pub evidence: String,
+    /// What is to be done.
+    pub remedy: Remedy,
+}
+
+/// What is to be done about a diagnosis. Everything but `Tell` is one append.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Remedy {
+    /// Cut off what cannot be trusted: a branch at this position.
+    Branch {
+        /// The last position that it sees.
+        cutoff: Seq,
+    },
+    /// The failed step is tried again.
+    Retry {
+        /// The step.
+        path: Path,
+        /// Number of the attempt to come.
+        attempt: u32,
+    },
+    /// A new advance task.
+    Requeue {
+        /// When it is due.
+        run_at: Millis,
+    },
+    /// The task of a lost node goes back to its queue, so that another takes the run over.
+    Reclaim,
+    /// The run's task is due now.
+    Wake,
+    /// What became of a child.
+    Deliver {
+        /// The child.
+        child: RunId,
+        /// How it ended.
+        result: Result<Payload, Failure>,
+    },
+    /// The remote step's task holds its result.
+    TakeResult {
+        /// The step.
+        path: Path,
+        /// The attempt.
+        attempt: u32,
+        /// The task, finished.
+        task: Box<Task>,
+    },
+    /// The remote step gets another task for the same attempt.
+    SendAgain {
+        /// The step.
+        path: Path,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// The remote step's attempt is given up.
+    GiveUp {
+        /// The step.
+        path: Path,
+        /// The attempt.
+        attempt: u32,
+        /// The task, as it was seen: any heartbeat since then defeats the remedy.
+        task: Box<Task>,
+    },
+    /// The run fails for good.
+    Fail {
+        /// Why.
+        failure: Failure,
+    },
+    /// The run needs a person.
+    Park {
+        /// What was seen.
+        reason: String,
+    },
+    /// Only a person, or time, can help.
+    Tell {
+        /// What to do.
+        hint: String,
+    },
+}
+
+impl Remedy {
+    /// Whether an engine can do it by itself.
+    pub fn is_automatic(&self) -> bool {
+        !matches!(self, Self::Tell { .. })
+    }
+
+    /// In a few words, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Branch { cutoff } => format!("open a branch at event {cutoff}"),
+            Self::Retry { path, attempt } => format!("try step {path} again, attempt {attempt}"),
+            Self::Requeue { run_at } if *run_at == Millis::NEVER => "make a task that sleeps".to_owned(),
+            Self::Requeue { .. } => "make a new task".to_owned(),
+            Self::Reclaim => "put its task back into the queue".to_owned(),
+            Self::Wake => "wake it".to_owned(),
+            Self::Deliver { child, .. } => format!("deliver the end of child {child}"),
+            Self::TakeResult { path, .. } => format!("take the result of step {path} from its task"),
+            Self::SendAgain { path, .. } => format!("make a new task for step {path}"),
+            Self::GiveUp { path, attempt, .. } => format!("give up attempt {attempt} of step {path}"),
+            Self::Fail { failure } => format!("fail the run: {}", failure.message),
+            Self::Park { .. } => "park the run".to_owned(),
+            Self::Tell { hint } => hint.clone(),
+        }
+    }
+}
+
+/// Everything that is wrong with a run, what is to be healed first standing first.
+pub fn diagnose(sight: &Sight<'_>) -> Vec<Diagnosis> {
+    let status = sight.state.summary.status;
+    if status.is_terminal() || status == Status::Paused {
+        return Vec::new();
+    }
+    if status == Status::Parked {
+        return vec![parked(sight)];
+    }
+    let mut found = Vec::new();
+    for rule in CATALOGUE {
+        if let Detector::Run(detect) = rule.detector {
+            found.extend(detect(sight));
+        }
+    }
+    found
+}
+
+/// What whoever has just taken a run must mend before its code sees the log: D2 and A4, which need no cache.
+pub fn at_claim(state: &State) -> Option<Diagnosis> {
+    detect::at_claim(state)
+}
+
+/// What is wrong with a run whose log cannot be read.
+pub fn damaged(what: &crate::Corrupt) -> Diagnosis {
+    let reason = what.to_string();
+    Diagnosis { rule: Code::K1, evidence: reason.clone(), remedy: Remedy::Park { reason } }
+}
+
+/// A parked run stays a finding until a person has dealt with it.
+fn parked(sight: &Sight<'_>) -> Diagnosis {
+    let summary = &sight.state.summary;
+    let trouble = summary.trouble.as_ref();
+    let code = trouble.and_then(|trouble| trouble.code.as_deref());
+    let rule = code.and_then(|code| code.parse().ok()).unwrap_or(Code::V1);
+    let evidence = trouble.map_or_else(|| "it is parked".to_owned(), |trouble| trouble.message.clone());
+    let hint = format!("deal with it, then: goldseam resume {}", summary.run);
+    Diagnosis { rule, evidence, remedy: Remedy::Tell { hint } }
+}
+
+/// The last event that may be trusted whatever came after: a completed step, or an answer that was read.
+pub fn last_stable(state: &State) -> Option<Seq> {
+    detect::last_stable(state)
+}
+
+/// How a suspect of crashing its process is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// With everybody else.
+    Crowd,
+    /// With a few other suspects.
+    Cohort,
+    /// With no other suspect.
+    Alone,
+    /// Not at all: it is the one.
+    Never,
+}
+
+/// How long a lost owner had a run, as far as can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lived {
+    /// For so long at least.
+    pub least: Duration,
+    /// For so long at the most.
+    pub most: Duration,
+}
+
+/// The number of the recovery that a loss of its owner would be, counted since the last progress.
+///
+/// Who lived for more than twice as long as before its last crash did not cause this one, so it is
+/// not counted: a long run beside a poisonous one must not pay for it.
+pub fn next_attempt(summary: &Summary, lived: Lived) -> u32 {
+    let before = summary.lived_ms.map(Duration::from_millis);
+    let innocent = summary.attempt > 0 && before.is_some_and(|before| lived.least > before * 2);
+    if innocent { summary.attempt } else { summary.attempt.saturating_add(1) }
+}
+
+/// How the next recovery of the run is let in.
+pub fn pace(summary: &Summary, attempt: u32, bounds: Bounds) -> Pace {
+    match attempt {
+        attempt if attempt > bounds.attempts_max && summary.alone => Pace::Never,
+        0 | 1 => Pace::Crowd,
+        attempt if attempt < bounds.attempts_max => Pace::Cohort,
+        _ => Pace::Alone,
+    }
+}
+
+/// How long a suspect is watched before others are let in: twice the time to the last crash.
+pub fn probation(lived: Duration) -> Duration {
+    lived.saturating_mul(2)
+}
+
+/// What P1 does to a run.
+pub fn used_up(attempts: u32, bounds: Bounds) -> Remedy {
+    let message = format!("recovery failed after {attempts} attempts");
+    match bounds.park {
+        true => Remedy::Park { reason: message },
+        false => Remedy::Fail { failure: Failure::terminal(message).with_code(Code::P1.as_str()) },
+    }
+}
+
+/// Who heals, why, and from where: what a heal says about itself in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Healer {
+    /// The node, if one does.
+    pub node: Option<NodeId>,
+    /// Why it looked.
+    pub reason: Reason,
+}
+
+/// Why somebody looked at a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A process is gone.
+    InfrastructureRestart,
+    /// A sweep found it.
+    StaleDetection,
+    /// A person asked.
+    Manual,
+}
+
+impl Reason {
+    /// The word in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InfrastructureRestart => "infrastructure_restart",
+            Self::StaleDetection => "stale_detection",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,465 @@
+//! Histories as small tables: what a run did, what its cache says, who lives; and what is found.
+
+use std::time::Duration;
+
+use super::*;
+use crate::command::{Claim, Command, Heal, Lost};
+use crate::decide::{Refusal, TaskMove};
+use crate::event::{Event, Release, RunQueued};
+use crate::form::Form;
+use crate::id::StepName;
+use crate::task::NewTask;
+use crate::testing::{Log, a_task, answer, json, jump_to, node, note, order, path};
+use crate::{Owned, QueueName, Status};
+
+const NOW: Millis = Millis(1_000_000);
+
+/// How a run's task stands.
+#[derive(Clone, Copy, PartialEq)]
+enum Queue {
+    Missing,
+    Completed,
+    Ready,
+    Sleeps,
+    Claimed,
+}
+
+/// A run and everything around it.
+struct Case {
+    log: Log,
+    status: Option<Status>,
+    late: bool,
+    queue: Queue,
+    owner: Owner,
+    fit: Option<bool>,
+    remote: Vec<Remote>,
+}
+
+fn lost() -> Owner {
+    Owner::Lost { proven: true, evidence: "its process is gone".into(), lived: Lived::default() }
+}
+
+fn task(log: &Log, queue: Queue) -> Option<Task> {
+    let new = NewTask {
+        id: Task::advance_id(&log.run, 1),
+        kind: Task::advance_kind("checkout"),
+        queue: QueueName::new("default").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: if queue == Queue::Sleeps { Millis::NEVER } else { Millis(0) },
+        payload: json("null"),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    let task = Task { run: Some(log.run.clone()), ..new.into_task(Millis(0)) };
+    match queue {
+        Queue::Missing => None,
+        Queue::Completed => Some(task.claimed("n-1", NOW).completed(1, json("null"), NOW).unwrap()),
+        Queue::Ready | Queue::Sleeps => Some(task),
+        Queue::Claimed => Some(task.claimed("n-1", NOW)),
+    }
+}
+
+impl Case {
+    /// A run that a live node executes, as it should be.
+    fn healthy(log: Log) -> Self {
+        let (status, late, queue, owner, fit) = (None, false, Queue::Claimed, Owner::Alive, Some(true));
+        Self { log, status, late, queue, owner, fit, remote: Vec::new() }
+    }
+
+    /// A run that nobody has, whose task will move it.
+    fn resting(log: Log, queue: Queue) -> Self {
+        Self { queue, owner: Owner::Nobody, ..Self::healthy(log) }
+    }
+
+    fn cached_as(self, status: Status) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    fn diagnoses(&self) -> Vec<Diagnosis> {
+        let state = self.log.state();
+        let mut row = state.summary.clone();
+        row.status = self.status.unwrap_or(row.status);
+        if self.late {
+            row.as_of = row.as_of.before();
+        }
+        let task = task(&self.log, self.queue);
+        let claimant = if self.owner == Owner::Nobody { Owner::Alive } else { self.owner.clone() };
+        diagnose(&Sight {
+            now: NOW,
+            state,
+            row: Some(Cached { summary: &row, task: task.as_ref().map(|task| &task.id) }),
+            task: task.as_ref(),
+            owner: self.owner.clone(),
+            claimant,
+            fit: self.fit,
+            remote: &self.remote,
+            children: &[],
+            bounds: Bounds::default(),
+        })
+    }
+
+    fn codes(&self) -> Vec<Code> {
+        self.diagnoses().iter().map(|found| found.rule).collect()
+    }
+
+    fn heal(&self, at: usize) -> Command {
+        let Diagnosis { rule, evidence, remedy } = self.diagnoses().swap_remove(at);
+        let healer = Healer { node: Some(node("n-9")), reason: Reason::StaleDetection };
+        Command::Heal(Heal { rule, evidence, remedy, at: self.log.end(), healer })
+    }
+}
+
+fn released(log: Log) -> Log {
+    log.released(Release::HandOver)
+}
+
+fn planned(steps: &[&str]) -> Log {
+    let plan = steps.iter().map(|name| StepName::new(name).unwrap()).collect();
+    let queued = RunQueued { plan, ..order("{}") };
+    Log::new("r1").act(Command::Start { queued, claim: None }).claimed("n-1")
+}
+
+fn asked() -> Log {
+    Log::running().completed("a").asks("approve", Form::Text).released(Release::Unload)
+}
+
+/// A log into which somebody else wrote half a jump.
+fn half_a_jump() -> Log {
+    let mut log = Log::running().completed("a").completed("b");
+    let requested = Event::JumpRequested(jump_to("j1", "a"));
+    log.write(None, vec![crate::decide::Stamped { at: NOW, event: requested }]);
+    log
+}
+
+fn failed_with(left: u32) -> Log {
+    let log = Log::running().completed("a");
+    let failed = crate::event::StepFailed { left, ..log.failure("b") };
+    released(log.owned(vec![Owned::StepFailed { failed, retry_at: None, timeout: None }]))
+}
+
+#[test]
+fn each_rule_finds_its_own() {
+    use Code::{A1, A2, A3, A4, D2, N1, O1, O2, W1};
+    use Queue::{Claimed, Completed, Missing, Ready, Sleeps};
+    use Status::{Running, Waiting};
+    let rests = |log, queue| Case::resting(log, queue);
+    let done = || released(Log::running().completed("a"));
+    let waiting = || Log::running().waits("w", &["go"]).released(Release::Unload);
+    let sleeping = || Log::running().sleeps("s", Millis(2_000)).released(Release::Unload);
+    let table: Vec<(&str, Case, Vec<Code>)> = vec![
+        ("A1 phantom wait", rests(done(), Ready).cached_as(Waiting), vec![A1]),
+        ("A1 before any step", rests(released(Log::running()), Ready).cached_as(Waiting), vec![A1]),
+        ("A2 hidden question", rests(asked(), Sleeps).cached_as(Running), vec![A2]),
+        (
+            "A3 all declared steps done",
+            rests(released(planned(&["a", "b"]).completed("a").completed("b")), Ready).cached_as(Running),
+            vec![A3],
+        ),
+        ("A4 tries left", rests(failed_with(2), Ready), vec![A4]),
+        ("A4 no tries, no task", rests(failed_with(0), Missing), vec![A4, O1]),
+        ("D2 half a jump", rests(half_a_jump(), Ready), vec![D2]),
+        ("O1 no task", rests(done(), Missing), vec![O1]),
+        ("O1 task completed", rests(done(), Completed), vec![O1]),
+        ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
+        ("O2 owner gone", Case { owner: lost(), ..Case::healthy(Log::running()) }, vec![O2]),
+        (
+            "O2 owner and task gone",
+            Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
+            vec![O2],
+        ),
+        ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
+        ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
+        ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
+        ("N1 nobody fit", Case { fit: Some(false), ..rests(done(), Ready) }, vec![N1]),
+        ("claimed by the dead", Case { owner: lost(), queue: Claimed, ..Case::healthy(asked()) }, vec![O2]),
+    ];
+    for (name, case, expected) in table {
+        assert_eq!(case.codes(), expected, "{name}: {:?}", case.diagnoses());
+    }
+}
+
+#[test]
+fn what_is_not_sick_is_left_alone() {
+    use Queue::{Claimed, Ready, Sleeps};
+    let rests = |log, queue| Case::resting(log, queue);
+    let older = || Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1");
+    let table: Vec<(&str, Case)> = vec![
+        ("B1 open question", rests(asked(), Sleeps)),
+        ("B2 a question open for ever", Case { fit: Some(false), ..rests(asked(), Sleeps) }),
+        ("C1 unfinished step of a live run", Case::healthy(Log::running().started("a", 1))),
+        ("C2 the same, its cache late", Case { late: true, ..Case::healthy(Log::running().started("a", 1)) }),
+        ("D1 a branch nobody jumped to", Case::healthy(older())),
+        ("E1 no version recorded", Case::healthy(Log::running())),
+        ("F2 nobody watches", Case::healthy(Log::running().completed("a"))),
+        ("queued, about to begin", rests(Log::new("r1").queued(), Ready)),
+        ("claimed, about to begin", rests(Log::new("r1").queued(), Claimed)),
+        ("paused", rests(released(Log::running()).act(Command::Pause(note("p"))), Queue::Missing)),
+        ("over", rests(Log::running().finishes(), Queue::Missing)),
+        (
+            "late cache of A1",
+            Case { late: true, ..rests(released(Log::running()), Ready).cached_as(Status::Waiting) },
+        ),
+        ("A1 of a live owner", Case::healthy(Log::running()).cached_as(Status::Waiting)),
+        (
+            "A2 of a live owner",
+            Case::healthy(Log::running().asks("q", Form::Text)).cached_as(Status::Running),
+        ),
+        ("a jump that waits for its compensations", {
+            let log = Log::running().completed_with_undo("a");
+            let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
+            Case::healthy(log.act(Command::Jump(jump)))
+        }),
+        ("a failure that the workflow dealt with", rests(released(failed_then_went_on()), Ready)),
+        (
+            "asleep until later",
+            rests(Log::running().sleeps("s", NOW + Duration::from_secs(9)).released(Release::Unload), Sleeps),
+        ),
+    ];
+    for (name, case) in table {
+        assert_eq!(case.diagnoses(), vec![], "{name}");
+    }
+}
+
+fn failed_then_went_on() -> Log {
+    let log = Log::running();
+    let failed = crate::event::StepFailed { left: 2, ..log.failure("a") };
+    log.owned(vec![Owned::StepFailed { failed, retry_at: None, timeout: None }]).completed("b")
+}
+
+#[test]
+fn an_open_remote_step_is_judged_by_its_task() {
+    let log = Log::running().hands_out("resize").released(Release::Unload);
+    let open = log.state().open_remote().remove(0);
+    let fresh = a_task(open.task);
+    let claimed = |at| fresh.clone().claimed("w", at);
+    let silent = Millis(NOW.0 - 60_001);
+    let tasks = [
+        (Some(fresh.clone()), None),
+        (Some(claimed(Millis(NOW.0 - 60_000))), None),
+        (Some(claimed(silent).beaten(1, NOW).unwrap()), None),
+        (Some(claimed(silent)), Some((Code::H1, "step.timeout"))),
+        (None, Some((Code::O3, "step.started"))),
+        (Some(fresh.clone().cancelled(NOW).unwrap()), Some((Code::O3, "step.started"))),
+        (Some(claimed(NOW).reclaimed("gone", 0, NOW)), Some((Code::O3, "step.timeout"))),
+        (Some(claimed(NOW).completed(1, json("1"), NOW).unwrap()), Some((Code::O3, "step.completed"))),
+        (Some(claimed(NOW).failed(1, Failure::terminal("x"), NOW).unwrap()), Some((Code::O3, "step.failed"))),
+    ];
+    for (task, expected) in tasks {
+        let state = task.as_ref().map(|task| task.state);
+        let (path, attempt, silence, since) = (open.path.clone(), open.attempt, open.silence, open.since);
+        let remote = vec![Remote { path, attempt, task, silence, since }];
+        let case = Case { remote, ..Case::resting(log.clone(), Queue::Sleeps) };
+        let codes = expected.iter().map(|(code, _)| *code).collect::<Vec<_>>();
+        assert_eq!(case.codes(), codes, "{state:?}");
+        if let Some((_, event)) = expected {
+            let healed = case.log.clone().act(case.heal(0));
+            assert_eq!(healed.names()[case.log.names().len()..][..2], ["run.recovered", event], "{state:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_remote_step_has_ended_must_not_sleep_on() {
+    let log = Log::running().hands_out("one").hands_out("two").released(Release::Unload);
+    let case = Case::resting(log.brings("two", 1, Ok(json("2"))), Queue::Sleeps);
+    assert_eq!(case.codes(), [Code::W1], "it waits for the first and has not seen the second");
+}
+
+#[test]
+fn a_cut_is_one_append_that_says_where_it_cut_and_why() {
+    let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
+    let command = case.heal(0);
+    let mut log = case.log.clone();
+    let before = log.end();
+    let decision = log.try_act(&command).unwrap();
+    assert_eq!(decision.task, TaskMove::Ready);
+    assert_eq!(log.names()[before.0 as usize..], ["branch.opened", "run.recovered"]);
+    let Event::RunRecovered(seam) = &log.records.last().unwrap().event else { panic!("no seam") };
+    assert_eq!((seam.rule.as_str(), seam.reason.as_str()), ("A2", "stale_detection"));
+    assert_eq!(seam.previous_branch.map(|b| b.0), Some(1));
+    assert_eq!(seam.new_branch, Some(log.state().summary.branch));
+    assert_eq!(seam.node, Some(node("n-9")));
+    assert!(seam.cutoff.is_some() && !seam.evidence.is_empty());
+    assert_eq!(log.status(), Status::Queued);
+    assert!(log.state().ops.contains_key(&path("a")), "a completed step stays completed");
+}
+
+#[test]
+fn a_question_asked_again_takes_the_answer_to_the_old_one() {
+    let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
+    let command = case.heal(0);
+    let log = case.log.act(command).claimed("n-2").asks("approve", Form::Text);
+    let log = log.act(answer("approve", "a1", "\"yes\"")).checks("approve");
+    assert!(log.names().ends_with(&["input.answered", "wait.resolved"]));
+}
+
+#[test]
+fn a_remedy_for_an_older_end_does_nothing() {
+    let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
+    let command = case.heal(0);
+    let answered = case.log.act(answer("approve", "a1", "\"yes\""));
+    assert!(matches!(answered.ask(&command), Err(Refusal::NothingToDo { .. })));
+}
+
+#[test]
+fn two_healers_do_no_more_than_one() {
+    for (log, queue, status) in [
+        (asked(), Queue::Sleeps, Some(Status::Running)),
+        (released(Log::running()), Queue::Missing, None),
+        (failed_with(1), Queue::Ready, None),
+    ] {
+        let case = Case { status, ..Case::resting(log, queue) };
+        let command = case.heal(0);
+        let healed = case.log.act(command.clone());
+        assert!(matches!(healed.ask(&command), Err(Refusal::NothingToDo { .. })));
+    }
+}
+
+#[test]
+fn a_run_without_a_stable_event_is_parked_and_says_so() {
+    let log = released(Log::running().started("a", 1));
+    let case = Case::resting(log, Queue::Ready).cached_as(Status::Waiting);
+    let command = case.heal(0);
+    let log = case.log.act(command);
+    assert_eq!(log.status(), Status::Parked);
+    assert_eq!(log.state().summary.trouble.as_ref().unwrap().message, "no stable event found");
+}
+
+#[test]
+fn a_new_task_changes_nothing_else_of_the_run() {
+    let case = Case::resting(asked(), Queue::Missing);
+    let mut log = case.log.clone();
+    let before = log.state().summary.clone();
+    let decision = log.try_act(&case.heal(0)).unwrap();
+    assert_eq!(decision.task, TaskMove::Renew(Millis::NEVER), "a waiting run's task sleeps");
+    let after = log.state().summary.clone();
+    let same = Summary {
+        as_of: before.as_of,
+        head: before.head,
+        last_event_at: before.last_event_at,
+        recoveries: before.recoveries,
+        recovered_at: before.recovered_at,
+        ..after
+    };
+    assert_eq!(same, before);
+}
+
+#[test]
+fn a_failed_step_with_tries_left_is_tried_again() {
+    let case = Case::resting(failed_with(2), Queue::Ready);
+    let log = case.log.clone().act(case.heal(0)).claimed("n-2");
+    let step = &log.state().ops[&path("b")];
+    let crate::state::OpKind::Step(step) = &step.kind else { panic!("a step") };
+    assert!(matches!(step.progress, crate::state::StepProgress::Retry(_)));
+}
+
+fn take_over(by: &str, from: &str, lived: Lived, alone: bool) -> Command {
+    let lost = Lost { node: node(from), proven: true, evidence: "its process is gone".into(), lived };
+    Command::Claim(Claim { node: node(by), lost: Some(lost), alone })
+}
+
+fn span(ms: u64) -> Lived {
+    Lived { least: Duration::from_millis(ms), most: Duration::from_millis(ms + 1) }
+}
+
+#[test]
+fn the_third_attempt_is_alone_and_only_a_death_alone_ends_the_run() {
+    let bounds = Bounds::default();
+    let mut log = Log::running();
+    let mut paces = Vec::new();
+    for (n, alone) in [(1, false), (2, false), (3, false), (4, true)] {
+        let summary = log.state().summary.clone();
+        let attempt = next_attempt(&summary, span(100));
+        assert_eq!(attempt, n);
+        paces.push(pace(&summary, attempt, bounds));
+        log = log.act(take_over(&format!("n-{}", n + 1), &format!("n-{n}"), span(100), alone));
+    }
+    let summary = log.state().summary.clone();
+    paces.push(pace(&summary, next_attempt(&summary, span(100)), bounds));
+    assert_eq!(paces, [Pace::Crowd, Pace::Cohort, Pace::Alone, Pace::Alone, Pace::Never]);
+    let gone = Owner::Lost { proven: true, evidence: "its process is gone".into(), lived: span(100) };
+    let case = Case { owner: gone, ..Case::healthy(log) };
+    assert_eq!(case.codes()[0], Code::P1);
+    let command = case.heal(0);
+    let ended = case.log.act(command);
+    assert_eq!(ended.status(), Status::Failed);
+    assert_eq!(ended.state().summary.trouble.as_ref().unwrap().message, "recovery failed after 4 attempts");
+}
+
+#[test]
+fn who_outlives_its_last_crash_twice_over_is_not_counted() {
+    let log = Log::running().act(take_over("n-2", "n-1", span(100), false));
+    let summary = &log.state().summary;
+    assert_eq!((summary.attempt, summary.lived_ms), (1, Some(101)));
+    assert_eq!(next_attempt(summary, span(202)), 2, "exactly twice is no proof");
+    assert_eq!(next_attempt(summary, span(203)), 1);
+}
+
+#[test]
+fn progress_starts_the_count_anew() {
+    let log = Log::running().act(take_over("n-2", "n-1", span(100), true)).completed("a");
+    let summary = &log.state().summary;
+    assert_eq!((summary.attempt, summary.alone, summary.lived_ms), (0, false, None));
+}
+
+#[test]
+fn graceful_hand_overs_cost_nothing() {
+    let mut log = Log::running().started("long", 1);
+    for n in 2..5 {
+        log = log.released(Release::HandOver).claimed(&format!("n-{n}")).started("long", n);
+    }
+    let summary = &log.state().summary;
+    assert_eq!((summary.attempt, summary.recoveries), (0, 0));
+}
+
+#[test]
+fn a_parked_run_can_be_its_policy() {
+    let remedy = used_up(3, Bounds { park: true, ..Bounds::default() });
+    assert_eq!(remedy, Remedy::Park { reason: "recovery failed after 3 attempts".into() });
+}
+
+#[test]
+fn undoing_a_seam_shows_the_other_side_again() {
+    let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
+    let command = case.heal(0);
+    let before = case.log.state().ops.len();
+    let log = case.log.act(command).act(Command::UndoSeam(note("u1")));
+    assert_eq!(log.state().ops.len(), before, "the old side's operations are seen again");
+    assert_eq!(log.status(), Status::Waiting);
+    assert_eq!(log.state().branches.iter().count(), 3, "nothing was deleted");
+    assert!(matches!(log.ask(&Command::UndoSeam(note("u2"))), Err(Refusal::NothingToDo { .. })));
+}
+
+#[test]
+fn a_reset_keeps_what_has_settled() {
+    let log = Log::running().completed("a").started("b", 1).act(Command::Reset(note("x1")));
+    assert_eq!(log.status(), Status::Queued);
+    assert!(log.state().ops.contains_key(&path("a")) && !log.state().ops.contains_key(&path("b")));
+    assert_eq!(log.names().iter().filter(|name| **name == "note.added").count(), 1);
+    let over = Log::running().finishes();
+    assert!(matches!(over.ask(&Command::Reset(note("x2"))), Err(Refusal::Finished { .. })));
+}
+
+#[test]
+fn a_requeue_leaves_a_note_and_a_new_task() {
+    let log = asked();
+    let decision = log.ask(&Command::Requeue(note("x1"))).unwrap();
+    assert_eq!(decision.task, TaskMove::Renew(log.now));
+    let log = log.act(Command::Requeue(note("x1")));
+    assert_eq!(log.ask(&Command::Requeue(note("x1"))).unwrap(), crate::Decision::default());
+}
+
+#[test]
+fn the_catalogue_has_every_rule_once() {
+    let mut codes: Vec<Code> = CATALOGUE.iter().map(|rule| rule.code).collect();
+    codes.sort();
+    codes.dedup();
+    assert_eq!((codes.len(), CATALOGUE.len()), (18, 18));
+    for rule in CATALOGUE {
+        assert_eq!(rule.code.to_string().parse(), Ok(rule.code));
+        assert_eq!(rule.code.rule().title, rule.title);
+    }
+    assert!("Z9".parse::<Code>().is_err());
+}

@@ -1,0 +1,239 @@
+//! The facts about one run, and what `diagnose` makes of them.
+
+use goldseam_core::codec::{chain, decode};
+use goldseam_core::decide::Stamped;
+use goldseam_core::event::{Event, RunRecovered};
+use goldseam_core::recovery::{Cached, Code, Diagnosis, Sight, damaged, diagnose};
+use goldseam_core::seal::{Place, seal};
+use goldseam_core::state::Outcome;
+use goldseam_core::summary::Trouble;
+use goldseam_core::task::Task;
+use goldseam_core::{
+    BranchId, Command, Corrupt, Failure, Hash, Payload, RunId, Seq, State, Status, Summary, TaskId, derive,
+};
+use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
+
+use super::{Healed, Healer, Liveness};
+use crate::error::EngineError;
+use crate::node::child_ended;
+
+/// One thing that is wrong with one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The run.
+    pub run: RunId,
+    /// The end of its log that was looked at.
+    pub at: Seq,
+    /// What is wrong.
+    pub diagnosis: Diagnosis,
+}
+
+/// What a look at a run brought.
+#[derive(Debug, Clone)]
+pub struct Examined {
+    /// What its log says, unless it is damaged.
+    pub state: Option<State>,
+    /// What is wrong, what is to be healed first standing first.
+    pub found: Vec<Found>,
+    /// The cached row was lost, late or wrong.
+    pub row_is_off: bool,
+}
+
+impl Healer {
+    /// Everybody who lives now.
+    pub async fn liveness(&self) -> Result<Liveness, EngineError> {
+        let (silence_max, beat) = (self.rules.silence_max, self.rules.beat);
+        // The clock after the beats: a beat that is seen never lies ahead.
+        let nodes = self.ledger.store.nodes().await?;
+        Ok(Liveness { nodes, now: self.ledger.store.now().await?, silence_max, beat })
+    }
+
+    pub(crate) async fn task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
+        let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
+        Ok(self.ledger.store.tasks(filter).await?.into_iter().next())
+    }
+
+    /// Reads everything about a run and diagnoses it.
+    pub async fn examine(&self, run: &RunId, liveness: &Liveness) -> Result<Examined, EngineError> {
+        let refused =
+            || EngineError::Refused { run: run.clone(), refusal: goldseam_core::Refusal::NoSuchRun };
+        let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Err(refused()) };
+        let state = match self.read(run, end, row.as_ref()).await {
+            Ok(state) => state,
+            Err(EngineError::Corrupt { corrupt, .. }) => return Ok(broken(run, end, row.as_ref(), &corrupt)),
+            Err(error) => return Err(error),
+        };
+        let task = match row.as_ref().and_then(|row| row.task.clone()) {
+            Some(id) => self.task(id).await?,
+            None => self.advance_task_of(run).await?,
+        };
+        let children = self.ended_children(&state).await?;
+        let summary = &state.summary;
+        let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
+        let since = task.as_ref().and_then(|task| task.started_at);
+        let sight = Sight {
+            now: liveness.now,
+            state: &state,
+            row: row.as_ref().map(|row| Cached { summary: &row.summary, task: row.task.as_ref() }),
+            task: task.as_ref(),
+            owner: liveness.owner(summary.owner.as_ref(), summary.claimed_at),
+            claimant: claimant
+                .map_or(goldseam_core::recovery::Owner::Nobody, |claimant| liveness.holder(claimant, since)),
+            fit: Some(liveness.has(&summary.workflow)),
+            remote: &[],
+            children: &children,
+            bounds: self.rules.recovery_for(&summary.workflow).bounds(),
+        };
+        let found =
+            diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
+        let found: Vec<Found> = found.collect();
+        let differs = |row: &Row| row.summary != *summary;
+        let row_is_off = !sight.owner.is_alive() && row.as_ref().is_none_or(differs);
+        Ok(Examined { found, row_is_off, state: Some(state) })
+    }
+
+    /// The state at `end`, from where the row says loading may begin unless the row is off.
+    async fn read(&self, run: &RunId, end: Seq, row: Option<&Row>) -> Result<State, EngineError> {
+        let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
+        let sound = |row: &&Row| row.summary.is_coherent() && row.summary.as_of <= end;
+        let base = row.filter(sound).map_or(Seq(1), |row| row.summary.base);
+        let (history, head) = self.ledger.history(run, base).await?;
+        let state = derive(run, &history, head).map_err(corrupt)?;
+        if state.summary.as_of < end {
+            return Err(corrupt(Corrupt::new(state.summary.as_of.next(), "it is missing")));
+        }
+        Ok(state)
+    }
+
+    async fn advance_task_of(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
+        let filter =
+            TaskFilter { run: Some(run.clone()), advance: Some(true), limit: 16, ..TaskFilter::default() };
+        let tasks = self.ledger.store.tasks(filter).await?;
+        Ok(tasks.into_iter().find(|task| task.state.is_live()))
+    }
+
+    /// Children that the run waits for and that have ended, though its log does not say so.
+    async fn ended_children(
+        &self,
+        state: &State,
+    ) -> Result<Vec<(RunId, Result<Payload, Failure>)>, EngineError> {
+        let mut ended = Vec::new();
+        for child in state.summary.waits.iter().flat_map(|wait| &wait.children) {
+            if state.children.get(child).is_none_or(|child| child.ended) {
+                continue;
+            }
+            let over = match self.ledger.summary(child).await {
+                Ok(summary) => summary.is_some_and(|summary| summary.status.is_terminal()),
+                Err(EngineError::Corrupt { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if over && let Some(outcome) = self.ledger.load(child).await?.state.outcome {
+                ended.extend(told(child, outcome));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Writes the cached row anew from the log. Losing the race to somebody else is no error.
+    pub async fn rewrite_row(&self, run: &RunId, state: &State) -> Result<Healed, EngineError> {
+        let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Ok(Healed::Moved) };
+        if end != state.summary.as_of {
+            return Ok(Healed::Moved);
+        }
+        let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Version(row.version()));
+        let task = match row.as_ref().and_then(|row| row.task.clone()) {
+            Some(task) => Some(task),
+            None => self.advance_task_of(run).await?.map(|task| task.id),
+        };
+        let updated_at = row.map_or(state.summary.last_event_at, |row| row.updated_at);
+        let row = Row { summary: state.summary.clone(), task, updated_at };
+        match self.ledger.store.put_row(row, expect).await? {
+            Written::Done => Ok(Healed::Done { end, branch: None }),
+            Written::Lost(_) => Ok(Healed::Moved),
+        }
+    }
+
+    /// Parks a run whose log cannot be read: at its very end, touching nothing of the evidence.
+    pub(super) async fn park_damaged(&self, run: &RunId, reason: &str) -> Result<Healed, EngineError> {
+        let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Ok(Healed::Moved) };
+        let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
+        let prev = last.as_ref().map_or(Hash::ZERO, |last| chain(&last.body));
+        let decoded = last.and_then(|last| decode(last.seq, &last.body).ok());
+        if decoded
+            .as_ref()
+            .is_some_and(|last| matches!(&last.event, Event::RunParked { code, .. } if code == "K1"))
+        {
+            return Ok(Healed::Moved);
+        }
+        let branch = decoded.map(|last| last.branch).or(row.as_ref().map(|row| row.summary.branch));
+        let now = self.ledger.clock.now();
+        let place = Place {
+            after: end,
+            prev,
+            branch: branch.unwrap_or(BranchId::ROOT),
+            epoch: None,
+            write: self.ledger.entropy.write_id(),
+        };
+        let parked = Event::RunParked { code: Code::K1.to_string(), reason: reason.to_owned() };
+        let recovered = Event::RunRecovered(self.found_damage(reason));
+        let sealed = seal(place, [recovered, parked].map(|event| Stamped { at: now, event }).into());
+        let heads = sealed.heads.last().copied().unwrap_or_default();
+        let row = row.map(|row| Box::new(parked_row(row.summary, reason, (end.next().next(), heads))));
+        let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
+        match self.ledger.store.append(append).await {
+            Ok(end) => Ok(Healed::Done { end, branch: None }),
+            Err(StoreError::Conflict { .. }) => Ok(Healed::Moved),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn found_damage(&self, reason: &str) -> RunRecovered {
+        RunRecovered {
+            rule: Code::K1.to_string(),
+            reason: self.reason.as_str().to_owned(),
+            attempt: 0,
+            evidence: reason.to_owned(),
+            node: self.ledger.hub.node().cloned(),
+            stale_ms: 0,
+            lived_ms: None,
+            previous_branch: None,
+            new_branch: None,
+            cutoff: None,
+        }
+    }
+}
+
+/// The row of a run whose log cannot be read: what it was, and that it needs a person.
+fn parked_row(row: Summary, reason: &str, (as_of, head): (Seq, Hash)) -> Summary {
+    let trouble =
+        Trouble { cause: Code::K1.to_string(), message: reason.to_owned(), code: Some(Code::K1.to_string()) };
+    Summary {
+        status: Status::Parked,
+        parked: true,
+        paused: false,
+        finished_at: None,
+        owner: None,
+        as_of,
+        head,
+        trouble: Some(trouble),
+        ..row
+    }
+}
+
+/// What `diagnose` cannot see: there is no state at all.
+fn broken(run: &RunId, end: Seq, row: Option<&Row>, corrupt: &Corrupt) -> Examined {
+    let mut diagnosis = damaged(corrupt);
+    if row.is_some_and(|row| row.summary.status == Status::Parked && row.summary.as_of == end) {
+        let hint =
+            format!("restore the log of {run} from a backup; goldseam history {run} shows what is left");
+        diagnosis.remedy = goldseam_core::recovery::Remedy::Tell { hint };
+    }
+    Examined { state: None, found: vec![Found { run: run.clone(), at: end, diagnosis }], row_is_off: false }
+}
+
+fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failure>)> {
+    match child_ended(child, outcome) {
+        Command::ChildEnded { child, result } => Some((child, result)),
+        _ => None,
+    }
+}

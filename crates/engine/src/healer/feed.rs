@@ -1,0 +1,90 @@
+//! What was healed, when, by which rule: read from the logs, where every recovery stands for ever.
+
+use goldseam_core::event::{Event, RunRecovered};
+use goldseam_core::{Millis, RunId, Seq, WorkflowName};
+use goldseam_store::{RunFilter, RunOrder};
+
+use crate::client::Client;
+use crate::error::EngineError;
+
+/// Runs read from the store at a time.
+const PAGE: u32 = 200;
+
+/// One recovery of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Healing {
+    /// The run.
+    pub run: RunId,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Where in its log.
+    pub seq: Seq,
+    /// When.
+    pub at: Millis,
+    /// By which rule, why, and what was seen.
+    pub recovered: RunRecovered,
+    /// When the run first did something after it; none: not yet.
+    pub moved_at: Option<Millis>,
+}
+
+impl Client {
+    /// The latest recoveries, newest first: at most `limit`, none older than `since`.
+    pub async fn recoveries(&self, since: Option<Millis>, limit: usize) -> Result<Vec<Healing>, EngineError> {
+        let mut healings: Vec<Healing> = Vec::new();
+        let mut after = None;
+        'pages: loop {
+            let filter = RunFilter {
+                order: RunOrder::Recovered,
+                after: after.take(),
+                limit: PAGE,
+                ..RunFilter::default()
+            };
+            let page = self.store().runs(filter).await?;
+            for row in page.items {
+                let latest = row.summary.recovered_at.unwrap_or_default();
+                let full = healings.len() >= limit && healings.last().is_some_and(|last| last.at > latest);
+                if full || since.is_some_and(|since| latest < since) {
+                    break 'pages;
+                }
+                healings.extend(self.healings_of(&row.summary.run, &row.summary.workflow).await?);
+                healings.sort_by(|a, b| (b.at, &b.run, b.seq).cmp(&(a.at, &a.run, a.seq)));
+                healings.retain(|healing| since.is_none_or(|since| healing.at >= since));
+                healings.truncate(limit);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        Ok(healings)
+    }
+
+    async fn healings_of(&self, run: &RunId, workflow: &WorkflowName) -> Result<Vec<Healing>, EngineError> {
+        let history = match self.history(run).await {
+            Ok(history) => history,
+            // A damaged log still tells that it was found so.
+            Err(EngineError::Corrupt { .. }) => self.readable(run).await?,
+            Err(error) => return Err(error),
+        };
+        let mut healings: Vec<Healing> = Vec::new();
+        for recorded in history {
+            match recorded.event {
+                Event::RunRecovered(recovered) => healings.push(Healing {
+                    run: run.clone(),
+                    workflow: workflow.clone(),
+                    seq: recorded.seq,
+                    at: recorded.at,
+                    recovered,
+                    moved_at: None,
+                }),
+                event if event.path().is_some() || event.is_terminal() => {
+                    for healing in healings.iter_mut().filter(|healing| healing.moved_at.is_none()) {
+                        healing.moved_at = Some(recorded.at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(healings)
+    }
+}

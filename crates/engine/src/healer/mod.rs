@@ -1,0 +1,181 @@
+//! Finding out what is wrong with a run, and mending it: facts, `diagnose`, one append.
+//!
+//! Nothing here executes a run: a healed run is claimable, and some node claims it. Any number of
+//! healers at once do no more than one, because a remedy lands only at the log end it was made for.
+
+pub mod by_hand;
+pub mod doctor;
+mod examine;
+pub mod feed;
+mod liveness;
+pub mod sweeper;
+pub mod why;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use goldseam_core::command::Heal;
+use goldseam_core::decide::Refusal;
+use goldseam_core::event::Note;
+use goldseam_core::recovery::{Code, Diagnosis, Healer as Who, Reason, Remedy};
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{BranchId, Command, RunId, Seq, WorkflowName};
+use goldseam_store::{Expect, Written};
+
+pub use examine::{Examined, Found};
+pub use liveness::Liveness;
+
+use crate::commit::Ledger;
+use crate::config::{Config, Recovery};
+use crate::error::EngineError;
+
+/// Mends runs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Healer {
+    ledger: Ledger,
+    rules: Rules,
+    reason: Reason,
+}
+
+/// What a healer goes by: limits of silence and bounds of recovery.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) silence_max: Duration,
+    pub(crate) beat: Duration,
+    pub(crate) recovery: Recovery,
+    pub(crate) recovery_of: BTreeMap<WorkflowName, Recovery>,
+}
+
+impl Rules {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            silence_max: config.silence_max,
+            beat: config.beat,
+            recovery: config.recovery.clone(),
+            recovery_of: config.recovery_of.clone(),
+        }
+    }
+
+    fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
+        self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
+}
+
+/// What became of a remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Healed {
+    /// It was carried out.
+    Done {
+        /// Where the log ends now.
+        end: Seq,
+        /// The branch that the run is on now, if the remedy opened one.
+        branch: Option<BranchId>,
+    },
+    /// Somebody else was faster, or the run moved on by itself.
+    Moved,
+    /// Only a person, or time, can help.
+    NotByItself,
+}
+
+impl Healer {
+    pub(crate) fn new(ledger: Ledger, rules: Rules, reason: Reason) -> Self {
+        Self { ledger, rules, reason }
+    }
+
+    /// Carries out the remedy of a diagnosis made at the end `at` of the run's log.
+    pub async fn heal(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
+        let healed = self.carry_out(run, at, diagnosis).await;
+        match &healed {
+            Ok(Healed::Done { .. }) => {
+                tracing::info!(%run, rule = %diagnosis.rule, evidence = diagnosis.evidence, "healed");
+            }
+            Ok(Healed::Moved | Healed::NotByItself) => {}
+            Err(error) => {
+                tracing::warn!(%run, rule = %diagnosis.rule, %error, "a remedy failed");
+            }
+        }
+        healed
+    }
+
+    async fn carry_out(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
+        match &diagnosis.remedy {
+            Remedy::Tell { .. } => return Ok(Healed::NotByItself),
+            Remedy::Reclaim => return self.reclaim(run, &diagnosis.evidence).await,
+            Remedy::Park { reason } if diagnosis.rule == Code::K1 => {
+                return self.park_damaged(run, reason).await;
+            }
+            _ => {}
+        }
+        let heal = Heal {
+            rule: diagnosis.rule,
+            evidence: diagnosis.evidence.clone(),
+            remedy: diagnosis.remedy.clone(),
+            at,
+            healer: self.who(),
+        };
+        match self.ledger.commit(run, &Command::Heal(heal)).await {
+            Ok(committed) => {
+                self.ledger.hub.poke(run);
+                if let Remedy::Fail { .. } = diagnosis.remedy {
+                    self.cancel_children(run).await;
+                }
+                let opened = committed.records.iter().find(|r| r.event.name() == "branch.opened");
+                Ok(Healed::Done { end: committed.end, branch: opened.map(|recorded| recorded.branch) })
+            }
+            Err(EngineError::Refused {
+                refusal: Refusal::NothingToDo { .. } | Refusal::Finished { .. },
+                ..
+            }) => Ok(Healed::Moved),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn who(&self) -> Who {
+        Who { node: self.ledger.hub.node().cloned(), reason: self.reason }
+    }
+
+    /// The task of a lost node goes back to its queue. Losing the race to another healer is no error.
+    async fn reclaim(&self, run: &RunId, why: &str) -> Result<Healed, EngineError> {
+        let Some(task) = self.own_task(run).await?.filter(|task| task.state == TaskState::Claimed) else {
+            return Ok(Healed::Moved);
+        };
+        let now = self.ledger.store.now().await?;
+        let expect = Expect::Version(task.version);
+        match self.ledger.store.put_task(task.reclaimed(why, u32::MAX, now), expect).await? {
+            Written::Done => {
+                self.ledger.hub.ready.notify_one();
+                let end = self.ledger.store.head(run).await?.map_or(Seq::ZERO, |head| head.end);
+                Ok(Healed::Done { end, branch: None })
+            }
+            Written::Lost(_) => Ok(Healed::Moved),
+        }
+    }
+
+    async fn own_task(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
+        let row = self.ledger.store.head(run).await?.and_then(|head| head.row);
+        match row.and_then(|row| row.task) {
+            Some(id) => self.task(id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A run that failed without its code being asked leaves no child running for nobody.
+    async fn cancel_children(&self, run: &RunId) {
+        let open = match self.ledger.load(run).await {
+            Ok(loaded) => loaded.state.open_children(),
+            Err(error) => {
+                tracing::warn!(%run, %error, "children of a failed run could not be found");
+                return;
+            }
+        };
+        for child in open {
+            let id = format!("parent-failed:{run}");
+            let note = Note { id, by: None, reason: format!("its parent {run} failed") };
+            match self.ledger.commit(&child, &Command::Cancel(note)).await {
+                Ok(_) => self.ledger.hub.poke(&child),
+                Err(EngineError::Refused { .. }) => {}
+                Err(error) => tracing::warn!(%run, %child, %error, "a child could not be cancelled"),
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The sweeper: looks over all active runs, finds the stalled ones, heals them by their rule.
+//!
+//! Cost grows with what is active and has changed: a run that a live node executes costs nothing but
+//! its place in the list, and one that has not changed since it was last found healthy is not read again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use goldseam_core::recovery::{Code, Reason};
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Hash, Millis, RunId, Seq, Status};
+use goldseam_store::{Row, RunFilter, RunOrder};
+
+use super::{Examined, Found, Healed, Healer, Liveness};
+use crate::error::EngineError;
+
+/// Runs looked at in one tick.
+const BATCH: u32 = 1_000;
+/// Runs read from the store at a time.
+const PAGE: u32 = 200;
+/// Healthy runs remembered; past it the memory begins anew.
+const REMEMBERED_MAX: usize = 1_000_000;
+/// What is expected to move by itself.
+const ACTIVE: [Status; 5] =
+    [Status::Queued, Status::Running, Status::Waiting, Status::Sleeping, Status::Compensating];
+
+/// How a sweep is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepOptions {
+    /// A finding must have held for so long, with the same end of its log, before it is healed; none: for as
+    /// long as its workflow's configuration says.
+    pub stale_after: Option<Duration>,
+    /// Only tell.
+    pub dry_run: bool,
+    /// Only findings of this rule are healed.
+    pub rule: Option<Code>,
+    /// Parked runs are findings too.
+    pub parked: bool,
+    /// Read every log, whatever the cached rows say.
+    pub deep: bool,
+}
+
+impl Default for SweepOptions {
+    fn default() -> Self {
+        Self {
+            stale_after: Some(Duration::from_secs(600)),
+            dry_run: false,
+            rule: None,
+            parked: false,
+            deep: false,
+        }
+    }
+}
+
+/// What became of a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It was healed.
+    Healed,
+    /// It has not held for long enough yet.
+    Young,
+    /// It was only told.
+    Told,
+    /// Somebody else was faster, or the run moved on by itself.
+    Moved,
+    /// Only a person, or time, can help.
+    NeedsHelp,
+    /// The remedy failed; another sweep tries again.
+    Failed(String),
+}
+
+/// A run that is stalled, and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stalled {
+    /// What is wrong.
+    pub found: Found,
+    /// Since when it has been seen so.
+    pub since: Millis,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What a tick of the sweeper did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SweepReport {
+    /// Runs looked at.
+    pub scanned: u64,
+    /// Runs that turned out to be over.
+    pub terminal: u64,
+    /// Runs that are well.
+    pub healthy: u64,
+    /// Runs healed.
+    pub healed: u64,
+    /// Cached rows written anew.
+    pub rows_rewritten: u64,
+    /// Each stalled run with its reason.
+    pub stalled: Vec<Stalled>,
+    /// Whether there is more to look at before the sweep is complete.
+    pub more: bool,
+}
+
+impl SweepReport {
+    /// Adds what a later tick of the same sweep did.
+    pub fn add(&mut self, later: Self) {
+        self.scanned += later.scanned;
+        self.terminal += later.terminal;
+        self.healthy += later.healthy;
+        self.healed += later.healed;
+        self.rows_rewritten += later.rows_rewritten;
+        self.stalled.extend(later.stalled);
+        self.more = later.more;
+    }
+}
+
+/// A finding as it was first seen.
+#[derive(Debug, Clone, Copy)]
+struct Sighting {
+    rule: Code,
+    at: Seq,
+    since: Millis,
+}
+
+/// Where a sweep is.
+#[derive(Debug, Default)]
+enum Stage {
+    /// Runs whose cached row is lost.
+    #[default]
+    Rowless,
+    /// Active runs, from this cursor on.
+    Active(Option<String>),
+}
+
+/// Looks over all active runs, a batch per tick. Any number of them at once is safe.
+#[derive(Debug)]
+pub struct Sweeper {
+    healer: Healer,
+    options: SweepOptions,
+    stage: Stage,
+    sightings: HashMap<RunId, Sighting>,
+    /// What was found well: fingerprint of the run's id, and of what its row and task were then.
+    well: HashMap<u64, u64>,
+}
+
+impl Sweeper {
+    pub(crate) fn new(healer: Healer, options: SweepOptions) -> Self {
+        Self { healer, options, stage: Stage::default(), sightings: HashMap::new(), well: HashMap::new() }
+    }
+
+    /// Changes how long a finding must hold and why it is looked for, from the next tick on.
+    pub(crate) fn heal_after(&mut self, stale_after: Option<Duration>, reason: Reason) {
+        self.options.stale_after = stale_after;
+        self.healer.reason = reason;
+    }
+
+    /// A whole sweep: ticks until everything was looked at.
+    pub async fn sweep(&mut self) -> Result<SweepReport, EngineError> {
+        let mut report = self.tick().await?;
+        while report.more {
+            let later = self.tick().await?;
+            report.add(later);
+        }
+        Ok(report)
+    }
+
+    /// Looks at the next batch of runs.
+    pub async fn tick(&mut self) -> Result<SweepReport, EngineError> {
+        let liveness = self.healer.liveness().await?;
+        let mut report = SweepReport::default();
+        let mut left = BATCH;
+        while left > 0 {
+            match &self.stage {
+                Stage::Rowless => {
+                    let lost = self.healer.ledger.store.rowless(None, PAGE).await?;
+                    let count = lost.len();
+                    for run in lost {
+                        self.look_deep(&run, None, &liveness, &mut report).await?;
+                    }
+                    // What could not be mended is looked at again with the next sweep.
+                    self.stage = Stage::Active(None);
+                    left = left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+                }
+                Stage::Active(after) => {
+                    let page = self.page(after.clone()).await?;
+                    left = left.saturating_sub(PAGE);
+                    for row in &page.items {
+                        self.look(row, &liveness, &mut report).await?;
+                    }
+                    match page.next {
+                        Some(next) => self.stage = Stage::Active(Some(next)),
+                        None => return Ok(self.end_of_sweep(report)),
+                    }
+                }
+            }
+        }
+        report.more = true;
+        Ok(report)
+    }
+
+    async fn page(&self, after: Option<String>) -> Result<goldseam_store::Page<Row>, EngineError> {
+        let mut statuses = ACTIVE.to_vec();
+        if self.options.parked {
+            statuses.push(Status::Parked);
+        }
+        if self.options.deep {
+            statuses.clear();
+        }
+        let filter =
+            RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
+        Ok(self.healer.ledger.store.runs(filter).await?)
+    }
+
+    fn end_of_sweep(&mut self, report: SweepReport) -> SweepReport {
+        self.stage = Stage::default();
+        if self.well.len() > REMEMBERED_MAX {
+            self.well.clear();
+        }
+        report
+    }
+
+    /// A quick look by the row and the task alone; what it cannot vouch for is read.
+    async fn look(
+        &mut self,
+        row: &Row,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<(), EngineError> {
+        let summary = &row.summary;
+        let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
+        if owner.is_alive() && summary.is_coherent() && !self.options.deep {
+            report.scanned += 1;
+            report.healthy += 1;
+            return Ok(());
+        }
+        let task = match row.task.clone() {
+            Some(id) => self.healer.task(id).await?,
+            None => None,
+        };
+        let mark = mark(row, task.as_ref());
+        let known = self.well.get(&key(&summary.run)) == Some(&mark);
+        let quiet = |task: &Task| is_quiet(row, task, liveness);
+        if known && !self.options.deep && task.as_ref().is_some_and(quiet) {
+            report.scanned += 1;
+            report.healthy += 1;
+            return Ok(());
+        }
+        self.look_deep(&summary.run, Some(mark), liveness, report).await
+    }
+
+    /// Reads the log, diagnoses, and heals what has held for long enough.
+    async fn look_deep(
+        &mut self,
+        run: &RunId,
+        mark: Option<u64>,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<(), EngineError> {
+        report.scanned += 1;
+        let examined = match self.healer.examine(run, liveness).await {
+            Ok(examined) => examined,
+            Err(EngineError::Refused { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
+            report.terminal += 1;
+        }
+        let Some(found) = examined.found.first().cloned() else {
+            self.sightings.remove(run);
+            return self.is_well(run, mark, &examined, report).await;
+        };
+        let since = self.seen_since(&found, liveness.now);
+        let old_enough = liveness.now.since(since) >= self.stale_after(&examined);
+        let fate = self.treat(&found, old_enough).await;
+        if fate == Fate::Healed {
+            report.healed += 1;
+            self.sightings.remove(run);
+        }
+        report.stalled.push(Stalled { found, since, fate });
+        Ok(())
+    }
+
+    /// Nothing is wrong but, perhaps, the cache.
+    async fn is_well(
+        &mut self,
+        run: &RunId,
+        mark: Option<u64>,
+        examined: &Examined,
+        report: &mut SweepReport,
+    ) -> Result<(), EngineError> {
+        if examined.row_is_off
+            && !self.options.dry_run
+            && let Some(state) = &examined.state
+            && let Healed::Done { .. } = self.healer.rewrite_row(run, state).await?
+        {
+            report.rows_rewritten += 1;
+            // With its row back, what moves it can be judged.
+            let liveness = self.healer.liveness().await?;
+            let again = self.healer.examine(run, &liveness).await?;
+            if let Some(found) = again.found.into_iter().next() {
+                let fate = self.treat(&found, true).await;
+                report.healed += u64::from(fate == Fate::Healed);
+                report.stalled.push(Stalled { found, since: liveness.now, fate });
+                return Ok(());
+            }
+        } else if let Some(mark) = mark {
+            self.well.insert(key(run), mark);
+        }
+        report.healthy += 1;
+        Ok(())
+    }
+
+    fn seen_since(&mut self, found: &Found, now: Millis) -> Millis {
+        let rule = found.diagnosis.rule;
+        let new = Sighting { rule, at: found.at, since: now };
+        let sighting = self.sightings.entry(found.run.clone()).or_insert(new);
+        if (sighting.rule, sighting.at) != (rule, found.at) {
+            *sighting = new;
+        }
+        sighting.since
+    }
+
+    fn stale_after(&self, examined: &Examined) -> Duration {
+        self.options.stale_after.unwrap_or_else(|| {
+            let workflow = examined.state.as_ref().map(|state| &state.summary.workflow);
+            workflow
+                .map_or(&self.healer.rules.recovery, |name| self.healer.rules.recovery_for(name))
+                .stale_after
+        })
+    }
+
+    async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
+        if !found.diagnosis.remedy.is_automatic() {
+            return Fate::NeedsHelp;
+        }
+        let wanted = self.options.rule.is_none_or(|rule| rule == found.diagnosis.rule);
+        if self.options.dry_run || !wanted {
+            return Fate::Told;
+        }
+        if !old_enough {
+            return Fate::Young;
+        }
+        match self.healer.heal(&found.run, found.at, &found.diagnosis).await {
+            Ok(Healed::Done { .. }) => Fate::Healed,
+            Ok(Healed::Moved) => Fate::Moved,
+            Ok(Healed::NotByItself) => Fate::NeedsHelp,
+            Err(error) => Fate::Failed(error.to_string()),
+        }
+    }
+}
+
+fn key(run: &RunId) -> u64 {
+    Hash::of_parts(&[run.as_str()]).leading()
+}
+
+/// Changes whenever the row or its task does.
+fn mark(row: &Row, task: Option<&Task>) -> u64 {
+    let version = task.map_or(0, |task| task.version);
+    Hash::of_parts(&[&row.updated_at.0.to_string(), &row.summary.as_of.0.to_string(), &version.to_string()])
+        .leading()
+}
+
+/// Whether nothing but time could have made an unchanged run stall, and it has not.
+fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
+    let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
+    match task.state {
+        TaskState::Ready => task.run_at <= liveness.now || !overdue,
+        TaskState::Claimed => {
+            task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
+        }
+        TaskState::Completed | TaskState::Failed | TaskState::Cancelled | TaskState::Dead => false,
+    }
+}

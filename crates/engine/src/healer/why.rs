@@ -1,0 +1,252 @@
+//! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
+
+use goldseam_core::recovery::Remedy;
+use goldseam_core::state::{OpKind, StepOp, StepProgress};
+use goldseam_core::summary::OpenWait;
+use goldseam_core::task::TaskState;
+use goldseam_core::{Millis, RunId, State, Status};
+
+use super::{Examined, Found, Healer, Liveness};
+use crate::client::Client;
+use crate::error::EngineError;
+
+/// How deep children of children are followed.
+const DEPTH_MAX: u32 = 8;
+/// Open children that are followed at each level.
+const CHILDREN_MAX: usize = 5;
+
+/// One thing that holds a run up, or moves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// 0 for the run itself, 1 for a child, 2 for a child's child.
+    pub depth: u32,
+    /// In words.
+    pub what: String,
+    /// Since when.
+    pub since: Option<Millis>,
+    /// Until when at the latest.
+    pub until: Option<Millis>,
+}
+
+/// Why a run is where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// The run.
+    pub run: RunId,
+    /// Its status, by its log.
+    pub status: Status,
+    /// What it waits for, and what that waits for.
+    pub links: Vec<Link>,
+    /// What is wrong.
+    pub found: Vec<Found>,
+    /// When it will move by itself, if time alone does it.
+    pub moves_at: Option<Millis>,
+    /// What to do, as commands.
+    pub you_can: Vec<String>,
+}
+
+impl Client {
+    /// Why a run is where it is, and what would move it.
+    pub async fn why(&self, run: &RunId) -> Result<Explanation, EngineError> {
+        let healer = self.healer();
+        let liveness = healer.liveness().await?;
+        let examined = healer.examine(run, &liveness).await?;
+        let Some(state) = &examined.state else { return Ok(unreadable(run, examined.found)) };
+        let mut explained = Explanation {
+            run: run.clone(),
+            status: state.summary.status,
+            links: Vec::new(),
+            moves_at: state.summary.due().filter(|_| state.summary.status.is_active()),
+            you_can: Vec::new(),
+            found: examined.found.clone(),
+        };
+        let mut open = vec![(0, examined.clone())];
+        while let Some((depth, examined)) = open.pop() {
+            let Some(state) = &examined.state else { continue };
+            let seen = Seen { healer: &healer, liveness: &liveness, state, depth };
+            seen.explain(&mut explained).await?;
+            if depth >= DEPTH_MAX {
+                continue;
+            }
+            let children = state.summary.waits.iter().flat_map(|wait| &wait.children).take(CHILDREN_MAX);
+            for child in children {
+                match healer.examine(child, &liveness).await {
+                    Ok(child) => open.push((depth + 1, child)),
+                    Err(EngineError::Refused { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        explained.you_can.extend(help(&explained, &examined));
+        explained.you_can.dedup();
+        Ok(explained)
+    }
+}
+
+fn unreadable(run: &RunId, found: Vec<Found>) -> Explanation {
+    let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
+    Explanation {
+        run: run.clone(),
+        status: Status::Parked,
+        links: vec![Link { depth: 0, what: format!("its log is damaged: {what}"), since: None, until: None }],
+        found,
+        moves_at: None,
+        you_can: vec![format!("goldseam history {run}"), "goldseam explain K1".to_owned()],
+    }
+}
+
+/// What to do about what is wrong, or about what the run waits for.
+fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
+    let run = &explained.run;
+    let mut can = Vec::new();
+    for found in &explained.found {
+        match &found.diagnosis.remedy {
+            Remedy::Tell { hint } => can.push(hint.clone()),
+            _ => can.push(format!("goldseam recover {run}")),
+        }
+        can.push(format!("goldseam explain {}", found.diagnosis.rule));
+    }
+    let summary = examined.state.as_ref().map(|state| &state.summary);
+    match explained.status {
+        Status::Paused => can.push(format!("goldseam resume {run}")),
+        Status::Failed => can.push(format!("goldseam retry {run}")),
+        status if status.is_terminal() => {}
+        _ => {
+            let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
+            for wait in waits {
+                can.extend(
+                    wait.inputs.iter().map(|question| format!("goldseam answer {run} {question} ANSWER")),
+                );
+                can.extend(wait.signals.iter().map(|name| format!("goldseam signal {run} {name}")));
+            }
+        }
+    }
+    can
+}
+
+/// One run of the chain.
+struct Seen<'a> {
+    healer: &'a Healer,
+    liveness: &'a Liveness,
+    state: &'a State,
+    depth: u32,
+}
+
+impl Seen<'_> {
+    fn link(&self, what: String, since: Option<Millis>, until: Option<Millis>) -> Link {
+        let what = match self.depth {
+            0 => what,
+            _ => format!("{}: {what}", self.state.summary.run),
+        };
+        Link { depth: self.depth, what, since, until }
+    }
+
+    async fn explain(&self, into: &mut Explanation) -> Result<(), EngineError> {
+        let summary = &self.state.summary;
+        let trouble = || summary.trouble.as_ref().map_or_else(String::new, |t| format!(": {}", t.message));
+        match summary.status {
+            Status::Completed | Status::Failed | Status::Cancelled => {
+                into.links.push(self.link(
+                    format!("it is over, {}{}", summary.status, trouble()),
+                    summary.finished_at,
+                    None,
+                ));
+            }
+            Status::Paused => {
+                into.links.push(self.link(
+                    "an operator paused it".to_owned(),
+                    Some(summary.last_event_at),
+                    None,
+                ));
+            }
+            Status::Parked => {
+                into.links.push(self.link(
+                    format!("it is parked{}", trouble()),
+                    Some(summary.last_event_at),
+                    None,
+                ));
+            }
+            Status::Waiting | Status::Sleeping => {
+                for wait in &summary.waits {
+                    into.links.push(self.waits(wait));
+                }
+            }
+            Status::Queued | Status::Running | Status::Compensating => self.moves(into).await?,
+        }
+        Ok(())
+    }
+
+    fn waits(&self, wait: &OpenWait) -> Link {
+        let mut things: Vec<String> = Vec::new();
+        things.extend(wait.signals.iter().map(|name| format!("signal {name}")));
+        for question in &wait.inputs {
+            let prompt = self.state.summary.inputs.iter().find(|input| input.path == *question);
+            let prompt = prompt.map_or_else(String::new, |input| format!(" ({})", input.prompt));
+            things.push(format!("an answer to {question}{prompt}"));
+        }
+        things.extend(wait.children.iter().map(|child| format!("child run {child}")));
+        let what = match self.state.ops.get(&wait.path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => {
+                format!("step {} is tried again, attempt {}", wait.path, step.attempts.saturating_add(1))
+            }
+            _ if things.is_empty() => format!("it sleeps ({})", wait.path),
+            _ => format!("it waits for {}", things.join(" or ")),
+        };
+        self.link(what, Some(wait.since), wait.due)
+    }
+
+    /// A run that should move: who has it, or what its task waits for.
+    async fn moves(&self, into: &mut Explanation) -> Result<(), EngineError> {
+        let summary = &self.state.summary;
+        if let Some(owner) = &summary.owner {
+            let node = self.liveness.nodes.iter().find(|seen| seen.record.id == *owner);
+            let name = node.map_or_else(String::new, |seen| format!(" ({})", seen.record.name));
+            let alive = self.liveness.owner(Some(owner), summary.claimed_at).is_alive();
+            let what = match alive {
+                true => format!("node {owner}{name} executes it"),
+                false => format!("node {owner}{name} had it and is lost"),
+            };
+            into.links.push(self.link(what, summary.claimed_at, None));
+            if alive {
+                into.links.extend(self.step_under_way());
+                return Ok(());
+            }
+        }
+        into.links.extend(self.task_of_run().await?);
+        Ok(())
+    }
+
+    fn step_under_way(&self) -> Option<Link> {
+        let summary = &self.state.summary;
+        let open =
+            self.state.ops.iter().find(|(_, op)| {
+                matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Started, .. }))
+            });
+        match open {
+            Some((path, op)) => Some(self.link(format!("step {path} is under way"), Some(op.at), None)),
+            None => {
+                let after = summary.step.as_ref().map_or_else(String::new, |step| format!(" after {step}"));
+                Some(self.link(format!("it is{after} for now"), Some(summary.last_event_at), None))
+            }
+        }
+    }
+
+    async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
+        let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
+        let queue = &task.queue;
+        Ok(match task.state {
+            TaskState::Ready if task.run_at <= self.liveness.now => {
+                let what = format!("its task is ready in queue {queue}, for the next node with a free slot");
+                Some(self.link(what, Some(task.changed_at), None))
+            }
+            TaskState::Ready => {
+                Some(self.link(format!("its task rests in queue {queue}"), None, Some(task.run_at)))
+            }
+            TaskState::Claimed => {
+                let owner = task.owner.as_deref().unwrap_or("nobody");
+                Some(self.link(format!("its task is claimed by {owner}"), task.started_at, None))
+            }
+            TaskState::Completed | TaskState::Failed | TaskState::Cancelled | TaskState::Dead => None,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! A store on a file of its own, and harm to that file, for tests of other crates. Feature `testing`.
+//!
+//! Invariant: the harm is done by a plain connection of its own; the store itself can damage nothing.
+
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goldseam_core::{RunId, Seq, TaskId};
+use goldseam_store::conformance::{Capabilities, Damage, Fixture};
+use goldseam_store::{Clock, ManualClock};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use crate::append::sql_int;
+use crate::{Options, SqliteStore, system_clock};
+
+/// How long the harm waits for the store to let it in.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Of one run, or of all if there is none to name.
+const LOSE_ROWS: &str = "UPDATE runs SET workflow = NULL, status = NULL, owner = NULL, parent = NULL, \
+    cause = NULL, created_at = NULL, recovered_at = NULL, as_of = 0, task = NULL, summary = NULL \
+    WHERE ?1 IS NULL OR id = ?1";
+const LOSE_TAGS: &str = "DELETE FROM run_tags WHERE ?1 IS NULL OR rid = (SELECT rid FROM runs WHERE id = ?1)";
+const LOSE_ADVANCE_TASKS: &str = "DELETE FROM tasks WHERE kind >= 'advance:' AND kind < 'advance;'";
+const LOSE_TASK: &str = "DELETE FROM tasks WHERE id = ?1";
+const LOSE_EVENT: &str = "DELETE FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
+const CORRUPT: &str =
+    "UPDATE events SET body = ?3 WHERE rid = (SELECT rid FROM runs WHERE id = ?1) AND seq = ?2";
+
+/// A store in a new folder, with a clock to move. The folder is removed with the fixture.
+pub async fn fixture() -> Fixture {
+    let clock = ManualClock::default();
+    on(clock.clock(), clock)
+}
+
+/// The same by the clock of this machine.
+pub async fn fixture_on_real_clock() -> Fixture {
+    let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
+    on(system_clock(), ManualClock::default()).with(capabilities)
+}
+
+fn on(clock: Clock, moved: ManualClock) -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = SqliteStore::open(&path, Options { clock, ..Options::default() }).unwrap();
+    Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(Vandal::of(&path))).keeping(folder)
+}
+
+/// Somebody who writes into the file past the store.
+#[derive(Debug)]
+pub struct Vandal {
+    path: PathBuf,
+}
+
+impl Vandal {
+    /// Of this database.
+    pub fn of(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Does harm at one moment.
+    fn harm<T>(&self, act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> T {
+        let mut conn = Connection::open(&self.path).unwrap();
+        conn.busy_timeout(PATIENCE).unwrap();
+        let moment = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let done = act(&moment).unwrap();
+        moment.commit().unwrap();
+        done
+    }
+
+    fn lose_rows(&self, run: Option<&RunId>) {
+        let run = run.map(|run| run.as_str());
+        self.harm(|moment| moment.execute(LOSE_ROWS, [run]).and(moment.execute(LOSE_TAGS, [run])));
+    }
+}
+
+#[async_trait]
+impl Damage for Vandal {
+    async fn lose_row(&self, run: &RunId) {
+        self.lose_rows(Some(run));
+    }
+
+    async fn lose_task(&self, task: &TaskId) {
+        self.harm(|moment| moment.execute(LOSE_TASK, [task.as_str()]));
+    }
+
+    async fn lose_event(&self, run: &RunId, seq: Seq) {
+        let lost = self.harm(|moment| moment.execute(LOSE_EVENT, params![run.as_str(), sql_int(seq.0)]));
+        assert_eq!(lost, 1, "{run} has no event {seq} to lose");
+    }
+
+    async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
+        let changed =
+            self.harm(|moment| moment.execute(CORRUPT, params![run.as_str(), sql_int(seq.0), body]));
+        assert_eq!(changed, 1, "{run} has no event {seq} to change");
+    }
+
+    async fn lose_hints(&self) {
+        self.lose_rows(None);
+        self.harm(|moment| moment.execute(LOSE_ADVANCE_TASKS, []));
+    }
+}

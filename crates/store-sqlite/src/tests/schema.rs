@@ -1,0 +1,116 @@
+//! What a schema promises: older files are brought up to date, and what must be cheap goes by an index.
+
+use std::path::Path;
+
+use goldseam_core::{Millis, Status, Summary};
+use goldseam_store::conformance::make;
+use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
+use rusqlite::Connection;
+
+use super::{append, code, open};
+use crate::check::{Migrated, check, migrate};
+use crate::list::{ROWLESS, query};
+use crate::migrate::{MIGRATIONS, REGISTER, step};
+use crate::open::APPLICATION_ID;
+use crate::{Options, SqliteStore, schema_latest};
+
+/// A database as an older goldseam made it.
+fn old(path: &Path, schema: usize) -> Connection {
+    let conn = Connection::open(path).unwrap();
+    conn.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    conn.execute_batch(REGISTER).unwrap();
+    for migration in &MIGRATIONS[..schema] {
+        step(&conn, migration, Millis(1)).unwrap();
+    }
+    conn
+}
+
+/// How SQLite goes about a query, in its own words.
+fn plan(conn: &Connection, sql: &str) -> String {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let unbound = statement.parameter_count();
+    let nulls = rusqlite::params_from_iter((0..unbound).map(|_| rusqlite::types::Null));
+    let lines = statement.query_map(nulls, |row| row.get::<_, String>(3)).unwrap();
+    lines.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ")
+}
+
+#[test]
+fn lost_rows_are_found_by_an_index_that_holds_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(open(&path));
+    let said = plan(&Connection::open(&path).unwrap(), ROWLESS);
+    assert_eq!(said, "SEARCH runs USING INDEX runs_rowless (id>?)");
+}
+
+#[test]
+fn recovered_runs_are_listed_without_sorting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(open(&path));
+    let conn = Connection::open(&path).unwrap();
+    let after = Cursor { by: Moment::Recovered, at: Millis(1), run: make::run("r") };
+    let any = RunFilter { order: RunOrder::Recovered, ..RunFilter::default() };
+    let active = RunFilter { statuses: vec![Status::Running], since: Some(Millis(1)), ..any.clone() };
+    for filter in [any, active] {
+        for after in [None, Some(&after)] {
+            let said = plan(&conn, &query(&filter, after, None).sql);
+            assert!(said.contains("SEARCH r USING INDEX runs_recovered"), "{said}");
+            assert!(!said.contains("TEMP B-TREE"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn recoveries_that_rows_of_an_older_database_know_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let conn = old(&path, 1);
+    let known = Summary { recovered_at: Some(Millis(7)), ..make::summary("known", 1) };
+    for (id, text) in [
+        ("known", serde_json::to_string(&known).unwrap()),
+        ("never", serde_json::to_string(&make::summary("never", 1)).unwrap()),
+        ("torn", "{".to_owned()),
+    ] {
+        conn.execute("INSERT INTO runs (id, created_at, summary) VALUES (?1, 1, ?2)", [id, &text]).unwrap();
+    }
+    let filter = RunFilter { order: RunOrder::Recovered, limit: 10, ..RunFilter::default() };
+    let page = open(&path).runs(filter).await.unwrap();
+    let names: Vec<&str> = page.items.iter().map(|row| row.summary.run.as_str()).collect();
+    assert_eq!(names, ["known"]);
+}
+
+#[test]
+fn an_older_database_is_left_alone_unless_it_is_to_be_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(old(&path, 1));
+    let before = std::fs::read(&path).unwrap();
+    let refused = SqliteStore::open_current(&path, Options::default()).unwrap_err();
+    assert_eq!(code(&refused), "GS0212");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let report = check(&path, &Options::default()).unwrap();
+    assert_eq!((report.schema, report.is_sound()), (1, true), "looking it over works as it is");
+    let to = schema_latest();
+    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 1, to });
+    drop(SqliteStore::open_current(&path, Options::default()).unwrap());
+    let fresh = folder.path().join("fresh.db");
+    drop(SqliteStore::open_current(&fresh, Options::default()).unwrap());
+    assert_eq!(check(&fresh, &Options::default()).unwrap().schema, to);
+}
+
+#[tokio::test]
+async fn lost_rows_of_an_older_database_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    old(&path, 1)
+        .execute_batch(
+            "INSERT INTO runs (id) VALUES ('lost'); INSERT INTO events (rid, seq, body) VALUES (1, 1, 'a')",
+        )
+        .unwrap();
+    let store = open(&path);
+    store.append(make::append_with_row("kept", 0)).await.unwrap();
+    store.append(append("bare", 0, &["a"])).await.unwrap();
+    let found = store.rowless(None, 10).await.unwrap();
+    assert_eq!(found, [make::run("bare"), make::run("lost")]);
+}
