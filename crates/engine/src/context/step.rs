@@ -136,15 +136,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         E: Into<Error>,
         T: 'static,
     {
-        self.undo = Some(Arc::new(move |output: Payload| {
-            let undoing = output.read::<T>().map(&undo);
-            Box::pin(async move {
-                match undoing {
-                    Ok(undoing) => undoing.await.map_err(Into::into),
-                    Err(error) => Err(Error::terminal(format!("the recorded output does not fit: {error}"))),
-                }
-            })
-        }));
+        self.undo = Some(undo_with(undo));
         self
     }
 
@@ -187,6 +179,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
                 StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure.clone())),
                 StepProgress::Retry(due) if due.0 > 0 => wait::until(ctx, *due).await?,
                 StepProgress::Retry(_) => {}
+                // Somebody else is to do it, says the log.
+                StepProgress::Started if step.remote.is_some() => return ctx.mismatch(&spot).await,
                 StepProgress::Started => {
                     ctx.cell.gate().await?;
                     if let Some(value) = self.after_crash(&spot, &step, input).await? {
@@ -330,6 +324,25 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         self.record(spot, output, facts);
         Ok(Some(value))
     }
+}
+
+/// The undoing of a step with its types erased.
+pub(super) fn undo_with<T, C, E, Fut>(undo: C) -> UndoFn
+where
+    C: Fn(T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    E: Into<Error>,
+    T: DeserializeOwned + 'static,
+{
+    Arc::new(move |output: Payload| {
+        let undoing = output.read::<T>().map(&undo);
+        Box::pin(async move {
+            match undoing {
+                Ok(undoing) => undoing.await.map_err(Into::into),
+                Err(error) => Err(Error::terminal(format!("the recorded output does not fit: {error}"))),
+            }
+        })
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -6,6 +6,7 @@ mod basics;
 mod examples;
 mod people;
 mod queue_and_locks;
+mod remote;
 mod start;
 mod steps;
 mod support;
