@@ -8,14 +8,14 @@ mod remote;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::branch::{Branch, Branches, Why};
+use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
 use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
-use crate::summary::{Summary, command_id, is_run_wide};
+use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
 
 pub use data::{
@@ -198,6 +198,14 @@ impl State {
         } else if let Event::ChildStarted(child) = event {
             let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
             self.children.insert(child.run.clone(), Child { path, branch, seq, ended: false });
+        } else if let Event::InputRequested(input) = event
+            && !in_lineage
+            && self.is_same_work(recorded.branch)
+        {
+            self.summary.cut_off.retain(|open| open.path != input.path);
+            self.summary.cut_off.push(OpenInput::of(input, recorded.at));
+        } else if let Event::WaitResolved { path, .. } = event {
+            self.summary.cut_off.retain(|open| open.path != *path);
         }
         self.hand_out(recorded, in_lineage);
         if in_lineage {
@@ -206,6 +214,11 @@ impl State {
         self.seen.extend(command_id(event));
         let head = self.summary.head;
         self.summary.advance_to(recorded, head);
+    }
+
+    /// Whether what a branch that was left asked for is asked for again: only recoveries lie between.
+    fn is_same_work(&self, left: BranchId) -> bool {
+        self.branches.generation(left) == self.branches.generation(self.branches.active().id)
     }
 
     fn move_to(&mut self, opened: &BranchOpened, seq: Seq) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, Recorded, RunQueued, Tags};
+use crate::event::{By, Event, InputRequested, Recorded, RunQueued, Tags};
 use crate::form::Form;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, SignalName, TaskId, WorkflowName};
@@ -72,6 +72,13 @@ pub struct OpenInput {
     pub form: Form,
     /// Since when.
     pub since: Millis,
+}
+
+impl OpenInput {
+    pub(crate) fn of(asked: &InputRequested, since: Millis) -> Self {
+        let InputRequested { path, prompt, form, .. } = asked.clone();
+        Self { path, prompt, form, since }
+    }
 }
 
 /// How a run ended, or why it is parked.
@@ -184,6 +191,9 @@ pub struct Summary {
     /// What people are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<OpenInput>,
+    /// Questions that a recovery cut off and that were not asked again yet: an answer to them still counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<OpenInput>,
     /// Ids of recent commands from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mail_ids: Vec<String>,
@@ -262,6 +272,7 @@ impl Summary {
             parked: false,
             waits: Vec::new(),
             inputs: Vec::new(),
+            cut_off: Vec::new(),
             mail_ids: Vec::new(),
             mail_count: 0,
             mail_unread: 0,
@@ -349,6 +360,7 @@ impl Summary {
         self.finished_at = None;
         self.waits.clear();
         self.inputs.clear();
+        self.cut_off.clear();
         self.steps = 0;
         self.step = None;
     }
@@ -463,15 +475,12 @@ impl Summary {
             }
             Event::InputRequested(input) => {
                 self.inputs.retain(|open| open.path != input.path);
-                self.inputs.push(OpenInput {
-                    path: input.path.clone(),
-                    prompt: input.prompt.clone(),
-                    form: input.form.clone(),
-                    since: at,
-                });
+                self.cut_off.retain(|open| open.path != input.path);
+                self.inputs.push(OpenInput::of(input, at));
             }
             Event::InputAnswered { question, .. } => {
                 self.inputs.retain(|input| input.path != *question);
+                self.cut_off.retain(|input| input.path != *question);
                 self.mail_unread += 1;
             }
             Event::SignalReceived { .. } | Event::ChildCompleted { .. } | Event::ChildFailed { .. } => {
@@ -513,6 +522,7 @@ impl Summary {
         self.compensating = false;
         self.waits.clear();
         self.inputs.clear();
+        self.cut_off.clear();
         self.trouble = trouble;
     }
 

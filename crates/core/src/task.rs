@@ -355,6 +355,11 @@ impl Task {
         self
     }
 
+    /// The claimant's last sign of life: its heartbeat, or else the start of its claim.
+    pub fn last_sign(&self) -> Millis {
+        self.heartbeat_at.or(self.started_at).unwrap_or(self.changed_at)
+    }
+
     /// What is inconsistent about the record itself, if anything.
     pub fn flaw(&self) -> Option<&'static str> {
         let claimed = self.state == TaskState::Claimed;

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cell::Cell;
 use crate::clock::pause;
+use crate::config::QUEUE_DETAILS;
 use crate::driver::panicked;
 use crate::error::Result;
 
@@ -243,7 +244,7 @@ impl<'a> Details<'a> {
                 )
             }
             None => {
-                let Ok(queue) = QueueName::new("goldseam-heartbeat") else { return };
+                let Ok(queue) = QueueName::new(QUEUE_DETAILS) else { return };
                 let new = NewTask {
                     id,
                     kind: format!("heartbeat:{}", self.path),

@@ -18,6 +18,7 @@ use goldseam_core::{
 };
 use goldseam_store::{Append, Head, Row, Store, StoreError, TaskChange};
 
+use crate::claims::Memory;
 use crate::clock::{Clock, pause};
 use crate::entropy::Entropy;
 use crate::error::EngineError;
@@ -40,6 +41,7 @@ pub struct Ledger {
     /// Bounds.
     pub limits: Arc<Limits>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) claims: Arc<Memory>,
 }
 
 /// A run as it was read.

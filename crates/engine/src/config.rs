@@ -6,6 +6,8 @@ use std::time::Duration;
 use goldseam_core::recovery::Bounds;
 use goldseam_core::{Limits, QueueName, WorkflowName};
 
+use crate::claims::ClaimRules;
+
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -37,6 +39,12 @@ pub struct Config {
     pub recovery_of: BTreeMap<WorkflowName, Recovery>,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
+    /// How long a claimant may be silent that is no node, if its task does not say.
+    pub claim_lease: Duration,
+    /// Claimants that a user's task may take down with it before it is dead.
+    pub deliveries_max: u32,
+    /// How often claims and locks are looked over.
+    pub claim_watch: Duration,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
     /// Bounds on everything.
@@ -52,7 +60,8 @@ pub struct Recovery {
     pub park: bool,
     /// How long a finding must have held before a sweep heals it; never makes a live run stale.
     pub stale_after: Duration,
-    /// Pause before a second recovery; it doubles with each further one.
+    /// Pause of a run that must wait until others have been recovered; ten of them are the least time for which
+    /// a suspect of crashing its process is watched.
     pub delay: Duration,
 }
 
@@ -68,6 +77,11 @@ impl Default for Recovery {
 }
 
 impl Recovery {
+    /// Two lives of a run that differ by less do not differ.
+    pub(crate) fn doubt(&self) -> Duration {
+        self.delay * 10
+    }
+
     /// What `diagnose` needs to know of it.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { attempts_max: self.attempts_max, park: self.park }
@@ -84,8 +98,14 @@ impl Config {
 /// The queue that runs stand in unless told otherwise.
 pub const QUEUE_DEFAULT: &str = "default";
 
+/// The queue of the engine's own mail.
+pub(crate) const QUEUE_MAIL: &str = "goldseam-mail";
+/// The queue of the records that keep heartbeat details: nobody's work, they go with their step.
+pub(crate) const QUEUE_DETAILS: &str = "goldseam-heartbeat";
+
 impl Default for Config {
     fn default() -> Self {
+        let rules = ClaimRules::default();
         Self {
             slots: 1_000,
             queues: QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
@@ -101,6 +121,9 @@ impl Default for Config {
             recovery: Recovery::default(),
             recovery_of: BTreeMap::new(),
             sweep: Some(Duration::from_secs(30)),
+            claim_lease: rules.lease,
+            deliveries_max: rules.deliveries_max,
+            claim_watch: Duration::from_secs(1),
             beat_on_thread: true,
             limits: Limits::default(),
         }

@@ -2,20 +2,16 @@
 
 mod remote;
 
-use std::time::Duration;
-
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{Failure, Payload, QueueName, TaskId};
-use goldseam_store::{Claim, Expect, StoreError, TaskFilter, Written};
+use goldseam_store::{Claim, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
 
+use crate::claims::Claims;
 use crate::clock::pause;
 use crate::commit::Ledger;
 use crate::error::EngineError;
-
-/// Tries at a compare-and-set that others keep winning.
-const TRIES: u32 = 5;
-/// First pause between two tries; it doubles.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::stats::{self, Stats};
+use crate::tries::{self, PAUSE, TRIES, Tries};
 
 /// The queues of a store. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -54,21 +50,18 @@ impl Queue {
         }
     }
 
-    /// Claims due tasks: highest priority first, one at a time per lane.
+    /// Claims due tasks: highest priority first, one at a time per lane. What nobody alive holds is freed first.
     pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
-        let Want { owner, queue, kind, limit } = want;
-        let mut pause_for = PAUSE;
-        for attempt in 1.. {
-            let now = self.ledger.store.now().await?;
-            let pools = vec![Task::pool_of(&queue, None)];
-            let claim = Claim { owner: owner.clone(), pools, kind: kind.clone(), limit, now };
-            match self.ledger.store.claim(claim).await {
-                Err(StoreError::Busy { .. }) if attempt < TRIES => pause(pause_for).await,
-                other => return Ok(self.wanted(other?.tasks).await),
-            }
-            pause_for *= 2;
-        }
-        Ok(Vec::new())
+        let claimed = tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks;
+        Ok(self.wanted(claimed).await)
+    }
+
+    async fn claim_once(&self, want: &Want) -> Result<ClaimedTasks, StoreError> {
+        let now = self.ledger.store.now().await?;
+        Claims::new(self.ledger.clone()).before_claim(now).await;
+        let Want { owner, queue, kind, limit } = want.clone();
+        let pools = vec![Task::pool_of(&queue, None)];
+        self.ledger.store.claim(Claim { owner, pools, kind, limit, now }).await
     }
 
     /// The task as it is now.
@@ -89,6 +82,11 @@ impl Queue {
         let queue = queue.map(|queue| queue.as_str().to_owned());
         let filter = TaskFilter { queue, state, advance: Some(false), after, limit, ..TaskFilter::default() };
         Ok(self.ledger.store.tasks(filter).await?)
+    }
+
+    /// What stands in each queue, users' tasks and runs alike; counts up to a bound and says so.
+    pub async fn stats(&self) -> Result<Stats, EngineError> {
+        stats::count(&self.ledger).await
     }
 
     /// Says that the claimant is alive.
@@ -165,19 +163,8 @@ impl Queue {
         Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
     }
 
-    /// One compare-and-set; a write whose outcome is unknown is settled by looking at the record.
     async fn put(&self, task: Task, expect: Expect) -> Result<Written<Task>, EngineError> {
-        let mut pause_for = PAUSE;
-        for attempt in 1.. {
-            match self.ledger.store.put_task(task.clone(), expect).await {
-                Ok(Written::Lost(Some(now))) if now == task => return Ok(Written::Done),
-                Err(StoreError::Busy { .. } | StoreError::Unknown { .. }) if attempt < TRIES => {
-                    pause(pause_for).await;
-                }
-                other => return Ok(other?),
-            }
-            pause_for *= 2;
-        }
-        Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
+        let put = |task| self.ledger.store.put_task(task, expect);
+        Ok(tries::put(&task, Tries::five(), put).await?)
     }
 }

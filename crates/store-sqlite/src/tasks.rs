@@ -241,15 +241,36 @@ pub(crate) fn json<T: DeserializeOwned>(
 
 /// Lists tasks in order of id.
 pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, Fault> {
-    let mut sql = String::from(SELECT);
-    let mut values: Vec<Value> = Vec::new();
-    // Few are claimed and fewer poked, whatever else there is: their indexes are always the best.
-    if filter.poked && filter.owner.is_some() {
-        sql.push_str(" INDEXED BY tasks_poked");
-    } else if filter.id.is_none() && (filter.owner.is_some() || filter.state == Some(TaskState::Claimed)) {
-        sql.push_str(" INDEXED BY tasks_claimed");
+    let (sql, values) = query(filter)?;
+    let mut statement = conn.prepare_cached(&sql)?;
+    let tasks = statement.query_map(params_from_iter(values), read_task)?;
+    Ok(tasks.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The index for a list. Few are claimed, fewer poked or silent, whatever else there is: theirs are always the best.
+fn index(filter: &TaskFilter) -> &'static str {
+    match filter {
+        TaskFilter { id: Some(_), .. } => "",
+        TaskFilter { poked: true, owner: Some(_), .. } => " INDEXED BY tasks_poked",
+        TaskFilter { silent_at: Some(_), .. } => " INDEXED BY tasks_silent",
+        TaskFilter { quiet_since: Some(_), advance: Some(false), .. } => " INDEXED BY tasks_quiet",
+        _ if is_about_claims(filter) => " INDEXED BY tasks_claimed",
+        _ => "",
     }
-    sql.push_str(" WHERE 1");
+}
+
+fn is_about_claims(filter: &TaskFilter) -> bool {
+    filter.state == Some(TaskState::Claimed)
+        || filter.owner.is_some()
+        || filter.quiet_since.is_some()
+        || filter.owner_prefix.is_some()
+        || filter.owner_none_of.is_some()
+}
+
+/// The statement of a list, with its values. The words of an index's own condition stand in it as they are there.
+pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> {
+    let mut sql = [SELECT, index(filter), " WHERE 1"].concat();
+    let mut values: Vec<Value> = Vec::new();
     let mut add = |piece: &'static str, value: Option<Value>| {
         if value.is_some() {
             sql.push_str(piece);
@@ -257,24 +278,41 @@ pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, 
         }
     };
     let text = |text: &str| Value::Text(text.to_owned());
+    let yes = |yes: bool| yes.then_some(Value::Integer(1));
     add(" AND id = ?", filter.id.as_ref().map(|id| text(id.as_str())));
     add(" AND run = ?", filter.run.as_ref().map(|run| text(run.as_str())));
     add(" AND state IN ('ready', 'claimed') AND key = ?", filter.key.as_deref().map(text));
-    if filter.state == Some(TaskState::Claimed) {
-        add(" AND state = 'claimed' AND 1 = ?", Some(Value::Integer(1)));
-    } else {
-        add(" AND state = ?", filter.state.map(|state| text(state.as_str())));
-    }
-    add(" AND state = 'claimed' AND owner = ?", filter.owner.as_deref().map(text));
+    add(" AND state = ?", filter.state.map(|state| text(state.as_str())));
+    add(" AND state = 'claimed' AND 1 = ?", yes(is_about_claims(filter)));
+    add(" AND owner = ?", filter.owner.as_deref().map(text));
     add(" AND queue = ?", filter.queue.as_deref().map(text));
+    let advance = match filter.advance {
+        Some(true) => " AND kind >= 'advance:' AND kind < 'advance;' AND 1 = ?",
+        _ => " AND NOT (kind >= 'advance:' AND kind < 'advance;') AND 1 = ?",
+    };
+    add(advance, yes(filter.advance.is_some()));
+    add(" AND poked = 1 AND 1 = ?", yes(filter.poked));
+    add(" AND state IN ('ready', 'claimed', 'dead') AND 1 = ?", yes(filter.open));
     add(
-        " AND (kind >= 'advance:' AND kind < 'advance;') = ?",
-        filter.advance.map(|yes| Value::Integer(yes.into())),
+        " AND state = 'claimed' AND silence_max_ms IS NOT NULL \
+        AND COALESCE(heartbeat_at, started_at, changed_at) + silence_max_ms <= ?",
+        filter.silent_at.map(|at| Value::Integer(at.0)),
     );
-    add(" AND poked = 1 AND 1 = ?", filter.poked.then_some(Value::Integer(1)));
+    add(
+        " AND silence_max_ms IS NULL AND COALESCE(heartbeat_at, started_at, changed_at) <= ?",
+        filter.quiet_since.map(|since| Value::Integer(since.0)),
+    );
+    // A range, so that the index serves it; no name goes on after the largest character.
+    add(" AND owner >= ?", filter.owner_prefix.as_deref().map(text));
+    add(
+        " AND owner < ?",
+        filter.owner_prefix.as_deref().map(|prefix| Value::Text(format!("{prefix}\u{10ffff}"))),
+    );
+    add(
+        " AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?)))",
+        json_text(filter.owner_none_of.as_ref())?.map(Value::Text),
+    );
     add(" AND id > ?", filter.after.as_ref().map(|id| text(id.as_str())));
     add(" ORDER BY id LIMIT ?", Some(Value::Integer(filter.limit.into())));
-    let mut statement = conn.prepare_cached(&sql)?;
-    let tasks = statement.query_map(params_from_iter(values), read_task)?;
-    Ok(tasks.collect::<rusqlite::Result<_>>()?)
+    Ok((sql, values))
 }

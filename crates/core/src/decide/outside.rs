@@ -137,7 +137,8 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         }
         Command::Answer { question, id, answer, by } => {
             alive()?;
-            let Some(asked) = summary.inputs.iter().find(|input| input.path == *question) else {
+            let mut answerable = summary.inputs.iter().chain(&summary.cut_off);
+            let Some(asked) = answerable.find(|input| input.path == *question) else {
                 let open = summary.inputs.iter().map(|input| input.path.clone()).collect();
                 return Err(Refusal::NoSuchQuestion { question: question.clone(), open });
             };

@@ -165,10 +165,11 @@ fn each_rule_finds_its_own() {
         ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
         ("O2 owner gone", Case { owner: lost(), ..Case::healthy(Log::running()) }, vec![O2]),
         (
-            "O2 owner and task gone",
+            "O1 owner and task gone",
             Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
-            vec![O2],
+            vec![O1],
         ),
+        ("W1 owner lost", Case { owner: lost(), queue: Sleeps, ..Case::healthy(Log::running()) }, vec![W1]),
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
@@ -296,6 +297,22 @@ fn a_question_asked_again_takes_the_answer_to_the_old_one() {
 }
 
 #[test]
+fn an_answer_to_a_question_that_was_cut_off_counts_before_it_is_asked_again() {
+    let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
+    let command = case.heal(0);
+    let log = case.log.act(command).act(answer("approve", "a1", "\"yes\""));
+    assert!(matches!(log.ask(&answer("approve", "a2", "\"no\"")), Err(Refusal::NoSuchQuestion { .. })));
+    let log = log.claimed("n-2").asks("approve", Form::Text);
+    assert!(
+        log.names().ends_with(&["wait.started", "wait.resolved"]),
+        "nobody is asked twice: {:?}",
+        log.names()
+    );
+    let jumped = asked().act(Command::Jump(jump_to("j1", "a")));
+    assert!(matches!(jumped.ask(&answer("approve", "a1", "\"yes\"")), Err(Refusal::NoSuchQuestion { .. })));
+}
+
+#[test]
 fn a_remedy_for_an_older_end_does_nothing() {
     let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
     let command = case.heal(0);
@@ -361,7 +378,7 @@ fn take_over(by: &str, from: &str, lived: Lived, alone: bool) -> Command {
 }
 
 fn span(ms: u64) -> Lived {
-    Lived { least: Duration::from_millis(ms), most: Duration::from_millis(ms + 1) }
+    Lived { least: Duration::from_millis(ms), most: Duration::from_millis(ms + 1), doubt: Duration::ZERO }
 }
 
 #[test]
@@ -395,6 +412,9 @@ fn who_outlives_its_last_crash_twice_over_is_not_counted() {
     assert_eq!((summary.attempt, summary.lived_ms), (1, Some(101)));
     assert_eq!(next_attempt(summary, span(202)), 2, "exactly twice is no proof");
     assert_eq!(next_attempt(summary, span(203)), 1);
+    let doubted = |ms| Lived { doubt: Duration::from_millis(50), ..span(ms) };
+    assert_eq!((next_attempt(summary, doubted(250)), next_attempt(summary, doubted(253))), (2, 1));
+    assert_eq!(probation(doubted(101)), Duration::from_millis(254));
 }
 
 #[test]

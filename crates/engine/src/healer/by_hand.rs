@@ -55,6 +55,8 @@ impl Recovery {
 pub struct Resumed {
     /// Where the log ends now.
     pub end: Seq,
+    /// Whether the run was paused or parked; if not, it was only recovered.
+    pub rested: bool,
     /// What was recovered on the way.
     pub recovery: Recovery,
 }
@@ -158,12 +160,12 @@ impl Client {
         };
         let note = self.note(by);
         match self.tell(run, Command::Resume(note)).await {
-            Ok(end) => Ok(Resumed { end, recovery }),
+            Ok(end) => Ok(Resumed { end, rested: true, recovery }),
             Err(EngineError::Refused { refusal: Refusal::NothingToDo { .. }, .. })
                 if recovery.was_needed() =>
             {
                 let end = self.store().head(run).await?.map_or(Seq::ZERO, |head| head.end);
-                Ok(Resumed { end, recovery })
+                Ok(Resumed { end, rested: false, recovery })
             }
             Err(error) => Err(error),
         }

@@ -7,7 +7,7 @@ use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, d
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
-use goldseam_core::task::Task;
+use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{
     BranchId, Command, Corrupt, Failure, Hash, Millis, Payload, RunId, Seq, State, Status, Summary, TaskId,
     derive,
@@ -43,10 +43,11 @@ pub struct Examined {
 impl Healer {
     /// Everybody who lives now.
     pub async fn liveness(&self) -> Result<Liveness, EngineError> {
-        let (silence_max, beat) = (self.rules.silence_max, self.rules.beat);
+        let (silence_max, beat, doubt) =
+            (self.rules.silence_max, self.rules.beat, self.rules.recovery.doubt());
         // The clock after the beats: a beat that is seen never lies ahead.
         let nodes = self.ledger.store.nodes().await?;
-        Ok(Liveness { nodes, now: self.ledger.store.now().await?, silence_max, beat })
+        Ok(Liveness { nodes, now: self.ledger.store.now().await?, silence_max, beat, doubt })
     }
 
     pub(crate) async fn task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
@@ -89,8 +90,10 @@ impl Healer {
         let found =
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
         let found: Vec<Found> = found.collect();
-        let differs = |row: &Row| row.summary != *summary;
-        let row_is_off = !sight.owner.is_alive() && row.as_ref().is_none_or(differs);
+        // A live owner writes its row when it must; but whoever wakes the run needs to know its task.
+        let differs = |row: &Row| row.summary != *summary && !sight.owner.is_alive();
+        let adrift = |row: &Row| row.task.is_none() && task.is_some();
+        let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
         Ok(Examined { found, row_is_off, state: Some(state) })
     }
 
@@ -150,9 +153,9 @@ impl Healer {
     pub(super) async fn remote_is_quiet(&self, row: &Summary, now: Millis) -> Result<bool, EngineError> {
         for id in row.waits.iter().flat_map(|wait| &wait.tasks) {
             let Some(task) = self.task(id.clone()).await? else { return Ok(false) };
-            let heard = task.heartbeat_at.or(task.started_at);
-            let silent = heard.zip(task.silence_max).is_some_and(|(at, most)| now.since(at) > most);
-            if silent || !task.state.is_live() {
+            let claimed = task.state == TaskState::Claimed;
+            let silent = task.silence_max.is_some_and(|most| now.since(task.last_sign()) > most);
+            if claimed && silent || !task.state.is_live() {
                 return Ok(false);
             }
         }

@@ -227,7 +227,8 @@ impl Sweeper {
         let summary = &row.summary;
         let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
         let elsewhere = self.healer.remote_is_quiet(summary, liveness.now).await?;
-        if owner.is_alive() && summary.is_coherent() && elsewhere && !self.options.deep {
+        let sound = summary.is_coherent() && row.task.is_some();
+        if owner.is_alive() && sound && elsewhere && !self.options.deep {
             report.scanned += 1;
             report.healthy += 1;
             return Ok(());
@@ -264,9 +265,14 @@ impl Sweeper {
         if examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
             report.terminal += 1;
         }
+        let examined = self.with_row(run, examined, liveness, report).await?;
         let Some(found) = examined.found.first().cloned() else {
             self.sightings.remove(run);
-            return self.is_well(run, mark, &examined, report).await;
+            if let Some(mark) = mark.filter(|_| !examined.row_is_off) {
+                self.well.insert(key(run), mark);
+            }
+            report.healthy += 1;
+            return Ok(());
         };
         let since = self.seen_since(&found, liveness.now);
         // Silence has lasted for as long as it must already.
@@ -281,34 +287,26 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Nothing is wrong but, perhaps, the cache.
-    async fn is_well(
-        &mut self,
+    /// Writes a cached row anew that is lost, late or wrong, unless a rule speaks of it; then looks again.
+    async fn with_row(
+        &self,
         run: &RunId,
-        mark: Option<u64>,
-        examined: &Examined,
+        examined: Examined,
+        liveness: &Liveness,
         report: &mut SweepReport,
-    ) -> Result<(), EngineError> {
-        if examined.row_is_off
-            && !self.options.dry_run
-            && let Some(state) = &examined.state
-            && let Healed::Done { .. } = self.healer.rewrite_row(run, state).await?
-        {
-            report.rows_rewritten += 1;
-            // With its row back, what moves it can be judged.
-            let liveness = self.healer.liveness().await?;
-            let again = self.healer.examine(run, &liveness).await?;
-            if let Some(found) = again.found.into_iter().next() {
-                let fate = self.treat(&found, true).await;
-                report.healed += u64::from(fate == Fate::Healed);
-                report.stalled.push(Stalled { found, since: liveness.now, fate });
-                return Ok(());
-            }
-        } else if let Some(mark) = mark {
-            self.well.insert(key(run), mark);
+    ) -> Result<Examined, EngineError> {
+        let Examined { state: Some(state), row_is_off: true, found } = &examined else { return Ok(examined) };
+        let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
+        if self.options.dry_run || by_rule || self.options.rule.is_some() {
+            return Ok(examined);
         }
-        report.healthy += 1;
-        Ok(())
+        match self.healer.rewrite_row(run, state).await? {
+            Healed::Done { .. } => {
+                report.rows_rewritten += 1;
+                self.healer.examine(run, liveness).await
+            }
+            Healed::Moved | Healed::NotByItself => Ok(examined),
+        }
     }
 
     fn seen_since(&mut self, found: &Found, now: Millis) -> Millis {
@@ -365,7 +363,7 @@ fn mark(row: &Row, task: Option<&Task>) -> u64 {
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
     match task.state {
-        TaskState::Ready => task.run_at <= liveness.now || !overdue,
+        TaskState::Ready => !overdue || task.run_at <= liveness.now,
         TaskState::Claimed => {
             task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
         }

@@ -34,7 +34,7 @@ enum Taken {
     /// It is ours; loading may begin here.
     Ours { base: Seq },
     /// It is a suspect of crashing its process, and must wait its turn.
-    HeldBack { alone: bool },
+    HeldBack { alone: bool, lived: Duration },
     /// It is over.
     Over,
 }
@@ -131,7 +131,7 @@ impl Node {
     async fn begin(&self, run: &RunId, task: Task) -> Option<Arc<Cell>> {
         match self.claim_run(run, &task).await {
             Ok(Taken::Ours { base }) => return self.load_own(run, base, task).await,
-            Ok(Taken::HeldBack { alone }) => self.hold_back(task, alone).await,
+            Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
             Ok(Taken::Over) => {}
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
@@ -225,7 +225,7 @@ impl Node {
         if let (Some(summary), Some(lost)) = (known.summary(), &claim.lost) {
             match self.admit(summary, lost) {
                 Admission::In { alone } => claim.alone = alone,
-                Admission::HeldBack { alone } => return Ok(Taken::HeldBack { alone }),
+                Admission::HeldBack { alone, lived } => return Ok(Taken::HeldBack { alone, lived }),
                 Admission::Never(attempts) => return self.end_poisonous(run, summary, attempts).await,
             }
         }

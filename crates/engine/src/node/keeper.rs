@@ -16,8 +16,6 @@ use crate::spawn::spawn;
 
 /// Tasks read at a time.
 const PAGE: u32 = 200;
-/// Crashes that a task may cause before it is dead; a run's own limit is counted in its log.
-const DELIVERIES_MAX: u32 = 3;
 
 /// How a node looks from here.
 enum Verdict {
@@ -31,6 +29,7 @@ impl Node {
         let mut reconciled = self.ledger.clock.elapsed();
         while !self.is_closed() {
             self.look_around().await;
+            self.tell_alive().await;
             self.let_in();
             self.rest(self.config.watch).await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {
@@ -100,18 +99,26 @@ impl Node {
         if seen.record.state == NodeState::Left {
             return Verdict::Gone("its node has left");
         }
+        if seen.is_gone() {
+            return Verdict::Gone("its node's process is gone");
+        }
         match seen.pulse {
-            Pulse::Dropped => return Verdict::Gone("its node's process is gone"),
             Pulse::Suspect => {
                 let since = *sight.suspect_since.get_or_insert(now);
                 if now.saturating_sub(since) >= self.config.grace {
                     return Verdict::Gone("its node's process is gone");
                 }
             }
-            Pulse::Held | Pulse::Unknown => sight.suspect_since = None,
+            Pulse::Held | Pulse::Dropped | Pulse::Unknown => sight.suspect_since = None,
         }
         sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
         if sight.silent { Verdict::Silent } else { Verdict::Alive }
+    }
+
+    /// Crashes that a task may cause before it is dead; a run's own limit is counted in its log. The engine's own mail
+    /// never dies: the end of a child must reach its parent, however many nodes fall.
+    fn deliveries_max(&self, task: &Task) -> u32 {
+        if mail::is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
     }
 
     pub(super) fn is_silent(&self, node: &NodeId) -> bool {
@@ -137,7 +144,7 @@ impl Node {
             // Side by side: writes that wait together share a commit.
             let back = page.into_iter().map(|task| {
                 let expect = Expect::Version(task.version);
-                let limit = deliveries_max(&task);
+                let limit = self.deliveries_max(&task);
                 self.ledger.store.put_task(task.reclaimed(why, limit, now), expect)
             });
             let back = join_all(back).await;
@@ -204,16 +211,11 @@ impl Node {
                         self.adopt(spawn(async move { node.take(task).await }));
                     }
                 } else if !known {
-                    let limit = deliveries_max(&task);
+                    let limit = self.deliveries_max(&task);
                     let back = task.reclaimed("its node is not known", limit, now);
                     self.ledger.store.put_task(back, expect).await?;
                 }
             }
         }
     }
-}
-
-/// The engine's own tasks never die: the end of a child must reach its parent, however many nodes fall.
-fn deliveries_max(task: &Task) -> u32 {
-    if mail::is_delivery(task) { u32::MAX } else { DELIVERIES_MAX }
 }

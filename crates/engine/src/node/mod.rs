@@ -3,6 +3,7 @@
 //! Recovery never executes anything by itself: it only makes a run claimable again. Dispatch,
 //! start-up and takeover all go through the one claim path in `dispatch`.
 
+mod claims;
 mod dispatch;
 mod execute;
 mod hub;
@@ -48,7 +49,11 @@ pub(crate) struct Node {
     quarantine: Mutex<quarantine::Quarantine>,
     /// All nodes as they were seen lately, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
+    /// When the last beat that landed was sent.
+    told_alive: Mutex<Duration>,
     closed: AtomicBool,
+    /// Everything was handed over, so there is nothing to take over.
+    left: AtomicBool,
     work: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -80,7 +85,9 @@ impl Node {
             taking: Mutex::default(),
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
+            told_alive: Mutex::default(),
             closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             work: Mutex::default(),
         })
     }
@@ -101,6 +108,8 @@ impl Node {
         }
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_watch().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_claims().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_claiming().await }));
         let node = Arc::clone(self);
@@ -155,7 +164,13 @@ impl Node {
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
         self.hub().confirm(sent);
+        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         Ok(())
+    }
+
+    /// When the last beat that landed was sent.
+    fn told_alive(&self) -> Duration {
+        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn keep_beating(&self) {
@@ -164,6 +179,19 @@ impl Node {
                 tracing::warn!(node = %self.id, %error, "a beat failed");
             }
             self.rest(self.config.beat).await;
+        }
+        self.sign_off().await;
+    }
+
+    /// The last word of a node. It comes after every beat, so that none of them can revive what is over: a
+    /// node in a process that lives on would else hold its lock, and be missed only for its silence.
+    async fn sign_off(&self) {
+        let told = match self.left.load(Ordering::Relaxed) {
+            true => self.ledger.store.forget(&self.id).await,
+            false => self.ledger.store.beat(&self.record(NodeState::Gone)).await.map(drop),
+        };
+        if let Err(error) = told {
+            tracing::debug!(node = %self.id, %error, "a closed node could not say so");
         }
     }
 
@@ -192,13 +220,14 @@ impl Node {
             self.hub().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
+        self.left.store(true, Ordering::Relaxed);
         self.close();
         if let Err(error) = self.ledger.store.forget(&self.id).await {
             tracing::warn!(node = %self.id, %error, "could not sign off");
         }
     }
 
-    /// Stops at once, like a crash: nothing is handed over.
+    /// Stops at once, like a crash: nothing is handed over. Beating ends with a last word of its own.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

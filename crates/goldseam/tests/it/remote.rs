@@ -360,61 +360,6 @@ async fn a_remote_step_that_nobody_awaits_any_more_is_dropped_with_the_run() {
 }
 
 #[tokio::test]
-async fn a_silent_worker_is_deprived_and_the_step_is_tried_again() {
-    let scratch = Scratch::new();
-    let flow = |ctx: Context, (): ()| async move {
-        let retry = Retry::fixed(Duration::from_millis(1)).max_attempts(2);
-        let silence = Duration::from_millis(30);
-        ctx.remote::<u32>("resize", &()).queue("gpu").retry(retry).heartbeat_timeout(silence).await
-    };
-    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
-    let worker = scratch.client().await;
-    let run = engine.run("w", "r", &()).await.unwrap();
-    let silent = next_task(&worker, "w1").await;
-    heal(&engine, "H1").await;
-    assert_eq!(complete(&worker, &silent, &1u32).await.unwrap_err().code(), "GS0301");
-    let again = next_task(&worker, "w2").await;
-    assert_eq!(again.step.as_ref().unwrap().attempt, 2);
-    heal(&engine, "H1").await;
-    let error = run.result::<u32>().await.unwrap_err();
-    assert!(
-        matches!(&error, EngineError::Ended { failure, .. } if failure.code.as_deref() == Some("heartbeat-timeout"))
-    );
-    engine.shutdown().await;
-}
-
-#[tokio::test]
-async fn a_lost_task_is_made_again_and_uses_no_retry() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let lost = next_task(&worker, "w1").await;
-    let gone = Task { state: TaskState::Cancelled, version: lost.version + 1, ..lost.clone() };
-    let gone = Task { owner: None, started_at: None, ..gone };
-    let expect = goldseam::store::Expect::Version(lost.version);
-    engine.store().put_task(gone, expect).await.unwrap();
-    heal(&engine, "O3").await;
-    let again = next_task(&worker, "w2").await;
-    assert_ne!(again.id, lost.id);
-    assert_eq!((again.payload.as_str(), again.step.as_ref().unwrap().attempt), ("200", 1));
-    complete(&worker, &again, &4u32).await.unwrap();
-    assert_eq!(run.result::<u32>().await.unwrap(), 4);
-    engine.shutdown().await;
-}
-
-/// Waits until this rule applies to the run, then heals it by hand.
-async fn heal(client: &Client, rule: &str) {
-    let options = || goldseam::engine::healer::by_hand::RecoverOptions {
-        rule: Some(rule.parse().unwrap()),
-        ..Default::default()
-    };
-    eventually("the rule applies", || async {
-        client.recover(&run_id(), options()).await.is_ok_and(|recovery| recovery.was_needed())
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_remote_step_cannot_become_local_while_it_is_under_way() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;

@@ -2,6 +2,8 @@
 
 use goldseam::prelude::*;
 use goldseam::{EngineError, Limits, Payload, RunId, Status};
+use goldseam_store::conformance::Fixture;
+use goldseam_store_sqlite::testing;
 
 use crate::support::{Scratch, Witness, eventually};
 
@@ -166,6 +168,59 @@ async fn sigkill_counts_as_attempt() {
     let client = scratch.client().await;
     let summary = client.get(&RunId::new("r").unwrap()).await.unwrap();
     assert_eq!((summary.attempt, summary.recoveries), (1, 1));
+}
+
+/// Two engines in one process share a store, so the process that lives on says nothing about the first one.
+async fn a_dropped_engine_is_taken_over(fixture: Fixture) {
+    let witness = Witness::default();
+    let flow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                ctx.step("long", || async {
+                    witness.saw("long");
+                    if hang {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, Error>(())
+                })
+                .await
+            }
+        }
+    };
+    // Nobody waits for silence to last so long: if the run goes on, the dropped engine was known to be gone.
+    let config = goldseam::Config { silence_max: Duration::from_secs(3_600), ..goldseam::Config::default() };
+    let start = |hang| {
+        let builder = Engine::on(fixture.store.clone()).config(config.clone());
+        builder.workflow("w", flow(hang)).start()
+    };
+    let first = start(true).await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
+    eventually("the step runs", || async { witness.count("long") == 1 }).await;
+    let second = start(false).await.unwrap();
+    let gone = first.node_id().clone();
+    drop(first);
+    let run = second.handle(RunId::new("r").unwrap());
+    tokio::time::timeout(Duration::from_secs(20), run.result::<()>()).await.unwrap().unwrap();
+    let summary = second.get(run.id()).await.unwrap();
+    assert_eq!((summary.recoveries, summary.recovered_at.is_some()), (1, true), "it is like a crash");
+    eventually("the dead are forgotten", || async {
+        fixture.store.nodes().await.unwrap().iter().all(|seen| seen.record.id != gone)
+    })
+    .await;
+    second.shutdown().await;
+    eventually("nobody is left", || async { fixture.store.nodes().await.unwrap().is_empty() }).await;
+}
+
+#[tokio::test]
+async fn a_dropped_engine_is_taken_over_at_once_on_sqlite() {
+    a_dropped_engine_is_taken_over(testing::fixture_on_real_clock().await).await;
+}
+
+#[tokio::test]
+async fn a_dropped_engine_is_taken_over_at_once_in_memory() {
+    a_dropped_engine_is_taken_over(Fixture::memory_on(goldseam_store_sqlite::system_clock())).await;
 }
 
 #[tokio::test]

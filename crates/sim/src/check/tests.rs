@@ -325,6 +325,13 @@ fn i09_catches_writes_while_there_is_nothing_to_do() {
 }
 
 #[test]
+fn i19_catches_a_task_that_contradicts_itself() {
+    let mut flawed = good();
+    flawed.facts.flaws.push("task t: it has an owner exactly while it is claimed".to_owned());
+    caught(i19_records_are_whole, &flawed);
+}
+
+#[test]
 fn i10_catches_attempts_that_are_not_counted_or_reset_without_progress() {
     let fine = Maker::started().event(recovered(1)).event(claimed(1)).event(done("a", 0, false));
     assert_eq!(i10_bounded_recovery(&fine.event(recovered(1)).event(claimed(1)).evidence()), []);
