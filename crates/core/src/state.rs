@@ -3,7 +3,8 @@
 //! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps,
 //! waits, timers) only from the active branch's lineage. Folding is deterministic and never panics.
 
-mod parts;
+mod data;
+mod remote;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,12 +13,15 @@ use crate::codec::Corrupt;
 use crate::error::Failure;
 use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
 use crate::hash::Hash;
-use crate::id::RunId;
+use crate::id::{RunId, TaskId};
 use crate::path::Path;
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
 
-pub use parts::{Child, Found, Mail, Op, OpKind, Outcome, StepOp, StepProgress, Undo, WaitOp};
+pub use data::{
+    Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteOp, StepOp, StepProgress, Undo,
+    WaitOp,
+};
 
 /// Everything the engine believes about a run, computed from its history alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +48,12 @@ pub struct State {
     pub undone: BTreeMap<Path, Undo>,
     /// Every child ever wanted, on any branch.
     pub children: BTreeMap<RunId, Child>,
+    /// Tasks of remote steps whose result would still be taken, on whatever branch they were made.
+    pub handed_out: BTreeSet<TaskId>,
+    /// Tasks of remote steps that were dropped, and whose ids this generation does not use again.
+    pub spent: BTreeSet<TaskId>,
+    /// A remote step ended while nobody had the run: it must be woken.
+    pub told: bool,
     /// A jump that waits for its compensations.
     pub jump: Option<JumpRequested>,
     /// Where a jump was asked for whose branch was never opened: written by somebody else, or damage.
@@ -149,6 +159,9 @@ impl State {
             undo: Vec::new(),
             undone: BTreeMap::new(),
             children,
+            handed_out: BTreeSet::new(),
+            spent: BTreeSet::new(),
+            told: false,
             jump: None,
             half_jump: None,
             failure: None,
@@ -194,6 +207,7 @@ impl State {
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
         }
+        self.hand_out(recorded, in_lineage);
         if in_lineage {
             self.fold_branch(recorded);
         }
@@ -213,8 +227,10 @@ impl State {
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.cancel = None;
                 self.summary.progress();
+                self.summary.forget_tasks();
             }
-            Why::Recovery { .. } | Why::Reset | Why::Undo { .. } => {}
+            Why::Reset => self.summary.forget_tasks(),
+            Why::Recovery { .. } | Why::Undo { .. } => {}
         }
         self.half_jump = None;
         self.summary.owner = None;
@@ -273,6 +289,7 @@ impl State {
                 let step = self.step(recorded, &e.path, e.ord);
                 step.attempts = step.attempts.max(e.attempt);
                 step.progress = StepProgress::Started;
+                remote::begin(step, e, recorded.at);
                 self.fingerprint(&e.path, e.input);
             }
             Event::StepCompleted(e) => {
@@ -280,6 +297,7 @@ impl State {
                 step.attempts = step.attempts.max(e.attempt);
                 step.group = e.group;
                 step.progress = StepProgress::Completed(e.output.clone());
+                remote::end(step, e.attempt, e.fence);
                 self.fingerprint(&e.path, e.input);
                 if e.undo {
                     self.undo.push(e.path.clone());
@@ -292,6 +310,7 @@ impl State {
                 step.left = e.left;
                 step.group = e.group;
                 step.progress = StepProgress::Failed(e.failure.clone());
+                remote::end(step, e.attempt, e.fence);
                 self.fingerprint(&e.path, e.input);
             }
             Event::StepRetryScheduled { path, due, .. } => {
@@ -380,10 +399,9 @@ impl State {
     }
 
     fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
-        let new = || StepOp::default();
-        let op = self.op(recorded, (path, ord), || OpKind::Step(new()));
+        let op = self.op(recorded, (path, ord), || OpKind::Step(StepOp::default()));
         if !matches!(op.kind, OpKind::Step(_)) {
-            op.kind = OpKind::Step(new());
+            op.kind = OpKind::Step(StepOp::default());
         }
         match &mut op.kind {
             OpKind::Step(step) => step,
@@ -458,15 +476,6 @@ impl State {
     pub fn open_children(&self) -> Vec<RunId> {
         self.children.iter().filter(|(_, child)| !child.ended).map(|(run, _)| run.clone()).collect()
     }
-}
-
-/// What became of an event that was applied to a live state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
-    /// It is part of the state now.
-    Yes,
-    /// The run moved to another branch; nothing was changed.
-    DeriveAnew,
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct Config {
     pub linger: Duration,
     /// How long a step runs before its start is written by itself.
     pub long_step: Duration,
+    /// How long whoever has the task of a remote step may be silent, unless the step says otherwise.
+    pub remote_silence_max: Duration,
     /// The longest pause between two looks at the queue.
     pub poll: Duration,
     /// How long a shutdown waits for running steps.
@@ -116,6 +118,7 @@ impl Default for Config {
             grace: Duration::from_millis(300),
             linger: Duration::from_secs(1),
             long_step: Duration::from_secs(1),
+            remote_silence_max: Duration::from_secs(60),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(10),
             recovery: Recovery::default(),

@@ -11,6 +11,7 @@ use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
 use crate::crowd::{Deed, Person, payload, run_id};
 use crate::dice::Dice;
+use crate::worker::{Care, Worker};
 use crate::world::{SILENCE_MAX, World};
 
 /// Virtual time in which everything must have ended once the faults stop.
@@ -58,6 +59,8 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     for index in 0..seats {
         world.start(index).await;
     }
+    let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
+    let worker = tokio::spawn(worker.keep_working(world.client.clone()));
     let runs = 6 + dice.below(14);
     let mut counts = BTreeMap::new();
     let (relief, deeds) = (Vec::new(), Vec::new());
@@ -68,6 +71,7 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     storm.rage(runs).await;
     let unsettled = settle(&mut world, runs, &mut dice).await;
     let quiet_writes = quiet(&world).await;
+    worker.abort();
     let facts = world.book.read();
     let evidence = gather(&world, facts, unsettled, quiet_writes).await;
     let mut violations = check_all(&evidence);

@@ -194,6 +194,9 @@ fn wanted(state: &State, now: Millis) -> Option<&'static str> {
     if summary.cancel.is_some() {
         return Some("it is to be cancelled");
     }
+    if state.told {
+        return Some("a remote step has ended");
+    }
     if state.jump.is_some() {
         return Some("a jump waits to be carried out");
     }
@@ -250,6 +253,11 @@ pub(super) fn lost_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
                 let evidence =
                     format!("the task of step {path} is {}, the log has no result", task.state.as_str());
                 found(Code::O3, evidence, Remedy::TakeResult { path, attempt, task: Box::new(task.clone()) })
+            }
+            // It took one worker down after the other: another task would, too.
+            Some(task) if task.state == TaskState::Dead => {
+                let evidence = format!("the task of step {path} is dead");
+                found(Code::O3, evidence, Remedy::GiveUp { path, attempt, task: Box::new(task.clone()) })
             }
             Some(task) => {
                 let evidence = format!("the task of step {path} is {}", task.state.as_str());

@@ -3,13 +3,14 @@
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
-use goldseam_core::recovery::{Cached, Code, Diagnosis, Sight, damaged, diagnose};
+use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, diagnose};
 use goldseam_core::seal::{Place, seal};
-use goldseam_core::state::Outcome;
+use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
-use goldseam_core::task::Task;
+use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{
-    BranchId, Command, Corrupt, Failure, Hash, Payload, RunId, Seq, State, Status, Summary, TaskId, derive,
+    BranchId, Command, Corrupt, Failure, Hash, Millis, Payload, RunId, Seq, State, Status, Summary, TaskId,
+    derive,
 };
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
 
@@ -69,6 +70,7 @@ impl Healer {
             None => self.advance_task_of(run).await?,
         };
         let children = self.ended_children(&state).await?;
+        let remote = self.remote_steps(&state).await?;
         let summary = &state.summary;
         let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
         let since = task.as_ref().and_then(|task| task.started_at);
@@ -81,7 +83,7 @@ impl Healer {
             claimant: claimant
                 .map_or(goldseam_core::recovery::Owner::Nobody, |claimant| liveness.holder(claimant, since)),
             fit: Some(liveness.has(&summary.workflow)),
-            remote: &[],
+            remote: &remote,
             children: &children,
             bounds: self.rules.recovery_for(&summary.workflow).bounds(),
         };
@@ -135,6 +137,29 @@ impl Healer {
             }
         }
         Ok(ended)
+    }
+
+    /// Open remote steps with their tasks.
+    async fn remote_steps(&self, state: &State) -> Result<Vec<Remote>, EngineError> {
+        let mut steps = Vec::new();
+        for OpenRemote { path, attempt, task, silence, since, .. } in state.open_remote() {
+            let task = self.task(task).await?;
+            steps.push(Remote { path, attempt, task, silence, since });
+        }
+        Ok(steps)
+    }
+
+    /// Whether whoever does the run's remote steps may be left alone, by their tasks alone.
+    pub(super) async fn remote_is_quiet(&self, row: &Summary, now: Millis) -> Result<bool, EngineError> {
+        for id in row.waits.iter().flat_map(|wait| &wait.tasks) {
+            let Some(task) = self.task(id.clone()).await? else { return Ok(false) };
+            let claimed = task.state == TaskState::Claimed;
+            let silent = task.silence_max.is_some_and(|most| now.since(task.last_sign()) > most);
+            if claimed && silent || !task.state.is_live() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes the cached row anew from the log. Losing the race to somebody else is no error.

@@ -118,6 +118,9 @@ impl Healer {
         match &diagnosis.remedy {
             Remedy::Tell { .. } => return Ok(Healed::NotByItself),
             Remedy::Reclaim => return self.reclaim(run, &diagnosis.evidence).await,
+            Remedy::GiveUp { task, .. } if !self.deprive(task, &diagnosis.evidence).await? => {
+                return Ok(Healed::Moved);
+            }
             Remedy::Park { reason } if diagnosis.rule == Code::K1 => {
                 return self.park_damaged(run, reason).await;
             }
@@ -173,6 +176,18 @@ impl Healer {
             }
             Written::Lost(_) => Ok(Healed::Moved),
         }
+    }
+
+    /// Takes a task from whoever was silent; any heartbeat since it was seen defeats this. What is not carried
+    /// out then leaves it ready for somebody else.
+    async fn deprive(&self, task: &Task, why: &str) -> Result<bool, EngineError> {
+        if task.state != TaskState::Claimed {
+            return Ok(true);
+        }
+        let now = self.ledger.store.now().await?;
+        let back = task.clone().reclaimed(why, u32::MAX, now);
+        let written = self.ledger.store.put_task(back, Expect::Version(task.version)).await?;
+        Ok(written == Written::Done)
     }
 
     async fn own_task(&self, run: &RunId) -> Result<Option<Task>, EngineError> {

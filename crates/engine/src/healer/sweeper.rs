@@ -240,7 +240,9 @@ impl Sweeper {
     ) -> Result<(), EngineError> {
         let summary = &row.summary;
         let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
-        if owner.is_alive() && summary.is_coherent() && row.task.is_some() && !self.options.deep {
+        let elsewhere = self.healer.remote_is_quiet(summary, liveness.now).await?;
+        let sound = summary.is_coherent() && row.task.is_some();
+        if owner.is_alive() && sound && elsewhere && !self.options.deep {
             report.scanned += 1;
             report.healthy += 1;
             return Ok(());
@@ -251,7 +253,7 @@ impl Sweeper {
         };
         let mark = mark(row, task.as_ref());
         let known = self.well.get(&key(&summary.run)) == Some(&mark);
-        let quiet = |task: &Task| is_quiet(row, task, liveness);
+        let quiet = |task: &Task| elsewhere && is_quiet(row, task, liveness);
         if known && !self.options.deep && task.as_ref().is_some_and(quiet) {
             report.scanned += 1;
             report.healthy += 1;
@@ -287,7 +289,9 @@ impl Sweeper {
             return Ok(());
         };
         let since = self.seen_since(&found, liveness.now);
-        let old_enough = liveness.now.since(since) >= self.stale_after(&examined);
+        // Silence has lasted for as long as it must already.
+        let silent = found.diagnosis.rule == Code::H1;
+        let old_enough = silent || liveness.now.since(since) >= self.stale_after(&examined);
         let fate = self.treat(&found, old_enough).await;
         if fate == Fate::Healed {
             report.healed += 1;

@@ -1,10 +1,13 @@
 //! What a [`State`](super::State) is made of.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use crate::branch::BranchId;
 use crate::error::Failure;
-use crate::event::WaitStarted;
+use crate::event::{Remote, WaitStarted};
 use crate::hash::Hash;
-use crate::id::{RunId, SignalName};
+use crate::id::{QueueName, RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::time::{Millis, Seq};
@@ -61,6 +64,36 @@ pub struct StepOp {
     pub progress: StepProgress,
     /// It holds steps.
     pub group: bool,
+    /// How it is handed out, if somebody else does it.
+    pub remote: Option<Box<RemoteOp>>,
+}
+
+/// What is known of a remote step besides where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteOp {
+    /// How its latest attempt was handed out, with what the worker is given.
+    pub sent: Remote,
+    /// When.
+    pub since: Millis,
+    /// The task and the claim that ended each attempt; no claim: it was given up.
+    pub ends: BTreeMap<u32, (TaskId, Option<u64>)>,
+}
+
+/// A remote step that somebody is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRemote {
+    /// The step.
+    pub path: Path,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Its task.
+    pub task: TaskId,
+    /// The queue that it stands in.
+    pub queue: QueueName,
+    /// How long whoever claims the task may be silent.
+    pub silence: Duration,
+    /// When it was handed out.
+    pub since: Millis,
 }
 
 /// Where a step stands.
@@ -147,4 +180,13 @@ pub struct Child {
     pub seq: Seq,
     /// Whether it has ended.
     pub ended: bool,
+}
+
+/// What became of an event that was applied to a live state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is part of the state now.
+    Yes,
+    /// The run moved to another branch; nothing was changed.
+    DeriveAnew,
 }
