@@ -37,6 +37,10 @@ pub struct Config {
     pub recovery: Recovery,
     /// The same for one workflow, where it differs.
     pub recovery_of: BTreeMap<WorkflowName, Recovery>,
+    /// How often silent remote steps are looked for.
+    pub monitor: Duration,
+    /// How many of them are looked at in one go.
+    pub monitor_batch: u32,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
     /// How long a claimant may be silent that is no node, if its task does not say.
@@ -123,6 +127,8 @@ impl Default for Config {
             drain: Duration::from_secs(10),
             recovery: Recovery::default(),
             recovery_of: BTreeMap::new(),
+            monitor: Duration::from_secs(15),
+            monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,

@@ -4,6 +4,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::recovery::{Code, Reason, Remedy};
 use goldseam_core::{BranchId, Command, Path, RunId, Seq, State, Status};
 
+use super::monitor::Monitor;
 use super::sweeper::{SweepOptions, Sweeper};
 use super::{Examined, Found, Healed, Healer, Rules};
 use crate::client::{By, Client, Jump};
@@ -79,6 +80,13 @@ impl Client {
         let healer =
             Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
         Sweeper::new(healer, options)
+    }
+
+    /// A heartbeat monitor over this store, looking at `batch` silent tasks per tick.
+    pub fn monitor(&self, batch: u32) -> Monitor {
+        let healer =
+            Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
+        Monitor::new(healer, batch)
     }
 
     /// What is wrong with a run, touching nothing.

@@ -9,6 +9,7 @@ mod examine;
 pub mod feed;
 pub mod follow;
 mod liveness;
+pub mod monitor;
 pub mod sweeper;
 pub mod why;
 

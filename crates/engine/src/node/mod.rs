@@ -122,6 +122,8 @@ impl Node {
         self.adopt(spawn(async move { node.keep_listening().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_sweeping().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_monitoring().await }));
         Ok(())
     }
 

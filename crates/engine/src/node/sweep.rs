@@ -6,6 +6,7 @@ use std::time::Duration;
 use goldseam_core::recovery::{CATALOGUE, Code, Detector, Reason};
 
 use super::Node;
+use crate::healer::monitor::Monitor;
 use crate::healer::sweeper::{SweepOptions, SweepReport, Sweeper};
 use crate::meter;
 
@@ -42,6 +43,22 @@ impl Node {
             // Two nodes that started together do not sweep together for ever.
             let spread = every.mul_f64((self.ledger.entropy.next() % 1000) as f64 / 10_000.0);
             self.rest(every + spread).await;
+        }
+    }
+
+    /// Gives up remote steps that have fallen silent, as often as configured.
+    pub(super) async fn keep_monitoring(self: &Arc<Self>) {
+        let healer = self.healer(Reason::StaleDetection);
+        let mut monitor = Monitor::new(healer, self.config.monitor_batch);
+        while !self.is_closed() && !self.hub().is_leaving() {
+            match monitor.tick().await {
+                Ok(report) if report.more => {}
+                Ok(_) => self.rest(self.config.monitor).await,
+                Err(error) => {
+                    tracing::warn!(node = %self.id, %error, "looking for silent steps failed");
+                    self.rest(self.config.monitor).await;
+                }
+            }
         }
     }
 

@@ -59,6 +59,7 @@ macro_rules! healing {
             hints::everything_that_is_a_hint_can_be_lost,
             hints::a_late_row_is_rewritten_without_a_branch,
             hints::a_requeue_moves_a_run_and_leaves_a_note,
+            remote::the_monitor_gives_up_silent_steps_and_no_others,
             remote::h1_a_silent_worker_is_deprived_and_the_step_tried_again,
             remote::h1_without_tries_left_surfaces,
             remote::h1_a_long_step_that_beats_is_left_alone,

@@ -178,3 +178,23 @@ pub async fn w1_a_result_that_nobody_noticed(fixture: &Fixture) {
     assert_eq!(ward.result::<u32>("r").await, 7);
     engine.shutdown().await;
 }
+
+/// The monitor alone finds what is silent, in batches, and nothing else.
+pub async fn the_monitor_gives_up_silent_steps_and_no_others(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, SILENCE).await;
+    let mut monitor = ward.client.monitor(1);
+    assert_eq!(monitor.tick().await.unwrap().silent, 0, "nobody has claimed it yet");
+    claimed(&ward).await;
+    let given_up = std::sync::Mutex::new(0);
+    let monitor = tokio::sync::Mutex::new(monitor);
+    eventually("the step is given up", || async {
+        let report = monitor.lock().await.tick().await.unwrap();
+        *given_up.lock().unwrap() += report.given_up.len();
+        *given_up.lock().unwrap() > 0
+    })
+    .await;
+    ward.has_event("r", "step.timeout").await;
+    assert_eq!(ward.rules("r").await, ["H1"]);
+    engine.shutdown().await;
+}
