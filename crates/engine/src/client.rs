@@ -14,6 +14,7 @@ use goldseam_store::{Page, Row, RunFilter, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::claims::{ClaimRules, Claims, Memory};
 use crate::clock::{Clock, SystemClock};
 use crate::commit::Ledger;
 use crate::engine::{default_queue, refused};
@@ -140,7 +141,15 @@ impl Client {
         limits: Limits,
     ) -> Self {
         let (limits, hub) = (Arc::new(limits), Arc::new(Hub::of_client()));
-        Self { ledger: Ledger { store, clock, entropy, limits, hub } }
+        let claims = Arc::new(Memory::new(ClaimRules::default()));
+        Self { ledger: Ledger { store, clock, entropy, limits, hub, claims } }
+    }
+
+    /// The same client, healing claims by these rules.
+    #[must_use]
+    pub fn with_claim_rules(mut self, rules: ClaimRules) -> Self {
+        self.ledger.claims = Arc::new(Memory::new(rules));
+        self
     }
 
     pub(crate) fn of(ledger: Ledger) -> Self {
@@ -165,6 +174,11 @@ impl Client {
     /// Named locks.
     pub fn locks(&self) -> Locks {
         Locks::new(self.ledger.clone())
+    }
+
+    /// Healing of claims and locks.
+    pub fn claims(&self) -> Claims {
+        Claims::new(self.ledger.clone())
     }
 
     /// Queues a run for whoever has its workflow. The same id and input again: the same run.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use goldseam_core::recovery::Bounds;
 use goldseam_core::{Limits, QueueName, WorkflowName};
 
+use crate::claims::ClaimRules;
+
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -25,6 +27,8 @@ pub struct Config {
     pub linger: Duration,
     /// How long a step runs before its start is written by itself.
     pub long_step: Duration,
+    /// How long whoever has the task of a remote step may be silent, unless the step says otherwise.
+    pub remote_silence_max: Duration,
     /// The longest pause between two looks at the queue.
     pub poll: Duration,
     /// How long a shutdown waits for running steps.
@@ -33,8 +37,21 @@ pub struct Config {
     pub recovery: Recovery,
     /// The same for one workflow, where it differs.
     pub recovery_of: BTreeMap<WorkflowName, Recovery>,
+    /// How often silent remote steps are looked for.
+    pub monitor: Duration,
+    /// How many of them are looked at in one go.
+    pub monitor_batch: u32,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
+    /// How long a claimant may be silent that is no node, if its task does not say.
+    pub claim_lease: Duration,
+    /// Claimants that a user's task may take down with it before it is dead.
+    pub deliveries_max: u32,
+    /// How often claims and locks are looked over.
+    pub claim_watch: Duration,
+    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, lets go
+    /// of its runs.
+    pub wedged_after: Duration,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
     /// Bounds on everything.
@@ -50,7 +67,8 @@ pub struct Recovery {
     pub park: bool,
     /// How long a finding must have held before a sweep heals it; never makes a live run stale.
     pub stale_after: Duration,
-    /// Pause before a second recovery; it doubles with each further one.
+    /// Pause of a run that must wait until others have been recovered; ten of them are the least time for which
+    /// a suspect of crashing its process is watched.
     pub delay: Duration,
 }
 
@@ -66,6 +84,11 @@ impl Default for Recovery {
 }
 
 impl Recovery {
+    /// Two lives of a run that differ by less do not differ.
+    pub(crate) fn doubt(&self) -> Duration {
+        self.delay * 10
+    }
+
     /// What `diagnose` needs to know of it.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { attempts_max: self.attempts_max, park: self.park }
@@ -82,8 +105,14 @@ impl Config {
 /// The queue that runs stand in unless told otherwise.
 pub const QUEUE_DEFAULT: &str = "default";
 
+/// The queue of the engine's own mail.
+pub(crate) const QUEUE_MAIL: &str = "goldseam-mail";
+/// The queue of the records that keep heartbeat details: nobody's work, they go with their step.
+pub(crate) const QUEUE_DETAILS: &str = "goldseam-heartbeat";
+
 impl Default for Config {
     fn default() -> Self {
+        let rules = ClaimRules::default();
         Self {
             slots: 1_000,
             queues: QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
@@ -93,11 +122,18 @@ impl Default for Config {
             grace: Duration::from_millis(300),
             linger: Duration::from_secs(1),
             long_step: Duration::from_secs(1),
+            remote_silence_max: Duration::from_secs(60),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(10),
             recovery: Recovery::default(),
             recovery_of: BTreeMap::new(),
+            monitor: Duration::from_secs(15),
+            monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
+            claim_lease: rules.lease,
+            deliveries_max: rules.deliveries_max,
+            claim_watch: Duration::from_secs(1),
+            wedged_after: Duration::from_secs(60),
             beat_on_thread: true,
             limits: Limits::default(),
         }

@@ -11,6 +11,8 @@ use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::claims::judge::node_name;
+use crate::claims::{ClaimRules, Memory};
 use crate::client::{Client, RunHandle, StartOptions};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::commit::Ledger;
@@ -18,6 +20,7 @@ use crate::config::{Config, Recovery};
 use crate::context::Context;
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::{EngineError, Error};
+use crate::meter;
 use crate::node::{Hub, Node};
 use crate::registry::Registry;
 use crate::spawn::spawn;
@@ -128,16 +131,19 @@ impl Builder {
         if let Some(flaw) = self.flaw {
             return Err(flaw);
         }
-        let id = NodeId::new(format!("n-{:016x}", self.entropy.next()))?;
+        let id = NodeId::new(node_name(self.entropy.next()))?;
         let sure_for = self.config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
         let time = Arc::new(StoreTime::new(self.clock));
+        let Config { claim_lease: lease, deliveries_max, .. } = self.config;
+        meter::describe();
         let ledger = Ledger {
             store: self.store,
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(self.config.limits.clone()),
             hub: Arc::new(hub),
+            claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
         let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, (id, time));
         node.start().await?;

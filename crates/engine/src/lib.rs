@@ -10,9 +10,12 @@
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
 //! | `cell`, `driver` | one run in memory, and the task that moves it |
 //! | [`healer`] | what is wrong with a run, and mending it: the sweeper, the doctor, the feed of recoveries |
-//! | [`queue`], [`locks`] | a user's own tasks and named locks |
+//! | [`queue`], [`locks`], [`stats`] | a user's own tasks, named locks, and how much there is |
+//! | [`claims`] | what nobody alive holds is free again |
+//! | [`meter`] | the names of all metrics |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
 
+pub mod claims;
 pub mod client;
 pub mod clock;
 pub mod commit;
@@ -23,9 +26,13 @@ pub mod entropy;
 pub mod error;
 pub mod healer;
 pub mod locks;
+pub mod meter;
 pub mod node;
 pub mod queue;
 pub mod registry;
+pub mod stats;
+#[cfg(feature = "suite")]
+pub mod suite;
 
 mod append;
 mod attempt;
@@ -33,6 +40,7 @@ mod cell;
 mod driver;
 
 mod spawn;
+mod tries;
 mod undo;
 
 pub use client::{Client, Outcome, RunHandle, StartOptions};

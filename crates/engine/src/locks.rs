@@ -9,11 +9,7 @@ use goldseam_store::{Expect, LockFilter, StoreError, Written};
 use crate::clock::pause;
 use crate::commit::Ledger;
 use crate::error::EngineError;
-
-/// Tries at a compare-and-set that others keep winning.
-const TRIES: u32 = 5;
-/// First pause between two tries; it doubles.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::tries::{PAUSE, TRIES};
 
 /// The locks of a store. Cheap to clone.
 #[derive(Debug, Clone)]

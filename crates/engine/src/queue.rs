@@ -1,19 +1,17 @@
-//! A user's own tasks: submitted once, claimed with a fence, finished once.
+//! A user's own tasks, and those of remote steps: submitted once, claimed with a fence, finished once.
 
-use std::time::Duration;
+mod remote;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{Failure, Payload, QueueName, TaskId};
-use goldseam_store::{Claim, Expect, StoreError, TaskFilter, Written};
+use goldseam_store::{Claim, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
 
+use crate::claims::Claims;
 use crate::clock::pause;
 use crate::commit::Ledger;
 use crate::error::EngineError;
-
-/// Tries at a compare-and-set that others keep winning.
-const TRIES: u32 = 5;
-/// First pause between two tries; it doubles.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::stats::{self, Stats};
+use crate::tries::{self, PAUSE, TRIES, Tries};
 
 /// The queues of a store. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -52,21 +50,18 @@ impl Queue {
         }
     }
 
-    /// Claims due tasks: highest priority first, one at a time per lane.
+    /// Claims due tasks: highest priority first, one at a time per lane. What nobody alive holds is freed first.
     pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
-        let Want { owner, queue, kind, limit } = want;
-        let mut pause_for = PAUSE;
-        for attempt in 1.. {
-            let now = self.ledger.store.now().await?;
-            let pools = vec![Task::pool_of(&queue, None)];
-            let claim = Claim { owner: owner.clone(), pools, kind: kind.clone(), limit, now };
-            match self.ledger.store.claim(claim).await {
-                Err(StoreError::Busy { .. }) if attempt < TRIES => pause(pause_for).await,
-                other => return Ok(other?.tasks),
-            }
-            pause_for *= 2;
-        }
-        Ok(Vec::new())
+        let claimed = tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks;
+        Ok(self.wanted(claimed).await)
+    }
+
+    async fn claim_once(&self, want: &Want) -> Result<ClaimedTasks, StoreError> {
+        let now = self.ledger.store.now().await?;
+        Claims::new(self.ledger.clone()).before_claim(now).await;
+        let Want { owner, queue, kind, limit } = want.clone();
+        let pools = vec![Task::pool_of(&queue, None)];
+        self.ledger.store.claim(Claim { owner, pools, kind, limit, now }).await
     }
 
     /// The task as it is now.
@@ -89,19 +84,34 @@ impl Queue {
         Ok(self.ledger.store.tasks(filter).await?)
     }
 
+    /// What stands in each queue, users' tasks and runs alike; counts up to a bound and says so.
+    pub async fn stats(&self) -> Result<Stats, EngineError> {
+        stats::count(&self.ledger).await
+    }
+
     /// Says that the claimant is alive.
     pub async fn heartbeat(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
         self.change(id, |task, now| task.beaten(fence, now)).await
     }
 
-    /// The work is done. A repeat under the same fence is harmless; another fence is refused.
+    /// The work is done. A repeat under the same fence is harmless; another fence is refused. What a remote
+    /// step's task brought is in its run's log once this returns.
     pub async fn complete(&self, id: &TaskId, fence: u64, result: Payload) -> Result<Task, EngineError> {
-        self.change(id, |task, now| task.completed(fence, result.clone(), now)).await
+        let task = self.get(id).await?;
+        if let Some(over) = self.bring(&task, fence, Ok(result.clone())).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.completed(fence, result.clone(), now)).await
     }
 
-    /// The work failed; tried again while attempts are left.
+    /// The work failed; tried again while attempts are left. A remote step is tried again by its own policy,
+    /// under another task.
     pub async fn fail(&self, id: &TaskId, fence: u64, failure: Failure) -> Result<Task, EngineError> {
-        self.change(id, |task, now| task.failed(fence, failure.clone(), now)).await
+        let task = self.get(id).await?;
+        if let Some(over) = self.bring(&task, fence, Err(failure.clone())).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.failed(fence, failure.clone(), now)).await
     }
 
     /// Gives a task back unharmed.
@@ -109,18 +119,29 @@ impl Queue {
         self.change(id, |task, now| task.released(fence, now)).await
     }
 
-    /// Nobody wants the task any more.
+    /// Nobody wants the task any more. A remote step whose task is cancelled fails for good.
     pub async fn cancel(&self, id: &TaskId) -> Result<Task, EngineError> {
-        self.change(id, Task::cancelled).await
+        let task = self.get(id).await?;
+        if let Some(over) = self.cancel_step(&task).await? {
+            return Ok(over);
+        }
+        self.change_from(task, Task::cancelled).await
     }
 
     async fn change<F>(&self, id: &TaskId, change: F) -> Result<Task, EngineError>
     where
         F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
     {
+        self.change_from(self.get(id).await?, change).await
+    }
+
+    /// The same for somebody who has just looked.
+    async fn change_from<F>(&self, mut task: Task, change: F) -> Result<Task, EngineError>
+    where
+        F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
+    {
         let mut pause_for = PAUSE;
         for attempt in 1.. {
-            let task = self.get(id).await?;
             let expect = Expect::Version(task.version);
             let now = self.ledger.store.now().await?;
             let next = change(task.clone(), now)?;
@@ -137,23 +158,13 @@ impl Queue {
             }
             pause(pause_for).await;
             pause_for *= 2;
+            task = self.get(&task.id).await?;
         }
         Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
     }
 
-    /// One compare-and-set; a write whose outcome is unknown is settled by looking at the record.
     async fn put(&self, task: Task, expect: Expect) -> Result<Written<Task>, EngineError> {
-        let mut pause_for = PAUSE;
-        for attempt in 1.. {
-            match self.ledger.store.put_task(task.clone(), expect).await {
-                Ok(Written::Lost(Some(now))) if now == task => return Ok(Written::Done),
-                Err(StoreError::Busy { .. } | StoreError::Unknown { .. }) if attempt < TRIES => {
-                    pause(pause_for).await;
-                }
-                other => return Ok(other?),
-            }
-            pause_for *= 2;
-        }
-        Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
+        let put = |task| self.ledger.store.put_task(task, expect);
+        Ok(tries::put(&task, Tries::five(), put).await?)
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use goldseam_core::{Millis, RunId, Seq};
+use goldseam_core::{Millis, Path, RunId, Seq};
 
 use crate::clock::TrueTime;
 
@@ -53,6 +53,8 @@ pub enum Ack {
     OtherInput(RunId, Answer),
     /// Mail with this id was taken.
     Mail(RunId, String),
+    /// The result of an attempt at a remote step, brought under this claim, was taken.
+    Brought(RunId, Path, u32, u64),
     /// Right after an acknowledgement, the log held the command with this id, or not.
     Read(RunId, String, bool),
 }
@@ -74,6 +76,7 @@ struct Pages {
     executed: Vec<Executed>,
     seen: Vec<Seen>,
     acks: Vec<Ack>,
+    flaws: Vec<String>,
     writes: u64,
     calls: u64,
     hash: u64,
@@ -156,6 +159,11 @@ impl Book {
         self.pages().acks.push(ack);
     }
 
+    /// The store listed a record that contradicts itself.
+    pub fn flaw(&self, what: String) {
+        self.pages().flaws.push(what);
+    }
+
     /// A node was killed.
     pub fn killed(&self) {
         self.pages().kills += 1;
@@ -178,6 +186,7 @@ impl Book {
             executed: pages.executed.clone(),
             seen: pages.seen.clone(),
             acks: pages.acks.clone(),
+            flaws: pages.flaws.clone(),
             kills: pages.kills,
             freezes: pages.freezes,
             calls: pages.calls,
@@ -216,6 +225,8 @@ pub struct Facts {
     pub seen: Vec<Seen>,
     /// Promises in order.
     pub acks: Vec<Ack>,
+    /// Records that contradict themselves.
+    pub flaws: Vec<String>,
     /// Nodes killed.
     pub kills: u32,
     /// Nodes cut off past the takeover limit.

@@ -96,7 +96,11 @@ impl Store for Tap {
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
         self.call("tasks");
-        self.inner.tasks(filter).await
+        let listed = self.inner.tasks(filter).await;
+        for (task, flaw) in listed.iter().flatten().filter_map(|task| Some((task, task.flaw()?))) {
+            self.book.flaw(format!("task {}: {flaw}", task.id));
+        }
+        listed
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {

@@ -63,7 +63,12 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lock> {
 
 /// Lists locks in order of name.
 pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, Fault> {
-    let held = if filter.stale_at.is_some() { " INDEXED BY locks_held" } else { "" };
+    let held = match filter {
+        LockFilter { name: Some(_), .. } => "",
+        LockFilter { stale_at: Some(_), .. } => " INDEXED BY locks_held",
+        LockFilter { node_none_of: Some(_), .. } => " INDEXED BY locks_node",
+        _ => "",
+    };
     let mut sql = [SELECT, held, " WHERE 1"].concat();
     let mut values: Vec<Value> = Vec::new();
     let mut add = |piece: &'static str, value: Option<Value>| {
@@ -75,6 +80,10 @@ pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, 
     let text = |text: &str| Value::Text(text.to_owned());
     add(" AND name = ?", filter.name.as_ref().map(|name| text(name.as_str())));
     add(" AND holder IS NOT NULL AND expires_at <= ?", filter.stale_at.map(|at| Value::Integer(at.0)));
+    add(
+        " AND holder IS NOT NULL AND node IS NOT NULL AND node NOT IN (SELECT value FROM json_each(?))",
+        json_text(filter.node_none_of.as_ref())?.map(Value::Text),
+    );
     add(" AND name > ?", filter.after.as_ref().map(|name| text(name.as_str())));
     add(" ORDER BY name LIMIT ?", Some(Value::Integer(filter.limit.into())));
     let mut statement = conn.prepare_cached(&sql)?;

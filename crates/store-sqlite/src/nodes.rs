@@ -1,4 +1,4 @@
-//! Nodes: a row of beats, and an OS file lock that only the end of the process frees.
+//! Nodes: a row of beats, and an OS file lock that only the end of the process or of the node frees.
 //!
 //! Invariant: a node's lock is held before its row can be seen. The lock file is removed only by
 //! whoever holds it, so a lock on a removed file is never mistaken for one that counts.
@@ -51,12 +51,8 @@ impl Liveness {
         self.folder.join(format!("{node}.lock"))
     }
 
-    /// Takes the node's lock unless this process has it. Nobody takes it for a node that is over.
-    pub(crate) fn hold(&self, node: &NodeRecord) -> Result<(), StoreError> {
-        if matches!(node.state, NodeState::Left | NodeState::Gone) {
-            return Ok(());
-        }
-        let node = &node.id;
+    /// Takes the node's lock unless this process has it.
+    pub(crate) fn hold(&self, node: &NodeId) -> Result<(), StoreError> {
         let mut held = self.held();
         let path = self.path(node);
         if held.get(node).is_some_and(|file| is_at(file, &path)) {
@@ -81,6 +77,11 @@ impl Liveness {
             }
         }
         Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds it"))
+    }
+
+    /// Lets go of the node's lock if this process has it. The file stays, so that the lock is seen to be free.
+    pub(crate) fn release(&self, node: &NodeId) {
+        drop(self.held().remove(node));
     }
 
     /// What the system knows about the node's process.
@@ -142,6 +143,11 @@ fn cannot_lock(path: &Path, error: &io::Error) -> StoreError {
         what: format!("the liveness lock {} cannot be taken: {error}", path.display()),
         hint: "check the permissions of this folder, and that no two nodes have the same id".to_owned(),
     }
+}
+
+/// Whether a node says that it has ended.
+pub(crate) fn is_over(node: &NodeRecord) -> bool {
+    matches!(node.state, NodeState::Left | NodeState::Gone)
 }
 
 /// Counts a beat.

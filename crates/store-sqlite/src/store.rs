@@ -142,9 +142,16 @@ impl Store for SqliteStore {
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        self.liveness.hold(node)?;
-        let node = node.clone();
-        self.writer.write_quietly(move |work| nodes::beat(work, &node)).await
+        let (told, over) = (node.clone(), nodes::is_over(node));
+        if !over {
+            self.liveness.hold(&node.id)?;
+        }
+        let beaten = self.writer.write_quietly(move |work| nodes::beat(work, &told)).await;
+        if over {
+            // Whatever came of the row: a node that is over must not look alive.
+            self.liveness.release(&node.id);
+        }
+        beaten
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {

@@ -19,13 +19,14 @@ use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
     run_at, run, owner, poked, version, fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, \
-    silence_max_ms, created_at, changed_at, payload, result, failure, audit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, \
-    ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
+    silence_max_ms, created_at, changed_at, payload, result, failure, audit, step) VALUES (?1, ?2, ?3, ?4, \
+    ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
+    ?27, ?28)";
 const UPDATE: &str = "UPDATE OR IGNORE tasks SET pool = ?2, kind = ?3, queue = ?4, lane = ?5, priority = ?6, \
     key = ?7, state = ?8, ripe = ?9, run_at = ?10, run = ?11, owner = ?12, poked = ?13, version = ?14, \
     fence = ?15, deliveries = ?16, attempts = ?17, attempts_max = ?18, started_at = ?19, heartbeat_at = ?20, \
     silence_max_ms = ?21, created_at = ?22, changed_at = ?23, payload = ?24, result = ?25, failure = ?26, \
-    audit = ?27 WHERE id = ?1 AND version = ?28";
+    audit = ?27, step = ?28 WHERE id = ?1 AND version = ?29";
 const REST: &str = "UPDATE tasks SET state = 'ready', run_at = ?2, ripe = (?2 <= ?3), owner = NULL, \
     started_at = NULL, heartbeat_at = NULL, poked = 0, changed_at = MAX(changed_at, ?3), \
     version = version + 1 WHERE id = ?1 AND state IN ('ready', 'claimed')";
@@ -34,13 +35,16 @@ const WAKE: &str = "UPDATE tasks SET run_at = IIF(state = 'ready', ?2, run_at), 
     changed_at = MAX(changed_at, ?3), version = version + 1 \
     WHERE id = COALESCE(?1, (SELECT task FROM runs WHERE rid = ?4)) \
     AND ((state = 'ready' AND run_at > ?2) OR (state = 'claimed' AND poked = 0))";
+const CANCEL: &str = "UPDATE tasks SET state = 'cancelled', owner = NULL, started_at = NULL, \
+    heartbeat_at = NULL, poked = 0, changed_at = MAX(changed_at, ?2), version = version + 1 \
+    WHERE id = ?1 AND state IN ('ready', 'claimed')";
 const REMOVE: &str = "DELETE FROM tasks WHERE id = ?1";
 const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
 
 /// The columns of a task, in the order that [`read_task`] takes them.
 const SELECT: &str = "SELECT id, kind, queue, lane, priority, key, state, run_at, run, owner, poked, version, \
     fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, silence_max_ms, created_at, \
-    changed_at, payload, result, failure, audit FROM tasks";
+    changed_at, payload, result, failure, audit, step FROM tasks";
 const BY_ID: &str = " WHERE id = ?1";
 const BY_NUMBER: &str = " WHERE tid = ?1";
 const BY_KEY: &str = " WHERE key = ?1 AND state IN ('ready', 'claimed') AND key IS NOT NULL";
@@ -71,6 +75,9 @@ pub(crate) fn apply(work: &Work<'_>, own: Own<'_>, change: &TaskChange) -> Resul
         TaskChange::Wake { at } => {
             let adopted = own.adopted.map(|id| id.as_str());
             conn.prepare_cached(WAKE)?.execute(params![adopted, at.0, now, own.rid])?;
+        }
+        TaskChange::Cancel { task } => {
+            conn.prepare_cached(CANCEL)?.execute(params![task.as_str(), now])?;
         }
         TaskChange::Remove { task } => {
             conn.prepare_cached(REMOVE)?.execute([task.as_str()])?;
@@ -142,6 +149,7 @@ fn bind(
         task.result.as_ref().map(|result| result.as_str()),
         json_text(task.failure.as_ref())?,
         json_text(Some(&task.audit).filter(|audit| !audit.is_empty()))?,
+        json_text(task.step.as_ref())?,
     ];
     for (index, field) in fields.iter().enumerate() {
         statement.raw_bind_parameter(index + 1, field)?;
@@ -197,6 +205,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
         result: json(row, 22)?,
         failure: json(row, 23)?,
         audit: json(row, 24)?.unwrap_or_default(),
+        step: json(row, 25)?,
     })
 }
 
@@ -232,15 +241,36 @@ pub(crate) fn json<T: DeserializeOwned>(
 
 /// Lists tasks in order of id.
 pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, Fault> {
-    let mut sql = String::from(SELECT);
-    let mut values: Vec<Value> = Vec::new();
-    // Few are claimed and fewer poked, whatever else there is: their indexes are always the best.
-    if filter.poked && filter.owner.is_some() {
-        sql.push_str(" INDEXED BY tasks_poked");
-    } else if filter.id.is_none() && (filter.owner.is_some() || filter.state == Some(TaskState::Claimed)) {
-        sql.push_str(" INDEXED BY tasks_claimed");
+    let (sql, values) = query(filter)?;
+    let mut statement = conn.prepare_cached(&sql)?;
+    let tasks = statement.query_map(params_from_iter(values), read_task)?;
+    Ok(tasks.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The index for a list. Few are claimed, fewer poked or silent, whatever else there is: theirs are always the best.
+fn index(filter: &TaskFilter) -> &'static str {
+    match filter {
+        TaskFilter { id: Some(_), .. } => "",
+        TaskFilter { poked: true, owner: Some(_), .. } => " INDEXED BY tasks_poked",
+        TaskFilter { silent_at: Some(_), .. } => " INDEXED BY tasks_silent",
+        TaskFilter { quiet_since: Some(_), advance: Some(false), .. } => " INDEXED BY tasks_quiet",
+        _ if is_about_claims(filter) => " INDEXED BY tasks_claimed",
+        _ => "",
     }
-    sql.push_str(" WHERE 1");
+}
+
+fn is_about_claims(filter: &TaskFilter) -> bool {
+    filter.state == Some(TaskState::Claimed)
+        || filter.owner.is_some()
+        || filter.quiet_since.is_some()
+        || filter.owner_prefix.is_some()
+        || filter.owner_none_of.is_some()
+}
+
+/// The statement of a list, with its values. The words of an index's own condition stand in it as they are there.
+pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> {
+    let mut sql = [SELECT, index(filter), " WHERE 1"].concat();
+    let mut values: Vec<Value> = Vec::new();
     let mut add = |piece: &'static str, value: Option<Value>| {
         if value.is_some() {
             sql.push_str(piece);
@@ -248,24 +278,41 @@ pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, 
         }
     };
     let text = |text: &str| Value::Text(text.to_owned());
+    let yes = |yes: bool| yes.then_some(Value::Integer(1));
     add(" AND id = ?", filter.id.as_ref().map(|id| text(id.as_str())));
     add(" AND run = ?", filter.run.as_ref().map(|run| text(run.as_str())));
     add(" AND state IN ('ready', 'claimed') AND key = ?", filter.key.as_deref().map(text));
-    if filter.state == Some(TaskState::Claimed) {
-        add(" AND state = 'claimed' AND 1 = ?", Some(Value::Integer(1)));
-    } else {
-        add(" AND state = ?", filter.state.map(|state| text(state.as_str())));
-    }
-    add(" AND state = 'claimed' AND owner = ?", filter.owner.as_deref().map(text));
+    add(" AND state = ?", filter.state.map(|state| text(state.as_str())));
+    add(" AND state = 'claimed' AND 1 = ?", yes(is_about_claims(filter)));
+    add(" AND owner = ?", filter.owner.as_deref().map(text));
     add(" AND queue = ?", filter.queue.as_deref().map(text));
+    let advance = match filter.advance {
+        Some(true) => " AND kind >= 'advance:' AND kind < 'advance;' AND 1 = ?",
+        _ => " AND NOT (kind >= 'advance:' AND kind < 'advance;') AND 1 = ?",
+    };
+    add(advance, yes(filter.advance.is_some()));
+    add(" AND poked = 1 AND 1 = ?", yes(filter.poked));
+    add(" AND state IN ('ready', 'claimed', 'dead') AND 1 = ?", yes(filter.open));
     add(
-        " AND (kind >= 'advance:' AND kind < 'advance;') = ?",
-        filter.advance.map(|yes| Value::Integer(yes.into())),
+        " AND state = 'claimed' AND silence_max_ms IS NOT NULL \
+        AND COALESCE(heartbeat_at, started_at, changed_at) + silence_max_ms <= ?",
+        filter.silent_at.map(|at| Value::Integer(at.0)),
     );
-    add(" AND poked = 1 AND 1 = ?", filter.poked.then_some(Value::Integer(1)));
+    add(
+        " AND silence_max_ms IS NULL AND COALESCE(heartbeat_at, started_at, changed_at) <= ?",
+        filter.quiet_since.map(|since| Value::Integer(since.0)),
+    );
+    // A range, so that the index serves it; no name goes on after the largest character.
+    add(" AND owner >= ?", filter.owner_prefix.as_deref().map(text));
+    add(
+        " AND owner < ?",
+        filter.owner_prefix.as_deref().map(|prefix| Value::Text(format!("{prefix}\u{10ffff}"))),
+    );
+    add(
+        " AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?)))",
+        json_text(filter.owner_none_of.as_ref())?.map(Value::Text),
+    );
     add(" AND id > ?", filter.after.as_ref().map(|id| text(id.as_str())));
     add(" ORDER BY id LIMIT ?", Some(Value::Integer(filter.limit.into())));
-    let mut statement = conn.prepare_cached(&sql)?;
-    let tasks = statement.query_map(params_from_iter(values), read_task)?;
-    Ok(tasks.collect::<rusqlite::Result<_>>()?)
+    Ok((sql, values))
 }

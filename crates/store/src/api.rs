@@ -51,6 +51,11 @@ pub enum TaskChange {
         /// When.
         at: Millis,
     },
+    /// Nobody wants the task any more; nothing happens if it is over or not there.
+    Cancel {
+        /// The task.
+        task: TaskId,
+    },
     /// The task is gone.
     Remove {
         /// The task.
@@ -147,6 +152,16 @@ pub struct TaskFilter {
     pub advance: Option<bool>,
     /// Only those with something new for the claimant to look at; reading them clears nothing.
     pub poked: bool,
+    /// Only those that somebody has to see to: ready, claimed or dead.
+    pub open: bool,
+    /// Claimed, with a `silence_max` of their own, and past it at this moment.
+    pub silent_at: Option<Millis>,
+    /// Claimed, without a `silence_max`, and without a sign of life after this moment.
+    pub quiet_since: Option<Millis>,
+    /// Claimed, by an owner whose name begins like this.
+    pub owner_prefix: Option<String>,
+    /// Claimed, by none of these.
+    pub owner_none_of: Option<Vec<String>>,
     /// After this id.
     pub after: Option<TaskId>,
     /// At most so many.
@@ -160,6 +175,8 @@ pub struct LockFilter {
     pub name: Option<LockName>,
     /// Held, and expired at this moment.
     pub stale_at: Option<Millis>,
+    /// Held through a node, and that is none of these.
+    pub node_none_of: Option<Vec<String>>,
     /// After this name.
     pub after: Option<LockName>,
     /// At most so many.
@@ -239,7 +256,7 @@ pub enum NodeState {
     Leaving,
     /// Left by itself.
     Left,
-    /// Found dead; what it had is being taken over.
+    /// Ended without handing over; what it had may be taken over.
     Gone,
 }
 
@@ -256,12 +273,19 @@ pub struct NodeSeen {
     pub pulse: Pulse,
 }
 
+impl NodeSeen {
+    /// Whether it has ended for certain: it said so itself, or the system did.
+    pub fn is_gone(&self) -> bool {
+        self.record.state == NodeState::Gone || self.pulse == Pulse::Dropped
+    }
+}
+
 /// What the system knows about a node's process, without any timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulse {
     /// The process holds its liveness lock.
     Held,
-    /// The lock is free, and nothing but the end of the process frees it.
+    /// The lock is free, and nothing but the end of the process or of the node itself frees it.
     Dropped,
     /// The lock is free, but a lost connection frees it too: a suspicion.
     Suspect,
@@ -313,6 +337,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
     /// The node is alive; the first beat also takes its liveness lock. Returns the store's clock.
+    ///
+    /// One that says it has left or is gone lets go of its lock instead, and is listed until it is forgotten.
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError>;
 
     /// Every node that has joined and not been forgotten.

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use goldseam::Millis;
 use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
+use goldseam::engine::claims::StaleLock;
 use goldseam::engine::locks::Locks;
 use serde_json::json;
 
@@ -62,6 +63,12 @@ pub(crate) enum LockCommand {
         #[arg(long, value_name = "SPAN", value_parser = when::parse_span, default_value = "300s")]
         ttl: Duration,
     },
+    /// List locks that nobody alive holds: expired, or their node is gone
+    ///
+    /// The next claim frees them, or any engine, or `goldseam queue reclaim`. A node that is only silent keeps its locks
+    /// until they expire.
+    #[command(after_help = "Exit code 0, also if there is none.\n\nExample:\n  goldseam lock stale --json")]
+    Stale,
     /// Show one lock
     Get {
         /// The lock
@@ -97,6 +104,7 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
             let lock = locks.extend(&LockName::new(name)?, &holder, fence, ttl).await?;
             one(app, &lock, now);
         }
+        LockCommand::Stale => stale(app, &client.claims().stale_locks().await?, now),
         LockCommand::Get { name } => one(app, &get(&locks, name).await?, now),
     }
     Ok(Exit::Ok)
@@ -113,6 +121,27 @@ fn one(app: &App, lock: &Lock, now: Millis) {
         () if app.wants_json() => out::json(lock),
         () if app.quiet => out::line(lock.fence.to_string()),
         () => list(app, std::slice::from_ref(lock), now),
+    }
+}
+
+fn stale(app: &App, locks: &[StaleLock], now: Millis) {
+    match () {
+        () if app.json => out::json(&json!({ "items": locks })),
+        () if app.jsonl => locks.iter().for_each(out::jsonl),
+        () if app.quiet => locks.iter().for_each(|stale| out::line(stale.lock.name.as_str())),
+        () => {
+            let mut table = Table::new(&["LOCK", "HOLDER", "EXPIRED", "WHY"]);
+            for StaleLock { lock, why } in locks {
+                let expired = match (lock.is_stale(now), app.terminal) {
+                    (false, _) => "not yet".to_owned(),
+                    (true, false) => when::iso(lock.expires_at),
+                    (true, true) => format!("{} ago", when::span(now.since(lock.expires_at))),
+                };
+                let holder = lock.holder.clone().unwrap_or_else(|| "-".to_owned());
+                table.row(vec![lock.name.to_string(), holder, expired, why.clone()]);
+            }
+            app.table(&table);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `goldseam queue`.
 
+mod heal;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -61,6 +63,22 @@ pub(crate) enum QueueCommand {
         /// The task
         task: String,
     },
+    /// Take tasks back from claimants who are gone or silent, and free stale locks
+    ///
+    /// Engines and claims do this by themselves; this is for whoever does not want to wait. A task goes back to its
+    /// queue with the reason in its audit; one that took too many claimants down is dead. Any number may do it at once.
+    #[command(
+        after_help = "Exit code 0, also if there was nothing to do; 7 if the store cannot be used.\n\nExamples:\n  goldseam queue reclaim --dry-run\n  goldseam queue reclaim --older-than 300s"
+    )]
+    Reclaim(heal::ReclaimArgs),
+    /// Count what stands in each queue: your tasks, and runs to be moved on
+    ///
+    /// READY counts what nobody has, DUE what of it could be claimed now, DEAD what took too many claimants down. OLDEST
+    /// is how long the oldest due one has been waiting. At most 100,000 tasks are counted; it says so if there are more.
+    #[command(
+        after_help = "Exit code 1 if a record contradicts itself.\n\nExample:\n  goldseam queue stats --json"
+    )]
+    Stats,
 }
 
 /// Which tasks.
@@ -148,6 +166,8 @@ pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, Fail> 
     let task = match command {
         QueueCommand::Ls(args) => return list(app, &args).await,
         QueueCommand::Claim(args) => return claim(app, args).await,
+        QueueCommand::Reclaim(args) => return heal::reclaim(app, &args).await,
+        QueueCommand::Stats => return heal::stats(app).await,
         QueueCommand::Submit(args) => submit(app, args).await?,
         QueueCommand::Heartbeat(held) => {
             app.client().await?.queue().heartbeat(&held.id()?, held.fence).await?

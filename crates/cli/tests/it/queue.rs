@@ -56,3 +56,92 @@ fn a_lock_is_held_by_one_with_a_fence() {
     assert_eq!(acquire("ben").ok(), "2\n");
     assert!(place.run(&["lock", "ls"]).ok().contains("nightly\theld\tben\t2\t"));
 }
+
+#[test]
+fn what_nobody_alive_holds_is_counted_then_taken_back() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "0s"]).ok();
+    place.run(&["queue", "submit", "merge", "--id", "b"]).ok();
+    assert_eq!(place.run(&["queue", "claim", "--owner", "w1", "--limit", "9", "-q"]).ok(), "a\nb\n");
+    place.run(&["lock", "acquire", "nightly", "--holder", "w1", "--ttl", "0s"]).ok();
+    let dry = place.run(&["queue", "reclaim", "--dry-run"]).ok();
+    assert_eq!(dry, "would take back 1 task and free 1 lock\n");
+    let dry = place.run(&["queue", "reclaim", "--dry-run", "--json"]).json();
+    assert_eq!((&dry["locks_cleaned"], &dry["entries_reclaimed"]), (&1.into(), &1.into()));
+    assert!(dry["recovery_timestamp"].as_i64().unwrap() > 0 && dry["dry_run"] == true);
+    assert_eq!(place.run(&["queue", "reclaim"]).ok(), "took back 1 task and freed 1 lock\n");
+    assert_eq!(place.run(&["queue", "reclaim"]).ok(), "took back 0 tasks and freed 0 locks\n");
+    let back = place.run(&["queue", "get", "a", "--json"]).json();
+    assert_eq!((&back["state"], &back["deliveries"]), (&"ready".into(), &1.into()));
+    assert!(back["audit"][0]["what"].as_str().unwrap().starts_with("reclaimed from w1: no sign of life"));
+    place.run(&["queue", "complete", "a", "--fence", "1"]).fails(6, "GS0301");
+}
+
+#[test]
+fn by_hand_a_span_decides_what_is_taken_back() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "1h"]).ok();
+    place.run(&["queue", "claim", "--owner", "w1"]).ok();
+    assert_eq!(place.run(&["queue", "reclaim", "--older-than", "300s"]).ok(), "took back 0 tasks\n");
+    let dry = place.run(&["queue", "reclaim", "--older-than", "0s", "--dry-run"]).ok();
+    assert_eq!(dry, "would take back 1 task\n");
+    let done = place.run(&["queue", "reclaim", "--older-than", "0s", "--json"]).json();
+    assert_eq!((&done["entries_reclaimed"], &done["dry_run"]), (&1.into(), &false.into()));
+    assert_eq!(place.run(&["queue", "claim", "--owner", "w2", "-q"]).ok(), "a\n");
+}
+
+#[test]
+fn a_claim_takes_back_what_a_silent_claimant_had() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "0s"]).ok();
+    for (owner, deliveries) in [("w1", 0), ("w2", 1), ("w3", 2), ("w4", 3)] {
+        let claimed = place.run(&["queue", "claim", "--owner", owner, "--json"]).json();
+        assert_eq!(claimed["items"][0]["deliveries"], deliveries);
+    }
+    assert_eq!(place.run(&["queue", "claim", "--owner", "w5", "-q"]).ok(), "");
+    assert!(
+        place.run(&["queue", "ls", "--state", "dead"]).ok().contains("a\tmerge\tdefault\t-\t0\tdead\t-\t4")
+    );
+}
+
+#[test]
+fn stale_locks_are_listed_with_the_reason() {
+    let place = Place::new();
+    place.run(&["lock", "acquire", "held", "--holder", "ana", "--ttl", "1h"]).ok();
+    assert_eq!(place.run(&["lock", "stale"]).ok(), "LOCK\tHOLDER\tEXPIRED\tWHY\n");
+    place.run(&["lock", "acquire", "brief", "--holder", "ben", "--ttl", "0s"]).ok();
+    let list = place.run(&["lock", "stale"]).ok();
+    assert!(list.contains("\nbrief\tben\t20") && list.ends_with("Z\tit had expired\n"), "{list}");
+    assert_eq!(place.run(&["lock", "stale", "-q"]).ok(), "brief\n");
+    let list = place.run(&["lock", "stale", "--json"]).json();
+    assert_eq!(
+        (&list["items"][0]["lock"]["holder"], list["items"].as_array().unwrap().len()),
+        (&"ben".into(), 1)
+    );
+}
+
+#[test]
+fn queues_are_counted() {
+    let place = Place::new();
+    for id in ["a", "b", "c"] {
+        place.run(&["queue", "submit", "merge", "--id", id, "--queue", "merges"]).ok();
+    }
+    place.run(&["queue", "submit", "merge", "--id", "d", "--queue", "merges", "--delay", "1h"]).ok();
+    place.run(&["queue", "claim", "--owner", "w1", "--queue", "merges"]).ok();
+    let table = place.run(&["queue", "stats"]).ok();
+    assert!(table.starts_with("QUEUE\tREADY\tDUE\tCLAIMED\tDEAD\tOLDEST\nmerges\t3\t2\t1\t0\t"), "{table}");
+    let stats = place.run(&["queue", "stats", "--json"]).json();
+    assert_eq!((&stats["complete"], &stats["counted"]), (&true.into(), &4.into()));
+    assert_eq!(stats["queues"][0]["due"], 2);
+}
+
+#[test]
+fn a_record_that_contradicts_itself_is_told() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "merge", "--id", "a"]).ok();
+    let file = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
+    file.execute("UPDATE tasks SET owner = 'nobody'", []).unwrap();
+    let ran = place.run(&["queue", "stats"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.ends_with("wrong: task a: it has an owner exactly while it is claimed\n"), "{}", ran.out);
+}

@@ -97,6 +97,7 @@ pub(super) fn mail(
         | Command::Claim(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::StepEnded(_)
         | Command::Heal(_)
         | Command::Requeue(_)
         | Command::Reset(_)
@@ -136,7 +137,8 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         }
         Command::Answer { question, id, answer, by } => {
             alive()?;
-            let Some(asked) = summary.inputs.iter().find(|input| input.path == *question) else {
+            let mut answerable = summary.inputs.iter().chain(&summary.cut_off);
+            let Some(asked) = answerable.find(|input| input.path == *question) else {
                 let open = summary.inputs.iter().map(|input| input.path.clone()).collect();
                 return Err(Refusal::NoSuchQuestion { question: question.clone(), open });
             };
@@ -174,6 +176,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Claim(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::StepEnded(_)
         | Command::Heal(_)
         | Command::Requeue(_)
         | Command::Reset(_)

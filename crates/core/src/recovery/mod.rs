@@ -288,6 +288,8 @@ pub struct Lived {
     pub least: Duration,
     /// For so long at the most.
     pub most: Duration,
+    /// Two lives that differ by less do not differ: a crash takes a little longer one time than another.
+    pub doubt: Duration,
 }
 
 /// The number of the recovery that a loss of its owner would be, counted since the last progress.
@@ -296,7 +298,8 @@ pub struct Lived {
 /// not counted: a long run beside a poisonous one must not pay for it.
 pub fn next_attempt(summary: &Summary, lived: Lived) -> u32 {
     let before = summary.lived_ms.map(Duration::from_millis);
-    let innocent = summary.attempt > 0 && before.is_some_and(|before| lived.least > before * 2);
+    let innocent = summary.attempt > 0
+        && before.is_some_and(|before| lived.least > before.saturating_mul(2).saturating_add(lived.doubt));
     if innocent { summary.attempt } else { summary.attempt.saturating_add(1) }
 }
 
@@ -310,9 +313,9 @@ pub fn pace(summary: &Summary, attempt: u32, bounds: Bounds) -> Pace {
     }
 }
 
-/// How long a suspect is watched before others are let in: twice the time to the last crash.
-pub fn probation(lived: Duration) -> Duration {
-    lived.saturating_mul(2)
+/// How long a suspect is watched before others are let in: who lives for longer is innocent.
+pub fn probation(lived: Lived) -> Duration {
+    lived.most.saturating_mul(2).saturating_add(lived.doubt)
 }
 
 /// What P1 does to a run.

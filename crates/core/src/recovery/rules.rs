@@ -96,6 +96,11 @@ impl Code {
         CATALOGUE.iter().find(|rule| rule.code == self).unwrap_or(&CATALOGUE[0])
     }
 
+    /// Whether its evidence is a cached row: as long as it applies, the row is left as it is.
+    pub fn speaks_of_the_row(self) -> bool {
+        matches!(self, Self::A1 | Self::A2 | Self::A3)
+    }
+
     /// The name as text.
     pub fn as_str(self) -> &'static str {
         match self {

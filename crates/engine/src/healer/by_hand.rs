@@ -4,6 +4,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::recovery::{Code, Reason, Remedy};
 use goldseam_core::{BranchId, Command, Path, RunId, Seq, State, Status};
 
+use super::monitor::Monitor;
 use super::sweeper::{SweepOptions, Sweeper};
 use super::{Examined, Found, Healed, Healer, Rules};
 use crate::client::{By, Client, Jump};
@@ -55,6 +56,8 @@ impl Recovery {
 pub struct Resumed {
     /// Where the log ends now.
     pub end: Seq,
+    /// Whether the run was paused or parked; if not, it was only recovered.
+    pub rested: bool,
     /// What was recovered on the way.
     pub recovery: Recovery,
 }
@@ -77,6 +80,13 @@ impl Client {
         let healer =
             Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
         Sweeper::new(healer, options)
+    }
+
+    /// A heartbeat monitor over this store, looking at `batch` silent tasks per tick.
+    pub fn monitor(&self, batch: u32) -> Monitor {
+        let healer =
+            Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
+        Monitor::new(healer, batch)
     }
 
     /// What is wrong with a run, touching nothing.
@@ -113,7 +123,7 @@ impl Client {
             let reason = format!("rule {}: {}", found.diagnosis.rule, found.diagnosis.evidence);
             let by = By { reason, ..By::default() };
             let end = self.jump(run, &to, Jump { compensate: true, by, ..Jump::default() }).await?;
-            recovery.healed = Some(Healed::Done { end, branch: None });
+            recovery.healed = Some(Healed::Done { end, branch: None, stale: None });
             recovery.standing.clear();
         } else {
             recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);
@@ -166,12 +176,12 @@ impl Client {
         };
         let note = self.note(by);
         match self.tell(run, Command::Resume(note)).await {
-            Ok(end) => Ok(Resumed { end, recovery }),
+            Ok(end) => Ok(Resumed { end, rested: true, recovery }),
             Err(EngineError::Refused { refusal: Refusal::NothingToDo { .. }, .. })
                 if recovery.was_needed() =>
             {
                 let end = self.store().head(run).await?.map_or(Seq::ZERO, |head| head.end);
-                Ok(Resumed { end, recovery })
+                Ok(Resumed { end, rested: false, recovery })
             }
             Err(error) => Err(error),
         }

@@ -129,10 +129,44 @@ impl Client {
                 break;
             }
         }
+        self.examine_claims(&options, &mut checkup).await?;
         checkup.findings.retain(|finding| options.rule.is_none_or(|rule| rule == finding.code));
         let healed = checkup.findings.iter().filter(|finding| finding.fate == Fate::Healed);
         checkup.healed = healed.count() as u64;
         Ok(checkup)
+    }
+
+    /// Rules L1 and L2: locks and tasks that nobody alive holds.
+    async fn examine_claims(
+        &self,
+        options: &DoctorOptions,
+        checkup: &mut Checkup,
+    ) -> Result<(), EngineError> {
+        let claims = self.claims();
+        let wanted = |code: Code| options.rule.is_none_or(|rule| rule == code);
+        let fate = if options.fix { Fate::Healed } else { Fate::Told };
+        let mut found = Vec::new();
+        for stale in claims.stale_locks().await? {
+            let name = stale.lock.name.as_str().to_owned();
+            found.push((Code::L1, Subject::Lock(name), stale.why, "free it".to_owned()));
+        }
+        for stale in claims.stale_tasks().await? {
+            let name = stale.task.id.as_str().to_owned();
+            found.push((Code::L2, Subject::Task(name), stale.why, "put it back into its queue".to_owned()));
+        }
+        found.retain(|(code, ..)| wanted(*code));
+        if options.fix && !found.is_empty() {
+            let done = claims.detect_and_recover_stale().await?;
+            checkup.healed += done.locks_cleaned + done.entries_reclaimed;
+        }
+        checkup.findings.extend(found.into_iter().map(|(code, subject, evidence, remedy)| Finding {
+            code,
+            subject,
+            evidence,
+            remedy,
+            fate: fate.clone(),
+        }));
+        Ok(())
     }
 }
 

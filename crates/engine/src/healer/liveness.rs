@@ -17,6 +17,8 @@ pub struct Liveness {
     pub silence_max: Duration,
     /// How often nodes beat.
     pub beat: Duration,
+    /// Two lives that differ by less do not differ.
+    pub doubt: Duration,
 }
 
 impl Liveness {
@@ -55,9 +57,9 @@ impl Liveness {
         match self.find(node) {
             Some(seen) => {
                 let least = seen.beat_at.since(since);
-                Lived { least, most: (least + self.beat * 2).min(until_now).max(least) }
+                Lived { least, most: (least + self.beat * 2).min(until_now).max(least), doubt: self.doubt }
             }
-            None => Lived { least: Duration::ZERO, most: until_now },
+            None => Lived { least: Duration::ZERO, most: until_now, doubt: self.doubt },
         }
     }
 

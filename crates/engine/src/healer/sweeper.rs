@@ -240,7 +240,9 @@ impl Sweeper {
     ) -> Result<(), EngineError> {
         let summary = &row.summary;
         let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
-        if owner.is_alive() && summary.is_coherent() && !self.options.deep {
+        let elsewhere = self.healer.remote_is_quiet(summary, liveness.now).await?;
+        let sound = summary.is_coherent() && row.task.is_some();
+        if owner.is_alive() && sound && elsewhere && !self.options.deep {
             report.scanned += 1;
             report.healthy += 1;
             return Ok(());
@@ -251,7 +253,7 @@ impl Sweeper {
         };
         let mark = mark(row, task.as_ref());
         let known = self.well.get(&key(&summary.run)) == Some(&mark);
-        let quiet = |task: &Task| is_quiet(row, task, liveness);
+        let quiet = |task: &Task| elsewhere && is_quiet(row, task, liveness);
         if known && !self.options.deep && task.as_ref().is_some_and(quiet) {
             report.scanned += 1;
             report.healthy += 1;
@@ -274,12 +276,22 @@ impl Sweeper {
             Err(error) => return Err(error),
         };
         report.scanned += 1;
+        let examined = self.with_row(run, examined, liveness, report).await?;
         let Some(found) = self.most_urgent(&examined).cloned() else {
             self.sightings.remove(run);
-            return self.is_well(run, mark, &examined, report).await;
+            if let Some(mark) = mark.filter(|_| !examined.row_is_off) {
+                self.well.insert(key(run), mark);
+            }
+            match examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
+                true => report.terminal += 1,
+                false => report.healthy += 1,
+            }
+            return Ok(());
         };
         let since = self.seen_since(&found, liveness.now);
-        let old_enough = liveness.now.since(since) >= self.stale_after(&examined);
+        // Silence has lasted for as long as it must already.
+        let silent = found.diagnosis.rule == Code::H1;
+        let old_enough = silent || liveness.now.since(since) >= self.stale_after(&examined);
         let fate = self.treat(&found, old_enough).await;
         if fate == Fate::Healed {
             report.healed += 1;
@@ -295,37 +307,26 @@ impl Sweeper {
         examined.found.iter().find(wanted).or(examined.found.first())
     }
 
-    /// Nothing is wrong but, perhaps, the cache.
-    async fn is_well(
-        &mut self,
+    /// Writes a cached row anew that is lost, late or wrong, unless a rule speaks of it; then looks again.
+    async fn with_row(
+        &self,
         run: &RunId,
-        mark: Option<u64>,
-        examined: &Examined,
+        examined: Examined,
+        liveness: &Liveness,
         report: &mut SweepReport,
-    ) -> Result<(), EngineError> {
-        if examined.row_is_off
-            && !self.options.dry_run
-            && let Some(state) = &examined.state
-            && let Healed::Done { .. } = self.healer.rewrite_row(run, state).await?
-        {
-            report.rows_rewritten += 1;
-            // With its row back, what moves it can be judged.
-            let liveness = self.healer.liveness().await?;
-            let again = self.healer.examine(run, &liveness).await?;
-            if let Some(found) = again.found.into_iter().next() {
-                let fate = self.treat(&found, true).await;
-                report.healed += u64::from(fate == Fate::Healed);
-                report.stalled.push(Stalled { found, since: liveness.now, fate });
-                return Ok(());
+    ) -> Result<Examined, EngineError> {
+        let Examined { state: Some(state), row_is_off: true, found } = &examined else { return Ok(examined) };
+        let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
+        if self.options.dry_run || by_rule || self.options.rule.is_some() {
+            return Ok(examined);
+        }
+        match self.healer.rewrite_row(run, state).await? {
+            Healed::Done { .. } => {
+                report.rows_rewritten += 1;
+                self.healer.examine(run, liveness).await
             }
-        } else if let Some(mark) = mark {
-            self.well.insert(key(run), mark);
+            Healed::Moved | Healed::NotByItself => Ok(examined),
         }
-        match examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
-            true => report.terminal += 1,
-            false => report.healthy += 1,
-        }
-        Ok(())
     }
 
     fn seen_since(&mut self, found: &Found, now: Millis) -> Millis {
@@ -385,7 +386,7 @@ fn mark(row: &Row, task: Option<&Task>) -> u64 {
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
     match task.state {
-        TaskState::Ready => task.run_at <= liveness.now || !overdue,
+        TaskState::Ready => !overdue || task.run_at <= liveness.now,
         TaskState::Claimed => {
             task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
         }

@@ -16,8 +16,6 @@ use crate::spawn::spawn;
 
 /// Tasks read at a time.
 const PAGE: u32 = 200;
-/// Crashes that a task may cause before it is dead; a run's own limit is counted in its log.
-const DELIVERIES_MAX: u32 = 3;
 
 /// How a node looks from here.
 enum Verdict {
@@ -31,6 +29,7 @@ impl Node {
         let mut reconciled = self.ledger.clock.elapsed();
         while !self.is_closed() {
             self.look_around().await;
+            self.tell_alive().await;
             self.let_in();
             self.rest(self.config.watch).await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {
@@ -67,7 +66,7 @@ impl Node {
                 Verdict::Gone(why) => (why, true),
                 Verdict::Silent => ("its node has not beaten for too long", false),
             };
-            match self.take_over(&seen.record.id, why, pages_max).await {
+            match self.take_over(seen, (why, proven), pages_max).await {
                 Ok(()) if proven => self.forget_orphaner(&seen.record.id).await,
                 Ok(()) => {}
                 Err(error) => tracing::warn!(node = %seen.record.id, %error, "a takeover failed half-way"),
@@ -92,26 +91,42 @@ impl Node {
     fn judge(&self, seen: &NodeSeen) -> Verdict {
         let now = self.ledger.clock.elapsed();
         let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false };
+        let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false, gone: false };
         let sight = all.entry(seen.record.id.clone()).or_insert(new);
         if sight.beats != seen.beats {
             *sight = new;
         }
+        sight.gone = seen.is_gone() || seen.record.state == NodeState::Left;
         if seen.record.state == NodeState::Left {
             return Verdict::Gone("its node has left");
         }
+        if sight.gone {
+            return Verdict::Gone("its node's process is gone");
+        }
         match seen.pulse {
-            Pulse::Dropped => return Verdict::Gone("its node's process is gone"),
             Pulse::Suspect => {
                 let since = *sight.suspect_since.get_or_insert(now);
                 if now.saturating_sub(since) >= self.config.grace {
+                    sight.gone = true;
                     return Verdict::Gone("its node's process is gone");
                 }
             }
-            Pulse::Held | Pulse::Unknown => sight.suspect_since = None,
+            Pulse::Held | Pulse::Dropped | Pulse::Unknown => sight.suspect_since = None,
         }
         sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
         if sight.silent { Verdict::Silent } else { Verdict::Alive }
+    }
+
+    /// Crashes that a task may cause before it is dead; a run's own limit is counted in its log. The engine's own mail
+    /// never dies: the end of a child must reach its parent, however many nodes fall.
+    fn deliveries_max(&self, task: &Task) -> u32 {
+        if mail::is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
+    }
+
+    /// Whether the node's process was found gone, by a lock that was dropped for longer than a moment.
+    pub(super) fn is_gone(&self, node: &NodeId) -> bool {
+        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(node).is_some_and(|sight| sight.gone)
     }
 
     pub(super) fn is_silent(&self, node: &NodeId) -> bool {
@@ -120,7 +135,13 @@ impl Node {
     }
 
     /// Puts everything that a lost node had back into its queue. Losing a race to another healer is no error.
-    async fn take_over(&self, node: &NodeId, why: &str, pages_max: Option<u32>) -> Result<(), EngineError> {
+    async fn take_over(
+        &self,
+        seen: &NodeSeen,
+        (why, proven): (&str, bool),
+        pages_max: Option<u32>,
+    ) -> Result<(), EngineError> {
+        let node = &seen.record.id;
         let mut after = None;
         for _ in 0..pages_max.unwrap_or(u32::MAX) {
             let filter = TaskFilter {
@@ -137,8 +158,13 @@ impl Node {
             // Side by side: writes that wait together share a commit.
             let back = page.into_iter().map(|task| {
                 let expect = Expect::Version(task.version);
-                let limit = deliveries_max(&task);
-                self.ledger.store.put_task(task.reclaimed(why, limit, now), expect)
+                let limit = self.deliveries_max(&task);
+                let back = match proven {
+                    true => task.reclaimed(why, limit, now),
+                    // Who is only silent may live: nothing is charged for it.
+                    false => task.taken_back(why, now),
+                };
+                self.ledger.store.put_task(back, expect)
             });
             let back = join_all(back).await;
             self.hub().ready.notify_one();
@@ -204,16 +230,11 @@ impl Node {
                         self.adopt(spawn(async move { node.take(task).await }));
                     }
                 } else if !known {
-                    let limit = deliveries_max(&task);
+                    let limit = self.deliveries_max(&task);
                     let back = task.reclaimed("its node is not known", limit, now);
                     self.ledger.store.put_task(back, expect).await?;
                 }
             }
         }
     }
-}
-
-/// The engine's own tasks never die: the end of a child must reach its parent, however many nodes fall.
-fn deliveries_max(task: &Task) -> u32 {
-    if mail::is_delivery(task) { u32::MAX } else { DELIVERIES_MAX }
 }

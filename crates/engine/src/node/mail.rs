@@ -6,17 +6,16 @@ use goldseam_core::{Command, Failure, Hash, Millis, NodeId, Payload, QueueName, 
 use goldseam_store::{Expect, TaskChange};
 
 use super::Node;
+use crate::config::QUEUE_MAIL;
 use crate::error::EngineError;
 
-const QUEUE: &str = "goldseam-mail";
-
 fn queue() -> QueueName {
-    QueueName::new(QUEUE).unwrap_or_else(|_| unreachable!("a literal that is an id"))
+    QueueName::new(QUEUE_MAIL).unwrap_or_else(|_| unreachable!("a literal that is an id"))
 }
 
 /// Whether this is such a task.
 pub(super) fn is_delivery(task: &Task) -> bool {
-    task.queue.as_str() == QUEUE
+    task.queue.as_str() == QUEUE_MAIL
 }
 
 pub(super) fn pool() -> String {

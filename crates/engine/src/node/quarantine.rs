@@ -36,10 +36,19 @@ struct Suspect {
     expected: bool,
 }
 
+/// A suspect that waits for its turn.
 #[derive(Debug)]
 struct HeldBack {
     task: Task,
     alone: bool,
+    lived: Duration,
+}
+
+impl HeldBack {
+    /// Who is most suspect goes first: who must be alone, then who died soonest.
+    fn turn(&self) -> (bool, Duration) {
+        (!self.alone, self.lived)
+    }
 }
 
 impl Quarantine {
@@ -62,6 +71,8 @@ pub(super) enum Admission {
     HeldBack {
         /// It must be let in alone.
         alone: bool,
+        /// How long it lived.
+        lived: Duration,
     },
     /// It is the one: after so many attempts.
     Never(u32),
@@ -74,8 +85,19 @@ impl Node {
 
     /// Those who progressed, ended or outlived their time are no suspects any more.
     fn let_out(&self, quarantine: &mut Quarantine) {
-        let now = self.ledger.clock.elapsed();
-        quarantine.inside.retain(|run, suspect| suspect.until > now && self.is_suspect(run));
+        // Beats tell others how long a run lived: one must have told that it outlived its time.
+        let told = self.told_alive();
+        quarantine.inside.retain(|run, suspect| suspect.until > told && self.is_suspect(run));
+    }
+
+    /// A beat that says that suspects have outlived their time, if none has said so yet.
+    pub(super) async fn tell_alive(&self) {
+        let (now, told) = (self.ledger.clock.elapsed(), self.told_alive());
+        let due = |suspect: &Suspect| suspect.until > told && suspect.until <= now;
+        let wanted = self.quarantine().inside.values().any(due);
+        if wanted && let Err(error) = self.beat().await {
+            tracing::debug!(node = %self.id, %error, "a beat failed");
+        }
     }
 
     /// Whether the run is still executing here without progress since it was recovered.
@@ -98,14 +120,13 @@ impl Node {
             Pace::Cohort => false,
             Pace::Alone => true,
         };
-        // Beats tell how long a run lived: it must be seen alive past its time before others are let in.
-        let until = self.ledger.clock.elapsed() + probation(lost.lived.most) + self.config.beat * 2;
+        let until = self.ledger.clock.elapsed() + probation(lost.lived);
         let mut quarantine = self.quarantine();
         let expected = quarantine.inside.remove(&summary.run).is_some_and(|suspect| suspect.expected);
         self.let_out(&mut quarantine);
         let turn = expected || quarantine.held_back.is_empty();
         if !turn || !quarantine.has_room(alone) {
-            return Admission::HeldBack { alone };
+            return Admission::HeldBack { alone, lived: lost.lived.most };
         }
         quarantine.inside.insert(summary.run.clone(), Suspect { until, alone, expected: false });
         Admission::In { alone }
@@ -116,14 +137,19 @@ impl Node {
         self.quarantine().held_back.iter().any(|held| held.task.run.as_ref() == Some(run))
     }
 
-    /// Lets a suspect wait: the first few in memory, the others in the queue.
-    pub(super) async fn hold_back(&self, task: Task, alone: bool) {
-        {
+    /// Lets a suspect wait: those whose turn is near in memory, the others in the queue.
+    pub(super) async fn hold_back(&self, task: Task, alone: bool, lived: Duration) {
+        let held = HeldBack { task, alone, lived };
+        let far = {
             let mut quarantine = self.quarantine();
-            if quarantine.held_back.len() < HELD_BACK_MAX {
-                quarantine.held_back.push_back(HeldBack { task, alone });
-                return;
-            }
+            let place = quarantine.held_back.partition_point(|other| other.turn() <= held.turn());
+            quarantine.held_back.insert(place, held);
+            let full = quarantine.held_back.len() > HELD_BACK_MAX;
+            if full { quarantine.held_back.pop_back() } else { None }
+        };
+        let Some(HeldBack { task, .. }) = far else { return };
+        if let Some(run) = &task.run {
+            self.taking().remove(run);
         }
         let spread = Duration::from_millis(self.ledger.entropy.next() % 500);
         self.put_aside(task, self.config.recovery.delay * 2 + spread).await;
@@ -137,7 +163,7 @@ impl Node {
             if !quarantine.has_room(held.alone) {
                 return;
             }
-            let Some(HeldBack { task, alone }) = quarantine.held_back.pop_front() else { return };
+            let Some(HeldBack { task, alone, .. }) = quarantine.held_back.pop_front() else { return };
             if let Some(run) = task.run.clone() {
                 let until = self.ledger.clock.elapsed() + self.config.silence_max;
                 quarantine.inside.insert(run, Suspect { until, alone, expected: true });

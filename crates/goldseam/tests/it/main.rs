@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod basics;
+mod claims;
 mod examples;
 mod people;
 mod queue_and_locks;
+mod remote;
 mod start;
 mod steps;
 mod support;

@@ -2,6 +2,8 @@
 
 use goldseam::prelude::*;
 use goldseam::{EngineError, Limits, Payload, RunId, Status};
+use goldseam_store::conformance::Fixture;
+use goldseam_store_sqlite::testing;
 
 use crate::support::{Scratch, Witness, eventually};
 
@@ -168,6 +170,59 @@ async fn sigkill_counts_as_attempt() {
     assert_eq!((summary.attempt, summary.recoveries), (1, 1));
 }
 
+/// Two engines in one process share a store, so the process that lives on says nothing about the first one.
+async fn a_dropped_engine_is_taken_over(fixture: Fixture) {
+    let witness = Witness::default();
+    let flow = |hang: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                ctx.step("long", || async {
+                    witness.saw("long");
+                    if hang {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, Error>(())
+                })
+                .await
+            }
+        }
+    };
+    // Nobody waits for silence to last so long: if the run goes on, the dropped engine was known to be gone.
+    let config = goldseam::Config { silence_max: Duration::from_secs(3_600), ..goldseam::Config::default() };
+    let start = |hang| {
+        let builder = Engine::on(fixture.store.clone()).config(config.clone());
+        builder.workflow("w", flow(hang)).start()
+    };
+    let first = start(true).await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
+    eventually("the step runs", || async { witness.count("long") == 1 }).await;
+    let second = start(false).await.unwrap();
+    let gone = first.node_id().clone();
+    drop(first);
+    let run = second.handle(RunId::new("r").unwrap());
+    tokio::time::timeout(Duration::from_secs(20), run.result::<()>()).await.unwrap().unwrap();
+    let summary = second.get(run.id()).await.unwrap();
+    assert_eq!((summary.recoveries, summary.recovered_at.is_some()), (1, true), "it is like a crash");
+    eventually("the dead are forgotten", || async {
+        fixture.store.nodes().await.unwrap().iter().all(|seen| seen.record.id != gone)
+    })
+    .await;
+    second.shutdown().await;
+    eventually("nobody is left", || async { fixture.store.nodes().await.unwrap().is_empty() }).await;
+}
+
+#[tokio::test]
+async fn a_dropped_engine_is_taken_over_at_once_on_sqlite() {
+    a_dropped_engine_is_taken_over(testing::fixture_on_real_clock().await).await;
+}
+
+#[tokio::test]
+async fn a_dropped_engine_is_taken_over_at_once_in_memory() {
+    a_dropped_engine_is_taken_over(Fixture::memory_on(goldseam_store_sqlite::system_clock())).await;
+}
+
 #[tokio::test]
 async fn a_store_that_cannot_be_opened_says_why() {
     for (url, code) in [
@@ -179,4 +234,64 @@ async fn a_store_that_cannot_be_opened_says_why() {
         assert_eq!(error.code(), code, "{error}");
         assert!(matches!(error, EngineError::Store(_)) && error.hint().is_some());
     }
+}
+
+/// A step that never yields, on a runtime with one thread only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_loop_cannot_keep_what_its_node_had() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let scratch = Scratch::new();
+    let released = Arc::new(AtomicBool::new(false));
+    let witness = Witness::default();
+    let config = goldseam::Config {
+        beat: Duration::from_millis(50),
+        wedged_after: Duration::from_millis(300),
+        ..goldseam::Config::default()
+    };
+    let flow = |endless: bool, released: Arc<AtomicBool>, witness: Witness| {
+        move |ctx: Context, loops: bool| {
+            let (released, witness) = (Arc::clone(&released), witness.clone());
+            async move {
+                let first = ctx.step("first", || {
+                    let (released, witness) = (Arc::clone(&released), witness.clone());
+                    async move {
+                        witness.saw(format!("first {endless}"));
+                        while endless && loops && !released.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                        if endless && !loops {
+                            std::future::pending::<()>().await;
+                        }
+                        Ok::<u32, Error>(1)
+                    }
+                });
+                first.await
+            }
+        }
+    };
+    let (url, stuck) = (scratch.url(), flow(true, Arc::clone(&released), witness.clone()));
+    let own = config.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let engine =
+                Engine::open(&url).await.unwrap().config(own).workflow("flow", stuck).start().await.unwrap();
+            engine.run("flow", "well", &false).await.unwrap();
+            engine.run("flow", "loops", &true).await.unwrap();
+            // Never reached before the loop is released.
+            tokio::task::yield_now().await;
+        });
+    });
+    eventually("it loops", || async { witness.count("first true") == 2 }).await;
+    let other = flow(false, Arc::clone(&released), witness.clone());
+    let engine = scratch.builder().await.config(config).workflow("flow", other).start().await.unwrap();
+    for run in ["well", "loops"] {
+        let run = engine.handle(RunId::new(run).unwrap());
+        assert_eq!(run.result::<u32>().await.unwrap(), 1);
+    }
+    released.store(true, Ordering::Relaxed);
+    thread.join().unwrap();
+    engine.shutdown().await;
 }

@@ -19,12 +19,12 @@ pub use log::{
 pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_your_ack};
 pub use run::{
     i01_no_lost_workflow, i04_never_again, i09_sweep_idempotent, i10_bounded_recovery, i15_liveness,
-    late_effects,
+    i19_records_are_whole, late_effects,
 };
 
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 16] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 17] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -41,6 +41,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i14_idempotent_start,
         i15_liveness,
         i16_read_your_ack,
+        i19_records_are_whole,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

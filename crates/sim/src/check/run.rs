@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use goldseam_core::codec::decode;
-use goldseam_core::{Event, Seq, Status};
+use goldseam_core::{Event, Seq, Status, Why};
 
 use super::{Evidence, Violation};
 use crate::book::Ack;
@@ -22,6 +22,11 @@ pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// I19, of tasks: no record that was ever listed contradicts itself.
+pub fn i19_records_are_whole(evidence: &Evidence) -> Vec<Violation> {
+    evidence.facts.flaws.iter().map(|flaw| Violation::new("I19", flaw)).collect()
 }
 
 /// I4: once a step's completion is in the log, the step never begins again under its key, except once per
@@ -75,15 +80,19 @@ pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
 pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
-        let mut attempt = 0;
+        let (mut attempt, mut lived) = (0, None);
         for recorded in &log.events {
             let seq = recorded.seq.0;
             let mut say =
                 |what: String| found.push(Violation::new("I10", format!("{run}: event {seq} {what}")));
             match &recorded.event {
                 Event::RunRecovered(mended) => {
-                    let proven = mended.reason == "infrastructure_restart";
-                    attempt += u32::from(proven);
+                    let proven = mended.rule == "O2" && mended.reason == "infrastructure_restart";
+                    let long = |before: u64| mended.lived_ms.is_some_and(|lived| lived > 2 * before);
+                    // Who lived for more than twice as long as before did not cause the crash.
+                    let innocent = attempt > 0 && mended.attempt == attempt && lived.is_some_and(long);
+                    attempt += u32::from(proven && !innocent);
+                    lived = mended.lived_ms.or(lived);
                     if mended.attempt != attempt {
                         say(format!("counts attempt {}, it is {attempt}", mended.attempt));
                     }
@@ -94,7 +103,12 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
                 Event::RunClaimed(claim) if claim.attempt != attempt => {
                     say(format!("claims attempt {}, it is {attempt}", claim.attempt));
                 }
-                event if event.is_progress() || matches!(event, Event::BranchOpened(_)) => attempt = 0,
+                Event::BranchOpened(opened)
+                    if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. } | Why::Continue) =>
+                {
+                    (attempt, lived) = (0, None);
+                }
+                event if event.is_progress() => (attempt, lived) = (0, None),
                 _ => {}
             }
         }

@@ -126,7 +126,15 @@ fn done(name: &str, ord: u32, undo: bool) -> Event {
         input: None,
         undo,
         group: false,
+        fence: None,
     })
+}
+
+fn brought_done(name: &str, fence: u64) -> Event {
+    match done(name, 0, false) {
+        Event::StepCompleted(step) => Event::StepCompleted(StepCompleted { fence: Some(fence), ..step }),
+        other => other,
+    }
 }
 
 fn over() -> Event {
@@ -317,6 +325,13 @@ fn i09_catches_writes_while_there_is_nothing_to_do() {
 }
 
 #[test]
+fn i19_catches_a_task_that_contradicts_itself() {
+    let mut flawed = good();
+    flawed.facts.flaws.push("task t: it has an owner exactly while it is claimed".to_owned());
+    caught(i19_records_are_whole, &flawed);
+}
+
+#[test]
 fn i10_catches_attempts_that_are_not_counted_or_reset_without_progress() {
     let fine = Maker::started().event(recovered(1)).event(claimed(1)).event(done("a", 0, false));
     assert_eq!(i10_bounded_recovery(&fine.event(recovered(1)).event(claimed(1)).evidence()), []);
@@ -389,4 +404,11 @@ fn i16_catches_an_acknowledgement_that_nobody_can_read() {
     let mut unread = good();
     unread.facts.acks.push(Ack::Read(run(), "s9".into(), false));
     caught(i16_read_your_ack, &unread);
+    let brought = |fence| {
+        let mut evidence = Maker::started().event(brought_done("a", 2)).evidence();
+        evidence.facts.acks.push(Ack::Brought(run(), path("a"), 1, fence));
+        evidence
+    };
+    assert_eq!(i16_read_your_ack(&brought(2)), []);
+    caught(i16_read_your_ack, &brought(1));
 }

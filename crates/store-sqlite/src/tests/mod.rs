@@ -1,5 +1,6 @@
 //! What is SQLite's own; the contract itself is the conformance suite.
 
+mod claims;
 mod files;
 mod group;
 mod processes;

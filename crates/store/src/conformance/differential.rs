@@ -62,7 +62,7 @@ impl Walker {
 
     /// One call, as text: what was done and what came of it.
     async fn step(&mut self) -> String {
-        match self.dice.below(17) {
+        match self.dice.below(18) {
             0..=5 => self.append().await,
             6 | 7 => self.submit().await,
             8 | 9 => self.change_task().await,
@@ -71,6 +71,7 @@ impl Walker {
             13 => self.put_row().await,
             14 => self.list_runs().await,
             15 => self.list_rowless().await,
+            16 => self.list_claims().await,
             _ => self.list_tasks().await,
         }
     }
@@ -99,6 +100,7 @@ impl Walker {
             lane: self.dice.one_in(3).then(|| LaneName::new("l").unwrap()),
             key: self.dice.one_in(3).then(|| format!("k{}", self.dice.below(2))),
             priority: i32::try_from(self.dice.below(3)).unwrap(),
+            silence_max: self.dice.one_in(2).then(|| Duration::from_secs(2_000)),
             run_at: if self.dice.one_in(8) { Millis::NEVER } else { self.time() },
             ..base
         };
@@ -106,10 +108,11 @@ impl Walker {
     }
 
     fn change(&mut self) -> TaskChange {
-        match self.dice.below(5) {
+        match self.dice.below(6) {
             0 | 1 => TaskChange::Create(Box::new(self.task())),
             2 => TaskChange::Rest { task: self.task_id(), run_at: self.time() },
             3 => TaskChange::Wake { at: self.time() },
+            4 => TaskChange::Cancel { task: self.task_id() },
             _ => TaskChange::Remove { task: self.task_id() },
         }
     }
@@ -269,6 +272,23 @@ impl Walker {
             limit: u32::try_from(self.dice.below(8)).unwrap(),
             ..TaskFilter::default()
         };
+        self.list(filter).await
+    }
+
+    /// Claims by how they are held, and what is open.
+    async fn list_claims(&mut self) -> String {
+        let mut filter = TaskFilter { advance: self.dice.one_in(3).then_some(false), ..any_task() };
+        match self.dice.below(5) {
+            0 => filter.open = true,
+            1 => filter.silent_at = Some(self.time()),
+            2 => filter.quiet_since = Some(self.time()),
+            3 => filter.owner_none_of = Some(vec![format!("n{}", self.dice.below(3))]),
+            _ => filter.owner_prefix = Some(format!("n{}", self.dice.below(3))),
+        }
+        self.list(filter).await
+    }
+
+    async fn list(&self, filter: TaskFilter) -> String {
         let found = self.store.tasks(filter.clone()).await;
         let found = found.map(|tasks| tasks.into_iter().map(plain_task).collect::<Vec<_>>());
         format!("{filter:?} -> {}", show(found))

@@ -78,6 +78,24 @@ pub async fn stale_locks_are_found_at_their_expiry(fixture: &Fixture) {
     }
 }
 
+/// Locks that are held through other nodes than these are found; a lock that no node holds is not.
+pub async fn locks_of_other_nodes_are_found(fixture: &Fixture) {
+    let through = |name, node: &str| Lock { node: Some(node.to_owned()), ..held(name, "a") };
+    let free = through("free", "n1").released("a", 1).unwrap();
+    for lock in [&through("one", "n1"), &through("two", "n2"), &held("plain", "a"), &free] {
+        assert_eq!(put(fixture, lock, Expect::Absent).await, Written::Done);
+    }
+    for (nodes, expected) in
+        [(vec![], vec!["one", "two"]), (vec!["n1"], vec!["two"]), (vec!["n1", "n2"], vec![])]
+    {
+        let nodes = nodes.into_iter().map(str::to_owned).collect();
+        let filter = LockFilter { node_none_of: Some(nodes), ..any_lock() };
+        let found = fixture.store.locks(filter).await.unwrap();
+        let found: Vec<&str> = found.iter().map(|lock| lock.name.as_str()).collect();
+        assert_eq!(found, expected);
+    }
+}
+
 /// Pages of any size give every lock once, in order of the bytes of their names.
 pub async fn lock_pages_are_complete_and_in_order(fixture: &Fixture) {
     let mut expected = ["b", "a", "B", "a-b", "a.b", "ab", "10", "9"];

@@ -86,6 +86,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         parked: false,
         waits: vec![],
         inputs: vec![],
+        cut_off: vec![],
         mail_ids: vec![],
         mail_count: 0,
         mail_unread: 0,

@@ -67,6 +67,33 @@ pub async fn a_beating_node_holds_its_lock(fixture: &Fixture) {
     }
 }
 
+/// A node that says it has ended lets go of its lock at once, and is still listed: others must see that it ended.
+pub async fn a_node_that_is_over_lets_go_of_its_lock(fixture: &Fixture) {
+    let (held, free) = match fixture.capabilities.pulse {
+        true => (Pulse::Held, Pulse::Dropped),
+        false => (Pulse::Unknown, Pulse::Unknown),
+    };
+    for (name, state) in [("n1", NodeState::Gone), ("n2", NodeState::Left)] {
+        fixture.store.beat(&node(name)).await.unwrap();
+        fixture.store.beat(&node("other")).await.unwrap();
+        let over = NodeRecord { state, ..node(name) };
+        fixture.store.beat(&over).await.unwrap();
+        let ended = seen(fixture, name).await;
+        assert_eq!((ended.record, ended.pulse, ended.beats), (over.clone(), free, 2));
+        assert_eq!(seen(fixture, "other").await.pulse, held, "a neighbour in the same process lives on");
+        fixture.store.beat(&over).await.unwrap();
+        assert_eq!(seen(fixture, name).await.pulse, free, "saying it twice takes no lock either");
+        fixture.store.forget(&over.id).await.unwrap();
+    }
+}
+
+/// A node that never lived is not made to live by its last word.
+pub async fn a_last_word_takes_no_lock(fixture: &Fixture) {
+    fixture.store.beat(&NodeRecord { state: NodeState::Gone, ..node("n1") }).await.unwrap();
+    let ended = seen(fixture, "n1").await;
+    assert!(ended.is_gone() && ended.pulse != Pulse::Held, "{ended:?}");
+}
+
 /// Nodes are listed once each, and gone once forgotten; forgetting twice is harmless.
 pub async fn nodes_are_listed_until_forgotten(fixture: &Fixture) {
     assert_eq!(fixture.store.nodes().await.unwrap(), []);

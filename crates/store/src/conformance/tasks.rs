@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam_core::task::{Audit, Task, TaskState};
-use goldseam_core::{Class, Failure, LaneName, Limits, Payload, QueueName};
+use goldseam_core::task::{Audit, Task, TaskState, TaskStep};
+use goldseam_core::{Class, Failure, LaneName, Limits, Path, Payload, QueueName};
 
 use super::Fixture;
 use super::make::{advance, any_task, at, names, run, task, task_id};
@@ -50,6 +50,7 @@ pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
         priority: i32::MIN,
         key: Some("k: 🏺 %".to_owned()),
         run: Some(run("r")),
+        step: Some(TaskStep { path: Path::new("g/resize:a#2").unwrap(), attempt: 3, key: "ä".to_owned() }),
         payload: payload(r#"{"b":[1,2.50,"\u0000"],"a":null}"#),
         result: Some(payload("\"done\"")),
         failure: Some(Failure::new(Class::Retryable, "no\nluck")),
@@ -133,6 +134,7 @@ async fn a_mixed_queue(fixture: &Fixture) {
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), ..task("e-slow") }).await;
     fixture.submit(Task { state: TaskState::Dead, key: Some("k2".to_owned()), ..task("f-dead") }).await;
     fixture.submit(advance("r", "g-advance")).await;
+    fixture.submit(Task { state: TaskState::Completed, ..task("h-done") }).await;
 }
 
 /// Each field of the filter selects by itself.
@@ -140,7 +142,7 @@ pub async fn each_filter_selects(fixture: &Fixture) {
     a_mixed_queue(fixture).await;
     let any = any_task;
     let cases = [
-        (any(), "abcdefg"),
+        (any(), "abcdefgh"),
         (TaskFilter { id: Some(task_id("e-slow")), ..any() }, "e"),
         (TaskFilter { id: Some(task_id("e")), ..any() }, ""),
         (TaskFilter { run: Some(run("r")), ..any() }, "bg"),
@@ -149,20 +151,85 @@ pub async fn each_filter_selects(fixture: &Fixture) {
         (TaskFilter { state: Some(TaskState::Ready), ..any() }, "abeg"),
         (TaskFilter { state: Some(TaskState::Claimed), ..any() }, "cd"),
         (TaskFilter { state: Some(TaskState::Dead), ..any() }, "f"),
-        (TaskFilter { state: Some(TaskState::Completed), ..any() }, ""),
+        (TaskFilter { state: Some(TaskState::Completed), ..any() }, "h"),
+        (TaskFilter { state: Some(TaskState::Failed), ..any() }, ""),
         (TaskFilter { owner: Some("n2".into()), ..any() }, "c"),
         (TaskFilter { queue: Some("slow".into()), ..any() }, "e"),
         (TaskFilter { advance: Some(true), ..any() }, "dg"),
-        (TaskFilter { advance: Some(false), ..any() }, "abcef"),
+        (TaskFilter { advance: Some(false), ..any() }, "abcefh"),
         (TaskFilter { poked: true, ..any() }, "d"),
-        (TaskFilter { after: Some(task_id("e-slow")), ..any() }, "fg"),
+        (TaskFilter { open: true, ..any() }, "abcdefg"),
+        (TaskFilter { after: Some(task_id("e-slow")), ..any() }, "fgh"),
         (TaskFilter { after: Some(task_id("c")), limit: 2, ..any() }, "cd"),
         (TaskFilter { limit: 0, ..any() }, ""),
     ];
+    expect(fixture, &cases).await;
+}
+
+/// How long a claimant has been silent is judged by its last sign of life and the task's own limit.
+pub async fn silent_claims_are_found(fixture: &Fixture) {
+    let limited = |name, limit| Task { silence_max: Some(Duration::from_millis(limit)), ..task(name) };
+    let beaten = limited("b-beaten", 100).claimed("w", at(0)).beaten(1, at(60)).unwrap();
+    for held in [
+        limited("a-limited", 100).claimed("w", at(0)),
+        beaten,
+        limited("c-patient", 1_000).claimed("w", at(0)),
+        task("d-unlimited").claimed("w", at(0)),
+        task("e-unlimited").claimed("w", at(0)).beaten(1, at(60)).unwrap(),
+        advance("r", "f-advance").claimed("n1", at(0)),
+        limited("g-ready", 1),
+        Task { silence_max: Some(Duration::MAX), ..task("h-endless") }.claimed("w", at(0)),
+    ] {
+        fixture.submit(held).await;
+    }
+    let silent = |now| TaskFilter { silent_at: Some(at(now)), ..any_task() };
+    let quiet = |since| TaskFilter { quiet_since: Some(at(since)), ..any_task() };
+    let cases = [
+        (silent(99), ""),
+        (silent(100), "a"),
+        (silent(160), "ab"),
+        (silent(1_000), "abc"),
+        (TaskFilter { after: Some(task_id("a-limited")), limit: 1, ..silent(1_000) }, "b"),
+        (quiet(-1), ""),
+        (quiet(0), "df"),
+        (quiet(60), "def"),
+        (TaskFilter { advance: Some(false), ..quiet(60) }, "de"),
+        (TaskFilter { advance: Some(true), ..quiet(60) }, "f"),
+    ];
+    expect(fixture, &cases).await;
+}
+
+/// Claims are found by who does not hold them; a claim without any owner counts as held by none.
+pub async fn claims_of_others_are_found(fixture: &Fixture) {
+    fixture.submit(task("a-node").claimed("n-1", at(0))).await;
+    fixture.submit(task("b-node").claimed("n-2", at(0))).await;
+    fixture.submit(task("c-worker").claimed("n", at(0))).await;
+    fixture.submit(Task { owner: None, ..task("d-flawed").claimed("x", at(0)) }).await;
+    fixture.submit(task("e-ready")).await;
+    fixture.submit(advance("r", "f-advance").claimed("n-3", at(0))).await;
+    let none_of = |owners: &[&str]| TaskFilter {
+        owner_none_of: Some(owners.iter().map(|owner| (*owner).to_owned()).collect()),
+        ..any_task()
+    };
+    let like = |prefix: &str, filter| TaskFilter { owner_prefix: Some(prefix.to_owned()), ..filter };
+    let cases = [
+        (none_of(&[]), "abcdf"),
+        (none_of(&["n-1", "n", "never 'seen'"]), "bdf"),
+        (like("n-", any_task()), "abf"),
+        (like("n-", none_of(&["n-2"])), "af"),
+        (TaskFilter { advance: Some(false), ..like("n-", none_of(&["n-2"])) }, "a"),
+        (like("n_", any_task()), ""),
+        (like("%", any_task()), ""),
+        (like("", any_task()), "abcf"),
+    ];
+    expect(fixture, &cases).await;
+}
+
+async fn expect(fixture: &Fixture, cases: &[(TaskFilter, &str)]) {
     for (filter, expected) in cases {
         let found = fixture.store.tasks(filter.clone()).await.unwrap();
         let initials: String = names(&found).iter().map(|name| &name[..1]).collect();
-        assert_eq!(initials, expected, "{filter:?}");
+        assert_eq!(initials, *expected, "{filter:?}");
     }
 }
 
@@ -183,11 +250,7 @@ pub async fn filters_combine(fixture: &Fixture) {
             "f",
         ),
     ];
-    for (filter, expected) in cases {
-        let found = fixture.store.tasks(filter.clone()).await.unwrap();
-        let initials: String = names(&found).iter().map(|name| &name[..1]).collect();
-        assert_eq!(initials, expected, "{filter:?}");
-    }
+    expect(fixture, &cases).await;
 }
 
 /// Pages of any size give every task once, in order of the bytes of their ids.

@@ -3,19 +3,22 @@
 use goldseam_core::{Millis, NodeId};
 
 use super::{MemoryStore, World};
-use crate::api::{NodeRecord, NodeSeen, Pulse};
+use crate::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
 impl World {
     pub(super) fn beat(&mut self, node: &NodeRecord) -> Millis {
         let now = self.now;
         let fresh = || NodeSeen { record: node.clone(), beats: 0, beat_at: now, pulse: Pulse::Held };
+        let over = matches!(node.state, NodeState::Left | NodeState::Gone);
         let seen = self.nodes.entry(node.id.clone()).or_insert_with(fresh);
         seen.record = node.clone();
         seen.beats += 1;
         seen.beat_at = now;
         // A lost lock is taken again by beating; a dead process's delayed beat revives nothing.
-        if seen.pulse == Pulse::Suspect {
-            seen.pulse = Pulse::Held;
+        match seen.pulse {
+            Pulse::Held | Pulse::Suspect if over => seen.pulse = Pulse::Dropped,
+            Pulse::Suspect => seen.pulse = Pulse::Held,
+            Pulse::Held | Pulse::Dropped | Pulse::Unknown => {}
         }
         now
     }

@@ -95,6 +95,7 @@ impl World {
         let listed = |lock: &&Lock| {
             filter.name.as_ref().is_none_or(|name| lock.name == *name)
                 && filter.stale_at.is_none_or(|at| lock.is_stale(at))
+                && filter.node_none_of.as_ref().is_none_or(|nodes| is_through_none_of(lock, nodes))
                 && filter.after.as_ref().is_none_or(|after| lock.name > *after)
         };
         self.locks.values().filter(listed).take(filter.limit as usize).cloned().collect()
@@ -116,6 +117,26 @@ fn is_listed(task: &Task, filter: &TaskFilter) -> bool {
         && filter.queue.as_ref().is_none_or(|queue| task.queue.as_str() == queue)
         && filter.advance.is_none_or(|advance| task.is_advance() == advance)
         && (!filter.poked || task.poked)
+        && (!filter.open || task.state.is_live() || task.state == TaskState::Dead)
+        && is_held_as_asked(task, filter)
+}
+
+/// What a filter says about the claim, not about the task.
+fn is_held_as_asked(task: &Task, filter: &TaskFilter) -> bool {
+    let claimed = task.state == TaskState::Claimed;
+    let named = |test: &dyn Fn(&String) -> bool| claimed && task.owner.as_ref().is_some_and(test);
+    filter
+        .silent_at
+        .is_none_or(|at| claimed && task.silence_max.is_some_and(|silence| task.last_sign() + silence <= at))
+        && filter
+            .quiet_since
+            .is_none_or(|since| claimed && task.silence_max.is_none() && task.last_sign() <= since)
+        && filter.owner_prefix.as_ref().is_none_or(|prefix| named(&|owner| owner.starts_with(prefix)))
+        && filter.owner_none_of.as_ref().is_none_or(|owners| claimed && !named(&|o| owners.contains(o)))
+}
+
+fn is_through_none_of(lock: &Lock, nodes: &[String]) -> bool {
+    lock.holder.is_some() && lock.node.as_ref().is_some_and(|node| !nodes.contains(node))
 }
 
 pub(super) fn is_as_expected(version: Option<u64>, expect: Expect) -> bool {

@@ -245,8 +245,8 @@ mod tests {
     fn completed(seq: u64, path: &str, at: i64) -> Recorded {
         let path = goldseam::Path::new(path).unwrap();
         let (output, began) = (goldseam::Payload::null(), Millis(at - 20));
-        let step =
-            StepCompleted { path, ord: 0, attempt: 1, began, output, input: None, undo: false, group: false };
+        let (input, undo, group, fence) = (None, false, false, None);
+        let step = StepCompleted { path, ord: 0, attempt: 1, began, output, input, undo, group, fence };
         let (branch, prev) = (BranchId::ROOT, Hash::ZERO);
         let (seq, event) = (goldseam::Seq(seq), Event::StepCompleted(step));
         Recorded { seq, at: Millis(at), branch, epoch: None, write: WriteId(seq.0), prev, event }

@@ -1,0 +1,199 @@
+//! Healing claims and locks: what nobody alive holds is free again (rules L1 and L2).
+//!
+//! Invariant: a heal is one compare-and-set of one record, its audit entry inside. So any number of healers do no more
+//! than one, a heartbeat that comes first protects its claim, and who was taken for dead is refused by his fence. On a
+//! healthy store nothing is written, and every look is a search of an index that finds nothing.
+
+pub(crate) mod judge;
+mod round;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use goldseam_core::lock::{Lock, TTL_DEFAULT};
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, QueueName};
+use serde::Serialize;
+
+use crate::commit::Ledger;
+use crate::error::EngineError;
+use crate::meter;
+use crate::tries::{self, Tries};
+use round::{Act, Cursors, Reach, Round, Tally};
+
+/// Records that one call by hand reads at the most.
+const CALL_READS_MAX: usize = 100_000;
+/// Records that one tick of an engine reads at the most; the next one goes on from there.
+const TICK_READS_MAX: usize = 1_000;
+/// Records that a claim reads at the most before it claims.
+const CLAIM_READS_MAX: usize = 50;
+/// Claims heal first, but not more often than this: a look costs more than a claim.
+const CLAIM_HEALS_EVERY: Duration = Duration::from_secs(1);
+
+/// What healing goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimRules {
+    /// How long a claimant may be silent that is no node, if its task does not say.
+    pub lease: Duration,
+    /// Claimants that a user's task may take down with it before it is dead.
+    pub deliveries_max: u32,
+}
+
+impl Default for ClaimRules {
+    fn default() -> Self {
+        Self { lease: TTL_DEFAULT, deliveries_max: 3 }
+    }
+}
+
+/// What healing did, or would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RecoveryStats {
+    /// Stale locks that are free again.
+    pub locks_cleaned: u64,
+    /// Tasks that were taken from claimants who are gone or silent.
+    pub entries_reclaimed: u64,
+    /// When, by the store's clock.
+    pub recovery_timestamp: Millis,
+}
+
+/// A lock that nobody alive holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StaleLock {
+    /// The lock as it is.
+    pub lock: Lock,
+    /// Why nobody alive holds it.
+    pub why: String,
+}
+
+/// A task that nobody alive holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StaleTask {
+    /// The task as it is.
+    pub task: Task,
+    /// Why nobody alive holds it.
+    pub why: String,
+}
+
+/// What one process remembers of its healing.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) rules: ClaimRules,
+    /// When a claim last healed, by the store's clock.
+    healed_at: AtomicI64,
+    cursors: Mutex<Cursors>,
+    /// Queues whose depth the meter was last told.
+    pub(crate) queues: Mutex<Vec<QueueName>>,
+}
+
+impl Memory {
+    pub(crate) fn new(rules: ClaimRules) -> Self {
+        Self {
+            rules,
+            healed_at: AtomicI64::new(i64::MIN),
+            cursors: Mutex::default(),
+            queues: Mutex::default(),
+        }
+    }
+
+    /// Whether a claim has to heal first; of many at once, one has to.
+    fn is_due(&self, now: Millis) -> bool {
+        let later = |last: i64| (now.since(Millis(last)) >= CLAIM_HEALS_EVERY).then_some(now.0);
+        self.healed_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
+    }
+}
+
+/// Looks after claims and locks. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Claims {
+    ledger: Ledger,
+}
+
+impl Claims {
+    pub(crate) fn new(ledger: Ledger) -> Self {
+        Self { ledger }
+    }
+
+    /// Frees stale locks and takes tasks from claimants who are gone or silent, looking at up to 100,000 records.
+    /// Engines and claims do the same by themselves; any number may do it at once.
+    pub async fn detect_and_recover_stale(&self) -> Result<RecoveryStats, EngineError> {
+        let mut round = self.by_hand(Act::Heal).await?;
+        round.all(&mut Cursors::default()).await?;
+        Ok(round.stats())
+    }
+
+    /// Counts what [`Claims::detect_and_recover_stale`] would do, without touching anything.
+    pub async fn recovery_stats(&self) -> Result<RecoveryStats, EngineError> {
+        let mut round = self.by_hand(Act::Look).await?;
+        round.all(&mut Cursors::default()).await?;
+        Ok(round.stats())
+    }
+
+    /// Takes every task whose claimant gave no sign of life for `threshold`, whatever the task itself allows, and frees
+    /// stale locks. The engine's own tasks are left to nodes that live. Returns the number of tasks.
+    pub async fn reclaim_stale(&self, threshold: Duration) -> Result<u64, EngineError> {
+        let mut round = self.by_hand(Act::Heal).await?;
+        let roster = round.roster().await?;
+        round.locks(&roster).await?;
+        round.silent_for(threshold).await?;
+        self.ledger.hub.ready.notify_one();
+        Ok(round.stats().entries_reclaimed)
+    }
+
+    /// Counts the tasks that [`Claims::reclaim_stale`] would take, without touching anything.
+    pub async fn count_stale(&self, threshold: Duration) -> Result<u64, EngineError> {
+        let mut round = self.by_hand(Act::Look).await?;
+        round.silent_for(threshold).await?;
+        Ok(round.stats().entries_reclaimed)
+    }
+
+    /// Locks that nobody alive holds and that were not freed yet, with the reason.
+    pub async fn stale_locks(&self) -> Result<Vec<StaleLock>, EngineError> {
+        let mut round = self.by_hand(Act::Look).await?;
+        let roster = round.roster().await?;
+        round.locks(&roster).await?;
+        Ok(round.listed)
+    }
+
+    /// Tasks that nobody alive holds and that were not taken back yet, with the reason.
+    pub async fn stale_tasks(&self) -> Result<Vec<StaleTask>, EngineError> {
+        let mut round = self.by_hand(Act::Look).await?;
+        round.all(&mut Cursors::default()).await?;
+        Ok(round.entries)
+    }
+
+    /// One look of an engine: heals what it finds, up to a bound, and goes on from there the next time.
+    pub async fn tick(&self, now: Millis) -> Result<RecoveryStats, EngineError> {
+        let tally = self.go_on(now, TICK_READS_MAX).await?;
+        meter::findings("L1", tally.locks_found);
+        meter::findings("L2", tally.entries_found);
+        Ok(tally.stats(now))
+    }
+
+    /// What a claim does first. It never stops the claim.
+    pub(crate) async fn before_claim(&self, now: Millis) {
+        if !self.ledger.claims.is_due(now) {
+            return;
+        }
+        if let Err(error) = self.go_on(now, CLAIM_READS_MAX).await {
+            tracing::warn!(%error, "healing before a claim failed; the claim goes on");
+        }
+    }
+
+    async fn by_hand(&self, act: Act) -> Result<Round<'_>, EngineError> {
+        let now = tries::ask(Tries::five(), || self.ledger.store.now()).await?;
+        let reach = Reach { act, tries: Tries::five(), reads_max: CALL_READS_MAX };
+        Ok(Round::new(&self.ledger, now, reach))
+    }
+
+    async fn go_on(&self, now: Millis, reads_max: usize) -> Result<Tally, EngineError> {
+        let remembered = || self.ledger.claims.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let reach = Reach { act: Act::Heal, tries: Tries::once(), reads_max };
+        let mut round = Round::new(&self.ledger, now, reach);
+        let mut cursors = remembered().clone();
+        let outcome = round.all(&mut cursors).await;
+        *remembered() = cursors;
+        outcome?;
+        Ok(round.tally)
+    }
+}

@@ -1,0 +1,108 @@
+//! The one home of metrics: every name, every label, and a function for each thing that is counted.
+//!
+//! Invariant: a label is one of few words. Ids of runs, tasks and locks are never labels. Whoever runs an engine
+//! chooses where the numbers go by installing a recorder of the `metrics` crate; without one they cost next to nothing.
+
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+/// Recoveries, by rule, workflow (empty for tasks and locks) and reason.
+pub const RECOVERIES: &str = "goldseam_recoveries_total";
+/// Remedies that could not be applied, by rule.
+pub const RECOVERY_FAILED: &str = "goldseam_recovery_failed_total";
+/// What was given up because too many recoveries did not help, by workflow (empty for tasks).
+pub const ATTEMPTS_EXCEEDED: &str = "goldseam_recovery_attempts_exceeded_total";
+/// How long something had been stale when it was healed, by rule.
+pub const STALE_SECONDS: &str = "goldseam_recovery_stale_seconds";
+/// How long healing took from finding to done, by rule.
+pub const HEAL_SECONDS: &str = "goldseam_recovery_heal_seconds";
+/// Sweeps that came to their end.
+pub const SWEEPS: &str = "goldseam_sweeps_total";
+/// What the last look found, by rule.
+pub const FINDINGS: &str = "goldseam_findings";
+/// Tasks that are due, by queue.
+pub const QUEUE_DEPTH: &str = "goldseam_queue_depth";
+/// How long the oldest due task has been waiting, by queue.
+pub const QUEUE_OLDEST: &str = "goldseam_queue_oldest_seconds";
+/// Beats of this process's nodes.
+pub const NODE_BEATS: &str = "goldseam_node_beats_total";
+/// Stale locks that were freed.
+pub const LOCKS_CLEANED: &str = "goldseam_locks_cleaned_total";
+/// Tasks that were taken from claimants who are gone or silent.
+pub const ENTRIES_RECLAIMED: &str = "goldseam_entries_reclaimed_total";
+
+/// Tells the recorder what each name means.
+pub fn describe() {
+    describe_counter!(RECOVERIES, "Recoveries by rule, workflow and reason");
+    describe_counter!(RECOVERY_FAILED, "Remedies that could not be applied, by rule");
+    describe_counter!(ATTEMPTS_EXCEEDED, "Runs and tasks given up after too many recoveries");
+    describe_histogram!(STALE_SECONDS, "How long something had been stale when it was healed");
+    describe_histogram!(HEAL_SECONDS, "How long healing took from finding to done");
+    describe_counter!(SWEEPS, "Sweeps that came to their end");
+    describe_gauge!(FINDINGS, "What the last look found, by rule");
+    describe_gauge!(QUEUE_DEPTH, "Tasks that are due, by queue");
+    describe_gauge!(QUEUE_OLDEST, "How long the oldest due task has been waiting, by queue");
+    describe_counter!(NODE_BEATS, "Beats of this process's nodes");
+    describe_counter!(LOCKS_CLEANED, "Stale locks that were freed");
+    describe_counter!(ENTRIES_RECLAIMED, "Tasks taken from claimants who are gone or silent");
+}
+
+/// Something was healed. `stale` is how long it had been sick, where that is known.
+pub fn recovered(
+    rule: &'static str,
+    workflow: &str,
+    reason: &'static str,
+    stale: Option<Duration>,
+    heal: Duration,
+) {
+    counter!(RECOVERIES, "rule" => rule, "workflow" => workflow.to_owned(), "reason" => reason).increment(1);
+    if let Some(stale) = stale {
+        histogram!(STALE_SECONDS, "rule" => rule).record(stale.as_secs_f64());
+    }
+    histogram!(HEAL_SECONDS, "rule" => rule).record(heal.as_secs_f64());
+}
+
+/// A remedy could not be applied.
+pub fn recovery_failed(rule: &'static str) {
+    counter!(RECOVERY_FAILED, "rule" => rule).increment(1);
+}
+
+/// Too many recoveries did not help.
+pub fn attempts_exceeded(workflow: &str) {
+    counter!(ATTEMPTS_EXCEEDED, "workflow" => workflow.to_owned()).increment(1);
+}
+
+/// A sweep came to its end.
+pub fn swept() {
+    counter!(SWEEPS).increment(1);
+}
+
+/// A look by this rule found so much.
+pub fn findings(rule: &'static str, count: u64) {
+    gauge!(FINDINGS, "rule" => rule).set(count as f64);
+}
+
+/// So many tasks of a queue are due, the oldest for so long.
+pub fn queue_depth(queue: &str, due: u64, oldest: Option<Duration>) {
+    gauge!(QUEUE_DEPTH, "queue" => queue.to_owned()).set(due as f64);
+    gauge!(QUEUE_OLDEST, "queue" => queue.to_owned()).set(oldest.unwrap_or_default().as_secs_f64());
+}
+
+/// A node of this process has beaten.
+pub fn beaten() {
+    counter!(NODE_BEATS).increment(1);
+}
+
+/// A stale lock was freed.
+pub fn lock_cleaned() {
+    counter!(LOCKS_CLEANED).increment(1);
+}
+
+/// A task was taken from a claimant who is gone or silent.
+pub fn entry_reclaimed() {
+    counter!(ENTRIES_RECLAIMED).increment(1);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! Every rule, end to end, on every store that this crate opens and on the memory store.
+
+use goldseam_store::conformance::Fixture;
+
+mod memory {
+    use super::Fixture;
+
+    async fn fresh() -> Fixture {
+        Fixture::memory_on(goldseam_store_sqlite::system_clock())
+    }
+
+    goldseam_engine::healing!(fresh);
+}
+
+mod sqlite {
+    use super::Fixture;
+
+    async fn fresh() -> Fixture {
+        goldseam_store_sqlite::testing::fixture_on_real_clock().await
+    }
+
+    goldseam_engine::healing!(fresh);
+}
