@@ -268,3 +268,19 @@ pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
     let late = queue.complete(&claimed.id, claimed.fence, goldseam_core::Payload::null()).await;
     assert_eq!(late.unwrap_err().code(), "GS0301", "an old claimant is refused by its fence");
 }
+
+/// A resume looks for something to recover first, and says whether there was, why, and the new branch.
+pub async fn a_resume_recovers_first_and_says_so(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_the_question("r").await;
+    ward.lie("r", |row| row.status = Status::Running).await;
+    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    assert!(!resumed.rested, "it was neither paused nor parked");
+    assert_eq!(resumed.recovery.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::A2));
+    assert_eq!(resumed.recovery.branch().map(|branch| branch.0), Some(2));
+    ward.between_steps("paused").await;
+    ward.client.pause(&id("paused"), By::default()).await.unwrap();
+    let resumed = ward.client.resume(&id("paused"), By::default()).await.unwrap();
+    assert!(resumed.rested && !resumed.recovery.was_needed());
+    assert_eq!(ward.client.resume(&id("paused"), By::default()).await.unwrap_err().code(), "GS0110");
+}

@@ -80,6 +80,7 @@ macro_rules! healing {
             alone::a_rule_that_does_not_apply_is_refused,
             alone::recovering_what_is_well_or_over_changes_nothing,
             alone::every_recovery_is_in_the_feed,
+            alone::a_resume_recovers_first_and_says_so,
             alone::three_deploys_cost_a_long_step_nothing,
             alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
