@@ -42,6 +42,11 @@ impl Recovery {
         self.found.is_some()
     }
 
+    /// Whether something was done about it.
+    pub fn has_healed(&self) -> bool {
+        matches!(self.healed, Some(Healed::Done { .. }))
+    }
+
     /// The branch that the run is on now, if the recovery opened one.
     pub fn branch(&self) -> Option<BranchId> {
         match &self.healed {
@@ -178,7 +183,7 @@ impl Client {
         match self.tell(run, Command::Resume(note)).await {
             Ok(end) => Ok(Resumed { end, rested: true, recovery }),
             Err(EngineError::Refused { refusal: Refusal::NothingToDo { .. }, .. })
-                if recovery.was_needed() =>
+                if recovery.has_healed() =>
             {
                 let end = self.store().head(run).await?.map_or(Seq::ZERO, |head| head.end);
                 Ok(Resumed { end, rested: false, recovery })
