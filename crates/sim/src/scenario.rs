@@ -72,7 +72,9 @@ impl Scenario {
         let waits = summary.waits.iter().any(|wait| !wait.signals.is_empty());
         match self.part {
             Part::Watch => {}
-            Part::Work => worker.turn(client).await,
+            Part::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
+                worker.turn(client).await
+            }
             Part::Signal if waits => self.signal(client, run, summary).await,
             Part::Answer => {
                 if let Some(open) = summary.inputs.first() {
@@ -89,7 +91,7 @@ impl Scenario {
                 }
             }
             Part::Jump if waits => self.signal(client, run, summary).await,
-            Part::Signal | Part::Cancel | Part::Jump => {}
+            Part::Signal | Part::Cancel | Part::Jump | Part::Work => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{RunFilter, RunOrder, Store};
+use goldseam_store::{Row, RunFilter, RunOrder, Store};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -192,7 +192,7 @@ impl Storm<'_> {
         self.relief.push((until, index));
     }
 
-    /// In some seeds hints are lost: a cached row, or the task that moves a run.
+    /// In some seeds hints are lost: a cached row, the task of a remote step, or the task that moves a run.
     async fn forget(&mut self, started: u64) -> Option<&'static str> {
         let mut dice = self.forgetful.take()?;
         let (lost, number, row) = (dice.percent(15), dice.below(started), dice.percent(50));
@@ -201,10 +201,14 @@ impl Storm<'_> {
             return None;
         }
         let run = run_id(number);
-        let task = self.world.memory.head(&run).await.ok()??.row?.task;
+        let Row { summary, task, .. } = self.world.memory.head(&run).await.ok()??.row?;
         if row {
             self.world.memory.lose_row(&run);
             return Some("lose_row");
+        }
+        if let Some(task) = summary.waits.iter().flat_map(|wait| &wait.tasks).next() {
+            self.world.memory.lose_task(task);
+            return Some("lose_remote_task");
         }
         self.world.memory.lose_task(&task?);
         Some("lose_task")

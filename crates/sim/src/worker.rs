@@ -24,9 +24,9 @@ const NODE: usize = 50;
 /// Whether some tasks are never ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Care {
-    /// Every task is ended.
+    /// Every task is ended, and at once.
     Careful,
-    /// Some are forgotten, until somebody notices the silence.
+    /// They take a while, and some are forgotten until somebody notices the silence.
     Forgetful,
 }
 
@@ -73,8 +73,10 @@ impl Worker {
 
     async fn end(&self, client: &Client, task: &Task, now: Millis) {
         let drawn = fold(&format!("{} {}", task.id, task.fence));
-        let takes = Duration::from_millis(drawn / 8 % 600);
-        let forgotten = self.care == Care::Forgetful && drawn % 8 == 0;
+        let (takes, forgotten) = match self.care {
+            Care::Careful => (Duration::ZERO, false),
+            Care::Forgetful => (Duration::from_millis(drawn / 8 % 600), drawn.is_multiple_of(8)),
+        };
         if forgotten || task.started_at.is_some_and(|at| now.since(at) < takes) {
             return;
         }
