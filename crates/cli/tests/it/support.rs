@@ -144,7 +144,7 @@ async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
     Ok(format!("shipped {what}"))
 }
 
-async fn reaches(client: &Client, run: &str, status: Status) {
+pub(crate) async fn reaches(client: &Client, run: &str, status: Status) {
     let run = RunId::new(run).unwrap();
     for _ in 0..LOOKS_MAX {
         if client.get(&run).await.unwrap().status == status {
