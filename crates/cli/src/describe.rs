@@ -63,7 +63,12 @@ pub(crate) fn describe(event: &Event, much: Much) -> String {
 fn operation(event: &Event, much: Much) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
-        Event::StepStarted(step) => format!("{} attempt {}", step.path, step.attempt),
+        Event::StepStarted(step) => match &step.remote {
+            Some(remote) => {
+                format!("{} attempt {} in queue {} as {}", step.path, step.attempt, remote.queue, remote.task)
+            }
+            None => format!("{} attempt {}", step.path, step.attempt),
+        },
         Event::StepCompleted(step) => format!("{} → {}", step.path, short(&step.output)),
         Event::StepFailed(step) => {
             format!("{} attempt {}: {}", step.path, step.attempt, one_line(&step.failure.message))

@@ -34,6 +34,7 @@ pub(crate) fn waits_for(wait: &OpenWait, now: Millis) -> String {
     let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
     things.extend(wait.inputs.iter().map(|path| format!("an answer to {path}")));
     things.extend(wait.children.iter().map(|run| format!("child {run}")));
+    things.extend(wait.tasks.iter().map(|task| format!("a worker to do {} (task {task})", wait.path)));
     if let Some(due) = wait.due {
         things.push(match due > now {
             true => format!("{} ({} left)", when::iso(due), when::span(due.since(now))),

@@ -88,7 +88,7 @@ fn line(row: &Row, range: Range, (paint, label, width): (Paint, usize, usize)) -
         (State::Done, Kind::Undo) => ("↩", Hue::Warm),
         (State::Done, _) => ("✔", Hue::Good),
         (State::Failed, _) => ("✖", Hue::Bad),
-        (State::Open, Kind::Question | Kind::Wait) => ("●", Hue::Warm),
+        (State::Open, Kind::Question | Kind::Wait | Kind::Remote) => ("●", Hue::Warm),
         (State::Open, Kind::Sleep) => ("◔", Hue::Calm),
         (State::Open, _) => ("▶", Hue::Calm),
     };
@@ -128,5 +128,6 @@ fn right(row: &Row, now: Millis) -> String {
     let took: Duration = row.ended.unwrap_or(now).since(row.began);
     let so_far = if row.state == State::Open { " so far" } else { "" };
     let attempts = if row.attempts > 1 { format!("  {} attempts", row.attempts) } else { String::new() };
-    format!("{}{so_far}{attempts}", when::span(took))
+    let elsewhere = row.queue.as_ref().map_or_else(String::new, |queue| format!("  in {queue}"));
+    format!("{}{so_far}{attempts}{elsewhere}", when::span(took))
 }

@@ -30,6 +30,12 @@ pub(crate) struct Row {
     pub(crate) ended: Option<Millis>,
     /// What went wrong last, if anything did.
     pub(crate) note: Option<String>,
+    /// The queue that it was handed out to, if somebody else does it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<String>,
+    /// Its latest task there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<String>,
     #[serde(skip)]
     spans: Vec<Span>,
 }
@@ -40,6 +46,8 @@ pub(crate) struct Row {
 pub(crate) enum Kind {
     /// A leaf step.
     Step,
+    /// A step that somebody else does.
+    Remote,
     /// A step that holds steps.
     Group,
     /// A wait for signals, children or several things.
@@ -57,6 +65,7 @@ impl Kind {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Step => "step",
+            Self::Remote => "remote",
             Self::Group => "group",
             Self::Wait => "wait",
             Self::Question => "question",
@@ -195,6 +204,11 @@ impl Rows {
             Event::StepStarted(step) => {
                 let row = self.row(&step.path, Kind::Step, at);
                 row.attempts = step.attempt;
+                if let Some(remote) = &step.remote {
+                    row.kind = Kind::Remote;
+                    row.queue = Some(remote.queue.to_string());
+                    row.task = Some(remote.task.to_string());
+                }
                 row.open(at, Look::Work);
             }
             Event::StepCompleted(step) => {
@@ -255,6 +269,8 @@ impl Rows {
                     began,
                     ended: None,
                     note: None,
+                    queue: None,
+                    task: None,
                     spans,
                 });
                 self.0.len() - 1

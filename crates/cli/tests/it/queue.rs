@@ -1,6 +1,9 @@
 //! Tasks and locks, there and back.
 
-use crate::support::Place;
+use goldseam::Status;
+use goldseam::prelude::*;
+
+use crate::support::{Place, block, reaches};
 
 #[test]
 fn a_task_is_submitted_claimed_and_completed_once() {
@@ -144,4 +147,36 @@ fn a_record_that_contradicts_itself_is_told() {
     let ran = place.run(&["queue", "stats"]);
     assert_eq!(ran.code, 1);
     assert!(ran.out.ends_with("wrong: task a: it has an owner exactly while it is claimed\n"), "{}", ran.out);
+}
+
+#[test]
+fn a_remote_step_is_shown_and_can_be_done_by_hand() {
+    let place = Place::new();
+    let flow =
+        |ctx: Context, width: u32| async move { ctx.remote::<u32>("resize", &width).queue("gpu").await };
+    let engine = || async { Engine::open(&place.url()).await.unwrap().workflow("image", flow) };
+    block(async {
+        let engine = engine().await.start().await.unwrap();
+        engine.run("image", "img", &200u32).await.unwrap();
+        reaches(&engine, "img", Status::Waiting).await;
+        engine.shutdown().await;
+    });
+    let claim = ["queue", "claim", "--owner", "ana", "--queue", "gpu", "--json"];
+    let task = place.run(&claim).json()["items"][0].clone();
+    assert_eq!((&task["kind"], &task["payload"]), (&"resize".into(), &200.into()));
+    assert_eq!((&task["step"]["path"], &task["step"]["attempt"]), (&"resize".into(), &1.into()));
+    let id = task["id"].as_str().unwrap();
+    let shown = place.run(&["show", "img"]).ok();
+    assert!(shown.contains("resize\tremote\topen\t1\t"), "{shown}");
+    assert!(shown.contains(&format!("a worker to do resize (task {id})")), "{shown}");
+    let row = place.run(&["show", "img", "--json"]).json()["steps"][0].clone();
+    assert_eq!((&row["queue"], row["task"].as_str()), (&"gpu".into(), Some(id)));
+    assert!(place.run(&["show", "img", "--width", "100"]).ok().contains("  in gpu"));
+    place.run(&["queue", "complete", id, "--fence", "1", "--result", "100"]).ok();
+    assert!(place.run(&["history", "img"]).ok().contains("resize → 100"));
+    block(async {
+        let engine = engine().await.start().await.unwrap();
+        reaches(&engine, "img", Status::Completed).await;
+        engine.shutdown().await;
+    });
 }

@@ -4,7 +4,7 @@ use goldseam_core::recovery::Remedy;
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
-use goldseam_core::{Millis, RunId, State, Status};
+use goldseam_core::{Millis, RunId, State, Status, TaskId};
 
 use super::{Examined, Found, Healer, Liveness};
 use crate::client::Client;
@@ -172,12 +172,35 @@ impl Seen<'_> {
             }
             Status::Waiting | Status::Sleeping => {
                 for wait in &summary.waits {
-                    into.links.push(self.waits(wait));
+                    into.links.push(match wait.tasks.first() {
+                        Some(task) => self.elsewhere(wait, task).await?,
+                        None => self.waits(wait),
+                    });
                 }
             }
             Status::Queued | Status::Running | Status::Compensating => self.moves(into).await?,
         }
         Ok(())
+    }
+
+    /// A step that somebody else does: who, and for how long they may still be silent.
+    async fn elsewhere(&self, wait: &OpenWait, id: &TaskId) -> Result<Link, EngineError> {
+        let path = &wait.path;
+        let Some(task) = self.healer.task(id.clone()).await? else {
+            return Ok(self.link(format!("step {path} was handed out, and its task is missing"), None, None));
+        };
+        let (queue, state) = (&task.queue, task.state.as_str());
+        Ok(match (&task.owner, task.state) {
+            (Some(owner), TaskState::Claimed) => {
+                let until = task.silence_max.map(|most| task.last_sign() + most);
+                self.link(format!("{owner} does step {path} (task {id})"), task.started_at, until)
+            }
+            (_, TaskState::Ready) => {
+                let what = format!("step {path} waits in queue {queue} for a worker (task {id})");
+                self.link(what, Some(wait.since), None)
+            }
+            _ => self.link(format!("the task of step {path} is {state}"), Some(task.changed_at), None),
+        })
     }
 
     fn waits(&self, wait: &OpenWait) -> Link {
