@@ -6,7 +6,7 @@ use crate::event::{
     ChildStarted, InputRequested, JumpRequested, Note, Release, RunQueued, StepCompleted, StepFailed,
     StepStarted, WaitStarted,
 };
-use crate::id::{NodeId, RunId, SignalName};
+use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::recovery::{Code, Healer, Lived, Remedy};
@@ -71,8 +71,25 @@ pub enum Command {
         /// How.
         result: Result<Payload, Failure>,
     },
+    /// Somebody did a remote step.
+    StepEnded(StepEnded),
     /// The owner's own doings, together in one append.
     Owned(Fence, Vec<Doing>),
+}
+
+/// What a worker brings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepEnded {
+    /// The step.
+    pub path: Path,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The task that the worker has.
+    pub task: TaskId,
+    /// The claim under which it has it.
+    pub fence: u64,
+    /// How it went.
+    pub result: Result<Payload, Failure>,
 }
 
 /// Who takes a run.

@@ -67,11 +67,23 @@ impl Failure {
         Self::new(Class::Retryable, message)
     }
 
+    /// An attempt gave no sign of life for too long.
+    pub fn silent() -> Self {
+        Self::retryable("the attempt was silent for longer than its heartbeat limit")
+            .with_code("heartbeat-timeout")
+    }
+
     /// The same failure with a code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
+    }
+
+    /// The same failure with no more of its message than a log keeps.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self { code: self.code, ..Self::new(self.class, self.message) }
     }
 
     /// Groups failures of the same kind: digits are left out, so ids and times do not split a group.

@@ -18,8 +18,8 @@ use crate::payload::Payload;
 use crate::time::{Millis, Seq};
 
 pub use data::{
-    BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note, Release, RunClaimed,
-    RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
+    BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note, Release, Remote,
+    RunClaimed, RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 
 /// Tags of a run: what people search by.
@@ -82,7 +82,8 @@ pub enum Event {
     /// Somebody wants the run to stop; it ends `cancelled` once it has. Ends a pause. Mail.
     #[serde(rename = "run.cancel_requested")]
     RunCancelRequested(Note),
-    /// An attempt began. Written by itself only for steps that are long, heartbeat or run at most once.
+    /// An attempt began. Written by itself only for steps that are long, heartbeat or run at most once, and
+    /// for remote ones: handed out to whoever claims the task, → `waiting`.
     #[serde(rename = "step.started")]
     StepStarted(StepStarted),
     /// The result is durable; the step never runs again on this lineage.

@@ -14,6 +14,7 @@ use crate::event::{
 use crate::form::Form;
 use crate::hash::Hash;
 use crate::id::{RunId, TagKey};
+use crate::recovery::{Code, Remedy};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
 use crate::{Class, Failure, Owned as Do};
@@ -24,7 +25,8 @@ fn a_long_life() -> Log {
     let (parent, priority) = (Some(RunId::new("campaign-7").unwrap()), 5);
     let queued = RunQueued { tags, parent, priority, ..order(r#"{"lines":[1,2.50,"ü\n"]}"#) };
     let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1")) });
-    let started = StepStarted { path: path("reserve"), ord: 0, attempt: 1, input: Some(Hash::of(b"in")) };
+    let (input, remote) = (Some(Hash::of(b"in")), None);
+    let started = StepStarted { path: path("reserve"), ord: 0, attempt: 1, input, remote };
     log = log.owned(vec![Do::StepStarted(started)]);
     let done = StepCompleted { undo: true, input: Some(Hash::of(b"in")), ..log.completion("reserve") };
     log = log.owned(vec![Do::StepCompleted(done)]);
@@ -102,14 +104,37 @@ fn a_phoenix() -> Log {
     log.act(Command::Retry(note("t1")))
 }
 
+/// Steps that others do: one tries again, falls silent, is lost and found; one is still open.
+fn a_delegate() -> Log {
+    let log = Log::running().hands_out_with_undo("resize").hands_out("tag:two#2");
+    let log = log.brings("resize", 1, Err(Failure::retryable("no memory").with_code("oom")));
+    let log = log.released(Release::Unload).claimed("n-2").hands_out("resize");
+    let handed = |log: &Log| {
+        let open = log.state().open_remote().into_iter().find(|open| open.attempt > 1).unwrap();
+        (open.path, open.attempt, open.task)
+    };
+    let (path, attempt, task) = handed(&log);
+    let given_up = Remedy::GiveUp { path, attempt, task: Box::new(a_task(task)) };
+    let silent = log.heal(Code::H1, "step resize has been silent for 61 s", given_up);
+    let log = log.act(silent).hands_out("resize");
+    let (path, attempt, _) = handed(&log);
+    let lost = log.heal(Code::O3, "its task is missing", Remedy::SendAgain { path, attempt });
+    let log = log.act(lost);
+    log.brings("resize", 4, Ok(json(r#"{"w":200}"#))).released(Release::Unload)
+}
+
 #[test]
 #[ignore = "writes the golden histories that are missing"]
 fn golden_histories_are_written_once() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     std::fs::create_dir_all(&folder).unwrap();
-    for (name, log) in
-        [("a_long_life", a_long_life()), ("a_wanderer", a_wanderer()), ("a_phoenix", a_phoenix())]
-    {
+    let histories = [
+        ("a_long_life", a_long_life()),
+        ("a_wanderer", a_wanderer()),
+        ("a_phoenix", a_phoenix()),
+        ("a_delegate", a_delegate()),
+    ];
+    for (name, log) in histories {
         let history = folder.join(name).with_extension("jsonl");
         if history.exists() {
             continue;

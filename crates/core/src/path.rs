@@ -119,7 +119,7 @@ mod tests {
         let arm = Path::root().child(&StepName::new("lines").unwrap(), None, 1);
         let path = arm.child(&name, Some(&key), 2);
         assert_eq!(path.as_str(), "lines/pick:line-7#2");
-        assert_eq!((path.arm(), path.leaf()), ("lines", "pick:line-7#2"));
+        assert_eq!((path.arm(), path.leaf(), path.name()), ("lines", "pick:line-7#2", "pick"));
     }
 
     #[test]

@@ -99,6 +99,51 @@ impl Retry {
     }
 }
 
+/// A [`Retry`] in whole numbers, as it stands in a log: the same bytes are always the same policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Attempts in all, the first included.
+    pub attempts_max: u32,
+    /// Pause before the second attempt.
+    pub initial_ms: u64,
+    /// Factor from one pause to the next, in thousandths.
+    pub factor_permille: u32,
+    /// Longest pause.
+    pub pause_max_ms: u64,
+    /// Share of each pause that is random, in thousandths.
+    pub jitter_permille: u32,
+}
+
+impl From<&Retry> for Policy {
+    fn from(retry: &Retry) -> Self {
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            attempts_max: retry.attempts_max,
+            initial_ms: ms(retry.initial),
+            factor_permille: permille(if retry.factor.is_finite() { retry.factor } else { 1.0 }),
+            pause_max_ms: ms(retry.pause_max),
+            jitter_permille: permille(retry.jitter.clamp(0.0, 1.0)),
+        }
+    }
+}
+
+/// Thousandths, as near as whole numbers come; what is no number or below nothing is nothing.
+fn permille(value: f64) -> u32 {
+    (value * 1000.0).round() as u32
+}
+
+impl From<Policy> for Retry {
+    fn from(policy: Policy) -> Self {
+        Self {
+            attempts_max: policy.attempts_max,
+            initial: Duration::from_millis(policy.initial_ms),
+            factor: f64::from(policy.factor_permille) / 1000.0,
+            pause_max: Duration::from_millis(policy.pause_max_ms),
+            jitter: f64::from(policy.jitter_permille) / 1000.0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,9 +180,17 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_in_whole_numbers_means_the_same() {
+        for retry in [Retry::never(), Retry::exponential(), Retry::fixed(Duration::from_millis(150))] {
+            assert_eq!(Retry::from(Policy::from(&retry)), retry);
+        }
+    }
+
+    #[test]
     fn absurd_policies_do_not_panic() {
         for factor in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300] {
             let retry = Retry { factor, jitter: f64::NAN, ..Retry::exponential() };
+            let _ = Retry::from(Policy::from(&retry)).pause(3, &Failure::retryable("x"), "");
             let _ = retry.pause(u32::MAX - 1, &Failure::retryable("x"), "");
             let _ =
                 Retry { attempts_max: u32::MAX, ..retry }.pause(u32::MAX - 1, &Failure::retryable("x"), "");

@@ -60,6 +60,7 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
 /// completes does not: the row stays late until something else happens.
 pub fn changes_row(summary: &Summary, sealed: &Sealed) -> bool {
     sealed.records.iter().any(|recorded| match &recorded.event {
+        Event::StepStarted(step) if step.remote.is_some() => true,
         Event::StepStarted(_)
         | Event::StepCompleted(_)
         | Event::StepFailed(_)

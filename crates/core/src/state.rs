@@ -3,6 +3,9 @@
 //! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps,
 //! waits, timers) only from the active branch's lineage. Folding is deterministic and never panics.
 
+mod data;
+mod remote;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::branch::{Branch, BranchId, Branches, Why};
@@ -10,11 +13,15 @@ use crate::codec::Corrupt;
 use crate::error::Failure;
 use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
 use crate::hash::Hash;
-use crate::id::{RunId, SignalName};
+use crate::id::{RunId, TaskId};
 use crate::path::Path;
-use crate::payload::Payload;
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
-use crate::time::{Millis, Seq};
+use crate::time::Seq;
+
+pub use data::{
+    Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteOp, StepOp, StepProgress, Undo,
+    WaitOp,
+};
 
 /// Everything the engine believes about a run, computed from its history alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +48,12 @@ pub struct State {
     pub undone: BTreeMap<Path, Undo>,
     /// Every child ever wanted, on any branch.
     pub children: BTreeMap<RunId, Child>,
+    /// Tasks of remote steps whose result would still be taken, on whatever branch they were made.
+    pub handed_out: BTreeSet<TaskId>,
+    /// Tasks of remote steps that were dropped, and whose ids this generation does not use again.
+    pub spent: BTreeSet<TaskId>,
+    /// A remote step ended while nobody had the run: it must be woken.
+    pub told: bool,
     /// A jump that waits for its compensations.
     pub jump: Option<JumpRequested>,
     /// Where a jump was asked for whose branch was never opened: written by somebody else, or damage.
@@ -51,146 +64,6 @@ pub struct State {
     pub outcome: Option<Outcome>,
     /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
     seen: BTreeSet<String>,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// It returned this.
-    Completed(Payload),
-    /// It failed.
-    Failed(Failure),
-    /// It was cancelled, for this reason.
-    Cancelled(String),
-}
-
-/// One operation of a workflow: a step, a wait, a sleep, a question or a child.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Op {
-    /// Order of the call within its arm.
-    pub ord: u32,
-    /// Its first event.
-    pub first: Seq,
-    /// Its last event.
-    pub last: Seq,
-    /// Time of its last event.
-    pub at: Millis,
-    /// Fingerprint of its declared input.
-    pub input: Option<Hash>,
-    /// What it is, and how far it is.
-    pub kind: OpKind,
-}
-
-/// What an operation is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OpKind {
-    /// A leaf or group step.
-    Step(StepOp),
-    /// Anything that waits.
-    Wait(WaitOp),
-    /// A line for people.
-    Progress,
-}
-
-/// How far a step is.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct StepOp {
-    /// Attempts begun, as far as the log knows.
-    pub attempts: u32,
-    /// Attempts that failed by themselves; the only ones a retry policy counts.
-    pub failures: u32,
-    /// Attempts that the policy still allowed when one last failed.
-    pub left: u32,
-    /// Where it stands.
-    pub progress: StepProgress,
-    /// It holds steps.
-    pub group: bool,
-}
-
-/// Where a step stands.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum StepProgress {
-    /// An attempt began and nothing more is known.
-    #[default]
-    Started,
-    /// The next attempt begins when this time has come.
-    Retry(Millis),
-    /// It returned this.
-    Completed(Payload),
-    /// It failed for good.
-    Failed(Failure),
-}
-
-/// How far a wait is.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct WaitOp {
-    /// The child that was started for it.
-    pub child: Option<RunId>,
-    /// A question was put to a person.
-    pub asked: bool,
-    /// What it looks for, once it does.
-    pub wanted: Option<WaitStarted>,
-    /// What it found.
-    pub found: Option<Found>,
-}
-
-/// What resolved a wait.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Found {
-    /// This mail.
-    Mail(Mail),
-    /// Its time had come.
-    Timer,
-}
-
-/// A message to a run.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Mail {
-    /// A signal.
-    Signal {
-        /// Its name.
-        name: SignalName,
-        /// Its content.
-        payload: Payload,
-    },
-    /// An answer.
-    Answer {
-        /// The question.
-        question: Path,
-        /// The answer.
-        answer: Payload,
-    },
-    /// A child ended.
-    Child {
-        /// The child.
-        run: RunId,
-        /// How.
-        result: Result<Payload, Failure>,
-    },
-}
-
-/// How far the undoing of a step is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Undo {
-    /// Begun.
-    Started,
-    /// Done.
-    Completed,
-    /// Not possible.
-    Failed(Failure),
-}
-
-/// A child run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Child {
-    /// The call that wanted it.
-    pub path: Path,
-    /// On which branch.
-    pub branch: BranchId,
-    /// Where.
-    pub seq: Seq,
-    /// Whether it has ended.
-    pub ended: bool,
 }
 
 /// Computes the state of a run from its whole history, or from one that begins at `continue_as_new`
@@ -286,6 +159,9 @@ impl State {
             undo: Vec::new(),
             undone: BTreeMap::new(),
             children,
+            handed_out: BTreeSet::new(),
+            spent: BTreeSet::new(),
+            told: false,
             jump: None,
             half_jump: None,
             failure: None,
@@ -331,6 +207,7 @@ impl State {
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
         }
+        self.hand_out(recorded, in_lineage);
         if in_lineage {
             self.fold_branch(recorded);
         }
@@ -350,8 +227,10 @@ impl State {
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.cancel = None;
                 self.summary.progress();
+                self.summary.forget_tasks();
             }
-            Why::Recovery { .. } | Why::Reset | Why::Undo { .. } => {}
+            Why::Reset => self.summary.forget_tasks(),
+            Why::Recovery { .. } | Why::Undo { .. } => {}
         }
         self.half_jump = None;
         self.summary.owner = None;
@@ -410,6 +289,7 @@ impl State {
                 let step = self.step(recorded, &e.path, e.ord);
                 step.attempts = step.attempts.max(e.attempt);
                 step.progress = StepProgress::Started;
+                remote::begin(step, e, recorded.at);
                 self.fingerprint(&e.path, e.input);
             }
             Event::StepCompleted(e) => {
@@ -417,6 +297,7 @@ impl State {
                 step.attempts = step.attempts.max(e.attempt);
                 step.group = e.group;
                 step.progress = StepProgress::Completed(e.output.clone());
+                remote::end(step, e.attempt, e.fence);
                 self.fingerprint(&e.path, e.input);
                 if e.undo {
                     self.undo.push(e.path.clone());
@@ -429,6 +310,7 @@ impl State {
                 step.left = e.left;
                 step.group = e.group;
                 step.progress = StepProgress::Failed(e.failure.clone());
+                remote::end(step, e.attempt, e.fence);
                 self.fingerprint(&e.path, e.input);
             }
             Event::StepRetryScheduled { path, due, .. } => {
@@ -517,10 +399,9 @@ impl State {
     }
 
     fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
-        let new = || StepOp::default();
-        let op = self.op(recorded, (path, ord), || OpKind::Step(new()));
+        let op = self.op(recorded, (path, ord), || OpKind::Step(StepOp::default()));
         if !matches!(op.kind, OpKind::Step(_)) {
-            op.kind = OpKind::Step(new());
+            op.kind = OpKind::Step(StepOp::default());
         }
         match &mut op.kind {
             OpKind::Step(step) => step,
@@ -595,15 +476,6 @@ impl State {
     pub fn open_children(&self) -> Vec<RunId> {
         self.children.iter().filter(|(_, child)| !child.ended).map(|(run, _)| run.clone()).collect()
     }
-}
-
-/// What became of an event that was applied to a live state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
-    /// It is part of the state now.
-    Yes,
-    /// The run moved to another branch; nothing was changed.
-    DeriveAnew,
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::event::{By, Event, InputRequested, Recorded, RunQueued, Tags};
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, TaskId, WorkflowName};
 use crate::path::Path;
 pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
@@ -37,19 +37,27 @@ pub struct OpenWait {
     /// Children by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
+    /// Tasks of a remote step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskId>,
     /// The time that ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,
 }
 
 impl OpenWait {
+    fn new(path: &Path, since: Millis) -> Self {
+        let (signals, inputs, children, tasks) = (vec![], vec![], vec![], vec![]);
+        Self { path: path.clone(), since, signals, inputs, children, tasks, due: None }
+    }
+
     fn until(path: &Path, since: Millis, due: Millis) -> Self {
-        Self { path: path.clone(), since, signals: vec![], inputs: vec![], children: vec![], due: Some(due) }
+        Self { due: Some(due), ..Self::new(path, since) }
     }
 
     /// Whether only time can end it.
     pub fn is_sleep(&self) -> bool {
-        self.signals.is_empty() && self.inputs.is_empty() && self.children.is_empty()
+        self.signals.is_empty() && self.inputs.is_empty() && self.children.is_empty() && self.tasks.is_empty()
     }
 }
 
@@ -357,6 +365,11 @@ impl Summary {
         self.step = None;
     }
 
+    /// Nobody waits for the remote steps that were handed out so far.
+    pub(crate) fn forget_tasks(&mut self) {
+        self.waits.retain(|wait| wait.tasks.is_empty());
+    }
+
     /// Whether the row agrees with itself. One that does not was written by somebody else.
     pub fn is_coherent(&self) -> bool {
         self.status == self.status_now() && self.status.is_terminal() == self.finished_at.is_some()
@@ -425,7 +438,13 @@ impl Summary {
             Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
             Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
             Event::RunCancelled { .. } => self.end(Status::Cancelled, at, None),
-            Event::StepStarted(step) => self.at_step(&step.path),
+            Event::StepStarted(step) => {
+                self.at_step(&step.path);
+                if let Some(remote) = &step.remote {
+                    let tasks = vec![remote.task.clone()];
+                    self.waits.push(OpenWait { tasks, ..OpenWait::new(&step.path, at) });
+                }
+            }
             Event::StepCompleted(step) => {
                 self.at_step(&step.path);
                 self.progress();
@@ -441,12 +460,11 @@ impl Summary {
                 self.step = Some(wait.path.clone());
                 self.waits.retain(|open| open.path != wait.path);
                 self.waits.push(OpenWait {
-                    path: wait.path.clone(),
-                    since: at,
                     signals: wait.signals.clone(),
                     inputs: wait.inputs.clone(),
                     children: wait.children.clone(),
                     due: wait.due,
+                    ..OpenWait::new(&wait.path, at)
                 });
             }
             Event::WaitResolved { path, by } => {
@@ -474,7 +492,11 @@ impl Summary {
             }
             Event::TimerFired { path } => self.close(path),
             Event::ChildStarted(child) => self.step = Some(child.path.clone()),
-            Event::JumpRequested(jump) => self.compensating |= jump.compensate,
+            Event::JumpRequested(jump) if jump.compensate => {
+                self.compensating = true;
+                self.forget_tasks();
+            }
+            Event::JumpRequested(_) => {}
             Event::CompensationStarted { path, failure } => {
                 self.compensating = true;
                 self.waits.clear();

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Class, Failure};
 use crate::hash::Hash;
 use crate::id::{LaneName, QueueName, RunId, TaskId};
+use crate::path::Path;
 use crate::payload::Payload;
 use crate::time::Millis;
 
@@ -86,6 +87,9 @@ pub struct Task {
     /// The run it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// The remote step of that run that it does, if it does one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<TaskStep>,
     /// The work itself.
     pub payload: Payload,
     /// What it brought, once completed.
@@ -134,6 +138,18 @@ pub struct Task {
 
 fn one() -> u32 {
     1
+}
+
+/// The remote step that a task does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskStep {
+    /// The step.
+    pub path: Path,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// The step's idempotency key, to pass on to other systems: the same for every attempt. (A task's own
+    /// `key` would keep the task of the next attempt out while this one's is not over.)
+    pub key: String,
 }
 
 /// An entry of a record's own audit.
@@ -242,7 +258,8 @@ impl Task {
         self.version += 1;
     }
 
-    fn held(&self, fence: u64) -> Result<(), TaskRefusal> {
+    /// Whether `fence` is that of the present claim.
+    pub fn held(&self, fence: u64) -> Result<(), TaskRefusal> {
         if self.state == TaskState::Claimed && self.fence == fence {
             return Ok(());
         }
@@ -281,6 +298,23 @@ impl Task {
         }
         self.failure = Some(failure);
         Ok(self)
+    }
+
+    /// The log has what it brought: it is over, whoever has it. One that is over stays as it is.
+    #[must_use]
+    pub fn settled(mut self, result: Result<Payload, Failure>, now: Millis) -> Self {
+        if !self.state.is_live() {
+            return self;
+        }
+        self.end(if result.is_ok() { TaskState::Completed } else { TaskState::Failed }, now);
+        match result {
+            Ok(result) => self.result = Some(result),
+            Err(failure) => {
+                self.attempts += 1;
+                self.failure = Some(failure);
+            }
+        }
+        self
     }
 
     /// The claimant gives it back unharmed.
@@ -324,6 +358,19 @@ impl Task {
     /// The claimant's last sign of life: its heartbeat, or else the start of its claim.
     pub fn last_sign(&self) -> Millis {
         self.heartbeat_at.or(self.started_at).unwrap_or(self.changed_at)
+    }
+
+    /// Its claimant is silent, and perhaps gone: back to its queue, audited; nothing is charged for it.
+    #[must_use]
+    pub fn taken_back(mut self, why: &str, now: Millis) -> Self {
+        if self.state != TaskState::Claimed {
+            return self;
+        }
+        let owner = self.owner.clone().unwrap_or_default();
+        let run_at = self.run_at.min(now);
+        self = self.returned(run_at, now);
+        note(&mut self.audit, now, format!("taken back from {owner}: {why}"));
+        self
     }
 
     /// What is inconsistent about the record itself, if anything.
@@ -380,6 +427,7 @@ impl NewTask {
             state: TaskState::Ready,
             run_at: self.run_at,
             run: None,
+            step: None,
             payload: self.payload,
             result: None,
             failure: None,

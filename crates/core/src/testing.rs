@@ -1,25 +1,29 @@
 //! A history builder for tests. Every event goes through [`decide`] and [`seal`], and after every
 //! append the row and the state that were folded on are compared with a new derivation.
 
+use std::time::Duration;
+
 use crate::branch::BranchId;
 use crate::codec::decode_all;
-use crate::command::{Claim, Command, Doing, Fence, Lost, Owned};
-use crate::decide::{Decision, Refusal, Stamped, View, decide};
+use crate::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded};
+use crate::decide::{Decision, Refusal, Stamped, View, decide, next_task};
 use crate::error::Failure;
 use crate::event::{
-    ChildStarted, Event, InputRequested, JumpRequested, Note, Recorded, Release, RunQueued, StepCompleted,
-    StepFailed, StepStarted, WaitStarted,
+    ChildStarted, Event, InputRequested, JumpRequested, Note, Recorded, Release, Remote, RunQueued,
+    StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 use crate::form::Form;
 use crate::hash::{Hash, WriteId};
-use crate::id::{NodeId, QueueName, RunId, SignalName, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, TaskId, WorkflowName};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::recovery::Lived;
+use crate::recovery::{Code, Healer, Lived, Reason, Remedy};
+use crate::retry::{Policy, Retry};
 use crate::seal::{Place, Sealed, leaves_branch, place, row_after, seal};
-use crate::state::{Applied, State, derive};
+use crate::state::{Applied, OpKind, State, derive};
 use crate::summary::Status;
+use crate::task::{NewTask, Task};
 use crate::time::{Millis, Seq};
 
 /// A run's log under construction.
@@ -84,6 +88,23 @@ pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
     let lost =
         Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
     Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false })
+}
+
+/// A task of this name with nothing unusual about it.
+pub(crate) fn a_task(id: TaskId) -> Task {
+    let new = NewTask {
+        id,
+        kind: "resize".into(),
+        queue: QueueName::new("gpu").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    new.into_task(Millis(0))
 }
 
 impl Log {
@@ -205,19 +226,74 @@ impl Log {
     pub(crate) fn completion(&self, step: &str) -> StepCompleted {
         let path = path(step);
         let (ord, began, output) = (self.ord(&path), self.now, json(&format!("\"{step} done\"")));
-        StepCompleted { path, ord, attempt: 1, began, output, input: None, undo: false, group: false }
+        let (undo, group, fence) = (false, false, None);
+        StepCompleted { path, ord, attempt: 1, began, output, input: None, undo, group, fence }
     }
 
     pub(crate) fn failure(&self, step: &str) -> StepFailed {
         let path = path(step);
         let (ord, failure) = (self.ord(&path), Failure::retryable("no luck"));
-        StepFailed { path, ord, attempt: 1, began: self.now, failure, left: 0, input: None, group: false }
+        let (left, input, group, fence) = (0, None, false, None);
+        StepFailed { path, ord, attempt: 1, began: self.now, failure, left, input, group, fence }
     }
 
     pub(crate) fn started(self, step: &str, attempt: u32) -> Self {
         let path = path(step);
-        let started = StepStarted { ord: self.ord(&path), path, attempt, input: None };
+        let started = StepStarted { ord: self.ord(&path), path, attempt, input: None, remote: None };
         self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    /// The start of the next attempt at a remote step, tried three times in all.
+    pub(crate) fn remote(&self, step: &str) -> StepStarted {
+        let path = path(step);
+        let (ord, state) = (self.ord(&path), self.state());
+        let attempt = match state.ops.get(&path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.attempts + 1,
+            _ => 1,
+        };
+        let (task, delivery) = next_task(state, &path, attempt);
+        let remote = Remote {
+            task,
+            queue: QueueName::new("gpu").unwrap(),
+            priority: 5,
+            payload: Some(json(&format!("{{\"for\":\"{step}\"}}"))),
+            retry: Policy::from(&Retry::fixed(Duration::from_millis(500)).max_attempts(3)),
+            silence_ms: 60_000,
+            delivery,
+            undo: false,
+        };
+        StepStarted { path, ord, attempt, input: None, remote: Some(Box::new(remote)) }
+    }
+
+    pub(crate) fn hands_out(self, step: &str) -> Self {
+        let started = self.remote(step);
+        self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    pub(crate) fn hands_out_with_undo(self, step: &str) -> Self {
+        let mut started = self.remote(step);
+        if let Some(remote) = &mut started.remote {
+            remote.undo = true;
+        }
+        self.owned(vec![Owned::StepStarted(started)])
+    }
+
+    /// What whoever claimed the task of the open attempt at this step for the `fence`-th time brings.
+    pub(crate) fn brought(&self, step: &str, fence: u64, result: Result<Payload, Failure>) -> StepEnded {
+        let open = self.state().open_remote();
+        let open = open.iter().find(|open| open.path.as_str() == step).expect("the step is handed out");
+        StepEnded { path: path(step), attempt: open.attempt, task: open.task.clone(), fence, result }
+    }
+
+    pub(crate) fn brings(self, step: &str, fence: u64, result: Result<Payload, Failure>) -> Self {
+        let ended = self.brought(step, fence, result);
+        self.act(Command::StepEnded(ended))
+    }
+
+    /// A remedy, for the log as it is now.
+    pub(crate) fn heal(&self, rule: Code, evidence: &str, remedy: Remedy) -> Command {
+        let healer = Healer { node: Some(node("n-9")), reason: Reason::StaleDetection };
+        Command::Heal(Heal { rule, evidence: evidence.into(), remedy, at: self.end(), healer })
     }
 
     pub(crate) fn completed(self, step: &str) -> Self {

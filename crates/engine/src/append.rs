@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Decision, Refusal, View};
-use goldseam_core::event::{BranchOpened, Event};
+use goldseam_core::event::{BranchOpened, Event, Release};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, RunId, Seq, Why, WriteId, decide};
+use goldseam_core::{Command, Owned, RunId, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, StoreError, TaskChange};
 
 use crate::cell::{Cell, Inner, Stop};
-use crate::commit::{Old, Patience, notice, plan};
+use crate::commit::{Old, Patience, hand_out, notice, plan};
 
 /// Appends everything that the run has queued. On return it is durable, or the execution is over.
 pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
-    let (command, count, extra) = {
+    let (mut command, count, extra, seen) = {
         let mut inner = cell.lock();
         let doings = std::mem::take(&mut inner.queue);
-        let count = doings.len() as u64;
-        (Command::Owned(inner.fence, doings), count, std::mem::take(&mut inner.extra))
+        let (count, seen) = (doings.len() as u64, inner.state.summary.as_of);
+        (Command::Owned(inner.fence, doings), count, std::mem::take(&mut inner.extra), seen)
     };
     let write = cell.ledger.entropy.write_id();
     let mut patience = Patience::new(&cell.ledger, "an append");
@@ -45,6 +45,16 @@ pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
             cell.lock().advanced(count);
             return Ok(());
         }
+        if cell.lock().state.summary.as_of != seen {
+            look_before_rest(&mut command);
+        }
+    }
+}
+
+/// What others wrote may be what the run waits for: its code looks at it before the run leaves memory.
+fn look_before_rest(command: &mut Command) {
+    if let Command::Owned(_, doings) = command {
+        doings.retain(|doing| doing.what != Owned::Release(Release::Unload));
     }
 }
 
@@ -66,6 +76,8 @@ fn prepare(
         |refusal| match refusal {
             Refusal::HistoryTooLong { events } => Stop::TooLong(events),
             Refusal::InvalidForm { reason } => Stop::Form(reason),
+            // A result came that must be undone: the code is asked again, with it.
+            refusal @ Refusal::LeftToUndo => Stop::Store(refusal.to_string()),
             _ => Stop::Fenced,
         },
     )?;
@@ -80,6 +92,7 @@ fn prepare(
         false => None,
     };
     let mut tasks = extra.to_vec();
+    hand_out(&mut tasks, &decision);
     let old = Old { task: Some(&cell.task), updated_at: now };
     plan(&mut tasks, row.as_ref().unwrap_or(summary), old, decision.task, now);
     let told = notice(summary, &sealed, cell.hub().node(), now);

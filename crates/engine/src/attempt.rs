@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
 use goldseam_core::event::StepStarted;
 use goldseam_core::task::{NewTask, Task};
-use goldseam_core::{Class, Failure, Hash, Limits as Bounds, Owned, Path, Payload, QueueName, RunId, TaskId};
+use goldseam_core::{Failure, Hash, Limits as Bounds, Owned, Path, Payload, QueueName, RunId, TaskId};
 use goldseam_store::{Expect, TaskChange, TaskFilter, Written};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -156,11 +156,10 @@ pub(crate) async fn run<'a, T>(
 }
 
 fn late(code: &'static str) -> Failure {
-    let message = match code {
-        "timeout" => "the attempt took longer than its timeout",
-        _ => "the attempt was silent for longer than its heartbeat limit",
-    };
-    Failure::new(Class::Retryable, message).with_code(code)
+    match code {
+        "timeout" => Failure::retryable("the attempt took longer than its timeout").with_code(code),
+        _ => Failure::silent(),
+    }
 }
 
 /// Deadlines of an attempt that did not end at once.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode, decode_all};
-use goldseam_core::decide::{Refusal, TaskMove, View};
+use goldseam_core::decide::{Decision, Refusal, TaskMove, View};
 use goldseam_core::event::{Event, RunQueued};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::Stuck;
@@ -178,10 +178,11 @@ impl Ledger {
             if decision.events.is_empty() {
                 return Ok(nothing(&known));
             }
+            let mut tasks = extra.clone();
+            hand_out(&mut tasks, &decision);
             let sealed = seal(self.place(&known, write), decision.events);
             let row = patience.insist(self, || self.row(run, &known, &sealed)).await?;
             let Some(row) = row else { continue };
-            let mut tasks = extra.clone();
             let old = Old { task: known.task(), updated_at: known.updated_at() };
             let task = plan(&mut tasks, &row, old, decision.task, now);
             tasks.extend(notice(&row, &sealed, None, now).map(|task| TaskChange::Create(Box::new(task))));
@@ -444,6 +445,13 @@ pub(crate) fn plan(
         }
     }
     None
+}
+
+/// Adds what becomes of remote steps' tasks: made first, as one append may make and drop the same one.
+pub(crate) fn hand_out(tasks: &mut Vec<TaskChange>, decision: &Decision) {
+    let Decision { handed, dropped, .. } = decision;
+    tasks.extend(handed.iter().map(|task| TaskChange::Create(Box::new(task.clone()))));
+    tasks.extend(dropped.iter().map(|task| TaskChange::Cancel { task: task.clone() }));
 }
 
 /// A new advance task for the run, ready now.

@@ -268,6 +268,9 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
         Refusal::NoSuchRun => Some("goldseam ls lists the runs of this store".into()),
         Refusal::Finished { .. } => Some(format!("goldseam show {run} tells how it ended")),
         Refusal::NoSuchStep { .. } => Some(format!("goldseam show {run} lists its steps")),
+        Refusal::LateResult { .. } => {
+            Some(format!("drop the work, and undo it if it must not stand; goldseam show {run} tells why"))
+        }
         Refusal::NoSuchQuestion { open, .. } if open.is_empty() => {
             Some("it has no open question at all".into())
         }

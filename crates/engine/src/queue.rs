@@ -1,4 +1,6 @@
-//! A user's own tasks: submitted once, claimed with a fence, finished once.
+//! A user's own tasks, and those of remote steps: submitted once, claimed with a fence, finished once.
+
+mod remote;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
 use goldseam_core::{Failure, Payload, QueueName, TaskId};
@@ -50,7 +52,8 @@ impl Queue {
 
     /// Claims due tasks: highest priority first, one at a time per lane. What nobody alive holds is freed first.
     pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
-        Ok(tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks)
+        let claimed = tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks;
+        Ok(self.wanted(claimed).await)
     }
 
     async fn claim_once(&self, want: &Want) -> Result<ClaimedTasks, StoreError> {
@@ -91,14 +94,24 @@ impl Queue {
         self.change(id, |task, now| task.beaten(fence, now)).await
     }
 
-    /// The work is done. A repeat under the same fence is harmless; another fence is refused.
+    /// The work is done. A repeat under the same fence is harmless; another fence is refused. What a remote
+    /// step's task brought is in its run's log once this returns.
     pub async fn complete(&self, id: &TaskId, fence: u64, result: Payload) -> Result<Task, EngineError> {
-        self.change(id, |task, now| task.completed(fence, result.clone(), now)).await
+        let task = self.get(id).await?;
+        if let Some(over) = self.bring(&task, fence, Ok(result.clone())).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.completed(fence, result.clone(), now)).await
     }
 
-    /// The work failed; tried again while attempts are left.
+    /// The work failed; tried again while attempts are left. A remote step is tried again by its own policy,
+    /// under another task.
     pub async fn fail(&self, id: &TaskId, fence: u64, failure: Failure) -> Result<Task, EngineError> {
-        self.change(id, |task, now| task.failed(fence, failure.clone(), now)).await
+        let task = self.get(id).await?;
+        if let Some(over) = self.bring(&task, fence, Err(failure.clone())).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.failed(fence, failure.clone(), now)).await
     }
 
     /// Gives a task back unharmed.
@@ -106,18 +119,29 @@ impl Queue {
         self.change(id, |task, now| task.released(fence, now)).await
     }
 
-    /// Nobody wants the task any more.
+    /// Nobody wants the task any more. A remote step whose task is cancelled fails for good.
     pub async fn cancel(&self, id: &TaskId) -> Result<Task, EngineError> {
-        self.change(id, Task::cancelled).await
+        let task = self.get(id).await?;
+        if let Some(over) = self.cancel_step(&task).await? {
+            return Ok(over);
+        }
+        self.change_from(task, Task::cancelled).await
     }
 
     async fn change<F>(&self, id: &TaskId, change: F) -> Result<Task, EngineError>
     where
         F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
     {
+        self.change_from(self.get(id).await?, change).await
+    }
+
+    /// The same for somebody who has just looked.
+    async fn change_from<F>(&self, mut task: Task, change: F) -> Result<Task, EngineError>
+    where
+        F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
+    {
         let mut pause_for = PAUSE;
         for attempt in 1.. {
-            let task = self.get(id).await?;
             let expect = Expect::Version(task.version);
             let now = self.ledger.store.now().await?;
             let next = change(task.clone(), now)?;
@@ -134,6 +158,7 @@ impl Queue {
             }
             pause(pause_for).await;
             pause_for *= 2;
+            task = self.get(&task.id).await?;
         }
         Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
     }

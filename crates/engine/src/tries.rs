@@ -99,6 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is what is measured")]
     async fn a_busy_store_is_asked_five_times_with_a_pause_that_doubles() {
         let (asked, begun) = (Cell::new(0), tokio::time::Instant::now());
         let told = ask::<(), _>(Tries::five(), || {

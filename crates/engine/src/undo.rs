@@ -1,5 +1,6 @@
 //! What happens after a workflow function returns, and how completed steps are undone, latest first.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -94,19 +95,27 @@ pub(crate) async fn rewind(cell: Arc<Cell>) -> Result<Payload> {
 }
 
 async fn undo_after(cell: &Arc<Cell>, cutoff: Seq, failure: Option<&Failure>) -> Result<()> {
-    let paths = cell.lock().state.to_undo(cutoff);
-    for (index, path) in paths.iter().enumerate() {
+    let mut done = BTreeSet::new();
+    loop {
         cell.gate().await?;
-        let begun = cell.lock().state.undone.get(path) == Some(&Undo::Started);
+        let (path, begun, first) = {
+            let inner = cell.lock();
+            let left = inner.state.to_undo(cutoff).into_iter().find(|path| !done.contains(path));
+            let Some(path) = left else { break };
+            let begun = inner.state.undone.get(&path) == Some(&Undo::Started);
+            (path, begun, inner.state.failure.is_none())
+        };
         if !begun {
-            let first = index == 0 && cell.lock().state.failure.is_none();
             let failure = failure.filter(|_| first).cloned();
-            let ticket = cell.queue(Owned::UndoStarted { path: path.clone(), failure });
+            let ticket = cell.queue(Owned::UndoStarted { path, failure });
             cell.durable(ticket).await;
+            // A remote step may have completed just before: then it goes first.
+            continue;
         }
-        match undo_one(cell, path).await {
+        match undo_one(cell, &path).await {
             Ok(()) => {
                 cell.queue(Owned::UndoCompleted(path.clone()));
+                done.insert(path);
             }
             Err(failure) => {
                 let ticket = cell.queue(Owned::UndoFailed { path: path.clone(), failure });

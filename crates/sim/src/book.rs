@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use goldseam_core::{Millis, RunId, Seq};
+use goldseam_core::{Millis, Path, RunId, Seq};
 
 use crate::clock::TrueTime;
 
@@ -53,6 +53,8 @@ pub enum Ack {
     OtherInput(RunId, Answer),
     /// Mail with this id was taken.
     Mail(RunId, String),
+    /// The result of an attempt at a remote step, brought under this claim, was taken.
+    Brought(RunId, Path, u32, u64),
     /// Right after an acknowledgement, the log held the command with this id, or not.
     Read(RunId, String, bool),
 }

@@ -91,7 +91,7 @@ impl Person {
             }
             Deed::Resume(number) => {
                 let done = self.client.resume(&run_id(number), by(&id)).await;
-                self.promised(&run_id(number), &id, done.is_ok()).await;
+                self.promised(&run_id(number), &id, done.is_ok_and(|resumed| resumed.rested)).await;
             }
             Deed::Jump(number) => self.jump(&run_id(number), &id, &mut dice).await,
             Deed::Retry(number) => {

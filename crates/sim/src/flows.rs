@@ -8,11 +8,12 @@ use goldseam_engine::{Attempt, Builder, Context, Error, Result, Selected};
 
 use crate::book::{Book, Mark};
 use crate::dice::fold;
+use crate::worker::QUEUE;
 
 /// The names of all workflows, by the order in which the dice pick them.
 pub const FLOWS: &[&str] = &[
     "steps", "parallel", "flaky", "sleeper", "signals", "question", "parent", "saga", "rounds", "once",
-    "mixed", "undoing",
+    "mixed", "undoing", "remote",
 ];
 
 /// How a node's steps reach the world outside.
@@ -80,7 +81,8 @@ pub fn register(builder: Builder, hands: &Hands) -> Builder {
     let builder = flow!(builder, rounds);
     let builder = flow!(builder, once);
     let builder = flow!(builder, mixed);
-    flow!(builder, undoing)
+    let builder = flow!(builder, undoing);
+    flow!(builder, remote)
 }
 
 /// Does the step `name` of this run.
@@ -140,9 +142,9 @@ async fn flaky(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
 
 async fn sleeper(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     let before = step(&hands, &ctx, "before").await?;
-    ctx.sleep("short", Duration::from_millis(100 + u64::from(input % 5) * 100)).await?;
+    ctx.sleep("short", Duration::from_millis(100 + u64::from(input % 5) * 100) / hands.pace).await?;
     let between = step(&hands, &ctx, "between").await?;
-    ctx.sleep("long", Duration::from_secs(2 + u64::from(input % 4))).await?;
+    ctx.sleep("long", Duration::from_secs(2 + u64::from(input % 4)) / hands.pace).await?;
     Ok(before + between + step(&hands, &ctx, "after").await?)
 }
 
@@ -186,9 +188,30 @@ async fn undoing(hands: Hands, ctx: Context, _input: u32) -> Result<u64> {
     Ok(go)
 }
 
+/// Steps that a worker does, one after another and side by side.
+async fn remote(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
+    let before = undoable(&hands, &ctx, "before").await?;
+    let retry = Retry::fixed(Duration::from_millis(150)).max_attempts(20);
+    let silence = Duration::from_secs(3);
+    let (again, run) = (hands.clone(), ctx.run_id().clone());
+    let undo = move |_: u64| again.clone().undo(run.clone(), "undo-pack".to_owned());
+    let pack = ctx.remote("pack", &input).queue(QUEUE).retry(retry.clone()).heartbeat_timeout(silence);
+    let packed = pack.compensate(undo).await?;
+    let parts = (0..3u32).map(|n| {
+        let part = ctx.remote::<u64>(("part", n), &n).queue(QUEUE).priority(1);
+        part.retry(retry.clone()).heartbeat_timeout(silence)
+    });
+    let parts = ctx.join(parts).await?;
+    let after = step(&hands, &ctx, "after").await?;
+    if input % 7 == 3 {
+        return Err(Error::terminal("the parcel came back"));
+    }
+    Ok(before + packed + parts.iter().sum::<u64>() + after)
+}
+
 async fn rounds(hands: Hands, ctx: Context, left: u32) -> Result<u64> {
     step(&hands, &ctx, "round").await?;
-    ctx.sleep("rest", Duration::from_millis(200)).await?;
+    ctx.sleep("rest", Duration::from_millis(200) / hands.pace).await?;
     // Inputs are at most 50 in the crowd; ten rounds at the most.
     if !left.is_multiple_of(10) {
         return ctx.continue_as_new(&(left % 10 - 1));

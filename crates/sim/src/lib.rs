@@ -11,6 +11,7 @@
 //! | [`flows`] | the workflows that are run, each step witnessed |
 //! | [`world`] | nodes that start, crash, freeze and come back |
 //! | [`crowd`] | a client that starts, signals, cancels, jumps through a faulty store of its own |
+//! | [`worker`] | somebody who does remote steps, and sometimes forgets one |
 //! | [`swarm`] | one seed: a phase of faults, a phase of calm, then the checks |
 //! | [`check`] | the invariants I1–I16, one function each |
 //! | [`nth`] | the Nth call fails, for every N, in a set of scenarios |
@@ -27,4 +28,5 @@ pub mod nth;
 pub mod scenario;
 pub mod swarm;
 pub mod tap;
+pub mod worker;
 pub mod world;

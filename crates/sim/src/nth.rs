@@ -20,6 +20,7 @@ use crate::crowd::payload;
 use crate::flows::{Hands, register};
 use crate::scenario::{LONGEST, Scenario};
 use crate::tap::Tap;
+use crate::worker::{Care, Worker};
 use crate::world;
 
 /// The ways in which a call fails.
@@ -130,6 +131,7 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Store
     let mut first = stage.node(link.clone(), 0).await;
     begin(&stage, &case, first.as_ref(), (&healthy, &run)).await;
     let shaky = stage.client(link.clone(), 8);
+    let worker = Worker { book: stage.book.clone(), care: Care::Careful };
     let mut second = None;
     let until = stage.book.time().elapsed() + LONGEST;
     let ended = loop {
@@ -147,7 +149,7 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Store
                 break Some(summary.status);
             }
             let client = if link.is_crashed() { &healthy } else { &shaky };
-            case.scenario.act(client, &run, summary).await;
+            case.scenario.act(client, &worker, summary).await;
         } else if stage.book.time().elapsed() >= until {
             break None;
         }

@@ -7,6 +7,7 @@ use goldseam_engine::Client;
 use goldseam_engine::client::Jump;
 
 use crate::crowd::{by, payload};
+use crate::worker::Worker;
 
 /// A story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum Part {
     Cancel,
     /// Jump back once, with compensations, then signal.
     Jump,
+    /// Do its remote steps.
+    Work,
 }
 
 /// All of them.
@@ -50,6 +53,7 @@ pub const SCENARIOS: &[Scenario] = &[
     story("question", ("question", 1), Part::Answer, Status::Completed),
     story("cancel", ("undoing", 1), Part::Cancel, Status::Cancelled),
     story("once", ("once", 1), Part::Watch, Status::Completed),
+    story("remote", ("remote", 1), Part::Work, Status::Completed),
 ];
 
 const fn story(name: &'static str, (flow, input): (&'static str, u32), part: Part, ends: Status) -> Scenario {
@@ -63,10 +67,14 @@ pub fn find(name: &str) -> Option<&'static Scenario> {
 
 impl Scenario {
     /// Does what people would do now. Every command has an id, so doing it again is harmless.
-    pub async fn act(&self, client: &Client, run: &RunId, summary: &Summary) {
+    pub async fn act(&self, client: &Client, worker: &Worker, summary: &Summary) {
+        let run = &summary.run;
         let waits = summary.waits.iter().any(|wait| !wait.signals.is_empty());
         match self.part {
             Part::Watch => {}
+            Part::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
+                worker.turn(client).await
+            }
             Part::Signal if waits => self.signal(client, run, summary).await,
             Part::Answer => {
                 if let Some(open) = summary.inputs.first() {
@@ -83,7 +91,7 @@ impl Scenario {
                 }
             }
             Part::Jump if waits => self.signal(client, run, summary).await,
-            Part::Signal | Part::Cancel | Part::Jump => {}
+            Part::Signal | Part::Cancel | Part::Jump | Part::Work => {}
         }
     }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{RunFilter, RunOrder, Store};
+use goldseam_store::{Row, RunFilter, RunOrder, Store};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
 use crate::crowd::{Deed, Person, payload, run_id};
 use crate::dice::Dice;
+use crate::worker::{Care, Worker};
 use crate::world::{SILENCE_MAX, World};
 
 /// Virtual time in which everything must have ended once the faults stop.
@@ -58,12 +59,19 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     for index in 0..seats {
         world.start(index).await;
     }
+    let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
+    let worker = tokio::spawn(worker.keep_working(world.client.clone()));
     let runs = 6 + dice.below(14);
     let mut counts = BTreeMap::new();
     let (relief, deeds) = (Vec::new(), Vec::new());
-    Storm { world: &mut world, dice: &mut dice, seed, counts: &mut counts, relief, deeds }.rage(runs).await;
+    let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
+    let (world_ref, counts_ref) = (&mut world, &mut counts);
+    let storm =
+        Storm { world: world_ref, dice: &mut dice, seed, counts: counts_ref, relief, deeds, forgetful };
+    storm.rage(runs).await;
     let unsettled = settle(&mut world, runs, &mut dice).await;
     let quiet_writes = quiet(&world).await;
+    worker.abort();
     let facts = world.book.read();
     let evidence = gather(&world, facts, unsettled, quiet_writes).await;
     let mut violations = check_all(&evidence);
@@ -125,6 +133,8 @@ struct Storm<'a> {
     /// Which node is as faulty as everybody again, and in which turn.
     relief: Vec<(u64, usize)>,
     deeds: Vec<tokio::task::JoinHandle<()>>,
+    /// Decides which hints are lost, where any are; a source of its own, so that the rest stays as it was.
+    forgetful: Option<Dice>,
 }
 
 impl Storm<'_> {
@@ -142,6 +152,9 @@ impl Storm<'_> {
             };
             if let Some(deed) = deed {
                 self.send(deed);
+            }
+            if let Some(what) = self.forget(started).await {
+                *self.counts.entry(what).or_default() += 1;
             }
             if self.dice.percent(25) {
                 let what = self.mishap(turn).await;
@@ -177,6 +190,28 @@ impl Storm<'_> {
         self.world.book.froze();
         self.world.trouble(index, rates);
         self.relief.push((until, index));
+    }
+
+    /// In some seeds hints are lost: a cached row, the task of a remote step, or the task that moves a run.
+    async fn forget(&mut self, started: u64) -> Option<&'static str> {
+        let mut dice = self.forgetful.take()?;
+        let (lost, number, row) = (dice.percent(15), dice.below(started), dice.percent(50));
+        self.forgetful = Some(dice);
+        if !lost || started == 0 {
+            return None;
+        }
+        let run = run_id(number);
+        let Row { summary, task, .. } = self.world.memory.head(&run).await.ok()??.row?;
+        if row {
+            self.world.memory.lose_row(&run);
+            return Some("lose_row");
+        }
+        if let Some(task) = summary.waits.iter().flat_map(|wait| &wait.tasks).next() {
+            self.world.memory.lose_task(task);
+            return Some("lose_remote_task");
+        }
+        self.world.memory.lose_task(&task?);
+        Some("lose_task")
     }
 
     /// Something happens to a node.
@@ -290,7 +325,9 @@ async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
     let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
     let Ok(page) = world.memory.runs(filter).await else { return Vec::new() };
     let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal());
-    open.map(|row| (row.summary.run, row.summary.status)).collect()
+    let lost = world.memory.rowless(None, u32::MAX).await.unwrap_or_default();
+    let lost = lost.into_iter().map(|run| (run, Status::Queued));
+    open.map(|row| (row.summary.run, row.summary.status)).chain(lost).collect()
 }
 
 /// Writes in a stretch of time in which there is nothing to do.

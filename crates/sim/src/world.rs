@@ -63,7 +63,12 @@ pub fn config() -> Config {
         drain: Duration::from_secs(2),
         beat_on_thread: false,
         // Crashes are drawn at random here: no run is to blame for them.
-        recovery: Recovery { attempts_max: u32::MAX, ..Recovery::default() },
+        recovery: Recovery {
+            attempts_max: u32::MAX,
+            stale_after: Duration::from_secs(2),
+            ..Recovery::default()
+        },
+        sweep: Some(Duration::from_secs(3)),
         limits: limits(),
         ..Config::default()
     }

@@ -234,6 +234,7 @@ fn command(state: &State, who: usize, intent: Intent, fence: Option<(Seq, u32)>)
             input: None,
             undo: false,
             group: false,
+            fence: None,
         })]),
         Intent::Park => {
             let signals = vec![id::<SignalName>("go")];
@@ -301,7 +302,7 @@ impl Model for Ownership {
         };
         let events = vec![Stamped { at: NOW, event: Event::RunQueued(queued) }];
         let sent = Sent { intent: Intent::Signal, after: Seq::ZERO, write: 900 };
-        world.append(sent, None, Decision { events, task: TaskMove::Ready });
+        world.append(sent, None, Decision { events, task: TaskMove::Ready, ..Decision::default() });
         vec![world]
     }
 

@@ -19,13 +19,14 @@ use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
     run_at, run, owner, poked, version, fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, \
-    silence_max_ms, created_at, changed_at, payload, result, failure, audit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, \
-    ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
+    silence_max_ms, created_at, changed_at, payload, result, failure, audit, step) VALUES (?1, ?2, ?3, ?4, \
+    ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
+    ?27, ?28)";
 const UPDATE: &str = "UPDATE OR IGNORE tasks SET pool = ?2, kind = ?3, queue = ?4, lane = ?5, priority = ?6, \
     key = ?7, state = ?8, ripe = ?9, run_at = ?10, run = ?11, owner = ?12, poked = ?13, version = ?14, \
     fence = ?15, deliveries = ?16, attempts = ?17, attempts_max = ?18, started_at = ?19, heartbeat_at = ?20, \
     silence_max_ms = ?21, created_at = ?22, changed_at = ?23, payload = ?24, result = ?25, failure = ?26, \
-    audit = ?27 WHERE id = ?1 AND version = ?28";
+    audit = ?27, step = ?28 WHERE id = ?1 AND version = ?29";
 const REST: &str = "UPDATE tasks SET state = 'ready', run_at = ?2, ripe = (?2 <= ?3), owner = NULL, \
     started_at = NULL, heartbeat_at = NULL, poked = 0, changed_at = MAX(changed_at, ?3), \
     version = version + 1 WHERE id = ?1 AND state IN ('ready', 'claimed')";
@@ -34,13 +35,16 @@ const WAKE: &str = "UPDATE tasks SET run_at = IIF(state = 'ready', ?2, run_at), 
     changed_at = MAX(changed_at, ?3), version = version + 1 \
     WHERE id = COALESCE(?1, (SELECT task FROM runs WHERE rid = ?4)) \
     AND ((state = 'ready' AND run_at > ?2) OR (state = 'claimed' AND poked = 0))";
+const CANCEL: &str = "UPDATE tasks SET state = 'cancelled', owner = NULL, started_at = NULL, \
+    heartbeat_at = NULL, poked = 0, changed_at = MAX(changed_at, ?2), version = version + 1 \
+    WHERE id = ?1 AND state IN ('ready', 'claimed')";
 const REMOVE: &str = "DELETE FROM tasks WHERE id = ?1";
 const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
 
 /// The columns of a task, in the order that [`read_task`] takes them.
 const SELECT: &str = "SELECT id, kind, queue, lane, priority, key, state, run_at, run, owner, poked, version, \
     fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, silence_max_ms, created_at, \
-    changed_at, payload, result, failure, audit FROM tasks";
+    changed_at, payload, result, failure, audit, step FROM tasks";
 const BY_ID: &str = " WHERE id = ?1";
 const BY_NUMBER: &str = " WHERE tid = ?1";
 const BY_KEY: &str = " WHERE key = ?1 AND state IN ('ready', 'claimed') AND key IS NOT NULL";
@@ -71,6 +75,9 @@ pub(crate) fn apply(work: &Work<'_>, own: Own<'_>, change: &TaskChange) -> Resul
         TaskChange::Wake { at } => {
             let adopted = own.adopted.map(|id| id.as_str());
             conn.prepare_cached(WAKE)?.execute(params![adopted, at.0, now, own.rid])?;
+        }
+        TaskChange::Cancel { task } => {
+            conn.prepare_cached(CANCEL)?.execute(params![task.as_str(), now])?;
         }
         TaskChange::Remove { task } => {
             conn.prepare_cached(REMOVE)?.execute([task.as_str()])?;
@@ -142,6 +149,7 @@ fn bind(
         task.result.as_ref().map(|result| result.as_str()),
         json_text(task.failure.as_ref())?,
         json_text(Some(&task.audit).filter(|audit| !audit.is_empty()))?,
+        json_text(task.step.as_ref())?,
     ];
     for (index, field) in fields.iter().enumerate() {
         statement.raw_bind_parameter(index + 1, field)?;
@@ -197,6 +205,7 @@ fn read_task(row: &rusqlite::Row<'_>) -> rusqlite::Result<Task> {
         result: json(row, 22)?,
         failure: json(row, 23)?,
         audit: json(row, 24)?.unwrap_or_default(),
+        step: json(row, 25)?,
     })
 }
 

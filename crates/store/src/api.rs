@@ -51,6 +51,11 @@ pub enum TaskChange {
         /// When.
         at: Millis,
     },
+    /// Nobody wants the task any more; nothing happens if it is over or not there.
+    Cancel {
+        /// The task.
+        task: TaskId,
+    },
     /// The task is gone.
     Remove {
         /// The task.

@@ -1,6 +1,6 @@
 //! What healers and operators do to a run: each is one append at exactly the end that was looked at.
 
-use super::{Decision, Refusal, TaskMove, View, travel};
+use super::{Decision, Refusal, TaskMove, View, remote, travel};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
 use crate::event::{Event, Note, RunRecovered};
@@ -43,14 +43,21 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
         }
         Remedy::Fail { failure } => {
             let failed = Event::RunFailed { failure: failure.clone() };
-            Decision::new(now, vec![recovered(None), failed], TaskMove::Remove)
+            let decision = Decision::new(now, vec![recovered(None), failed], TaskMove::Remove);
+            decision.dropping(state.handed_out.clone())
         }
         Remedy::Park { reason } => {
             let parked = Event::RunParked { code: heal.rule.to_string(), reason: reason.clone() };
             Decision::new(now, vec![recovered(None), parked], TaskMove::Rest(Millis::NEVER))
         }
-        Remedy::TakeResult { .. } | Remedy::SendAgain { .. } | Remedy::GiveUp { .. } => {
-            return Err(Refusal::NothingToDo { why: "the step is not remote" });
+        Remedy::TakeResult { path, attempt, task } => {
+            remote::take_result(state, (path, *attempt), task, now)?.after(now, recovered(None))
+        }
+        Remedy::SendAgain { path, attempt } => {
+            remote::send_again(state, (path, *attempt), now)?.after(now, recovered(None))
+        }
+        Remedy::GiveUp { path, attempt, .. } => {
+            remote::give_up(state, (path, *attempt), now)?.after(now, recovered(None))
         }
         Remedy::Reclaim | Remedy::Tell { .. } => {
             return Err(Refusal::NothingToDo { why: "its log needs no mending" });
@@ -102,7 +109,7 @@ pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
     let cutoff = last_stable(state).unwrap_or(state.branches.active().opened);
     let opened = travel::open(state, cutoff, Why::Reset, None);
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
-    Ok(Decision::new(now, events, TaskMove::Ready))
+    Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 
 /// Goes back to the other side of the latest seam, on a new branch.

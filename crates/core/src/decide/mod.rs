@@ -7,17 +7,21 @@
 mod heal;
 mod outside;
 mod owned;
+mod remote;
 mod travel;
 
 use crate::command::Command;
 use crate::event::Event;
 use crate::hash::Hash;
-use crate::id::{NodeId, RunId};
+use crate::id::{NodeId, RunId, TaskId};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::state::State;
 use crate::summary::{Status, Summary};
+use crate::task::Task;
 use crate::time::Millis;
+
+pub use remote::next_task;
 
 /// What is known about the run that a command is for.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +68,10 @@ pub struct Decision {
     pub events: Vec<Stamped>,
     /// What becomes of the advance task.
     pub task: TaskMove,
+    /// Tasks of remote steps that are handed out with it.
+    pub handed: Vec<Task>,
+    /// Tasks of remote steps that nobody waits for any more.
+    pub dropped: Vec<TaskId>,
 }
 
 /// An event and the time that it carries.
@@ -77,7 +85,19 @@ pub struct Stamped {
 
 impl Decision {
     fn new(now: Millis, events: Vec<Event>, task: TaskMove) -> Self {
-        Self { events: events.into_iter().map(|event| Stamped { at: now, event }).collect(), task }
+        let events = events.into_iter().map(|event| Stamped { at: now, event }).collect();
+        Self { events, task, ..Self::default() }
+    }
+
+    /// The same, with `event` before everything else.
+    fn after(mut self, now: Millis, event: Event) -> Self {
+        self.events.insert(0, Stamped { at: now, event });
+        self
+    }
+
+    /// The same, and these tasks of remote steps are dropped.
+    fn dropping(self, dropped: impl IntoIterator<Item = TaskId>) -> Self {
+        Self { dropped: dropped.into_iter().collect(), ..self }
     }
 }
 
@@ -110,6 +130,9 @@ pub enum Refusal {
     /// The claim is over: drop the work.
     #[error("the run was taken over: this owner's claim is over")]
     Fenced,
+    /// Load the run again: something must be undone before it may end. Never shown to users.
+    #[error("a step that completed meanwhile must be undone first")]
+    LeftToUndo,
     /// Somebody else has the run.
     #[error("the run is owned by {owner}")]
     Owned {
@@ -136,6 +159,16 @@ pub enum Refusal {
     NoSuchStep {
         /// The step that was asked for.
         step: Path,
+    },
+    /// Drop the result: whatever was done stands without a trace in the log.
+    #[error("the result of attempt {attempt} at step {step} is not taken: {why}")]
+    LateResult {
+        /// The step.
+        step: Path,
+        /// Number of the attempt.
+        attempt: u32,
+        /// Why.
+        why: &'static str,
     },
     /// Look at its open questions again.
     #[error("the run has no open question {question}")]
@@ -189,7 +222,11 @@ impl Refusal {
     /// The stable code, with a page in `docs/codes`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NeedsHistory | Self::Fenced | Self::Owned { .. } | Self::NotClaimable { .. } => "GS0114",
+            Self::NeedsHistory
+            | Self::Fenced
+            | Self::LeftToUndo
+            | Self::Owned { .. }
+            | Self::NotClaimable { .. } => "GS0114",
             Self::NoSuchRun => "GS0104",
             Self::Finished { .. } => "GS0105",
             Self::NoSuchStep { .. } => "GS0106",
@@ -199,6 +236,7 @@ impl Refusal {
             Self::NothingToDo { .. } => "GS0110",
             Self::HistoryTooLong { .. } => "GS0112",
             Self::InvalidForm { .. } => "GS0115",
+            Self::LateResult { .. } => "GS0119",
         }
     }
 }
@@ -215,6 +253,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         | Command::Resume(_)
         | Command::Annotate(_)
         | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
+        Command::StepEnded(ended) => remote::ended(view, ended, now),
         Command::Jump(jump) => travel::jump(view, jump, now),
         Command::Retry(note) => travel::retry(view, note, now),
         Command::Heal(heal) => heal::heal(view, heal, now),

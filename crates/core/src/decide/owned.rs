@@ -3,17 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Refusal, Stamped, TaskMove, View, travel};
+use super::{Decision, Refusal, Stamped, TaskMove, View, remote, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
 use crate::event::{
     BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted,
 };
+use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::recovery::{Code, Reason};
 use crate::state::{OpKind, State, StepProgress, Undo};
+use crate::task::Task;
 use crate::time::{Millis, Seq};
 
 /// The moment and the bounds that a decision is made under.
@@ -48,13 +50,16 @@ pub(super) fn decide(
         taken: BTreeSet::new(),
         over: BTreeSet::new(),
         undone: BTreeSet::new(),
+        handed: Vec::new(),
+        dropped: BTreeSet::new(),
         left: false,
     };
     for doing in doings {
         batch.at = doing.at;
         batch.take(&doing.what)?;
     }
-    Ok(Decision { events: batch.events, task: batch.task })
+    let Batch { events, task, handed, dropped, .. } = batch;
+    Ok(Decision { events, task, handed, dropped: dropped.into_iter().collect() })
 }
 
 /// Whether it ends or shortens the run: a run past its limit may do this, and what goes with it.
@@ -101,10 +106,14 @@ struct Batch<'a> {
     task: TaskMove,
     /// Mail that is consumed.
     taken: BTreeSet<Seq>,
-    /// Steps and waits that ended.
+    /// Steps and waits that ended, or were handed out.
     over: BTreeSet<Path>,
     /// Steps that were undone.
     undone: BTreeSet<Path>,
+    /// Tasks of remote steps that are handed out.
+    handed: Vec<Task>,
+    /// Tasks of remote steps that nobody waits for any more.
+    dropped: BTreeSet<TaskId>,
     /// Ownership ended: nothing more may follow.
     left: bool,
 }
@@ -133,7 +142,13 @@ impl Batch<'_> {
         match doing {
             Owned::StepStarted(started) => {
                 self.not_over(&started.path, started.attempt)?;
-                self.push(Event::StepStarted(started.clone()));
+                let (started, task) = remote::hand_out(self.state, started, self.now.now);
+                if let Some(task) = task {
+                    // From here on it is somebody else's.
+                    self.over.insert(started.path.clone());
+                    self.handed.push(task);
+                }
+                self.push(Event::StepStarted(started));
             }
             Owned::StepCompleted(completed) => {
                 self.not_over(&completed.path, completed.attempt)?;
@@ -175,6 +190,7 @@ impl Batch<'_> {
             }
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
+                self.drop_tasks();
                 self.push(Event::CompensationStarted { path: path.clone(), failure: failure.clone() });
             }
             Owned::UndoCompleted(path) => {
@@ -197,8 +213,12 @@ impl Batch<'_> {
                 self.push(Event::RunRecovered(self.fell_back(reason)));
             }
             Owned::Complete(output) => self.finish(Event::RunCompleted { output: output.clone() }),
-            Owned::Fail(failure) => self.finish(Event::RunFailed { failure: failure.clone() }),
+            Owned::Fail(failure) => {
+                self.nothing_left()?;
+                self.finish(Event::RunFailed { failure: failure.clone() });
+            }
             Owned::EndCancelled => {
+                self.nothing_left()?;
                 let reason = self.state.summary.cancel.clone().unwrap_or_default();
                 self.finish(Event::RunCancelled { reason });
             }
@@ -213,6 +233,8 @@ impl Batch<'_> {
         let current = match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => match step.progress {
                 StepProgress::Completed(_) | StepProgress::Failed(_) => false,
+                // Somebody else does it, and only they can say how it went.
+                StepProgress::Started if self.state.awaited(step).is_some() => false,
                 StepProgress::Started => attempt >= step.attempts,
                 StepProgress::Retry(_) => attempt > step.attempts,
             },
@@ -234,6 +256,22 @@ impl Batch<'_> {
     fn not_undone(&self, path: &Path) -> Result<(), Refusal> {
         let undone = self.state.undone.get(path) == Some(&Undo::Completed) || self.undone.contains(path);
         if undone { Err(Refusal::Fenced) } else { Ok(()) }
+    }
+
+    /// Whoever does a remote step may have completed it while its run was about to end.
+    fn nothing_left(&self) -> Result<(), Refusal> {
+        let came_meanwhile = |path: &Path| match self.state.ops.get(path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.remote.is_some() && !self.undone.contains(path),
+            _ => false,
+        };
+        let left = self.state.to_undo(Seq::ZERO).iter().any(came_meanwhile);
+        if left { Err(Refusal::LeftToUndo) } else { Ok(()) }
+    }
+
+    /// The run turns away from its remote steps.
+    fn drop_tasks(&mut self) {
+        self.dropped.extend(self.state.handed_out.iter().cloned());
+        self.dropped.extend(self.handed.iter().map(|task| task.id.clone()));
     }
 
     fn wait(
@@ -282,6 +320,7 @@ impl Batch<'_> {
             return Err(Refusal::NothingToDo { why: "no jump is under way" });
         };
         let cutoff = travel::cutoff_before(self.state, &jump.to)?;
+        self.drop_tasks();
         self.push(travel::open_jump(self.state, jump, cutoff));
         self.task = TaskMove::Ready;
         self.left = true;
@@ -306,6 +345,7 @@ impl Batch<'_> {
         children.sort_unstable();
         let (version, owner) = (summary.version, summary.owner.clone());
         let run = RunQueued { input: input.clone(), version, ..self.state.queued.clone() };
+        self.drop_tasks();
         self.push(Event::BranchOpened(BranchOpened {
             branch: self.state.branches.next_id(),
             parent: None,
@@ -343,6 +383,7 @@ impl Batch<'_> {
     }
 
     fn finish(&mut self, event: Event) {
+        self.drop_tasks();
         self.push(event);
         self.task = TaskMove::Remove;
         self.left = true;

@@ -2,4 +2,5 @@
 
 mod outside;
 mod owned;
+mod remote;
 mod travel;

@@ -32,11 +32,12 @@ pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<
         if status.is_terminal() {
             return Err(Refusal::Finished { status });
         }
-        return Ok(Decision::new(now, vec![Event::JumpRequested(jump.clone())], TaskMove::Wake));
+        let requested = vec![Event::JumpRequested(jump.clone())];
+        return Ok(Decision::new(now, requested, TaskMove::Wake).dropping(state.handed_out.clone()));
     }
     let requested = Event::JumpRequested(JumpRequested { compensate: false, ..jump.clone() });
     let events = vec![requested, open_jump(state, jump, cutoff)];
-    Ok(Decision::new(now, events, TaskMove::Ready))
+    Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 
 /// The last position before the operation that `to` names began.
@@ -106,7 +107,7 @@ pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
     let cutoff = undone.map_or(latest, |undone| undone.min(latest));
     let why = Why::Retry { from: from.map(|(path, _)| path) };
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(open(state, cutoff, why, None))];
-    Ok(Decision::new(now, events, TaskMove::Ready))
+    Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 
 /// Where a step must be cut off to be tried again, if its failure is what ended the run: a leaf

@@ -9,9 +9,10 @@ use crate::branch::{BranchId, Why};
 use crate::error::Failure;
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, SignalName, StepName, TaskId, WorkflowName};
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::retry::Policy;
 use crate::summary::Summary;
 use crate::time::{Millis, Seq};
 
@@ -145,6 +146,35 @@ pub struct StepStarted {
     /// Fingerprint of the declared input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Hash>,
+    /// How it was handed out, if somebody else does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Box<Remote>>,
+}
+
+/// How an attempt at a remote step is handed out: whatever its task and the next attempt are made of, so
+/// that both can be made from the log alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Remote {
+    /// The task.
+    pub task: TaskId,
+    /// The queue that it stands in.
+    pub queue: QueueName,
+    /// Larger goes first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// What the worker is given; in the log once, with the first attempt.
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+    /// How often and how soon it is tried again.
+    pub retry: Policy,
+    /// How long whoever claims the task may be silent.
+    pub silence_ms: u64,
+    /// How often this attempt had been handed out before.
+    #[serde(default, skip_serializing_if = "is_none_u32")]
+    pub delivery: u32,
+    /// It has a compensation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
 }
 
 /// See [`super::Event::StepCompleted`].
@@ -169,6 +199,9 @@ pub struct StepCompleted {
     /// It held steps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group: bool,
+    /// The claim of the task that brought it; only of a remote step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
 }
 
 /// See [`super::Event::StepFailed`].
@@ -193,6 +226,9 @@ pub struct StepFailed {
     /// It held steps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group: bool,
+    /// The claim of the task that brought it; only of a remote step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
 }
 
 /// See [`super::Event::WaitStarted`]. The first of these things to be there resolves it.

@@ -8,12 +8,12 @@ use proptest::sample::{Index, select};
 
 use crate::branch::BranchId;
 use crate::codec::{decode, encode};
-use crate::command::{Command, Fence};
+use crate::command::{Command, Fence, StepEnded};
 use crate::decide::{View, child_id, decide, idempotency_key};
 use crate::event::{Event, Recorded};
 use crate::hash::{Hash, WriteId};
 use crate::limits::Limits;
-use crate::state::derive;
+use crate::state::{OpenRemote, derive};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
 
@@ -103,6 +103,11 @@ proptest! {
         let Ok(state) = state else { return Ok(()) };
         let _ = (state.to_undo(Seq::ZERO), state.stray_children(), state.branches.next_id());
         let _ = (idempotency_key(&state, &path("a")), child_id(&state, &path("a")));
+        for OpenRemote { path, attempt, task, .. } in state.open_remote() {
+            let ended = StepEnded { path, attempt, task, fence: 1, result: Ok(json("1")) };
+            let decision = decide(View::Full(&state), &Command::StepEnded(ended), Millis(9), &Limits::default());
+            prop_assert!(decision.is_ok(), "what is open can be ended");
+        }
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
         let commands = [
             Command::Retry(note("t")),

@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::command::{Command, Doing, Fence, Owned};
+use crate::command::{Command, Doing, Fence, Owned, StepEnded};
 use crate::event::{By, Event, JumpRequested, Release, StepStarted};
 use crate::form::Form;
+use crate::recovery::{Code, Remedy};
 use crate::state::derive;
 use crate::summary::Status;
 use crate::testing::*;
 use crate::time::{Millis, Seq};
-use crate::{Failure, RunId};
+use crate::{Failure, Path, RunId, TaskId};
 
 /// What somebody tries next; the numbers choose among few names so that things meet.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ enum Move {
     Note(u8, u8),
     Jump(u8, bool, bool),
     Child(u8),
+    End(u8, u64, bool),
+    Heal(u8, bool),
     Own(u8, Vec<(u8, u8)>),
     Later,
 }
@@ -35,10 +38,12 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => (0..3u8, 0..3u8, any::<bool>()).prop_map(|(by, from, proven)| Move::TakeOver(by, from, proven)),
         3 => (0..2u8, 0..60u8).prop_map(|(name, id)| Move::Tell(name, id)),
         1 => (0..3u8).prop_map(Move::Answer),
-        2 => (0..5u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
+        2 => (0..6u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
         1 => (0..4u8, any::<bool>(), any::<bool>()).prop_map(|(to, drop, undo)| Move::Jump(to, drop, undo)),
         1 => (0..2u8).prop_map(Move::Child),
-        12 => (0..3u8, vec((0..16u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
+        3 => (0..4u8, 0..2u64, any::<bool>()).prop_map(|(n, fence, well)| Move::End(n, fence, well)),
+        1 => (0..4u8, any::<bool>()).prop_map(|(n, lost)| Move::Heal(n, lost)),
+        12 => (0..3u8, vec((0..18u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
         1 => Just(Move::Later),
     ];
     vec(one, 1..70)
@@ -59,6 +64,7 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
             ord: failed.ord,
             attempt: u32::from(n),
             input: None,
+            remote: None,
         }),
         3 => Owned::StepFailed { failed, retry_at: Some(Millis(log.now.0 + 50)), timeout: None },
         4 => Owned::StepFailed { failed, retry_at: None, timeout: Some("timeout") },
@@ -76,6 +82,11 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
             [Release::Unload, Release::HandOver, Release::Paused, Release::Unfit][usize::from(n)],
         ),
         14 => Owned::ContinueAsNew(json(&n.to_string())),
+        15 | 16 => {
+            let mut started = log.remote(&step);
+            started.remote.as_mut().unwrap().undo = n > 1;
+            Owned::StepStarted(started)
+        }
         _ => match n {
             0 => Owned::Complete(json("0")),
             1 => Owned::Fail(Failure::terminal("x")),
@@ -83,6 +94,15 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
             _ => Owned::Park { code: "V1", reason: "x".into() },
         },
     }
+}
+
+/// A remote step that was ever handed out; the latest ones first, so that most are open.
+fn handed_out(log: &Log, n: u8) -> (Path, u32, TaskId) {
+    let started = log.records.iter().rev().filter_map(|recorded| match &recorded.event {
+        Event::StepStarted(e) => Some((e.path.clone(), e.attempt, e.remote.as_ref()?.task.clone())),
+        _ => None,
+    });
+    started.take(4).nth(usize::from(n)).unwrap_or_else(|| (path("s0"), 1, TaskId::new("s-none").unwrap()))
 }
 
 fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Command> {
@@ -99,6 +119,7 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
                 1 => Command::Resume(note),
                 2 => Command::Cancel(note),
                 3 => Command::Retry(note),
+                4 => Command::Reset(note),
                 _ => Command::Annotate(note),
             }
         }
@@ -108,6 +129,19 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
         }
         Move::Child(n) => {
             Command::ChildEnded { child: RunId::new(format!("c{n}")).unwrap(), result: Ok(json("1")) }
+        }
+        Move::End(n, fence, well) => {
+            let (path, attempt, task) = handed_out(log, *n);
+            let result = if *well { Ok(json("1")) } else { Err(Failure::retryable("x")) };
+            Command::StepEnded(StepEnded { path, attempt, task, fence: *fence, result })
+        }
+        Move::Heal(n, lost) => {
+            let (path, attempt, task) = handed_out(log, *n);
+            let (rule, remedy) = match lost {
+                true => (Code::O3, Remedy::SendAgain { path, attempt }),
+                false => (Code::H1, Remedy::GiveUp { path, attempt, task: Box::new(a_task(task)) }),
+            };
+            log.heal(rule, "x", remedy)
         }
         Move::Own(who, doings) => {
             let doings = doings.iter().map(|(what, n)| Doing { at: log.now, what: doing(log, *what, *n) });
@@ -197,6 +231,29 @@ fn commands_are_taken_once(log: &Log) {
     }
 }
 
+/// An attempt that somebody else made ends once, and the row waits for exactly those that are handed out.
+fn remote_steps_are_sound(log: &Log) {
+    let lineage = log.state().branches.lineage(log.state().summary.branch);
+    let mut ended = BTreeSet::new();
+    for recorded in log.records.iter().filter(|r| lineage.sees(r.branch, r.seq)) {
+        let (path, attempt, fence) = match &recorded.event {
+            Event::StepCompleted(e) => (&e.path, e.attempt, e.fence),
+            Event::StepFailed(e) => (&e.path, e.attempt, e.fence),
+            _ => continue,
+        };
+        assert!(fence.is_none() || recorded.epoch.is_none(), "an owner has no claim on a task");
+        assert!(fence.is_none() || ended.insert((path, attempt)), "{path} ended attempt {attempt} twice");
+    }
+    let row = &log.state().summary;
+    let mut waits: Vec<_> = row.waits.iter().filter(|wait| !wait.tasks.is_empty()).collect();
+    waits.sort_by_key(|wait| wait.path.clone());
+    let mut open = log.state().open_remote();
+    open.sort_by_key(|open| open.path.clone());
+    assert!(
+        waits.iter().map(|wait| (&wait.path, &wait.tasks[0])).eq(open.iter().map(|o| (&o.path, &o.task)))
+    );
+}
+
 fn the_row_is_sound(log: &Log) {
     let row = &log.state().summary;
     match row.status {
@@ -232,6 +289,7 @@ proptest! {
         the_log_is_sound(&log);
         the_lineage_is_sound(&log);
         the_row_is_sound(&log);
+        remote_steps_are_sound(&log);
         commands_are_taken_once(&log);
         prop_assert_eq!(log.read_back(), log.records.clone());
         prop_assert_eq!(&derive(&log.run, &log.since_base(), log.head).unwrap(), log.state());

@@ -3,6 +3,8 @@
 //! A1, A2, A3 and A4 need a cache that is not late and an owner that is not alive: a late cache is
 //! rewritten without a branch, and whatever a live owner does is its own business.
 
+use std::time::Duration;
+
 use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, next_attempt, pace, used_up};
 use crate::error::Class;
 use crate::path::Path;
@@ -10,6 +12,9 @@ use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp}
 use crate::summary::{Status, Summary};
 use crate::task::{Task, TaskState};
 use crate::time::{Millis, Seq};
+
+/// A task that is due within this time does not sleep: a node put it aside for a moment.
+const ASIDE_MAX: Duration = Duration::from_secs(10);
 
 fn found(rule: Code, evidence: impl Into<String>, remedy: Remedy) -> Option<Diagnosis> {
     Some(Diagnosis { rule, evidence: evidence.into(), remedy })
@@ -147,10 +152,15 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { evidence, .. } = &sight.owner else { return None };
     let remedy = match sight.task {
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
+        // Nobody takes it over while its task sleeps: W1.
+        Some(task) if task.state == TaskState::Ready && task.run_at > sight.now + ASIDE_MAX => return None,
+        // Nobody can take it over: that is what must be said.
+        Some(task) if task.state.is_live() && nobody_fit(sight).is_some() => return None,
         Some(task) if task.state.is_live() => {
             Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
         }
-        _ => Remedy::Requeue { run_at: sight.now },
+        // Without a task nobody comes to take it over: O1.
+        _ => return None,
     };
     found(Code::O2, evidence.clone(), remedy)
 }
@@ -162,16 +172,19 @@ pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
         return found(Code::W1, evidence, Remedy::Deliver { child: child.clone(), result: result.clone() });
     }
     let task = sight.task?;
-    if sight.owner != Owner::Nobody || task.state != TaskState::Ready || task.run_at <= sight.now {
+    if sight.owner.is_alive() || task.state != TaskState::Ready || task.run_at <= sight.now + ASIDE_MAX {
         return None;
     }
     let why = wanted(sight.state, sight.now)?;
     found(Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake)
 }
 
-/// Why the run should move now, if it should.
+/// Why a run that nobody executes should move now, if it should.
 fn wanted(state: &State, now: Millis) -> Option<&'static str> {
     let summary = &state.summary;
+    if summary.owner.is_some() {
+        return Some("its owner is lost");
+    }
     if summary.waits.is_empty() {
         return Some("it waits for nothing");
     }
@@ -180,6 +193,9 @@ fn wanted(state: &State, now: Millis) -> Option<&'static str> {
     }
     if summary.cancel.is_some() {
         return Some("it is to be cancelled");
+    }
+    if state.told {
+        return Some("a remote step has ended");
     }
     if state.jump.is_some() {
         return Some("a jump waits to be carried out");
@@ -196,12 +212,15 @@ fn wanted(state: &State, now: Millis) -> Option<&'static str> {
 
 /// O1
 pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
-    if sight.owner != Owner::Nobody {
+    if sight.owner.is_alive() {
         return None;
     }
     let evidence = match sight.task {
         None => "its advance task is missing".to_owned(),
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => {
+            if sight.owner != Owner::Nobody {
+                return None;
+            }
             return found(Code::O1, lapsed(task), Remedy::Reclaim);
         }
         Some(task) if task.state.is_live() => return None,
@@ -216,7 +235,7 @@ fn lapsed(task: &Task) -> String {
     format!("its advance task is claimed by {owner}, which is gone")
 }
 
-/// When the run's task must be due.
+/// When the run's task must be due: what a lost owner had is to be taken over at once.
 fn due_at(state: &State, now: Millis) -> Millis {
     match wanted(state, now) {
         Some(_) => now,
@@ -234,6 +253,11 @@ pub(super) fn lost_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
                 let evidence =
                     format!("the task of step {path} is {}, the log has no result", task.state.as_str());
                 found(Code::O3, evidence, Remedy::TakeResult { path, attempt, task: Box::new(task.clone()) })
+            }
+            // It took one worker down after the other: another task would, too.
+            Some(task) if task.state == TaskState::Dead => {
+                let evidence = format!("the task of step {path} is dead");
+                found(Code::O3, evidence, Remedy::GiveUp { path, attempt, task: Box::new(task.clone()) })
             }
             Some(task) => {
                 let evidence = format!("the task of step {path} is {}", task.state.as_str());

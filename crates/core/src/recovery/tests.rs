@@ -9,7 +9,7 @@ use crate::event::{Event, Release, RunQueued};
 use crate::form::Form;
 use crate::id::StepName;
 use crate::task::NewTask;
-use crate::testing::{Log, answer, json, jump_to, node, note, order, path};
+use crate::testing::{Log, a_task, answer, json, jump_to, node, note, order, path};
 use crate::{Owned, QueueName, Status};
 
 const NOW: Millis = Millis(1_000_000);
@@ -32,6 +32,7 @@ struct Case {
     queue: Queue,
     owner: Owner,
     fit: Option<bool>,
+    remote: Vec<Remote>,
 }
 
 fn lost() -> Owner {
@@ -63,7 +64,8 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
 impl Case {
     /// A run that a live node executes, as it should be.
     fn healthy(log: Log) -> Self {
-        Self { log, status: None, late: false, queue: Queue::Claimed, owner: Owner::Alive, fit: Some(true) }
+        let (status, late, queue, owner, fit) = (None, false, Queue::Claimed, Owner::Alive, Some(true));
+        Self { log, status, late, queue, owner, fit, remote: Vec::new() }
     }
 
     /// A run that nobody has, whose task will move it.
@@ -92,7 +94,7 @@ impl Case {
             owner: self.owner.clone(),
             claimant,
             fit: self.fit,
-            remote: &[],
+            remote: &self.remote,
             children: &[],
             bounds: Bounds::default(),
         })
@@ -163,14 +165,20 @@ fn each_rule_finds_its_own() {
         ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
         ("O2 owner gone", Case { owner: lost(), ..Case::healthy(Log::running()) }, vec![O2]),
         (
-            "O2 owner and task gone",
+            "O1 owner and task gone",
             Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
-            vec![O2],
+            vec![O1],
         ),
+        ("W1 owner lost", Case { owner: lost(), queue: Sleeps, ..Case::healthy(Log::running()) }, vec![W1]),
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
         ("N1 nobody fit", Case { fit: Some(false), ..rests(done(), Ready) }, vec![N1]),
+        (
+            "N1 behind a lost owner",
+            Case { owner: lost(), fit: Some(false), queue: Ready, ..Case::healthy(Log::running()) },
+            vec![N1],
+        ),
         ("claimed by the dead", Case { owner: lost(), queue: Claimed, ..Case::healthy(asked()) }, vec![O2]),
     ];
     for (name, case, expected) in table {
@@ -224,6 +232,45 @@ fn failed_then_went_on() -> Log {
     let log = Log::running();
     let failed = crate::event::StepFailed { left: 2, ..log.failure("a") };
     log.owned(vec![Owned::StepFailed { failed, retry_at: None, timeout: None }]).completed("b")
+}
+
+#[test]
+fn an_open_remote_step_is_judged_by_its_task() {
+    let log = Log::running().hands_out("resize").released(Release::Unload);
+    let open = log.state().open_remote().remove(0);
+    let fresh = a_task(open.task);
+    let claimed = |at| fresh.clone().claimed("w", at);
+    let silent = Millis(NOW.0 - 60_001);
+    let tasks = [
+        (Some(fresh.clone()), None),
+        (Some(claimed(Millis(NOW.0 - 60_000))), None),
+        (Some(claimed(silent).beaten(1, NOW).unwrap()), None),
+        (Some(claimed(silent)), Some((Code::H1, "step.timeout"))),
+        (None, Some((Code::O3, "step.started"))),
+        (Some(fresh.clone().cancelled(NOW).unwrap()), Some((Code::O3, "step.started"))),
+        (Some(claimed(NOW).reclaimed("gone", 0, NOW)), Some((Code::O3, "step.timeout"))),
+        (Some(claimed(NOW).completed(1, json("1"), NOW).unwrap()), Some((Code::O3, "step.completed"))),
+        (Some(claimed(NOW).failed(1, Failure::terminal("x"), NOW).unwrap()), Some((Code::O3, "step.failed"))),
+    ];
+    for (task, expected) in tasks {
+        let state = task.as_ref().map(|task| task.state);
+        let (path, attempt, silence, since) = (open.path.clone(), open.attempt, open.silence, open.since);
+        let remote = vec![Remote { path, attempt, task, silence, since }];
+        let case = Case { remote, ..Case::resting(log.clone(), Queue::Sleeps) };
+        let codes = expected.iter().map(|(code, _)| *code).collect::<Vec<_>>();
+        assert_eq!(case.codes(), codes, "{state:?}");
+        if let Some((_, event)) = expected {
+            let healed = case.log.clone().act(case.heal(0));
+            assert_eq!(healed.names()[case.log.names().len()..][..2], ["run.recovered", event], "{state:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_remote_step_has_ended_must_not_sleep_on() {
+    let log = Log::running().hands_out("one").hands_out("two").released(Release::Unload);
+    let case = Case::resting(log.brings("two", 1, Ok(json("2"))), Queue::Sleeps);
+    assert_eq!(case.codes(), [Code::W1], "it waits for the first and has not seen the second");
 }
 
 #[test]

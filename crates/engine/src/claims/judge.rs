@@ -6,7 +6,7 @@ use std::time::Duration;
 use goldseam_core::Millis;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_store::{NodeSeen, NodeState, Pulse};
+use goldseam_store::{NodeSeen, NodeState};
 
 use crate::config::{QUEUE_DETAILS, QUEUE_MAIL};
 
@@ -52,8 +52,7 @@ impl Roster {
     /// Of `nodes`; `own` is the node of this process, which lives.
     pub(super) fn new(nodes: &[NodeSeen], own: Option<&str>) -> Self {
         let seen = |node: &NodeSeen| {
-            let over = matches!(node.record.state, NodeState::Left | NodeState::Gone);
-            let gone = over || node.pulse == Pulse::Dropped;
+            let gone = node.is_gone() || node.record.state == NodeState::Left;
             (node.record.id.as_str().to_owned(), Seen { gone, beat_at: node.beat_at })
         };
         Self { known: nodes.iter().map(seen).collect(), own: own.map(str::to_owned) }

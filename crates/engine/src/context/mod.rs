@@ -7,6 +7,7 @@
 mod ask;
 mod child;
 mod name;
+mod remote;
 mod step;
 mod wait;
 
@@ -24,6 +25,7 @@ use crate::error::{Error, Result};
 pub use ask::Ask;
 pub use child::{Child, ChildHandle};
 pub use name::Name;
+pub use remote::Remote;
 pub use step::{Attempt, Group, Probe, Step};
 pub use wait::{Select, Selected, Signal};
 

@@ -136,15 +136,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         E: Into<Error>,
         T: 'static,
     {
-        self.undo = Some(Arc::new(move |output: Payload| {
-            let undoing = output.read::<T>().map(&undo);
-            Box::pin(async move {
-                match undoing {
-                    Ok(undoing) => undoing.await.map_err(Into::into),
-                    Err(error) => Err(Error::terminal(format!("the recorded output does not fit: {error}"))),
-                }
-            })
-        }));
+        self.undo = Some(undo_with(undo));
         self
     }
 
@@ -187,6 +179,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
                 StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure.clone())),
                 StepProgress::Retry(due) if due.0 > 0 => wait::until(ctx, *due).await?,
                 StepProgress::Retry(_) => {}
+                // Somebody else is to do it, says the log.
+                StepProgress::Started if step.remote.is_some() => return ctx.mismatch(&spot).await,
                 StepProgress::Started => {
                     ctx.cell.gate().await?;
                     if let Some(value) = self.after_crash(&spot, &step, input).await? {
@@ -212,7 +206,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let cell = &self.ctx.cell;
         let number = step.attempts + 1;
         let began = cell.now();
-        let started = StepStarted { path: spot.path.clone(), ord: spot.ord, attempt: number, input };
+        let (path, ord) = (spot.path.clone(), spot.ord);
+        let started = StepStarted { path, ord, attempt: number, input, remote: None };
         if self.at_most_once || self.probe.is_some() || self.limits.silence.is_some() {
             let ticket = cell.queue(Owned::StepStarted(started.clone()));
             cell.durable(ticket).await;
@@ -244,6 +239,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             left,
             input,
             group: false,
+            fence: None,
         };
         let ticket = cell.queue(Owned::StepFailed { failed, retry_at, timeout });
         if retry_at.is_none() {
@@ -266,6 +262,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             input: facts.input,
             undo,
             group: false,
+            fence: None,
         };
         self.ctx.cell.queue_seen(spot, Owned::StepCompleted(completed));
     }
@@ -293,17 +290,16 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             Probe::Ask => {
                 let message = "a crash cut off its only attempt; nobody knows whether it happened";
                 let failure = Failure::terminal(message).with_code("outcome-unknown");
-                let (path, ord, attempt) = (spot.path.clone(), spot.ord, step.attempts);
-                let began = facts.began;
                 let failed = StepFailed {
-                    path,
-                    ord,
-                    attempt,
-                    began,
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    attempt: step.attempts,
+                    began: facts.began,
                     failure: failure.clone(),
                     left: 0,
                     input,
                     group: false,
+                    fence: None,
                 };
                 cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                 Err(Error::of_step(&spot.path, failure))
@@ -328,6 +324,25 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         self.record(spot, output, facts);
         Ok(Some(value))
     }
+}
+
+/// The undoing of a step with its types erased.
+pub(super) fn undo_with<T, C, E, Fut>(undo: C) -> UndoFn
+where
+    C: Fn(T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    E: Into<Error>,
+    T: DeserializeOwned + 'static,
+{
+    Arc::new(move |output: Payload| {
+        let undoing = output.read::<T>().map(&undo);
+        Box::pin(async move {
+            match undoing {
+                Ok(undoing) => undoing.await.map_err(Into::into),
+                Err(error) => Err(Error::terminal(format!("the recorded output does not fit: {error}"))),
+            }
+        })
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -373,19 +388,21 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
             }
             let began = ctx.cell.now();
             let inner = Context { cell: Arc::clone(&ctx.cell), arm: spot.path.clone() };
-            let (path, ord, input, group) = (spot.path.clone(), spot.ord, None, true);
+            let (path, ord, input, group, fence) = (spot.path.clone(), spot.ord, None, true, None);
             match (self.body)(inner).await {
                 Ok(value) => {
                     let output = Payload::of(&value, &ctx.cell.ledger.limits)?;
+                    let (attempt, undo) = (1, false);
                     let completed =
-                        StepCompleted { path, ord, attempt: 1, began, output, input, undo: false, group };
+                        StepCompleted { path, ord, attempt, began, output, input, undo, group, fence };
                     ctx.cell.queue_seen(&spot, Owned::StepCompleted(completed));
                     Ok(value)
                 }
                 Err(error) if error.is_cancelled() || error.is_continue() => Err(error),
                 Err(error) => {
                     let failure = error.failure().clone();
-                    let failed = StepFailed { path, ord, attempt: 1, began, failure, left: 0, input, group };
+                    let (attempt, left) = (1, 0);
+                    let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
                     ctx.cell.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
                     Err(error)
                 }

@@ -3,13 +3,14 @@
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
-use goldseam_core::recovery::{Cached, Code, Diagnosis, Sight, damaged, diagnose};
+use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, diagnose};
 use goldseam_core::seal::{Place, seal};
-use goldseam_core::state::Outcome;
+use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
-use goldseam_core::task::Task;
+use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{
-    BranchId, Command, Corrupt, Failure, Hash, Payload, RunId, Seq, State, Status, Summary, TaskId, derive,
+    BranchId, Command, Corrupt, Failure, Hash, Millis, Payload, RunId, Seq, State, Status, Summary, TaskId,
+    derive,
 };
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
 
@@ -69,6 +70,7 @@ impl Healer {
             None => self.advance_task_of(run).await?,
         };
         let children = self.ended_children(&state).await?;
+        let remote = self.remote_steps(&state).await?;
         let summary = &state.summary;
         let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
         let since = task.as_ref().and_then(|task| task.started_at);
@@ -81,15 +83,17 @@ impl Healer {
             claimant: claimant
                 .map_or(goldseam_core::recovery::Owner::Nobody, |claimant| liveness.holder(claimant, since)),
             fit: Some(liveness.has(&summary.workflow)),
-            remote: &[],
+            remote: &remote,
             children: &children,
             bounds: self.rules.recovery_for(&summary.workflow).bounds(),
         };
         let found =
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
         let found: Vec<Found> = found.collect();
-        let differs = |row: &Row| row.summary != *summary;
-        let row_is_off = !sight.owner.is_alive() && row.as_ref().is_none_or(differs);
+        // A live owner writes its row when it must; but whoever wakes the run needs to know its task.
+        let differs = |row: &Row| row.summary != *summary && !sight.owner.is_alive();
+        let adrift = |row: &Row| row.task.is_none() && task.is_some();
+        let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
         Ok(Examined { found, row_is_off, state: Some(state) })
     }
 
@@ -135,6 +139,29 @@ impl Healer {
         Ok(ended)
     }
 
+    /// Open remote steps with their tasks.
+    async fn remote_steps(&self, state: &State) -> Result<Vec<Remote>, EngineError> {
+        let mut steps = Vec::new();
+        for OpenRemote { path, attempt, task, silence, since, .. } in state.open_remote() {
+            let task = self.task(task).await?;
+            steps.push(Remote { path, attempt, task, silence, since });
+        }
+        Ok(steps)
+    }
+
+    /// Whether whoever does the run's remote steps may be left alone, by their tasks alone.
+    pub(super) async fn remote_is_quiet(&self, row: &Summary, now: Millis) -> Result<bool, EngineError> {
+        for id in row.waits.iter().flat_map(|wait| &wait.tasks) {
+            let Some(task) = self.task(id.clone()).await? else { return Ok(false) };
+            let claimed = task.state == TaskState::Claimed;
+            let silent = task.silence_max.is_some_and(|most| now.since(task.last_sign()) > most);
+            if claimed && silent || !task.state.is_live() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Writes the cached row anew from the log. Losing the race to somebody else is no error.
     pub async fn rewrite_row(&self, run: &RunId, state: &State) -> Result<Healed, EngineError> {
         let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Ok(Healed::Moved) };
@@ -149,7 +176,7 @@ impl Healer {
         let updated_at = row.map_or(state.summary.last_event_at, |row| row.updated_at);
         let row = Row { summary: state.summary.clone(), task, updated_at };
         match self.ledger.store.put_row(row, expect).await? {
-            Written::Done => Ok(Healed::Done { end, branch: None }),
+            Written::Done => Ok(Healed::Done { end, branch: None, stale: None }),
             Written::Lost(_) => Ok(Healed::Moved),
         }
     }
@@ -182,7 +209,7 @@ impl Healer {
         let row = row.map(|row| Box::new(parked_row(row.summary, reason, (end.next().next(), heads))));
         let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
         match self.ledger.store.append(append).await {
-            Ok(end) => Ok(Healed::Done { end, branch: None }),
+            Ok(end) => Ok(Healed::Done { end, branch: None, stale: None }),
             Err(StoreError::Conflict { .. }) => Ok(Healed::Moved),
             Err(error) => Err(error.into()),
         }

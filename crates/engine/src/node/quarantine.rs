@@ -36,10 +36,19 @@ struct Suspect {
     expected: bool,
 }
 
+/// A suspect that waits for its turn.
 #[derive(Debug)]
 struct HeldBack {
     task: Task,
     alone: bool,
+    lived: Duration,
+}
+
+impl HeldBack {
+    /// Who is most suspect goes first: who must be alone, then who died soonest.
+    fn turn(&self) -> (bool, Duration) {
+        (!self.alone, self.lived)
+    }
 }
 
 impl Quarantine {
@@ -62,6 +71,8 @@ pub(super) enum Admission {
     HeldBack {
         /// It must be let in alone.
         alone: bool,
+        /// How long it lived.
+        lived: Duration,
     },
     /// It is the one: after so many attempts.
     Never(u32),
@@ -115,7 +126,7 @@ impl Node {
         self.let_out(&mut quarantine);
         let turn = expected || quarantine.held_back.is_empty();
         if !turn || !quarantine.has_room(alone) {
-            return Admission::HeldBack { alone };
+            return Admission::HeldBack { alone, lived: lost.lived.most };
         }
         quarantine.inside.insert(summary.run.clone(), Suspect { until, alone, expected: false });
         Admission::In { alone }
@@ -131,14 +142,19 @@ impl Node {
         self.quarantine().held_back.iter().any(|held| held.task.run.as_ref() == Some(run))
     }
 
-    /// Lets a suspect wait: the first few in memory, the others in the queue.
-    pub(super) async fn hold_back(&self, task: Task, alone: bool) {
-        {
+    /// Lets a suspect wait: those whose turn is near in memory, the others in the queue.
+    pub(super) async fn hold_back(&self, task: Task, alone: bool, lived: Duration) {
+        let held = HeldBack { task, alone, lived };
+        let far = {
             let mut quarantine = self.quarantine();
-            if quarantine.held_back.len() < HELD_BACK_MAX {
-                quarantine.held_back.push_back(HeldBack { task, alone });
-                return;
-            }
+            let place = quarantine.held_back.partition_point(|other| other.turn() <= held.turn());
+            quarantine.held_back.insert(place, held);
+            let full = quarantine.held_back.len() > HELD_BACK_MAX;
+            if full { quarantine.held_back.pop_back() } else { None }
+        };
+        let Some(HeldBack { task, .. }) = far else { return };
+        if let Some(run) = &task.run {
+            self.taking().remove(run);
         }
         let spread = Duration::from_millis(self.ledger.entropy.next() % 500);
         self.put_aside(task, self.config.recovery.delay * 2 + spread).await;
@@ -152,7 +168,7 @@ impl Node {
             if !quarantine.has_room(held.alone) {
                 return;
             }
-            let Some(HeldBack { task, alone }) = quarantine.held_back.pop_front() else { return };
+            let Some(HeldBack { task, alone, .. }) = quarantine.held_back.pop_front() else { return };
             if let Some(run) = task.run.clone() {
                 let until = self.ledger.clock.elapsed() + self.config.silence_max;
                 quarantine.inside.insert(run, Suspect { until, alone, expected: true });

@@ -64,6 +64,7 @@ pub async fn a3_all_declared_steps_done_is_brought_to_its_end(fixture: &Fixture)
         input: None,
         undo: false,
         group: false,
+        fence: None,
     };
     ward.forge("r", vec![Event::StepCompleted(done)]).await;
     ward.lie("r", |row| row.status = Status::Running).await;
@@ -79,8 +80,9 @@ pub async fn a3_all_declared_steps_done_is_brought_to_its_end(fixture: &Fixture)
 async fn failed_step(ward: &Ward<'_>, failure: Failure, left: u32) {
     ward.between_steps("r").await;
     let began = ward.client.get(&id("r")).await.unwrap().last_event_at;
+    let (input, group, fence) = (None, false, None);
     let failed =
-        StepFailed { path: path("b"), ord: 1, attempt: 1, began, failure, left, input: None, group: false };
+        StepFailed { path: path("b"), ord: 1, attempt: 1, began, failure, left, input, group, fence };
     ward.forge("r", vec![Event::StepFailed(failed)]).await;
 }
 

@@ -7,6 +7,7 @@ mod claims;
 mod examples;
 mod people;
 mod queue_and_locks;
+mod remote;
 mod start;
 mod steps;
 mod support;

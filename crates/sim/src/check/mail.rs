@@ -193,10 +193,16 @@ pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I16: whatever was acknowledged is seen by every later read.
+/// I16: whatever was acknowledged is seen by every later read, what workers brought included.
 pub fn i16_read_your_ack(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for ack in &evidence.facts.acks {
+        if let Ack::Brought(run, path, attempt, fence) = ack
+            && !evidence.logs.get(run).is_some_and(|log| has_result(log, (path, *attempt, *fence)))
+        {
+            let what = format!("{run}: the result of {path}, attempt {attempt}, was taken and is not there");
+            found.push(Violation::new("I16", what));
+        }
         if let Ack::Read(run, id, false) = ack {
             found.push(Violation::new(
                 "I16",
@@ -205,4 +211,12 @@ pub fn i16_read_your_ack(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     found
+}
+
+fn has_result(log: &Log, (path, attempt, fence): (&Path, u32, u64)) -> bool {
+    log.events.iter().any(|recorded| match &recorded.event {
+        Event::StepCompleted(e) => e.path == *path && e.attempt == attempt && e.fence == Some(fence),
+        Event::StepFailed(e) => e.path == *path && e.attempt == attempt && e.fence == Some(fence),
+        _ => false,
+    })
 }

@@ -126,7 +126,15 @@ fn done(name: &str, ord: u32, undo: bool) -> Event {
         input: None,
         undo,
         group: false,
+        fence: None,
     })
+}
+
+fn brought_done(name: &str, fence: u64) -> Event {
+    match done(name, 0, false) {
+        Event::StepCompleted(step) => Event::StepCompleted(StepCompleted { fence: Some(fence), ..step }),
+        other => other,
+    }
 }
 
 fn over() -> Event {
@@ -387,7 +395,7 @@ fn i15_catches_runs_that_never_end_or_need_mending() {
     let mut stuck = good();
     stuck.unsettled.push((run(), Status::Running));
     caught(i15_liveness, &stuck);
-    let parked = Event::RunParked { code: "GS0111".into(), reason: "x".into() };
+    let parked = Event::RunParked { code: "V1".into(), reason: "x".into() };
     caught(i15_liveness, &Maker::started().event(parked).evidence());
 }
 
@@ -396,4 +404,11 @@ fn i16_catches_an_acknowledgement_that_nobody_can_read() {
     let mut unread = good();
     unread.facts.acks.push(Ack::Read(run(), "s9".into(), false));
     caught(i16_read_your_ack, &unread);
+    let brought = |fence| {
+        let mut evidence = Maker::started().event(brought_done("a", 2)).evidence();
+        evidence.facts.acks.push(Ack::Brought(run(), path("a"), 1, fence));
+        evidence
+    };
+    assert_eq!(i16_read_your_ack(&brought(2)), []);
+    caught(i16_read_your_ack, &brought(1));
 }

@@ -19,4 +19,4 @@ macro_rules! stories {
     };
 }
 
-stories!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once);
+stories!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);

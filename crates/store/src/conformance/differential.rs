@@ -108,10 +108,11 @@ impl Walker {
     }
 
     fn change(&mut self) -> TaskChange {
-        match self.dice.below(5) {
+        match self.dice.below(6) {
             0 | 1 => TaskChange::Create(Box::new(self.task())),
             2 => TaskChange::Rest { task: self.task_id(), run_at: self.time() },
             3 => TaskChange::Wake { at: self.time() },
+            4 => TaskChange::Cancel { task: self.task_id() },
             _ => TaskChange::Remove { task: self.task_id() },
         }
     }

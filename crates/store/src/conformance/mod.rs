@@ -168,6 +168,7 @@ macro_rules! conformance {
             with_append::wake_pokes_a_claimed_task_once,
             with_append::wake_without_a_task_is_harmless,
             with_append::wake_leaves_other_tasks_alone,
+            with_append::cancel_ends_a_live_task_only,
             with_append::remove_takes_the_task_away,
             with_append::changes_apply_in_order,
             tasks::put_task_compares_and_sets,

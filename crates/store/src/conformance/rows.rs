@@ -44,6 +44,7 @@ pub async fn a_row_is_kept_exactly(fixture: &Fixture) {
 
 fn rich() -> Summary {
     let wait = OpenWait {
+        tasks: vec![super::make::task_id("s-1")],
         path: Path::new("approve").unwrap(),
         since: at(1),
         signals: vec![SignalName::new("go").unwrap()],

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam_core::task::{Audit, Task, TaskState};
-use goldseam_core::{Class, Failure, LaneName, Limits, Payload, QueueName};
+use goldseam_core::task::{Audit, Task, TaskState, TaskStep};
+use goldseam_core::{Class, Failure, LaneName, Limits, Path, Payload, QueueName};
 
 use super::Fixture;
 use super::make::{advance, any_task, at, names, run, task, task_id};
@@ -50,6 +50,7 @@ pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
         priority: i32::MIN,
         key: Some("k: 🏺 %".to_owned()),
         run: Some(run("r")),
+        step: Some(TaskStep { path: Path::new("g/resize:a#2").unwrap(), attempt: 3, key: "ä".to_owned() }),
         payload: payload(r#"{"b":[1,2.50,"\u0000"],"a":null}"#),
         result: Some(payload("\"done\"")),
         failure: Some(Failure::new(Class::Retryable, "no\nluck")),

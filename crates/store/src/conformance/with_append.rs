@@ -176,6 +176,30 @@ pub async fn wake_leaves_other_tasks_alone(fixture: &Fixture) {
     }
 }
 
+/// A cancelled task is over for whoever has it, and its key is free; one that was over already stays as it was.
+pub async fn cancel_ends_a_live_task_only(fixture: &Fixture) {
+    fixture.append(append("r", 0, &["a"])).await;
+    for (n, claimed) in [(1, false), (2, true)] {
+        let name = format!("t{n}");
+        fixture.submit(Task { key: Some("k".to_owned()), ..task(&name) }).await;
+        if claimed {
+            assert_eq!(fixture.claim(at(0)).await.tasks.len(), 1);
+        }
+        let before = fixture.task(&name).await;
+        fixture.append(append_with("r", n, vec![TaskChange::Cancel { task: task_id(&name) }])).await;
+        let over = fixture.task(&name).await;
+        assert_eq!((over.state, &over.owner, over.fence), (TaskState::Cancelled, &None, before.fence));
+        assert!(over.version > before.version);
+        assert_eq!(over.flaw(), None);
+    }
+    let done = fixture.task("t2").await;
+    let again =
+        vec![TaskChange::Cancel { task: task_id("t2") }, TaskChange::Cancel { task: task_id("none") }];
+    fixture.append(append_with("r", 3, again)).await;
+    assert_eq!(fixture.task("t2").await, done);
+    assert!(fixture.claim(at(9)).await.tasks.is_empty());
+}
+
 /// A removed task is gone, ready or claimed, and its id and key are free.
 pub async fn remove_takes_the_task_away(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;

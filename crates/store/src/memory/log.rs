@@ -43,6 +43,7 @@ impl World {
                 }
                 TaskChange::Rest { task, run_at } => self.rest(&task, run_at),
                 TaskChange::Wake { at } => self.wake(own.as_ref(), at),
+                TaskChange::Cancel { task } => self.cancel(&task),
                 TaskChange::Remove { task } => drop(self.tasks.remove(&task)),
             }
         }
@@ -62,6 +63,15 @@ impl World {
         let now = self.now;
         if let Some(task) = self.tasks.get_mut(id).filter(|task| task.state.is_live()) {
             *task = task.clone().returned(run_at, now);
+        }
+    }
+
+    fn cancel(&mut self, id: &TaskId) {
+        let now = self.now;
+        if let Some(task) = self.tasks.get_mut(id)
+            && let Ok(cancelled) = task.clone().cancelled(now)
+        {
+            *task = cancelled;
         }
     }
 

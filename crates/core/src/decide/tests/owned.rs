@@ -46,7 +46,7 @@ fn a_zombie_is_fenced_on_every_retry() {
 fn an_owner_cannot_record_a_completed_step_again() {
     let log = Log::running().completed("charge").failed("ship", None);
     let again = |step: &str| {
-        let started = StepStarted { path: path(step), ord: 0, attempt: 9, input: None };
+        let started = StepStarted { path: path(step), ord: 0, attempt: 9, input: None, remote: None };
         let failed = Owned::StepFailed { failed: log.failure(step), retry_at: None, timeout: None };
         [Owned::StepCompleted(log.completion(step)), Owned::StepStarted(started), failed]
     };

@@ -1,0 +1,388 @@
+//! Steps that somebody else does: claimed from a queue, ended through the run's log.
+
+use std::time::Duration;
+
+use goldseam::core::task::{Task, TaskState};
+use goldseam::core::{Event, QueueName};
+use goldseam::engine::queue::Want;
+use goldseam::prelude::*;
+use goldseam::{EngineError, Failure, Limits, Path, Payload, RunId, Status};
+
+use crate::support::{Scratch, Witness, eventually, reaches};
+
+fn payload(value: &impl serde::Serialize) -> Payload {
+    Payload::of(value, &Limits::default()).unwrap()
+}
+
+fn run_id() -> RunId {
+    RunId::new("r").unwrap()
+}
+
+async fn claim(client: &Client, owner: &str, limit: u32) -> Vec<Task> {
+    let (owner, queue) = (owner.to_owned(), QueueName::new("gpu").unwrap());
+    client.queue().claim(Want { owner, queue, kind: None, limit }).await.unwrap()
+}
+
+/// Claims the next task, waiting until there is one.
+async fn next_task(client: &Client, owner: &str) -> Task {
+    let mut found = None;
+    let slot = &mut found;
+    let wait = async {
+        while slot.is_none() {
+            *slot = claim(client, owner, 1).await.pop();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "no task came");
+    found.unwrap()
+}
+
+async fn complete(client: &Client, task: &Task, value: &impl serde::Serialize) -> Result<Task, EngineError> {
+    client.queue().complete(&task.id, task.fence, payload(value)).await
+}
+
+async fn names(client: &Client) -> Vec<&'static str> {
+    let history = client.history(&run_id()).await.unwrap();
+    history.iter().map(|recorded| recorded.event.name()).filter(|name| name.starts_with("step.")).collect()
+}
+
+async fn resize(ctx: Context, width: u32) -> goldseam::Result<u32> {
+    ctx.remote("resize", &width).queue("gpu").priority(5).await
+}
+
+async fn engine(scratch: &Scratch) -> Engine {
+    scratch.builder().await.workflow("resize", resize).start().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_remote_step_is_done_by_whoever_claims_its_task() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    assert_eq!((task.kind.as_str(), task.payload.as_str(), task.priority), ("resize", "200", 5));
+    assert_eq!(task.silence_max, Some(Duration::from_secs(60)));
+    let step = task.step.clone().unwrap();
+    assert_eq!((step.path.as_str(), step.attempt, step.key.is_empty()), ("resize", 1, false));
+    assert_eq!(run.status().await.unwrap(), Status::Waiting);
+    worker.queue().heartbeat(&task.id, task.fence).await.unwrap();
+    let over = complete(&worker, &task, &100u32).await.unwrap();
+    assert_eq!(over.state, TaskState::Completed);
+    assert_eq!(run.result::<u32>().await.unwrap(), 100);
+    let history = engine.history(run.id()).await.unwrap();
+    let fence = history.iter().find_map(|recorded| match &recorded.event {
+        Event::StepCompleted(step) => step.fence,
+        _ => None,
+    });
+    assert_eq!((names(&worker).await, fence), (vec!["step.started", "step.completed"], Some(task.fence)));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_run_whose_step_is_elsewhere_leaves_memory_and_comes_back() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    eventually("the run leaves memory", || async { engine.hot_runs() == 0 }).await;
+    assert_eq!(run.status().await.unwrap(), Status::Waiting);
+    complete(&worker, &task, &1u32).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 1);
+    engine.shutdown().await;
+}
+
+async fn patient(ctx: Context, (): ()) -> goldseam::Result<u32> {
+    let retry = Retry::fixed(Duration::from_millis(20)).max_attempts(2);
+    ctx.remote("resize", &()).queue("gpu").retry(retry).await
+}
+
+#[tokio::test]
+async fn a_failure_is_tried_again_under_another_task_with_the_same_key() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("patient", patient).start().await.unwrap();
+    let worker = scratch.client().await;
+    let run = engine.run("patient", "r", &()).await.unwrap();
+    let first = next_task(&worker, "w1").await;
+    let over = worker.queue().fail(&first.id, first.fence, Failure::retryable("no memory")).await.unwrap();
+    assert_eq!(over.state, TaskState::Failed);
+    let second = next_task(&worker, "w1").await;
+    assert_ne!(second.id, first.id);
+    let (one, two) = (first.step.unwrap(), second.step.clone().unwrap());
+    assert_eq!((two.attempt, &two.key), (2, &one.key));
+    complete(&worker, &second, &7u32).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 7);
+    let expected = ["step.started", "step.failed", "step.retry_scheduled", "step.started", "step.completed"];
+    assert_eq!(names(&worker).await, expected);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_failure_without_tries_left_surfaces_in_the_workflow() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &1u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    let failure = Failure::terminal("not an image").with_code("bad-input");
+    worker.queue().fail(&task.id, task.fence, failure).await.unwrap();
+    let EngineError::Ended { status, failure, .. } = run.result::<u32>().await.unwrap_err() else {
+        panic!("it ended otherwise")
+    };
+    assert_eq!((status, failure.code.as_deref()), (Status::Failed, Some("bad-input")));
+    assert_eq!(failure.message, "step resize failed: not an image");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_owner_that_restarts_waits_for_the_same_task() {
+    let scratch = Scratch::new();
+    let first = engine(&scratch).await;
+    let run = first.run("resize", "r", &200u32).await.unwrap().id().clone();
+    let worker = scratch.client().await;
+    let task = next_task(&worker, "w1").await;
+    first.crash();
+    let second = engine(&scratch).await;
+    eventually("the run is taken over", || async {
+        second.history(&run).await.unwrap().iter().any(|recorded| recorded.event.name() == "run.recovered")
+    })
+    .await;
+    assert!(claim(&worker, "w2", 1).await.is_empty(), "no second task for the same attempt");
+    complete(&worker, &task, &3u32).await.unwrap();
+    assert_eq!(second.handle(run).result::<u32>().await.unwrap(), 3);
+    assert_eq!(names(&worker).await, ["step.started", "step.completed"]);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_result_that_comes_while_nobody_owns_the_run_is_found_later() {
+    let scratch = Scratch::new();
+    let first = engine(&scratch).await;
+    let run = first.run("resize", "r", &200u32).await.unwrap().id().clone();
+    let worker = scratch.client().await;
+    let task = next_task(&worker, "w1").await;
+    first.shutdown().await;
+    complete(&worker, &task, &3u32).await.unwrap();
+    let second = engine(&scratch).await;
+    assert_eq!(second.handle(run).result::<u32>().await.unwrap(), 3);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn completing_twice_is_harmless_and_an_old_claim_is_refused() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let first = next_task(&worker, "w1").await;
+    worker.queue().release(&first.id, first.fence).await.unwrap();
+    let second = next_task(&worker, "w2").await;
+    assert_eq!((&second.id, second.fence), (&first.id, first.fence + 1));
+    assert_eq!(complete(&worker, &first, &1u32).await.unwrap_err().code(), "GS0301");
+    for _ in 0..2 {
+        complete(&worker, &second, &2u32).await.unwrap();
+    }
+    assert_eq!(run.result::<u32>().await.unwrap(), 2);
+    complete(&worker, &second, &2u32).await.unwrap();
+    assert_eq!(complete(&worker, &first, &1u32).await.unwrap_err().code(), "GS0301");
+    assert_eq!(names(&worker).await, ["step.started", "step.completed"]);
+    engine.shutdown().await;
+}
+
+/// As after a crash between the log and the queue: the log has the result, the task is claimed as if nothing was.
+async fn forget_the_end(client: &Client, claimed: &Task) {
+    let over = client.queue().get(&claimed.id).await.unwrap();
+    let back = Task { version: over.version + 1, ..claimed.clone() };
+    let expect = goldseam::store::Expect::Version(over.version);
+    client.store().put_task(back, expect).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_whose_result_is_in_the_log_is_not_handed_out_again() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    complete(&worker, &task, &1u32).await.unwrap();
+    run.result::<u32>().await.unwrap();
+    forget_the_end(&worker, &task).await;
+    let queue = worker.queue();
+    queue.release(&task.id, task.fence).await.unwrap();
+    complete(&worker, &task, &1u32).await.unwrap();
+    assert_eq!(queue.get(&task.id).await.unwrap().state, TaskState::Completed, "the log knows the claim");
+    forget_the_end(&worker, &task).await;
+    queue.release(&task.id, task.fence).await.unwrap();
+    assert!(claim(&worker, "w2", 5).await.is_empty());
+    assert_eq!(queue.get(&task.id).await.unwrap().state, TaskState::Cancelled);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn cancelling_the_run_cancels_the_task_and_its_late_result_is_refused() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    run.cancel().await.unwrap();
+    assert!(run.result::<u32>().await.is_err());
+    assert_eq!(run.status().await.unwrap(), Status::Cancelled);
+    assert_eq!(worker.queue().get(&task.id).await.unwrap().state, TaskState::Cancelled);
+    assert_eq!(worker.queue().heartbeat(&task.id, task.fence).await.unwrap_err().code(), "GS0301");
+    assert_eq!(complete(&worker, &task, &1u32).await.unwrap_err().code(), "GS0301");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_jump_cancels_the_task_and_hands_the_step_out_anew() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let old = next_task(&worker, "w1").await;
+    engine.jump(run.id(), &Path::new("resize").unwrap(), Default::default()).await.unwrap();
+    let new = next_task(&worker, "w2").await;
+    assert_ne!(new.step.as_ref().unwrap().key, old.step.as_ref().unwrap().key);
+    assert_eq!(worker.queue().get(&old.id).await.unwrap().state, TaskState::Cancelled);
+    // Even one whose cancellation was lost on the way: the log alone decides.
+    forget_the_end(&worker, &old).await;
+    assert_eq!(complete(&worker, &old, &1u32).await.unwrap_err().code(), "GS0119");
+    assert_eq!(worker.queue().get(&old.id).await.unwrap().state, TaskState::Cancelled);
+    complete(&worker, &new, &2u32).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 2);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn remote_steps_of_a_join_run_side_by_side() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("both", |ctx: Context, (): ()| async move {
+            ctx.join((0..2u32).map(|n| ctx.remote::<u32>(("part", n), &n).queue("gpu"))).await
+        })
+        .start()
+        .await
+        .unwrap();
+    let worker = scratch.client().await;
+    let run = engine.run("both", "r", &()).await.unwrap();
+    let tasks = [next_task(&worker, "w1").await, next_task(&worker, "w2").await];
+    assert!(tasks.iter().all(|task| task.kind == "part"));
+    eventually("the run leaves memory", || async { engine.hot_runs() == 0 }).await;
+    for task in tasks.iter().rev() {
+        let n: u32 = task.payload.read().unwrap();
+        complete(&worker, task, &(n + 10)).await.unwrap();
+    }
+    assert_eq!(run.result::<Vec<u32>>().await.unwrap(), [10, 11]);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_paused_run_takes_the_result_and_goes_on_when_resumed() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    engine.pause(run.id(), Default::default()).await.unwrap();
+    complete(&worker, &task, &5u32).await.unwrap();
+    assert_eq!(run.status().await.unwrap(), Status::Paused);
+    engine.resume(run.id(), Default::default()).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 5);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_operator_who_cancels_the_task_fails_the_step() {
+    let scratch = Scratch::new();
+    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
+    let run = engine.run("resize", "r", &200u32).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    assert_eq!(worker.queue().cancel(&task.id).await.unwrap().state, TaskState::Cancelled);
+    let error = run.result::<u32>().await.unwrap_err();
+    assert!(error.to_string().contains("its task was cancelled"), "{error}");
+    assert_eq!(complete(&worker, &task, &1u32).await.unwrap_err().code(), "GS0301");
+    assert_eq!(worker.queue().cancel(&task.id).await.unwrap_err().code(), "GS0301");
+    engine.shutdown().await;
+}
+
+/// A remote charge, then something that fails once the charge is done.
+fn saga(witness: Witness) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
+    move |ctx, ()| {
+        let witness = witness.clone();
+        Box::pin(async move {
+            let undo = move |cents: u32| {
+                witness.saw(format!("refunded {cents}"));
+                async { Ok::<_, Error>(()) }
+            };
+            let charged: u32 = ctx.remote("charge", &()).queue("gpu").compensate(undo).await?;
+            Err(Error::terminal(format!("no more than {charged}")))
+        })
+    }
+}
+
+type BoxedResult = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<()>> + Send>>;
+
+#[tokio::test]
+async fn a_remote_step_is_undone_like_any_other() {
+    let scratch = Scratch::new();
+    let witness = Witness::default();
+    let engine = scratch.builder().await.workflow("saga", saga(witness.clone())).start().await.unwrap();
+    let worker = scratch.client().await;
+    let run = engine.run("saga", "r", &()).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    complete(&worker, &task, &42u32).await.unwrap();
+    assert!(run.result::<()>().await.is_err());
+    assert_eq!((run.status().await.unwrap(), witness.count("refunded 42")), (Status::Failed, 1));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_remote_step_that_nobody_awaits_any_more_is_dropped_with_the_run() {
+    let scratch = Scratch::new();
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("race", |ctx: Context, (): ()| async move {
+            let remote = ctx.remote::<u32>("slow", &()).queue("gpu").into_future();
+            let signal = ctx.signal::<u32>("go").into_future();
+            tokio::select! {
+                biased;
+                got = remote => got,
+                got = signal => got,
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let worker = scratch.client().await;
+    let run = engine.run("race", "r", &()).await.unwrap();
+    let task = next_task(&worker, "w1").await;
+    run.signal("go", &9u32).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 9);
+    assert_eq!(worker.queue().get(&task.id).await.unwrap().state, TaskState::Cancelled);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_remote_step_cannot_become_local_while_it_is_under_way() {
+    let scratch = Scratch::new();
+    let first = engine(&scratch).await;
+    first.run("resize", "r", &200u32).await.unwrap();
+    next_task(&scratch.client().await, "w1").await;
+    first.shutdown().await;
+    let local = |ctx: Context, width: u32| async move {
+        ctx.step("resize", || async { Ok::<_, Error>(width) }).await
+    };
+    let second = scratch.builder().await.workflow("resize", local).start().await.unwrap();
+    second.requeue(&run_id(), Default::default()).await.unwrap();
+    reaches(&second, "r", Status::Parked).await;
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_bad_queue_name_fails_the_step_before_anything_is_handed_out() {
+    let scratch = Scratch::new();
+    let flow =
+        |ctx: Context, (): ()| async move { ctx.remote::<()>("resize", &()).queue("no spaces here").await };
+    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a queue id"));
+    assert_eq!(names(&engine).await, Vec::<&str>::new());
+    engine.shutdown().await;
+}
