@@ -21,6 +21,8 @@ use crate::table::Table;
 pub(crate) struct App {
     /// The store.
     pub(crate) url: String,
+    /// The store was named on the command line, not by default or by the environment.
+    pub(crate) names_store: bool,
     /// One document instead of text.
     pub(crate) json: bool,
     /// One document per line instead of text.
@@ -37,7 +39,7 @@ pub(crate) struct App {
 
 impl App {
     /// Understands what was typed.
-    pub(crate) fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global, names_store: bool) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colours = |terminal: bool| match global.color {
             Color::Always => true,
@@ -47,6 +49,7 @@ impl App {
         Self {
             // An empty variable is no choice.
             url: if global.store.is_empty() { STORE_DEFAULT.to_owned() } else { global.store.clone() },
+            names_store,
             json: global.json,
             jsonl: global.jsonl,
             quiet: global.quiet,

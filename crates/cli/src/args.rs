@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::commands;
@@ -70,16 +71,23 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Demo(commands::demo::DemoArgs),
+    Drill(commands::drill::DrillArgs),
     Start(commands::start::StartArgs),
     Ls(commands::ls::LsArgs),
     Show(commands::show::ShowArgs),
     History(commands::history::HistoryArgs),
     Watch(commands::watch::WatchArgs),
+    Why(commands::why::WhyArgs),
+    Doctor(commands::doctor::DoctorArgs),
+    Recoveries(commands::recoveries::RecoveriesArgs),
+    Sweeper(commands::sweeper::SweeperArgs),
     Signal(commands::signal::SignalArgs),
     Answer(commands::answer::AnswerArgs),
     Pause(commands::pause::PauseArgs),
     Resume(commands::resume::ResumeArgs),
     Recover(commands::recover::RecoverArgs),
+    Requeue(commands::requeue::RequeueArgs),
+    Reset(commands::reset::ResetArgs),
     Cancel(commands::cancel::CancelArgs),
     Jump(commands::jump::JumpArgs),
     Retry(commands::retry::RetryArgs),
@@ -99,6 +107,13 @@ pub(crate) enum Command {
     ExitCodes,
     #[command(hide = true)]
     DemoWorker(commands::demo::worker::WorkerArgs),
+}
+
+/// What was typed, and whether it names the store.
+pub(crate) fn typed() -> Result<(Cli, bool), clap::Error> {
+    let matches = whole().try_get_matches()?;
+    let named = matches.value_source("store") == Some(ValueSource::CommandLine);
+    Ok((Cli::from_arg_matches(&matches)?, named))
 }
 
 /// Shows why the command line was not understood, or the help that was asked for.

@@ -3,7 +3,7 @@
 use goldseam::Payload;
 use goldseam::core::Event;
 use goldseam::core::branch::Why;
-use goldseam::core::event::{By, Cause, Note, Release};
+use goldseam::core::event::{By, Cause, Note, Release, RunRecovered};
 
 use crate::table::cut;
 use crate::text::{form, one_line};
@@ -36,10 +36,7 @@ pub(crate) fn describe(event: &Event, much: Much) -> String {
         Event::RunReleased { reason } => released(*reason).to_owned(),
         Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
         Event::NoteAdded(note) => said(note),
-        Event::RunRecovered(mended) => match &mended.node {
-            Some(node) => format!("by {node}, rule {}: {}", mended.rule, mended.evidence),
-            None => format!("by rule {}: {}", mended.rule, mended.evidence),
-        },
+        Event::RunRecovered(mended) => recovered(mended),
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),
         Event::RunFailed { failure } => one_line(&failure.message),
@@ -117,6 +114,16 @@ pub(crate) fn why(why: &Why) -> String {
         Why::Reset => "reset to the last stable event".to_owned(),
         Why::Undo { seam } => format!("back to the other side of {seam}"),
     }
+}
+
+/// Who mended a run by which rule, where it was cut, and what was seen.
+fn recovered(mended: &RunRecovered) -> String {
+    let by = mended.node.as_ref().map_or_else(String::new, |node| format!("by {node}, "));
+    let cut = match (mended.previous_branch, mended.new_branch, mended.cutoff) {
+        (Some(old), Some(new), Some(cutoff)) => format!("{old} → {new} after event {cutoff}, "),
+        _ => String::new(),
+    };
+    format!("{by}{cut}rule {}: {}", mended.rule, mended.evidence)
 }
 
 fn released(reason: Release) -> &'static str {

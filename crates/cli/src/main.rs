@@ -8,8 +8,10 @@
 //! | [`commands`] | one file per verb |
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
+//! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
 //! | `log`, `describe` | a run's log, branch by branch; its events in words |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
+//! | `progress`, `spread` | a live line while something takes its time; how times spread |
 //! | [`timeline`] | the steps of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
@@ -19,10 +21,13 @@ mod args;
 mod commands;
 mod describe;
 mod fail;
+mod finding;
 mod log;
 mod out;
 mod paint;
 mod payload;
+mod progress;
+mod spread;
 mod table;
 mod text;
 mod timeline;
@@ -30,10 +35,7 @@ mod when;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::app::App;
-use crate::args::Cli;
 use crate::fail::{Exit, Fail};
 
 /// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for.
@@ -45,20 +47,21 @@ fn listen() {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (cli, names_store) = match args::typed() {
+        Ok(typed) => typed,
         Err(error) => return args::refuse(&error),
     };
-    let app = App::new(&cli.global);
+    let app = App::new(&cli.global, names_store);
     listen();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),
     };
+    let stops_itself = commands::stops_itself(&cli.command);
     let done = runtime.block_on(async {
         tokio::select! {
             done = commands::run(&app, cli.command) => done,
-            _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+            _ = tokio::signal::ctrl_c(), if !stops_itself => Ok(Exit::Interrupted),
         }
     });
     runtime.shutdown_background();

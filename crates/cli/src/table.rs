@@ -3,17 +3,26 @@
 use crate::out;
 use crate::paint::{Hue, Paint, columns};
 
+/// The least room that the last column gets.
+const LAST_MIN: usize = 8;
+
 /// Rows under a head.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    wraps: bool,
 }
 
 impl Table {
     /// A table with these columns.
     pub(crate) fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new() }
+        Self { head: head.to_vec(), rows: Vec::new(), wraps: false }
+    }
+
+    /// The same with a last column that goes on below itself instead of being cut.
+    pub(crate) fn wrapping(head: &[&'static str]) -> Self {
+        Self { wraps: true, ..Self::new(head) }
     }
 
     /// Adds a row.
@@ -30,7 +39,11 @@ impl Table {
         let widths: Vec<usize> = (0..self.head.len()).map(|at| self.widest(at)).collect();
         let head: Vec<String> = self.head.iter().map(|cell| paint.on(Hue::Dim, cell)).collect();
         let page = out::width();
-        std::iter::once(&head).chain(&self.rows).map(|row| aligned(row, &widths, page)).collect()
+        let rows = self.rows.iter().flat_map(|row| match self.wraps {
+            true => folded(row, &widths, page),
+            false => vec![row.clone()],
+        });
+        std::iter::once(head).chain(rows).map(|row| aligned(&row, &widths, page)).collect()
     }
 
     fn widest(&self, at: usize) -> usize {
@@ -39,12 +52,41 @@ impl Table {
     }
 }
 
+/// A row as several, so that its last cell fits the page.
+fn folded(row: &[String], widths: &[usize], page: usize) -> Vec<Vec<String>> {
+    let Some((last, first)) = row.split_last() else { return Vec::new() };
+    let used: usize = widths.iter().take(first.len()).map(|width| width + 2).sum();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for line in wrapped(last, page.saturating_sub(used).max(LAST_MIN)) {
+        let before = if rows.is_empty() { first.to_vec() } else { vec![String::new(); first.len()] };
+        rows.push(before.into_iter().chain([line]).collect());
+    }
+    rows
+}
+
+/// `text` in lines of at most so many columns, broken between words where that is possible.
+pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last().map_or(0, |line| columns(line));
+        match lines.last_mut() {
+            Some(last) if line > 0 && line + 1 + columns(word) <= most => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            Some(last) if line == 0 => last.push_str(word),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn aligned(row: &[String], widths: &[usize], page: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
     for (at, cell) in row.iter().enumerate() {
         if at + 1 == row.len() {
-            line.push_str(&cut(cell, page.saturating_sub(used).max(8)));
+            line.push_str(&cut(cell, page.saturating_sub(used).max(LAST_MIN)));
         } else {
             line.push_str(cell);
             line.push_str(&" ".repeat(widths[at].saturating_sub(columns(cell)) + 2));
@@ -71,6 +113,15 @@ mod tests {
         let mut table = Table::new(&["RUN", "NOTE"]);
         table.row(vec!["r".into(), "x".repeat(300)]);
         assert_eq!(table.lines(Paint(false), false)[1].len(), 302);
+    }
+
+    #[test]
+    fn a_long_last_cell_goes_on_below_itself() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("unbreakable", 4), ["unbreakable"]);
+        assert_eq!(wrapped("", 4), [""]);
+        let rows = folded(&["A2".into(), "one two three".into()], &[2, 13], 12);
+        assert_eq!(rows, [["A2", "one two"], ["", "three"]]);
     }
 
     #[test]

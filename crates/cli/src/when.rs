@@ -28,6 +28,14 @@ pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total))
 }
 
+/// Reads a span, or a plain number of seconds.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.trim().parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => parse_span(text),
+    }
+}
+
 /// A span for a person: two units at the most.
 pub(crate) fn span(span: Duration) -> String {
     let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -95,6 +103,14 @@ mod tests {
         for text in ["", "5", "h", "1x", "-1s", "99999999999999999999d", "1 h"] {
             assert!(parse_span(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn plain_numbers_are_seconds_where_they_may_be() {
+        assert_eq!(parse_seconds("300"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_seconds("5m"), Ok(Duration::from_secs(300)));
+        assert!(parse_seconds("-5").is_err() && parse_seconds("soon").is_err());
     }
 
     #[test]

@@ -360,6 +360,19 @@ impl Task {
         self.heartbeat_at.or(self.started_at).unwrap_or(self.changed_at)
     }
 
+    /// Its claimant is silent, and perhaps gone: back to its queue, audited; nothing is charged for it.
+    #[must_use]
+    pub fn taken_back(mut self, why: &str, now: Millis) -> Self {
+        if self.state != TaskState::Claimed {
+            return self;
+        }
+        let owner = self.owner.clone().unwrap_or_default();
+        let run_at = self.run_at.min(now);
+        self = self.returned(run_at, now);
+        note(&mut self.audit, now, format!("taken back from {owner}: {why}"));
+        self
+    }
+
     /// What is inconsistent about the record itself, if anything.
     pub fn flaw(&self) -> Option<&'static str> {
         let claimed = self.state == TaskState::Claimed;

@@ -261,14 +261,20 @@ impl Client {
     pub async fn follow(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
         let mut mark = 0;
         loop {
-            let page = self.ledger.store.read(run, after, 500).await?;
-            if !page.is_empty() {
-                let decode = |record: &goldseam_store::Record| codec::decode(record.seq, &record.body);
-                let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
-                return decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt });
+            let events = self.events_after(run, after).await?;
+            if !events.is_empty() {
+                return Ok(events);
             }
             mark = self.wait_for_change(mark).await?;
         }
+    }
+
+    /// The next events after `after`, none if there are none yet.
+    pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
+        let page = self.ledger.store.read(run, after, 500).await?;
+        let decode = |record: &goldseam_store::Record| codec::decode(record.seq, &record.body);
+        let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
+        decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
     }
 
     /// Returns when something may have changed, or after a moment.

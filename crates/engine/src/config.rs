@@ -37,6 +37,10 @@ pub struct Config {
     pub recovery: Recovery,
     /// The same for one workflow, where it differs.
     pub recovery_of: BTreeMap<WorkflowName, Recovery>,
+    /// How often silent remote steps are looked for.
+    pub monitor: Duration,
+    /// How many of them are looked at in one go.
+    pub monitor_batch: u32,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
     /// How long a claimant may be silent that is no node, if its task does not say.
@@ -45,6 +49,9 @@ pub struct Config {
     pub deliveries_max: u32,
     /// How often claims and locks are looked over.
     pub claim_watch: Duration,
+    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, lets go
+    /// of its runs.
+    pub wedged_after: Duration,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
     /// Bounds on everything.
@@ -120,10 +127,13 @@ impl Default for Config {
             drain: Duration::from_secs(10),
             recovery: Recovery::default(),
             recovery_of: BTreeMap::new(),
+            monitor: Duration::from_secs(15),
+            monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,
             claim_watch: Duration::from_secs(1),
+            wedged_after: Duration::from_secs(60),
             beat_on_thread: true,
             limits: Limits::default(),
         }

@@ -142,9 +142,9 @@ async fn flaky(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
 
 async fn sleeper(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     let before = step(&hands, &ctx, "before").await?;
-    ctx.sleep("short", Duration::from_millis(100 + u64::from(input % 5) * 100)).await?;
+    ctx.sleep("short", Duration::from_millis(100 + u64::from(input % 5) * 100) / hands.pace).await?;
     let between = step(&hands, &ctx, "between").await?;
-    ctx.sleep("long", Duration::from_secs(2 + u64::from(input % 4))).await?;
+    ctx.sleep("long", Duration::from_secs(2 + u64::from(input % 4)) / hands.pace).await?;
     Ok(before + between + step(&hands, &ctx, "after").await?)
 }
 
@@ -211,7 +211,7 @@ async fn remote(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
 
 async fn rounds(hands: Hands, ctx: Context, left: u32) -> Result<u64> {
     step(&hands, &ctx, "round").await?;
-    ctx.sleep("rest", Duration::from_millis(200)).await?;
+    ctx.sleep("rest", Duration::from_millis(200) / hands.pace).await?;
     // Inputs are at most 50 in the crowd; ten rounds at the most.
     if !left.is_multiple_of(10) {
         return ctx.continue_as_new(&(left % 10 - 1));

@@ -6,6 +6,7 @@ mod deps;
 mod homes;
 mod length;
 mod links;
+mod mission;
 mod places;
 mod sql;
 
@@ -48,6 +49,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     sql::check,
     codes::check,
     links::check,
+    mission::check,
     places::check,
     crate::generate::check,
 ];

@@ -1,6 +1,7 @@
 //! `goldseam explain`.
 
 use clap::Args;
+use goldseam::recovery::Code;
 use serde_json::json;
 
 use crate::app::App;
@@ -16,9 +17,9 @@ const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 ///
 /// Without a code, lists all of them.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  goldseam explain GS0104\n  goldseam explain 104")]
+#[command(after_help = "Examples:\n  goldseam explain A2\n  goldseam explain GS0104\n  goldseam explain 104")]
 pub(crate) struct ExplainArgs {
-    /// The code, as in error[GS0104]
+    /// The code: of a rule, as in A2, or of an error, as in error[GS0104]
     code: Option<String>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) fn run(app: &App, args: &ExplainArgs) -> Result<Exit, Fail> {
         return Err(Fail::not_found(format!("there is no code {text}"), suggestion(&wanted)));
     };
     match app.wants_json() {
-        true => out::json(&json!({ "code": code, "title": title(page), "page": page })),
+        true => out::json(&json!({ "code": code, "title": title(code, page), "page": page })),
         false if app.quiet => out::line(code),
         false => page.lines().for_each(|line| out::line(shown(app, line))),
     }
@@ -49,14 +50,20 @@ fn shown(app: &App, line: &str) -> String {
 
 fn list(app: &App) {
     if app.wants_json() {
-        let item = |(code, page): &(&str, &str)| json!({ "code": code, "title": title(page) });
-        return out::json(&json!({ "items": PAGES.iter().map(item).collect::<Vec<_>>() }));
+        let item = |(code, page): (&str, &str)| json!({ "code": code, "title": title(code, page) });
+        return out::json(&json!({ "items": sorted().map(item).collect::<Vec<_>>() }));
     }
     let mut table = Table::new(&["CODE", "WHAT"]);
-    for (code, page) in PAGES {
-        table.row(vec![(*code).to_owned(), title(page).to_owned()]);
+    for (code, page) in sorted() {
+        table.row(vec![code.to_owned(), title(code, page).to_owned()]);
     }
     app.table(&table);
+}
+
+/// The rules, then the errors.
+fn sorted() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let rules = PAGES.iter().filter(|(code, _)| code.parse::<Code>().is_ok());
+    rules.chain(PAGES.iter().filter(|(code, _)| code.parse::<Code>().is_err())).copied()
 }
 
 /// `gs104`, `104` and `[GS0104]` are GS0104.
@@ -69,7 +76,11 @@ fn normal(text: &str) -> String {
     }
 }
 
-fn title(page: &str) -> &str {
+/// In a few words: a rule's from the catalogue, an error's from its page.
+fn title<'a>(code: &str, page: &'a str) -> &'a str {
+    if let Ok(code) = code.parse::<Code>() {
+        return code.rule().title;
+    }
     let heading = page.lines().next().unwrap_or_default();
     heading.split_once(": ").map_or(heading, |(_, title)| title)
 }
@@ -114,6 +125,15 @@ mod tests {
             assert_eq!(normal(word), "GS0104", "{text}");
         }
         assert_eq!(normal("a2"), "A2");
+    }
+
+    #[test]
+    fn a_rule_is_called_the_same_in_the_catalogue_and_on_its_page() {
+        for (code, page) in sorted().filter(|(code, _)| code.parse::<Code>().is_ok()) {
+            assert_eq!(page.lines().next(), Some(format!("# {code}: {}", title(code, page)).as_str()));
+            let parts = ["## What happened", "## Why", "## What to do", "    goldseam "];
+            assert!(parts.iter().all(|part| page.contains(part)), "{code}: {page}");
+        }
     }
 
     #[test]

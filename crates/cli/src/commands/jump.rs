@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goldseam::client::Jump;
-use goldseam::{Path, RunId};
+use goldseam::{Path, RunId, Status};
 use serde_json::json;
 
 use super::who::Who;
@@ -13,7 +13,8 @@ use crate::payload;
 /// Go back to a step, on a new branch
 ///
 /// The step and everything after it is done again; the old timeline stays in the log. Mail that
-/// was consumed after the step is delivered again unless told otherwise.
+/// was consumed after the step is delivered again unless told otherwise. Completed steps that could be undone are
+/// left standing unless --compensate is given; --dry-run tells which.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam jump ord-7 charge\n  goldseam jump ord-7 reserve --input '{\"customer\":\"ben\"}' --compensate\n\nSee what came of it: goldseam branches ord-7, goldseam diff ord-7 b1 b2"
@@ -32,6 +33,9 @@ pub(crate) struct JumpArgs {
     /// First undo what lies after the step
     #[arg(long)]
     compensate: bool,
+    /// Only tell what would be left standing
+    #[arg(long, conflicts_with = "compensate")]
+    dry_run: bool,
     #[command(flatten)]
     who: Who,
 }
@@ -42,8 +46,37 @@ pub(crate) async fn run(app: &App, args: JumpArgs) -> Result<Exit, Fail> {
     let input = args.input.as_deref().map(|text| payload::read(Some(text))).transpose()?;
     let jump = Jump { input, drop_mail: args.drop_mail, compensate: args.compensate, by: args.who.by() };
     let client = app.client().await?;
+    let was_over = client.get(&run).await?.status.is_terminal();
+    let standing = match args.compensate {
+        true => Vec::new(),
+        false => client.standing(&run, &step).await?,
+    };
+    if args.dry_run {
+        let first = format!("{run} would go back to {step}");
+        let undone = format!("to undo them first: goldseam jump {run} {step} --compensate");
+        let words = [vec![first], left(&standing, was_over, undone)].concat().join("\n");
+        return Ok(app.did(&run, &json!({ "run": run, "step": step, "standing": standing }), &words));
+    }
     let event = client.jump(&run, &step, jump).await?;
-    let branch = client.get(&run).await?.branch;
-    let document = json!({ "run": run, "step": step, "branch": branch.to_string(), "event": event });
-    Ok(app.did(&run, &document, &format!("{run} goes back to {step}, on branch {branch}")))
+    let summary = client.get(&run).await?;
+    let branch = summary.branch.to_string();
+    let document =
+        json!({ "run": run, "step": step, "branch": branch, "event": event, "standing": standing });
+    let first = match summary.status {
+        Status::Compensating => format!("{run} goes back to {step} once what lies after it is undone"),
+        _ => format!("{run} goes back to {step}, on branch {branch}"),
+    };
+    let undone = format!("goldseam jump {run} {step} --compensate would have undone them first");
+    let words = [vec![first], left(&standing, was_over, undone)].concat().join("\n");
+    Ok(app.did(&run, &document, &words))
+}
+
+/// What stays done although the run goes back behind it, and how it could be undone instead.
+fn left(standing: &[Path], was_over: bool, undone: String) -> Vec<String> {
+    if standing.is_empty() {
+        return Vec::new();
+    }
+    let steps: Vec<&str> = standing.iter().map(Path::as_str).collect();
+    let how = if was_over { "the run is over, so nobody can undo them".to_owned() } else { undone };
+    vec![format!("left standing, and done again under new keys: {}", steps.join(", ")), how]
 }

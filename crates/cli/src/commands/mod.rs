@@ -6,6 +6,8 @@ pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod diff;
+pub(crate) mod doctor;
+pub(crate) mod drill;
 pub(crate) mod explain;
 pub(crate) mod history;
 pub(crate) mod jump;
@@ -14,18 +16,24 @@ pub(crate) mod ls;
 pub(crate) mod pause;
 pub(crate) mod queue;
 pub(crate) mod recover;
+pub(crate) mod recoveries;
+pub(crate) mod requeue;
+pub(crate) mod reset;
 pub(crate) mod resume;
 pub(crate) mod retry;
 pub(crate) mod show;
 pub(crate) mod signal;
 pub(crate) mod start;
 pub(crate) mod store;
+pub(crate) mod sweeper;
 pub(crate) mod version;
 pub(crate) mod watch;
 mod who;
+pub(crate) mod why;
 
 use goldseam::Client;
 use goldseam::store::{NodeState, Pulse};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::args::Command;
@@ -35,16 +43,23 @@ use crate::fail::{Exit, Fail};
 pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
     match command {
         Command::Demo(args) => demo::run(app, args).await,
+        Command::Drill(args) => drill::run(app, args).await,
         Command::Start(args) => start::run(app, args).await,
         Command::Ls(args) => ls::run(app, args).await,
         Command::Show(args) => show::run(app, args).await,
         Command::History(args) => history::run(app, args).await,
         Command::Watch(args) => watch::run(app, args).await,
+        Command::Why(args) => why::run(app, args).await,
+        Command::Doctor(args) => doctor::run(app, args).await,
+        Command::Recoveries(args) => recoveries::run(app, args).await,
+        Command::Sweeper(args) => sweeper::run(app, args).await,
         Command::Signal(args) => signal::run(app, args).await,
         Command::Answer(args) => answer::run(app, args).await,
         Command::Pause(args) => pause::run(app, args).await,
         Command::Resume(args) => resume::run(app, args).await,
         Command::Recover(args) => recover::run(app, args).await,
+        Command::Requeue(args) => requeue::run(app, args).await,
+        Command::Reset(args) => reset::run(app, args).await,
         Command::Cancel(args) => cancel::run(app, args).await,
         Command::Jump(args) => jump::run(app, args).await,
         Command::Retry(args) => retry::run(app, args).await,
@@ -59,6 +74,24 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::ExitCodes => Ok(version::exit_codes(app)),
         Command::DemoWorker(args) => demo::worker::run(app, args).await,
     }
+}
+
+/// Whether Ctrl-C is the command's own business: it ends in its own time, and that is no failure.
+pub(crate) fn stops_itself(command: &Command) -> bool {
+    matches!(command, Command::Sweeper(_))
+}
+
+/// Returns once somebody wants this process to end: Ctrl-C, or a polite kill.
+fn until_told() -> Result<impl Future<Output = ()>, Fail> {
+    let cannot = |error: std::io::Error| Fail::plain(format!("signals cannot be heard: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 /// Whether a live node has a workflow.

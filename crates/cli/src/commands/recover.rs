@@ -55,6 +55,9 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     }
     let (rule, dry_run, compensate) = (args.rule, args.dry_run, args.compensate);
     let recovery = client.recover(&run, RecoverOptions { rule, dry_run, compensate }).await?;
+    if args.who.says_why() && matches!(recovery.healed, Some(Healed::Done { .. })) {
+        client.annotate(&run, args.who.by()).await?;
+    }
     if app.wants_json() {
         let mut document = told(&recovery);
         document["run"] = json!(run);
@@ -67,6 +70,9 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     }
     for line in lines(&run, &recovery) {
         out::line(line);
+    }
+    if recovery.branch().is_some() {
+        app.remark(&format!("both sides: goldseam show {run}; back again: goldseam recover {run} --undo"));
     }
     Ok(Exit::Ok)
 }
@@ -82,11 +88,12 @@ fn lines(run: &RunId, recovery: &Recovery) -> Vec<String> {
     let (rule, remedy) = (diagnosis.rule, diagnosis.remedy.describe());
     let mut lines = vec![format!("{run}: rule {rule}, {}", diagnosis.evidence)];
     lines.push(match (&recovery.healed, recovery.branch()) {
+        (None, _) if !diagnosis.remedy.is_automatic() => format!("needs you: {remedy}"),
         (None, _) => format!("would: {remedy}"),
         (Some(Healed::Done { .. }), Some(branch)) => format!("healed: now on branch {branch}"),
         (Some(Healed::Done { .. }), None) => format!("healed: {remedy}"),
         (Some(Healed::Moved), _) => "it moved on meanwhile: nothing was changed".to_owned(),
-        (Some(Healed::NotByItself), _) => format!("nothing was changed: {remedy}"),
+        (Some(Healed::NotByItself), _) => format!("needs you, nothing was changed: {remedy}"),
     });
     if !recovery.standing.is_empty() {
         let steps: Vec<&str> = recovery.standing.iter().map(goldseam::Path::as_str).collect();

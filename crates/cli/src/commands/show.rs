@@ -2,11 +2,14 @@
 
 use clap::Args;
 use goldseam::client::Outcome;
+use goldseam::core::branch::Branches;
 use goldseam::core::summary::OpenInput;
-use goldseam::core::{Event, Recorded, State};
+use goldseam::core::{Event, Recorded, State, StepName};
 use goldseam::{Client, Failure, Payload, RunId, Status, Summary};
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use super::branches;
 use crate::app::App;
 use crate::describe::{Much, short};
 use crate::fail::{Exit, Fail};
@@ -18,7 +21,7 @@ use crate::{log, out, text, when};
 /// Show a run: what it did, what it waits for, and how it ended
 ///
 /// Bars are steps (█), failures (╳), waits and sleeps (░) and pauses before a retry (·), scaled to
-/// the run's duration. Marks below: ↻ taken over from a dead node, ┼ a new branch, ⏸ paused.
+/// the run's duration. Marks below: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --width 100 > picture.txt"
@@ -57,23 +60,32 @@ pub(crate) async fn picture(app: &App, client: &Client, run: &RunId, width: usiz
 struct View {
     state: State,
     history: Vec<Recorded>,
+    branches: Branches,
     rows: Vec<Row>,
     seams: Vec<Seam>,
     has_engine: bool,
     now: goldseam::Millis,
 }
 
-/// A run as a program reads it.
+/// What a program reads of a run besides its summary.
 #[derive(Serialize)]
 struct Document<'a> {
-    #[serde(flatten)]
-    summary: &'a Summary,
     input: &'a Payload,
     output: Option<&'a Payload>,
     failure: Option<&'a Failure>,
     steps: &'a [Row],
+    steps_done: u32,
+    plan: Vec<Planned<'a>>,
+    branches: Vec<branches::Item>,
     seams: &'a [Seam],
     questions: Vec<Question<'a>>,
+}
+
+/// A step that the workflow declared.
+#[derive(Serialize)]
+struct Planned<'a> {
+    step: &'a StepName,
+    done: bool,
 }
 
 #[derive(Serialize)]
@@ -91,28 +103,55 @@ impl View {
         let seen = log::seen_by(&history, &branches, state.summary.branch);
         let (rows, seams) = (timeline::rows(&seen), timeline::seams(&history));
         let has_engine = super::someone_has(client, state.summary.workflow.as_str()).await?;
-        Ok(Self { state, history, rows, seams, has_engine, now: app.now() })
+        Ok(Self { state, history, branches, rows, seams, has_engine, now: app.now() })
     }
 
     fn summary(&self) -> &Summary {
         &self.state.summary
     }
 
-    fn document(&self) -> Document<'_> {
+    fn document(&self) -> Value {
         let command = |input| Question { input, command: self.answer_line(input) };
         let (output, failure) = match &self.state.outcome {
             Some(Outcome::Completed(output)) => (Some(output), None),
             Some(Outcome::Failed(failure)) => (None, Some(failure)),
             _ => (None, self.state.failure.as_ref()),
         };
-        Document {
-            summary: self.summary(),
+        let document = Document {
             input: &self.state.queued.input,
             output,
             failure,
             steps: &self.rows,
+            steps_done: self.summary().steps,
+            plan: self.plan(),
+            branches: branches::items(&self.history, &self.branches),
             seams: &self.seams,
             questions: self.summary().inputs.iter().map(command).collect(),
+        };
+        let mut whole = json!(self.summary());
+        if let (Value::Object(whole), Value::Object(more)) = (&mut whole, json!(document)) {
+            whole.extend(more);
+        }
+        whole
+    }
+
+    /// The declared steps, and whether each is complete.
+    fn plan(&self) -> Vec<Planned<'_>> {
+        let done = |step: &StepName| {
+            self.rows.iter().any(|row| row.state == timeline::State::Done && row.is_step(step.as_str()))
+        };
+        self.state.queued.plan.iter().map(|step| Planned { step, done: done(step) }).collect()
+    }
+
+    /// How many of the declared steps are done, or how many steps if none are declared.
+    fn steps_done(&self) -> String {
+        let plan = self.plan();
+        let done = plan.iter().filter(|planned| planned.done).count();
+        let next = plan.iter().find(|planned| !planned.done);
+        match (plan.len(), next) {
+            (0, _) => self.summary().steps.to_string(),
+            (all, None) => format!("{done} of {all}"),
+            (all, Some(next)) => format!("{done} of {all}, next is {}", next.step),
         }
     }
 
@@ -142,13 +181,15 @@ impl View {
                     when::age(summary.created_at, self.now)
                 ),
             ),
-            ("branch", format!("{}, {} events, {} steps done", summary.branch, summary.as_of, summary.steps)),
+            ("branch", format!("{}, {} events", summary.branch, summary.as_of)),
+            ("steps", self.steps_done()),
         ];
         if let Some(owner) = &summary.owner {
             lines.push(("owner", owner.to_string()));
         }
         if summary.recoveries > 0 {
-            lines.push(("recovered", format!("{} times", summary.recoveries)));
+            let times = if summary.recoveries == 1 { "time" } else { "times" };
+            lines.push(("recovered", format!("{} {times}", summary.recoveries)));
         }
         if let Some(parent) = &summary.parent {
             lines.push(("parent", parent.to_string()));
@@ -235,8 +276,13 @@ impl View {
             lines.push(format!("  {} {}: {note}", paint.on(Hue::Bad, "╳"), row.path));
         }
         for seam in &self.seams {
-            let mark = paint.on(Hue::Warm, timeline::mark(seam.kind).to_string());
+            let mark = paint.on(Hue::Warm, timeline::mark(seam).to_string());
             lines.push(format!("  {mark} {} {} {}", when::clock(seam.at), seam.kind, seam.what));
+        }
+        let tree = timeline::tree(&self.history, &self.branches, paint);
+        if !tree.is_empty() {
+            lines.push(String::new());
+            lines.extend(tree);
         }
         for input in &summary.inputs {
             lines.push(String::new());

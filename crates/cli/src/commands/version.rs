@@ -10,7 +10,7 @@ use crate::table::Table;
 /// What each exit code means.
 const CODES: &[(Exit, &str)] = &[
     (Exit::Ok, "done; an empty list is done too"),
-    (Exit::Error, "it did not work"),
+    (Exit::Error, "it did not work; doctor, drill and store check: something is wrong"),
     (Exit::Usage, "it was asked for in a way that makes no sense: option, id, JSON or URL"),
     (Exit::NotFound, "there is no such run, step, question, branch, task or code"),
     (Exit::NotAuthorised, "you may not do that"),

@@ -15,6 +15,11 @@ pub(crate) struct Who {
 }
 
 impl Who {
+    /// Whether a reason was given.
+    pub(crate) fn says_why(&self) -> bool {
+        !self.reason.is_empty()
+    }
+
     /// As the engine takes it.
     pub(crate) fn by(self) -> By {
         By { who: name(self.by), reason: self.reason, id: None }

@@ -49,7 +49,7 @@ pub(crate) fn draw(
     let mut lines: Vec<String> = rows.iter().map(|row| line(row, range, (paint, label, bar))).collect();
     let mut marks = vec![' '; bar];
     for seam in seams {
-        marks[range.column(seam.at, bar)] = mark(seam.kind);
+        marks[range.column(seam.at, bar)] = mark(seam);
     }
     if marks.iter().any(|mark| *mark != ' ') {
         let marks: String = marks.into_iter().collect();
@@ -63,10 +63,10 @@ pub(crate) fn draw(
 }
 
 /// The sign of a seam.
-pub(crate) fn mark(kind: &str) -> char {
-    match kind {
+pub(crate) fn mark(seam: &Seam) -> char {
+    match seam.kind {
+        _ if seam.cut.is_some() => '┼',
         "recovered" | "taken over" => '↻',
-        "branch" => '┼',
         "paused" => '⏸',
         "resumed" => '▸',
         "parked" => '■',

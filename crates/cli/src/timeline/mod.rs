@@ -1,15 +1,17 @@
 //! The steps of a run as rows with spans of time: what `show` and `watch` draw.
 
 mod draw;
+mod tree;
 
-use goldseam::Millis;
 use goldseam::core::event::{Cause, Event, WaitStarted};
-use goldseam::core::{Path, Recorded};
+use goldseam::core::{BranchId, Path, Recorded};
+use goldseam::{Millis, Seq};
 use serde::Serialize;
 
 use crate::describe::{Much, describe};
 
 pub(crate) use draw::{Range, draw, mark};
+pub(crate) use tree::tree;
 
 /// One operation of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -117,10 +119,36 @@ struct Span {
 pub(crate) struct Seam {
     /// When.
     pub(crate) at: Millis,
-    /// `recovered`, `branch`, `paused`, `resumed` or `parked`.
+    /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel` or `taken over`.
     pub(crate) kind: &'static str,
     /// In words.
     pub(crate) what: String,
+    /// By which rule, if one mended the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<String>,
+    /// What was seen then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) evidence: Option<String>,
+    /// Where it was cut, if a branch was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cut: Option<Cut>,
+}
+
+/// Where a branch leaves another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Cut {
+    /// The old side.
+    pub(crate) from: Option<String>,
+    /// The new side.
+    pub(crate) to: String,
+    /// The last event that both share.
+    pub(crate) after: Seq,
+}
+
+impl Cut {
+    fn new(from: Option<BranchId>, to: BranchId, after: Seq) -> Self {
+        Self { from: from.map(|from| from.to_string()), to: to.to_string(), after }
+    }
 }
 
 /// The rows of what one branch sees, in order of beginning.
@@ -134,26 +162,37 @@ pub(crate) fn rows(events: &[&Recorded]) -> Vec<Row> {
     rows
 }
 
-/// What happened to the run as a whole, on every branch.
+/// What happened to the run as a whole, on every branch. A recovery that cut is one seam, not two.
 pub(crate) fn seams(history: &[Recorded]) -> Vec<Seam> {
     let told = |recorded: &Recorded| {
         let same = |other: &&Recorded| other.write == recorded.write;
         history.iter().filter(same).any(|other| matches!(other.event, Event::RunRecovered(_)))
     };
-    let seam = |recorded: &Recorded| {
-        let kind = match &recorded.event {
-            Event::RunClaimed(claim) if claim.cause == Cause::Recovery && !told(recorded) => "taken over",
-            Event::RunRecovered(_) => "recovered",
-            Event::BranchOpened(_) => "branch",
-            Event::RunPaused(_) => "paused",
-            Event::RunResumed(_) => "resumed",
-            Event::RunParked { .. } => "parked",
-            Event::RunCancelRequested(_) => "cancel",
-            _ => return None,
-        };
-        Some(Seam { at: recorded.at, kind, what: describe(&recorded.event, Much::Some) })
+    history.iter().filter_map(|recorded| seam(recorded, told(recorded))).collect()
+}
+
+fn seam(recorded: &Recorded, told: bool) -> Option<Seam> {
+    let (mut rule, mut evidence, mut cut) = (None, None, None);
+    let kind = match &recorded.event {
+        Event::RunClaimed(claim) if claim.cause == Cause::Recovery && !told => "taken over",
+        Event::RunRecovered(mended) => {
+            (rule, evidence) = (Some(mended.rule.clone()), Some(mended.evidence.clone()));
+            let to = mended.new_branch.zip(mended.cutoff);
+            cut = to.map(|(to, after)| Cut::new(mended.previous_branch, to, after));
+            "recovered"
+        }
+        Event::BranchOpened(opened) if !told => {
+            cut = Some(Cut::new(opened.parent, opened.branch, opened.cutoff));
+            "branch"
+        }
+        Event::RunPaused(_) => "paused",
+        Event::RunResumed(_) => "resumed",
+        Event::RunParked { .. } => "parked",
+        Event::RunCancelRequested(_) => "cancel",
+        _ => return None,
     };
-    history.iter().filter_map(seam).collect()
+    let what = describe(&recorded.event, Much::Some);
+    Some(Seam { at: recorded.at, kind, what, rule, evidence, cut })
 }
 
 struct Rows(Vec<Row>);
@@ -248,6 +287,11 @@ impl Rows {
 }
 
 impl Row {
+    /// Whether this is a leaf step of that name, whatever its key and arm.
+    pub(crate) fn is_step(&self, name: &str) -> bool {
+        self.kind == Kind::Step && Path::new(&self.path).is_ok_and(|path| path.name() == name)
+    }
+
     fn open(&mut self, from: Millis, look: Look) {
         self.close_last(from);
         self.spans.push(Span { from, to: None, look });

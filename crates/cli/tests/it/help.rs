@@ -5,6 +5,7 @@ use crate::support::Place;
 /// Every command, and what its help must contain.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["demo"], "--kills <K>"),
+    (&["drill"], "Exit code 1 if a fault was not healed"),
     (&["start"], "--input <JSON>"),
     (&["ls"], "--since <SPAN>"),
     (&["show"], "goldseam show ord-7"),
@@ -14,6 +15,13 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["answer"], "<QUESTION>"),
     (&["pause"], "--reason <REASON>"),
     (&["resume"], "--reason <REASON>"),
+    (&["recover"], "--dry-run"),
+    (&["requeue"], "--reason <REASON>"),
+    (&["reset"], "--reason <REASON>"),
+    (&["why"], "goldseam why ord-7"),
+    (&["doctor"], "--rule <CODE>"),
+    (&["recoveries"], "--stats"),
+    (&["sweeper"], "takes two looks"),
     (&["cancel"], "--reason <REASON>"),
     (&["jump"], "--drop-mail"),
     (&["retry"], "failed step"),

@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod demo;
+mod drill;
 mod errors;
+mod healing;
 mod help;
 mod queue;
 mod runs;
+mod sick;
 mod support;

@@ -117,7 +117,8 @@ pub(crate) fn prepared() -> Place {
     place
 }
 
-async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
+/// Reserves, charges at the second attempt, then does what its input says.
+pub(crate) async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
     let stock = ctx
         .step("reserve", || async { Ok::<_, Error>("stock".to_owned()) })
         .compensate(|_| async { Ok::<_, Error>(()) });
@@ -138,12 +139,14 @@ async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
                 "properties": {"ok": {"type": "boolean"}}});
             let _: serde_json::Value = ctx.ask("review", "Is it fine?").schema(schema).await?;
         }
+        "hang" => ctx.step("ship", std::future::pending::<goldseam::Result<()>>).await?,
         "wait" => ctx.signal::<serde_json::Value>("paid").await.map(|_| ())?,
         _ => {}
     }
     Ok(format!("shipped {what}"))
 }
 
+/// Waits until the run has this status.
 pub(crate) async fn reaches(client: &Client, run: &str, status: Status) {
     let run = RunId::new(run).unwrap();
     for _ in 0..LOOKS_MAX {

@@ -154,6 +154,8 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
         // Nobody takes it over while its task sleeps: W1.
         Some(task) if task.state == TaskState::Ready && task.run_at > sight.now + ASIDE_MAX => return None,
+        // Nobody can take it over: that is what must be said.
+        Some(task) if task.state.is_live() && nobody_fit(sight).is_some() => return None,
         Some(task) if task.state.is_live() => {
             Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
         }

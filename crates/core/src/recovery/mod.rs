@@ -253,10 +253,14 @@ fn parked(sight: &Sight<'_>) -> Diagnosis {
     let summary = &sight.state.summary;
     let trouble = summary.trouble.as_ref();
     let code = trouble.and_then(|trouble| trouble.code.as_deref());
-    let rule = code.and_then(|code| code.parse().ok()).unwrap_or(Code::V1);
+    let rule: Option<Code> = code.and_then(|code| code.parse().ok());
     let evidence = trouble.map_or_else(|| "it is parked".to_owned(), |trouble| trouble.message.clone());
-    let hint = format!("deal with it, then: goldseam resume {}", summary.run);
-    Diagnosis { rule, evidence, remedy: Remedy::Tell { hint } }
+    let read = match (rule, code) {
+        (None, Some(code)) => format!(" (goldseam explain {code})"),
+        _ => String::new(),
+    };
+    let hint = format!("deal with it{read}, then: goldseam resume {}", summary.run);
+    Diagnosis { rule: rule.unwrap_or(Code::V1), evidence, remedy: Remedy::Tell { hint } }
 }
 
 /// The last event that may be trusted whatever came after: a completed step, or an answer that was read.

@@ -174,6 +174,11 @@ fn each_rule_finds_its_own() {
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
         ("N1 nobody fit", Case { fit: Some(false), ..rests(done(), Ready) }, vec![N1]),
+        (
+            "N1 behind a lost owner",
+            Case { owner: lost(), fit: Some(false), queue: Ready, ..Case::healthy(Log::running()) },
+            vec![N1],
+        ),
         ("claimed by the dead", Case { owner: lost(), queue: Claimed, ..Case::healthy(asked()) }, vec![O2]),
     ];
     for (name, case, expected) in table {

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::lock::{Lock, TTL_DEFAULT};
+use goldseam_core::task::Task;
 use goldseam_core::{Millis, QueueName};
 use serde::Serialize;
 
@@ -61,6 +62,15 @@ pub struct RecoveryStats {
 pub struct StaleLock {
     /// The lock as it is.
     pub lock: Lock,
+    /// Why nobody alive holds it.
+    pub why: String,
+}
+
+/// A task that nobody alive holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StaleTask {
+    /// The task as it is.
+    pub task: Task,
     /// Why nobody alive holds it.
     pub why: String,
 }
@@ -143,6 +153,13 @@ impl Claims {
         let roster = round.roster().await?;
         round.locks(&roster).await?;
         Ok(round.listed)
+    }
+
+    /// Tasks that nobody alive holds and that were not taken back yet, with the reason.
+    pub async fn stale_tasks(&self) -> Result<Vec<StaleTask>, EngineError> {
+        let mut round = self.by_hand(Act::Look).await?;
+        round.all(&mut Cursors::default()).await?;
+        Ok(round.entries)
     }
 
     /// One look of an engine: heals what it finds, up to a bound, and goes on from there the next time.

@@ -9,7 +9,7 @@ use goldseam_core::{Millis, TaskId};
 use goldseam_store::{Expect, LockFilter, StoreError, TaskFilter, Written};
 
 use super::judge::{self, NODE_PREFIX, Roster, Stale};
-use super::{RecoveryStats, StaleLock};
+use super::{RecoveryStats, StaleLock, StaleTask};
 use crate::commit::Ledger;
 use crate::meter;
 use crate::tries::{self, Tries};
@@ -69,13 +69,15 @@ pub(super) struct Round<'a> {
     pub(super) tally: Tally,
     /// Stale locks that were only looked at.
     pub(super) listed: Vec<StaleLock>,
+    /// The same for tasks.
+    pub(super) entries: Vec<StaleTask>,
 }
 
 impl<'a> Round<'a> {
     pub(super) fn new(ledger: &'a Ledger, now: Millis, reach: Reach) -> Self {
         let begun = ledger.clock.elapsed();
-        let (tally, listed) = (Tally::default(), Vec::new());
-        Self { ledger, now, begun, reach, reads_left: reach.reads_max, tally, listed }
+        let (tally, reads_left) = (Tally::default(), reach.reads_max);
+        Self { ledger, now, begun, reach, reads_left, tally, listed: Vec::new(), entries: Vec::new() }
     }
 
     /// What it did; if it only looked, what it would have done.
@@ -243,6 +245,7 @@ impl<'a> Round<'a> {
         let stale: Vec<(Task, Stale)> = found.collect();
         self.tally.entries_found += stale.len() as u64;
         if self.reach.act == Act::Look {
+            self.entries.extend(stale.into_iter().map(|(task, Stale { why, .. })| StaleTask { task, why }));
             return Ok(());
         }
         let healed = join_all(stale.into_iter().map(|(task, stale)| self.reclaim_one(task, stale))).await;

@@ -4,6 +4,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::recovery::{Code, Reason, Remedy};
 use goldseam_core::{BranchId, Command, Path, RunId, Seq, State, Status};
 
+use super::monitor::Monitor;
 use super::sweeper::{SweepOptions, Sweeper};
 use super::{Examined, Found, Healed, Healer, Rules};
 use crate::client::{By, Client, Jump};
@@ -39,6 +40,11 @@ impl Recovery {
     /// Whether something was wrong.
     pub fn was_needed(&self) -> bool {
         self.found.is_some()
+    }
+
+    /// Whether something was done about it.
+    pub fn has_healed(&self) -> bool {
+        matches!(self.healed, Some(Healed::Done { .. }))
     }
 
     /// The branch that the run is on now, if the recovery opened one.
@@ -81,6 +87,13 @@ impl Client {
         Sweeper::new(healer, options)
     }
 
+    /// A heartbeat monitor over this store, looking at `batch` silent tasks per tick.
+    pub fn monitor(&self, batch: u32) -> Monitor {
+        let healer =
+            Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
+        Monitor::new(healer, batch)
+    }
+
     /// What is wrong with a run, touching nothing.
     pub async fn examine(&self, run: &RunId) -> Result<Examined, EngineError> {
         let healer = self.healer();
@@ -115,13 +128,21 @@ impl Client {
             let reason = format!("rule {}: {}", found.diagnosis.rule, found.diagnosis.evidence);
             let by = By { reason, ..By::default() };
             let end = self.jump(run, &to, Jump { compensate: true, by, ..Jump::default() }).await?;
-            recovery.healed = Some(Healed::Done { end, branch: None });
+            recovery.healed = Some(Healed::Done { end, branch: None, stale: None });
             recovery.standing.clear();
         } else {
             recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);
         }
         recovery.found = Some(found);
         Ok(recovery)
+    }
+
+    /// Completed steps with a compensation that a jump to `to` leaves standing unless it compensates, latest first.
+    pub async fn standing(&self, run: &RunId, to: &Path) -> Result<Vec<Path>, EngineError> {
+        let state = self.state(run).await?;
+        let missing = || refused(run, Refusal::NoSuchStep { step: to.clone() });
+        let op = state.ops.get(to).ok_or_else(missing)?;
+        Ok(state.to_undo(op.first.before()))
     }
 
     /// Goes back to the other side of the latest seam, on a new branch: nothing is deleted.
@@ -162,7 +183,7 @@ impl Client {
         match self.tell(run, Command::Resume(note)).await {
             Ok(end) => Ok(Resumed { end, rested: true, recovery }),
             Err(EngineError::Refused { refusal: Refusal::NothingToDo { .. }, .. })
-                if recovery.was_needed() =>
+                if recovery.has_healed() =>
             {
                 let end = self.store().head(run).await?.map_or(Seq::ZERO, |head| head.end);
                 Ok(Resumed { end, rested: false, recovery })

@@ -2,9 +2,13 @@
 
 use goldseam_core::recovery::Code;
 
-use super::sweeper::{Fate, SweepOptions};
+use super::sweeper::{Fate, Stalled, SweepOptions, SweepReport};
 use crate::client::Client;
 use crate::error::EngineError;
+
+/// Looks at the whole store in one examination: what was healed is looked at again, because what stood behind
+/// it is seen only then.
+const LOOKS_MAX: u32 = 3;
 
 /// What the doctor is to do.
 #[derive(Debug, Clone, Default)]
@@ -79,11 +83,30 @@ impl Checkup {
     pub fn is_healthy(&self) -> bool {
         self.findings.iter().all(|finding| matches!(finding.fate, Fate::Healed | Fate::Moved))
     }
+
+    /// Adds a finding; one that is known already takes the newer fate.
+    fn add(&mut self, new: Finding) {
+        let same = |old: &&mut Finding| old.code == new.code && old.subject == new.subject;
+        match self.findings.iter_mut().find(same) {
+            Some(old) if old.fate == Fate::Healed && new.fate == Fate::Moved => {}
+            Some(old) => *old = new,
+            None => self.findings.push(new),
+        }
+    }
 }
 
 impl Client {
     /// Examines the whole store by every rule; heals what can be healed if that is wanted.
     pub async fn doctor(&self, options: DoctorOptions) -> Result<Checkup, EngineError> {
+        self.doctor_telling(options, &mut |_| ()).await
+    }
+
+    /// The same, telling now and then how many runs were looked at so far.
+    pub async fn doctor_telling(
+        &self,
+        options: DoctorOptions,
+        tell: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Checkup, EngineError> {
         let sweep = SweepOptions {
             stale_after: Some(std::time::Duration::ZERO),
             dry_run: !options.fix,
@@ -91,24 +114,69 @@ impl Client {
             parked: true,
             deep: options.deep,
         };
-        let report = self.sweeper(sweep).sweep().await?;
-        let mut checkup = Checkup {
-            scanned: report.scanned,
-            healed: report.healed,
-            rows_rewritten: report.rows_rewritten,
-            findings: Vec::new(),
-        };
-        for stalled in report.stalled {
-            let diagnosis = stalled.found.diagnosis;
-            checkup.findings.push(Finding {
-                code: diagnosis.rule,
-                subject: Subject::Run(stalled.found.run.as_str().to_owned()),
-                remedy: diagnosis.remedy.describe(),
-                evidence: diagnosis.evidence,
-                fate: stalled.fate,
-            });
+        let mut sweeper = self.sweeper(sweep);
+        let mut checkup = Checkup::default();
+        for _ in 0..LOOKS_MAX {
+            let mut report = SweepReport { more: true, ..SweepReport::default() };
+            while report.more {
+                report.add(sweeper.tick().await?);
+                tell(report.scanned);
+            }
+            checkup.scanned = checkup.scanned.max(report.scanned);
+            checkup.rows_rewritten += report.rows_rewritten;
+            report.stalled.into_iter().map(finding).for_each(|finding| checkup.add(finding));
+            if report.healed == 0 {
+                break;
+            }
         }
+        self.examine_claims(&options, &mut checkup).await?;
         checkup.findings.retain(|finding| options.rule.is_none_or(|rule| rule == finding.code));
+        let healed = checkup.findings.iter().filter(|finding| finding.fate == Fate::Healed);
+        checkup.healed = healed.count() as u64;
         Ok(checkup)
+    }
+
+    /// Rules L1 and L2: locks and tasks that nobody alive holds.
+    async fn examine_claims(
+        &self,
+        options: &DoctorOptions,
+        checkup: &mut Checkup,
+    ) -> Result<(), EngineError> {
+        let claims = self.claims();
+        let wanted = |code: Code| options.rule.is_none_or(|rule| rule == code);
+        let fate = if options.fix { Fate::Healed } else { Fate::Told };
+        let mut found = Vec::new();
+        for stale in claims.stale_locks().await? {
+            let name = stale.lock.name.as_str().to_owned();
+            found.push((Code::L1, Subject::Lock(name), stale.why, "free it".to_owned()));
+        }
+        for stale in claims.stale_tasks().await? {
+            let name = stale.task.id.as_str().to_owned();
+            found.push((Code::L2, Subject::Task(name), stale.why, "put it back into its queue".to_owned()));
+        }
+        found.retain(|(code, ..)| wanted(*code));
+        if options.fix && !found.is_empty() {
+            let done = claims.detect_and_recover_stale().await?;
+            checkup.healed += done.locks_cleaned + done.entries_reclaimed;
+        }
+        checkup.findings.extend(found.into_iter().map(|(code, subject, evidence, remedy)| Finding {
+            code,
+            subject,
+            evidence,
+            remedy,
+            fate: fate.clone(),
+        }));
+        Ok(())
+    }
+}
+
+fn finding(stalled: Stalled) -> Finding {
+    let diagnosis = stalled.found.diagnosis;
+    Finding {
+        code: diagnosis.rule,
+        subject: Subject::Run(stalled.found.run.as_str().to_owned()),
+        remedy: diagnosis.remedy.describe(),
+        evidence: diagnosis.evidence,
+        fate: stalled.fate,
     }
 }

@@ -176,7 +176,7 @@ impl Healer {
         let updated_at = row.map_or(state.summary.last_event_at, |row| row.updated_at);
         let row = Row { summary: state.summary.clone(), task, updated_at };
         match self.ledger.store.put_row(row, expect).await? {
-            Written::Done => Ok(Healed::Done { end, branch: None }),
+            Written::Done => Ok(Healed::Done { end, branch: None, stale: None }),
             Written::Lost(_) => Ok(Healed::Moved),
         }
     }
@@ -209,7 +209,7 @@ impl Healer {
         let row = row.map(|row| Box::new(parked_row(row.summary, reason, (end.next().next(), heads))));
         let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
         match self.ledger.store.append(append).await {
-            Ok(end) => Ok(Healed::Done { end, branch: None }),
+            Ok(end) => Ok(Healed::Done { end, branch: None, stale: None }),
             Err(StoreError::Conflict { .. }) => Ok(Healed::Moved),
             Err(error) => Err(error.into()),
         }

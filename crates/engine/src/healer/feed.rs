@@ -27,6 +27,10 @@ pub struct Healing {
     pub moved_at: Option<Millis>,
 }
 
+fn newest_first(healings: &mut [Healing]) {
+    healings.sort_by(|a, b| (b.at, &b.run, b.seq).cmp(&(a.at, &a.run, a.seq)));
+}
+
 impl Client {
     /// The latest recoveries, newest first: at most `limit`, none older than `since`.
     pub async fn recoveries(&self, since: Option<Millis>, limit: usize) -> Result<Vec<Healing>, EngineError> {
@@ -46,16 +50,19 @@ impl Client {
                 if full || since.is_some_and(|since| latest < since) {
                     break 'pages;
                 }
-                healings.extend(self.healings_of(&row.summary.run, &row.summary.workflow).await?);
-                healings.sort_by(|a, b| (b.at, &b.run, b.seq).cmp(&(a.at, &a.run, a.seq)));
-                healings.retain(|healing| since.is_none_or(|since| healing.at >= since));
-                healings.truncate(limit);
+                let more = self.healings_of(&row.summary.run, &row.summary.workflow).await?;
+                healings.extend(more.into_iter().filter(|more| since.is_none_or(|since| more.at >= since)));
+                if healings.len() >= limit {
+                    newest_first(&mut healings);
+                    healings.truncate(limit);
+                }
             }
             match page.next {
                 Some(next) => after = Some(next),
                 None => break,
             }
         }
+        newest_first(&mut healings);
         Ok(healings)
     }
 

@@ -7,7 +7,9 @@ pub mod by_hand;
 pub mod doctor;
 mod examine;
 pub mod feed;
+pub mod follow;
 mod liveness;
+pub mod monitor;
 pub mod sweeper;
 pub mod why;
 
@@ -19,7 +21,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::event::Note;
 use goldseam_core::recovery::{Code, Diagnosis, Healer as Who, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{BranchId, Command, RunId, Seq, WorkflowName};
+use goldseam_core::{BranchId, Command, Event, RunId, Seq, WorkflowName};
 use goldseam_store::{Expect, Written};
 
 pub use examine::{Examined, Found};
@@ -28,6 +30,7 @@ pub use liveness::Liveness;
 use crate::commit::Ledger;
 use crate::config::{Config, Recovery};
 use crate::error::EngineError;
+use crate::meter;
 
 /// Mends runs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -70,6 +73,8 @@ pub enum Healed {
         end: Seq,
         /// The branch that the run is on now, if the remedy opened one.
         branch: Option<BranchId>,
+        /// For how long nothing had happened, where its log tells.
+        stale: Option<Duration>,
     },
     /// Somebody else was faster, or the run moved on by itself.
     Moved,
@@ -84,17 +89,30 @@ impl Healer {
 
     /// Carries out the remedy of a diagnosis made at the end `at` of the run's log.
     pub async fn heal(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
+        let begun = self.ledger.clock.elapsed();
         let healed = self.carry_out(run, at, diagnosis).await;
         match &healed {
-            Ok(Healed::Done { .. }) => {
+            Ok(Healed::Done { stale, .. }) => {
+                self.count(run, diagnosis, *stale, begun).await;
                 tracing::info!(%run, rule = %diagnosis.rule, evidence = diagnosis.evidence, "healed");
             }
             Ok(Healed::Moved | Healed::NotByItself) => {}
             Err(error) => {
+                meter::recovery_failed(diagnosis.rule.as_str());
                 tracing::warn!(%run, rule = %diagnosis.rule, %error, "a remedy failed");
             }
         }
         healed
+    }
+
+    async fn count(&self, run: &RunId, diagnosis: &Diagnosis, stale: Option<Duration>, begun: Duration) {
+        let Ok(Some(head)) = self.ledger.store.head(run).await else { return };
+        let workflow = head.row.map_or_else(String::new, |row| row.summary.workflow.as_str().to_owned());
+        let heal = self.ledger.clock.elapsed().saturating_sub(begun);
+        meter::recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), stale, heal);
+        if diagnosis.rule == Code::P1 {
+            meter::attempts_exceeded(&workflow);
+        }
     }
 
     async fn carry_out(&self, run: &RunId, at: Seq, diagnosis: &Diagnosis) -> Result<Healed, EngineError> {
@@ -122,8 +140,15 @@ impl Healer {
                 if let Remedy::Fail { .. } = diagnosis.remedy {
                     self.cancel_children(run).await;
                 }
-                let opened = committed.records.iter().find(|r| r.event.name() == "branch.opened");
-                Ok(Healed::Done { end: committed.end, branch: opened.map(|recorded| recorded.branch) })
+                let (mut branch, mut stale) = (None, None);
+                for recorded in &committed.records {
+                    match &recorded.event {
+                        Event::BranchOpened(opened) => branch = Some(opened.branch),
+                        Event::RunRecovered(said) => stale = Some(Duration::from_millis(said.stale_ms)),
+                        _ => {}
+                    }
+                }
+                Ok(Healed::Done { end: committed.end, branch, stale })
             }
             Err(EngineError::Refused {
                 refusal: Refusal::NothingToDo { .. } | Refusal::Finished { .. },
@@ -148,7 +173,7 @@ impl Healer {
             Written::Done => {
                 self.ledger.hub.ready.notify_one();
                 let end = self.ledger.store.head(run).await?.map_or(Seq::ZERO, |head| head.end);
-                Ok(Healed::Done { end, branch: None })
+                Ok(Healed::Done { end, branch: None, stale: None })
             }
             Written::Lost(_) => Ok(Healed::Moved),
         }

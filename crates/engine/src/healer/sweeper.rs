@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use goldseam_core::recovery::{Code, Reason};
+use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
@@ -69,6 +69,20 @@ pub enum Fate {
     Failed(String),
 }
 
+impl Fate {
+    /// The word in JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Healed => "healed",
+            Self::Young => "young",
+            Self::Told => "told",
+            Self::Moved => "moved",
+            Self::NeedsHelp => "needs_help",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 /// A run that is stalled, and what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stalled {
@@ -83,7 +97,7 @@ pub struct Stalled {
 /// What a tick of the sweeper did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SweepReport {
-    /// Runs looked at.
+    /// Runs looked at: the terminal, the healthy and the stalled ones.
     pub scanned: u64,
     /// Runs that turned out to be over.
     pub terminal: u64,
@@ -256,22 +270,22 @@ impl Sweeper {
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
-        report.scanned += 1;
         let examined = match self.healer.examine(run, liveness).await {
             Ok(examined) => examined,
             Err(EngineError::Refused { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
-            report.terminal += 1;
-        }
+        report.scanned += 1;
         let examined = self.with_row(run, examined, liveness, report).await?;
-        let Some(found) = examined.found.first().cloned() else {
+        let Some(found) = self.most_urgent(&examined).cloned() else {
             self.sightings.remove(run);
             if let Some(mark) = mark.filter(|_| !examined.row_is_off) {
                 self.well.insert(key(run), mark);
             }
-            report.healthy += 1;
+            match examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
+                true => report.terminal += 1,
+                false => report.healthy += 1,
+            }
             return Ok(());
         };
         let since = self.seen_since(&found, liveness.now);
@@ -285,6 +299,12 @@ impl Sweeper {
         }
         report.stalled.push(Stalled { found, since, fate });
         Ok(())
+    }
+
+    /// What is to be healed first; if only one rule is wanted, that one where it applies.
+    fn most_urgent<'a>(&self, examined: &'a Examined) -> Option<&'a Found> {
+        let wanted = |found: &&Found| Some(found.diagnosis.rule) == self.options.rule;
+        examined.found.iter().find(wanted).or(examined.found.first())
     }
 
     /// Writes a cached row anew that is lost, late or wrong, unless a rule speaks of it; then looks again.
@@ -329,8 +349,11 @@ impl Sweeper {
     }
 
     async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
-        if !found.diagnosis.remedy.is_automatic() {
-            return Fate::NeedsHelp;
+        match &found.diagnosis {
+            // Somebody has put its task back already, and a node takes it over.
+            Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Moved,
+            diagnosis if !diagnosis.remedy.is_automatic() => return Fate::NeedsHelp,
+            _ => {}
         }
         let wanted = self.options.rule.is_none_or(|rule| rule == found.diagnosis.rule);
         if self.options.dry_run || !wanted {

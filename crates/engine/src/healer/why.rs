@@ -77,8 +77,11 @@ impl Client {
                 }
             }
         }
-        explained.you_can.extend(help(&explained, &examined));
-        explained.you_can.dedup();
+        for line in help(&explained, &examined) {
+            if !explained.you_can.contains(&line) {
+                explained.you_can.push(line);
+            }
+        }
         Ok(explained)
     }
 }
@@ -110,7 +113,8 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
     match explained.status {
         Status::Paused => can.push(format!("goldseam resume {run}")),
         Status::Failed => can.push(format!("goldseam retry {run}")),
-        status if status.is_terminal() => {}
+        // Whatever it waited for before, only a person's decision moves it now.
+        Status::Parked | Status::Completed | Status::Cancelled => {}
         _ => {
             let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
             for wait in waits {

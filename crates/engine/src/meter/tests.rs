@@ -138,3 +138,17 @@ fn every_name_is_described() {
     assert_eq!(told.len(), 12);
     assert!(told.keys().all(|line| line.starts_with("goldseam_") && line.len() > 40), "{told:?}");
 }
+
+#[test]
+fn every_metric_of_the_alerts_is_metered() {
+    let rules = include_str!("../../../../docs/alerts/goldseam.rules.yml");
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let words = rules.split(|c: char| !is_name(c));
+    let named: Vec<&str> = words.filter(|word| word.starts_with("goldseam_")).collect();
+    assert!(named.len() >= 4, "{named:?}");
+    let known =
+        [RECOVERIES, RECOVERY_FAILED, ATTEMPTS_EXCEEDED, STALE_SECONDS, HEAL_SECONDS, SWEEPS, FINDINGS];
+    for name in named {
+        assert!(known.contains(&name.trim_end_matches("_bucket")), "no metric is called {name}");
+    }
+}

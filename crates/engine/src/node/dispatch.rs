@@ -7,7 +7,7 @@ use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::recovery::{Code, Diagnosis, Owner, Reason, at_claim, damaged, used_up};
 use goldseam_core::task::Task;
-use goldseam_core::{Command, Corrupt, Millis, NodeId, RunId, Seq, Summary};
+use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
 use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
 
@@ -15,8 +15,10 @@ use super::quarantine::Admission;
 use super::{Node, mail};
 use crate::cell::Cell;
 use crate::clock::pause;
+use crate::commit::Committed;
 use crate::error::EngineError;
 use crate::healer::{Healed, Liveness};
+use crate::meter;
 use crate::spawn::spawn;
 
 /// Tasks claimed at once.
@@ -217,6 +219,7 @@ impl Node {
             return Err(EngineError::Superseded { task: task.id.clone() });
         }
         let base = known.summary().map_or(Seq(1), |summary| summary.base);
+        let workflow = known.summary().map(|summary| summary.workflow.as_str().to_owned());
         let lost = match known.summary() {
             Some(summary) if summary.status.is_active() => self.lost_owner(summary).await?,
             _ => None,
@@ -229,7 +232,8 @@ impl Node {
                 Admission::Never(attempts) => return self.end_poisonous(run, summary, attempts).await,
             }
         }
-        self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
+        let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
+        count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base })
     }
 
@@ -254,9 +258,12 @@ impl Node {
         let liveness = self.liveness().await?;
         let (proven, evidence, lived) = match liveness.owner(Some(owner), summary.claimed_at) {
             Owner::Lost { proven: true, evidence, lived } => (true, evidence, lived),
-            _ if self.is_silent(owner) => {
+            _ if self.is_gone(owner) || self.is_silent(owner) => {
                 let lived = liveness.lived(owner.as_str(), summary.claimed_at.unwrap_or(liveness.now));
-                (false, "its owner has not beaten for too long".to_owned(), lived)
+                match self.is_gone(owner) {
+                    true => (true, "its owner's process is gone".to_owned(), lived),
+                    false => (false, "its owner has not beaten for too long".to_owned(), lived),
+                }
             }
             _ => return Ok(None),
         };
@@ -298,6 +305,28 @@ impl Node {
             && let Err(error) = self.ledger.store.put_task(next, expect).await
         {
             tracing::debug!(node = %self.id, %error, "a task could not be laid down");
+        }
+    }
+}
+
+/// Tells the meter about a run that was taken over from a lost owner.
+fn count_takeover(taken: &Committed, workflow: Option<&str>) {
+    for recorded in &taken.records {
+        if let Event::RunRecovered(recovered) = &recorded.event {
+            let stale = Duration::from_millis(recovered.stale_ms);
+            let reason = if recovered.lived_ms.is_some() {
+                Reason::InfrastructureRestart
+            } else {
+                Reason::StaleDetection
+            };
+            let heal = Duration::ZERO;
+            meter::recovered(
+                Code::O2.as_str(),
+                workflow.unwrap_or_default(),
+                reason.as_str(),
+                Some(stale),
+                heal,
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::recovery::Code;
 use goldseam_core::state::Outcome;
 use goldseam_core::{Command, Doing, Fence, Owned, State, TaskId};
 
@@ -121,7 +122,7 @@ impl Node {
                 tracing::info!(run = %cell.run, "the run was taken over; this execution is dropped");
                 return;
             }
-            Stop::Diverged(detail) => ("GS0111", detail),
+            Stop::Diverged(detail) => (Code::V1.as_str(), detail),
             Stop::TooLong(events) => {
                 ("GS0112", format!("its history has {events} events; use continue_as_new"))
             }

@@ -66,7 +66,7 @@ impl Node {
                 Verdict::Gone(why) => (why, true),
                 Verdict::Silent => ("its node has not beaten for too long", false),
             };
-            match self.take_over(&seen.record.id, why, pages_max).await {
+            match self.take_over(seen, (why, proven), pages_max).await {
                 Ok(()) if proven => self.forget_orphaner(&seen.record.id).await,
                 Ok(()) => {}
                 Err(error) => tracing::warn!(node = %seen.record.id, %error, "a takeover failed half-way"),
@@ -91,21 +91,23 @@ impl Node {
     fn judge(&self, seen: &NodeSeen) -> Verdict {
         let now = self.ledger.clock.elapsed();
         let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false };
+        let new = Sight { beats: seen.beats, since: now, suspect_since: None, silent: false, gone: false };
         let sight = all.entry(seen.record.id.clone()).or_insert(new);
         if sight.beats != seen.beats {
             *sight = new;
         }
+        sight.gone = seen.is_gone() || seen.record.state == NodeState::Left;
         if seen.record.state == NodeState::Left {
             return Verdict::Gone("its node has left");
         }
-        if seen.is_gone() {
+        if sight.gone {
             return Verdict::Gone("its node's process is gone");
         }
         match seen.pulse {
             Pulse::Suspect => {
                 let since = *sight.suspect_since.get_or_insert(now);
                 if now.saturating_sub(since) >= self.config.grace {
+                    sight.gone = true;
                     return Verdict::Gone("its node's process is gone");
                 }
             }
@@ -121,13 +123,25 @@ impl Node {
         if mail::is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
     }
 
+    /// Whether the node's process was found gone, by a lock that was dropped for longer than a moment.
+    pub(super) fn is_gone(&self, node: &NodeId) -> bool {
+        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(node).is_some_and(|sight| sight.gone)
+    }
+
     pub(super) fn is_silent(&self, node: &NodeId) -> bool {
         let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(node).is_some_and(|sight| sight.silent)
     }
 
     /// Puts everything that a lost node had back into its queue. Losing a race to another healer is no error.
-    async fn take_over(&self, node: &NodeId, why: &str, pages_max: Option<u32>) -> Result<(), EngineError> {
+    async fn take_over(
+        &self,
+        seen: &NodeSeen,
+        (why, proven): (&str, bool),
+        pages_max: Option<u32>,
+    ) -> Result<(), EngineError> {
+        let node = &seen.record.id;
         let mut after = None;
         for _ in 0..pages_max.unwrap_or(u32::MAX) {
             let filter = TaskFilter {
@@ -145,7 +159,12 @@ impl Node {
             let back = page.into_iter().map(|task| {
                 let expect = Expect::Version(task.version);
                 let limit = self.deliveries_max(&task);
-                self.ledger.store.put_task(task.reclaimed(why, limit, now), expect)
+                let back = match proven {
+                    true => task.reclaimed(why, limit, now),
+                    // Who is only silent may live: nothing is charged for it.
+                    false => task.taken_back(why, now),
+                };
+                self.ledger.store.put_task(back, expect)
             });
             let back = join_all(back).await;
             self.hub().ready.notify_one();

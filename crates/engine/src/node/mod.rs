@@ -13,7 +13,7 @@ mod quarantine;
 mod sweep;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub(crate) struct Node {
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
     /// When the last beat that landed was sent.
     told_alive: Mutex<Duration>,
+    /// Grows for as long as the runtime moves.
+    moves: AtomicU32,
     closed: AtomicBool,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
@@ -64,6 +66,7 @@ pub(crate) struct Sight {
     since: Duration,
     suspect_since: Option<Duration>,
     silent: bool,
+    gone: bool,
 }
 
 impl Node {
@@ -86,6 +89,7 @@ impl Node {
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
             told_alive: Mutex::default(),
+            moves: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
             work: Mutex::default(),
@@ -107,6 +111,8 @@ impl Node {
             self.adopt(spawn(async move { node.keep_beating().await }));
         }
         let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_moving().await }));
+        let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_watch().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_claims().await }));
@@ -116,6 +122,8 @@ impl Node {
         self.adopt(spawn(async move { node.keep_listening().await }));
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_sweeping().await }));
+        let node = Arc::clone(self);
+        self.adopt(spawn(async move { node.keep_monitoring().await }));
         Ok(())
     }
 
@@ -164,6 +172,7 @@ impl Node {
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
         self.hub().confirm(sent);
+        crate::meter::beaten();
         *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         Ok(())
     }
@@ -173,14 +182,44 @@ impl Node {
         *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Beats from a thread of its own, for as long as the runtime that executes runs moves.
     async fn keep_beating(&self) {
+        let (mut seen, mut still) = (0, 0);
         while !self.is_closed() {
-            if let Err(error) = self.beat().await {
+            let moved = self.moves.load(Ordering::Relaxed);
+            still = if moved == seen { still + 1 } else { 0 };
+            seen = moved;
+            let told = if self.is_wedged(still) { self.let_go(still).await } else { self.beat().await };
+            if let Err(error) = told {
                 tracing::warn!(node = %self.id, %error, "a beat failed");
             }
             self.rest(self.config.beat).await;
         }
         self.sign_off().await;
+    }
+
+    /// Whether nothing has moved on the runtime for so many beats that it never will: endless loops have all its
+    /// threads. Counted in beats, so that a process that was frozen whole is not taken for one.
+    fn is_wedged(&self, still: u32) -> bool {
+        self.config.beat_on_thread && self.config.beat * still >= self.config.wedged_after
+    }
+
+    /// Others take over what this node cannot move any more. Should it move again, its next beat joins anew, and
+    /// the log refuses whatever was taken over meanwhile.
+    async fn let_go(&self, still: u32) -> Result<(), EngineError> {
+        if self.config.beat * (still - 1) < self.config.wedged_after {
+            tracing::error!(node = %self.id, "nothing moves on this runtime: all its threads are busy with code that never yields; letting go");
+        }
+        self.ledger.store.beat(&self.record(NodeState::Gone)).await?;
+        Ok(())
+    }
+
+    /// Shows that the runtime moves.
+    async fn keep_moving(&self) {
+        while !self.is_closed() {
+            self.moves.fetch_add(1, Ordering::Relaxed);
+            pause(self.config.beat / 2).await;
+        }
     }
 
     /// The last word of a node. It comes after every beat, so that none of them can revive what is over: a

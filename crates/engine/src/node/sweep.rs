@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::recovery::Reason;
+use goldseam_core::recovery::{CATALOGUE, Code, Detector, Reason};
 
 use super::Node;
+use crate::healer::monitor::Monitor;
 use crate::healer::sweeper::{SweepOptions, SweepReport, Sweeper};
+use crate::meter;
 
 /// Pause between two batches of one sweep: a store with a million sleeping runs is not hurried.
 const BETWEEN_BATCHES: Duration = Duration::from_millis(500);
@@ -17,14 +19,22 @@ impl Node {
         let Some(every) = self.config.sweep else { return };
         let options = SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
         let mut sweeper = Sweeper::new(self.healer(Reason::InfrastructureRestart), options);
+        let mut found: Vec<Code> = Vec::new();
         while !self.is_closed() && !self.hub().is_leaving() {
             match sweeper.tick().await {
                 Ok(report) => {
                     self.tell(&report);
+                    found.extend(report.stalled.iter().map(|stalled| stalled.found.diagnosis.rule));
                     if report.more {
                         self.rest(BETWEEN_BATCHES).await;
                         continue;
                     }
+                    meter::swept();
+                    for rule in CATALOGUE.iter().filter(|rule| matches!(rule.detector, Detector::Run(_))) {
+                        let count = found.iter().filter(|found| **found == rule.code).count();
+                        meter::findings(rule.code.as_str(), count as u64);
+                    }
+                    found.clear();
                     // From now on a finding must have held: another node may be about to mend it.
                     sweeper.heal_after(None, Reason::StaleDetection);
                 }
@@ -33,6 +43,22 @@ impl Node {
             // Two nodes that started together do not sweep together for ever.
             let spread = every.mul_f64((self.ledger.entropy.next() % 1000) as f64 / 10_000.0);
             self.rest(every + spread).await;
+        }
+    }
+
+    /// Gives up remote steps that have fallen silent, as often as configured.
+    pub(super) async fn keep_monitoring(self: &Arc<Self>) {
+        let healer = self.healer(Reason::StaleDetection);
+        let mut monitor = Monitor::new(healer, self.config.monitor_batch);
+        while !self.is_closed() && !self.hub().is_leaving() {
+            match monitor.tick().await {
+                Ok(report) if report.more => {}
+                Ok(_) => self.rest(self.config.monitor).await,
+                Err(error) => {
+                    tracing::warn!(node = %self.id, %error, "looking for silent steps failed");
+                    self.rest(self.config.monitor).await;
+                }
+            }
         }
     }
 

@@ -1,17 +1,21 @@
 //! What is not sick is left alone, and healing is bounded, repeatable and visible.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::Status;
 use goldseam_core::recovery::Code;
-use goldseam_core::task::Task;
-use goldseam_store::{Row, RunFilter, TaskFilter};
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Limits, Status};
+use goldseam_store::faulty::{Fault, Plan};
+use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 
-use super::Fixture;
 use super::ward::{Ward, id};
+use super::{Fixture, eventually};
 use crate::client::By;
 use crate::healer::by_hand::RecoverOptions;
 use crate::healer::sweeper::{Fate, SweepOptions};
+use crate::queue::Want;
+use crate::{Client, OsEntropy, SystemClock};
 
 fn at_once() -> SweepOptions {
     SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }
@@ -186,4 +190,97 @@ pub async fn every_recovery_is_in_the_feed(fixture: &Fixture) {
     assert!(feed.iter().any(|healing| healing.run == id("r1") && healing.moved_at.is_some()));
     assert_eq!(ward.client.recoveries(None, 1).await.unwrap().len(), 1);
     engine.shutdown().await;
+}
+
+/// Three graceful deploys during one long step cost it nothing.
+pub async fn three_deploys_cost_a_long_step_nothing(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for times in 1..=4 {
+        let engine = ward.two_steps().await;
+        if times == 1 {
+            ward.start("two", "r", "false").await;
+        }
+        ward.sees("b", times).await;
+        engine.shutdown().await;
+    }
+    let summary = ward.client.get(&id("r")).await.unwrap();
+    assert_eq!((summary.attempt, summary.recoveries, summary.status), (0, 0, Status::Queued));
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    engine.shutdown().await;
+}
+
+/// A store that fails in the middle of healing leaves each run either healed or untouched.
+pub async fn a_store_that_fails_half_way_leaves_each_run_healed_or_untouched(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for fault in [Fault::FailBefore, Fault::LoseReply] {
+        for number in 0..40 {
+            let run = format!("r-{number}-{}", fault == Fault::LoseReply);
+            ward.start("two", &run, "true").await;
+            let task = ward.task(&run).await.unwrap();
+            ward.damage().lose_task(&task.id).await;
+            let before = ward.names(&run).await;
+            let plan = Plan::pass().at(number, fault);
+            let store = FaultyStore::new(Arc::clone(ward.store()), plan);
+            let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
+            let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
+            let client = Client::with(Arc::new(store), clock, entropy, limits);
+            let _ = client.recover(&id(&run), RecoverOptions::default()).await;
+            let after = ward.names(&run).await;
+            let healed = [before.as_slice(), &["run.recovered".to_owned()]].concat();
+            assert!(after == before || after == healed, "{fault:?} {number}: {after:?}");
+            ward.client.recover(&id(&run), RecoverOptions::default()).await.unwrap();
+            assert_eq!(ward.names(&run).await, healed, "{fault:?} {number}");
+            assert!(ward.task(&run).await.is_some_and(|task| task.state.is_live()));
+        }
+    }
+}
+
+/// Locks and tasks that nobody alive holds are findings of the doctor too.
+pub async fn the_doctor_finds_stale_locks_and_claims(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let (locks, queue) = (ward.client.locks(), ward.client.queue());
+    let name = goldseam_core::QueueName::new("jobs").unwrap();
+    let new = goldseam_core::task::NewTask {
+        id: goldseam_core::TaskId::new("job").unwrap(),
+        kind: "mail".to_owned(),
+        queue: name.clone(),
+        lane: None,
+        priority: 7,
+        key: None,
+        run_at: goldseam_core::Millis(0),
+        payload: goldseam_core::Payload::null(),
+        attempts_max: 1,
+        silence_max: Some(Duration::ZERO),
+    };
+    queue.submit(new).await.unwrap();
+    let want = Want { owner: "worker-9".to_owned(), queue: name, kind: None, limit: 1 };
+    let claimed = queue.claim(want).await.unwrap().remove(0);
+    let lock = goldseam_core::LockName::new("deploy").unwrap();
+    locks.acquire(&lock, "ada", Duration::ZERO).await.unwrap();
+    let found = || async { ward.codes().await == ["L1", "L2"] };
+    eventually("both are stale", found).await;
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.healed, checkup.is_healthy()), (2, true));
+    let task = queue.get(&claimed.id).await.unwrap();
+    assert_eq!((task.state, task.owner, task.priority), (TaskState::Ready, None, 7));
+    assert!(ward.look().await.findings.is_empty());
+    let late = queue.complete(&claimed.id, claimed.fence, goldseam_core::Payload::null()).await;
+    assert_eq!(late.unwrap_err().code(), "GS0301", "an old claimant is refused by its fence");
+}
+
+/// A resume looks for something to recover first, and says whether there was, why, and the new branch.
+pub async fn a_resume_recovers_first_and_says_so(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_the_question("r").await;
+    ward.lie("r", |row| row.status = Status::Running).await;
+    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    assert!(!resumed.rested, "it was neither paused nor parked");
+    assert_eq!(resumed.recovery.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::A2));
+    assert_eq!(resumed.recovery.branch().map(|branch| branch.0), Some(2));
+    ward.between_steps("paused").await;
+    ward.client.pause(&id("paused"), By::default()).await.unwrap();
+    let resumed = ward.client.resume(&id("paused"), By::default()).await.unwrap();
+    assert!(resumed.rested && !resumed.recovery.was_needed());
+    assert_eq!(ward.client.resume(&id("paused"), By::default()).await.unwrap_err().code(), "GS0110");
 }

@@ -59,6 +59,7 @@ macro_rules! healing {
             hints::everything_that_is_a_hint_can_be_lost,
             hints::a_late_row_is_rewritten_without_a_branch,
             hints::a_requeue_moves_a_run_and_leaves_a_note,
+            remote::the_monitor_gives_up_silent_steps_and_no_others,
             remote::h1_a_silent_worker_is_deprived_and_the_step_tried_again,
             remote::h1_without_tries_left_surfaces,
             remote::h1_a_long_step_that_beats_is_left_alone,
@@ -79,6 +80,10 @@ macro_rules! healing {
             alone::a_rule_that_does_not_apply_is_refused,
             alone::recovering_what_is_well_or_over_changes_nothing,
             alone::every_recovery_is_in_the_feed,
+            alone::a_resume_recovers_first_and_says_so,
+            alone::three_deploys_cost_a_long_step_nothing,
+            alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
+            alone::the_doctor_finds_stale_locks_and_claims,
         }
     };
     (@each $fresh:path; $($topic:ident::$case:ident),+ $(,)?) => {

@@ -235,3 +235,63 @@ async fn a_store_that_cannot_be_opened_says_why() {
         assert!(matches!(error, EngineError::Store(_)) && error.hint().is_some());
     }
 }
+
+/// A step that never yields, on a runtime with one thread only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_loop_cannot_keep_what_its_node_had() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let scratch = Scratch::new();
+    let released = Arc::new(AtomicBool::new(false));
+    let witness = Witness::default();
+    let config = goldseam::Config {
+        beat: Duration::from_millis(50),
+        wedged_after: Duration::from_millis(300),
+        ..goldseam::Config::default()
+    };
+    let flow = |endless: bool, released: Arc<AtomicBool>, witness: Witness| {
+        move |ctx: Context, loops: bool| {
+            let (released, witness) = (Arc::clone(&released), witness.clone());
+            async move {
+                let first = ctx.step("first", || {
+                    let (released, witness) = (Arc::clone(&released), witness.clone());
+                    async move {
+                        witness.saw(format!("first {endless}"));
+                        while endless && loops && !released.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                        if endless && !loops {
+                            std::future::pending::<()>().await;
+                        }
+                        Ok::<u32, Error>(1)
+                    }
+                });
+                first.await
+            }
+        }
+    };
+    let (url, stuck) = (scratch.url(), flow(true, Arc::clone(&released), witness.clone()));
+    let own = config.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let engine =
+                Engine::open(&url).await.unwrap().config(own).workflow("flow", stuck).start().await.unwrap();
+            engine.run("flow", "well", &false).await.unwrap();
+            engine.run("flow", "loops", &true).await.unwrap();
+            // Never reached before the loop is released.
+            tokio::task::yield_now().await;
+        });
+    });
+    eventually("it loops", || async { witness.count("first true") == 2 }).await;
+    let other = flow(false, Arc::clone(&released), witness.clone());
+    let engine = scratch.builder().await.config(config).workflow("flow", other).start().await.unwrap();
+    for run in ["well", "loops"] {
+        let run = engine.handle(RunId::new(run).unwrap());
+        assert_eq!(run.result::<u32>().await.unwrap(), 1);
+    }
+    released.store(true, Ordering::Relaxed);
+    thread.join().unwrap();
+    engine.shutdown().await;
+}

@@ -174,7 +174,7 @@ async fn nondeterminism_parks_run() {
     run.signal("go", &()).await.unwrap();
     reaches(&two, "r", Status::Parked).await;
     let trouble = two.get(run.id()).await.unwrap().trouble.unwrap();
-    assert_eq!(trouble.code.as_deref(), Some("GS0111"));
+    assert_eq!(trouble.code.as_deref(), Some("V1"));
     assert_eq!(trouble.message, "operation 1 of the workflow is old in the log, and new in the code");
     two.shutdown().await;
     let three = scratch.builder().await.workflow("w", flow("old")).start().await.unwrap();

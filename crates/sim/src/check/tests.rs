@@ -395,7 +395,7 @@ fn i15_catches_runs_that_never_end_or_need_mending() {
     let mut stuck = good();
     stuck.unsettled.push((run(), Status::Running));
     caught(i15_liveness, &stuck);
-    let parked = Event::RunParked { code: "GS0111".into(), reason: "x".into() };
+    let parked = Event::RunParked { code: "V1".into(), reason: "x".into() };
     caught(i15_liveness, &Maker::started().event(parked).evidence());
 }
 

@@ -55,4 +55,4 @@ macro_rules! stories {
     };
 }
 
-stories!(saga, signal, jump, parallel, question, cancel, once, remote);
+stories!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);

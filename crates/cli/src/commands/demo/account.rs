@@ -12,6 +12,7 @@ use super::fleet::Kill;
 use super::order::{DECLINED, STAGES};
 use super::witness::Seen;
 use crate::fail::Fail;
+use crate::spread::Spread;
 
 /// How far an engine's clock, which follows the store's, may be from the witness's. A takeover takes longer.
 const SLACK_MS: i64 = 5;
@@ -44,28 +45,6 @@ pub(crate) struct Account {
     pub(crate) recovery_ms: Spread,
     /// From beginning to end.
     pub(crate) seconds: f64,
-}
-
-/// How times spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Spread {
-    /// Half are below.
-    pub(crate) p50: i64,
-    /// All but one in a hundred are below.
-    pub(crate) p99: i64,
-    /// The longest.
-    pub(crate) max: i64,
-}
-
-impl Spread {
-    fn of(mut times: Vec<i64>) -> Self {
-        times.sort_unstable();
-        let rank = |share: usize| {
-            let at = (times.len() * share).div_ceil(100).saturating_sub(1);
-            times.get(at).copied().unwrap_or(0)
-        };
-        Self { p50: rank(50), p99: rank(99), max: rank(100) }
-    }
 }
 
 /// What a person is told besides.
@@ -262,13 +241,6 @@ mod tests {
     use goldseam::core::{BranchId, Hash, WriteId};
 
     use super::*;
-
-    #[test]
-    fn a_spread_is_by_rank() {
-        assert_eq!(Spread::of((1..=100).collect()), Spread { p50: 50, p99: 99, max: 100 });
-        assert_eq!(Spread::of(vec![7]), Spread { p50: 7, p99: 7, max: 7 });
-        assert_eq!(Spread::of(vec![]), Spread::default());
-    }
 
     fn completed(seq: u64, path: &str, at: i64) -> Recorded {
         let path = goldseam::Path::new(path).unwrap();

@@ -2,12 +2,14 @@
 //!
 //! Invariant: only processes that were started here are ever signalled, and none outlives the fleet.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use goldseam::core::NodeId;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::witness::micros_now;
 
@@ -16,9 +18,9 @@ use super::witness::micros_now;
 pub(crate) struct Plan {
     /// The store.
     pub(crate) url: String,
-    /// The witness file.
-    pub(crate) witness: PathBuf,
-    /// What workers say.
+    /// Further options of every worker.
+    pub(crate) options: Vec<OsString>,
+    /// Where what workers say goes.
     pub(crate) log: PathBuf,
 }
 
@@ -45,18 +47,18 @@ impl Fleet {
     pub(crate) fn start(plan: Plan, count: usize) -> io::Result<Self> {
         let mut fleet = Self { plan, workers: Vec::new(), kills: Vec::new() };
         for _ in 0..count {
-            let worker = fleet.spawn()?;
+            let worker = fleet.spawn(&[])?;
             fleet.workers.push(worker);
         }
         Ok(fleet)
     }
 
-    fn spawn(&self) -> io::Result<Child> {
+    fn spawn(&self, more: &[&str]) -> io::Result<Child> {
         let log = OpenOptions::new().create(true).append(true).open(&self.plan.log)?;
         Command::new(std::env::current_exe()?)
             .args(["--store", &self.plan.url, "demo-worker", "--parent", &std::process::id().to_string()])
-            .arg("--witness")
-            .arg(&self.plan.witness)
+            .args(&self.plan.options)
+            .args(more)
             .env("GOLDSEAM_LOG", std::env::var("GOLDSEAM_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -81,8 +83,38 @@ impl Fleet {
         worker.kill()?;
         worker.wait()?;
         self.kills.push(Kill { node, at_ms });
-        self.workers[at] = self.spawn()?;
+        self.workers[at] = self.spawn(&[])?;
         Ok(())
+    }
+
+    /// Starts one more worker, with further options.
+    pub(crate) fn hire(&mut self, more: &[&str]) -> io::Result<usize> {
+        let worker = self.spawn(more)?;
+        self.workers.push(worker);
+        Ok(self.workers.len() - 1)
+    }
+
+    /// Kills a worker with SIGKILL; nobody takes its place.
+    pub(crate) fn lose(&mut self, at: usize) -> io::Result<()> {
+        let mut worker = self.workers.remove(at);
+        worker.kill()?;
+        worker.wait().map(drop)
+    }
+
+    /// Stops a worker in the middle of whatever it does.
+    pub(crate) fn freeze(&self, at: usize) {
+        self.signal(at, Signal::STOP);
+    }
+
+    /// Lets a frozen worker go on, as if nothing had happened.
+    pub(crate) fn thaw(&self, at: usize) {
+        self.signal(at, Signal::CONT);
+    }
+
+    fn signal(&self, at: usize, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.workers[at].id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
     }
 
     /// Workers that ended by themselves are replaced; returns how many did.
@@ -90,7 +122,7 @@ impl Fleet {
         let mut ended = 0;
         for at in 0..self.workers.len() {
             if self.workers[at].try_wait()?.is_some() {
-                self.workers[at] = self.spawn()?;
+                self.workers[at] = self.spawn(&[])?;
                 ended += 1;
             }
         }
@@ -99,11 +131,8 @@ impl Fleet {
 
     /// Asks every worker to stop, so that it hands over what it has and leaves the store.
     pub(crate) fn dismiss(&mut self) {
-        for worker in &self.workers {
-            let pid = i32::try_from(worker.id()).ok().and_then(rustix::process::Pid::from_raw);
-            if let Some(pid) = pid {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
+        for at in 0..self.workers.len() {
+            self.signal(at, Signal::TERM);
         }
         for worker in &mut self.workers {
             let _ = worker.wait();

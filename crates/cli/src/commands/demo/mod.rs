@@ -2,13 +2,12 @@
 
 mod account;
 mod drive;
-mod fleet;
+pub(crate) mod fleet;
 mod order;
 mod progress;
 mod witness;
 pub(crate) mod worker;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -70,14 +69,15 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(|| OsEntropy.next() % 1_000_000);
     let place = Place::make(&args, seed)?;
-    let plan = Plan { url: place.url(), witness: place.witness(), log: place.dir.join("workers.log") };
+    let options = vec!["--witness".into(), place.witness().into_os_string()];
+    let plan = Plan { url: place.url(), options, log: place.dir.join("workers.log") };
     let client = goldseam::connect(&plan.url).await?;
-    witness::Witness::open(&plan.witness).map_err(cannot_write)?;
+    witness::Witness::open(&place.witness()).map_err(cannot_write)?;
     if !app.wants_json() {
         introduce(app, &args, seed);
     }
     let mut fleet = Fleet::start(plan, args.workers).map_err(cannot_write)?;
-    let progress = Progress::new(&args, std::io::stderr().is_terminal() && !app.wants_json());
+    let progress = Progress::new(app, &args);
     let acknowledged = Course::new((&args, seed), &client, &mut fleet, &progress).run().await?;
     progress.clear();
     fleet.dismiss();

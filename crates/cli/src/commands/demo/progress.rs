@@ -1,12 +1,12 @@
 //! What is shown while the demo goes on: one line, and only to a person.
 
-use std::time::Duration;
-
 use goldseam::{Status, Summary};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::DemoArgs;
 use super::drive::count;
+use crate::app::App;
+use crate::progress;
 
 /// A live line on stderr.
 pub(crate) struct Progress {
@@ -16,13 +16,9 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// A line, or nothing at all.
-    pub(crate) fn new(args: &DemoArgs, visible: bool) -> Self {
-        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(args.runs as u64), target);
-        let style = ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} orders  {msg}  {elapsed}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉▊▋▌▍▎▏ "));
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, kills: args.kills }
+    pub(crate) fn new(app: &App, args: &DemoArgs) -> Self {
+        let template = "{spinner} {bar:30} {pos}/{len} orders  {msg}  {elapsed}";
+        Self { bar: progress::line(app, Some(args.runs as u64), template), kills: args.kills }
     }
 
     /// How far it is.

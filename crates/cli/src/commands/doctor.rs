@@ -1,0 +1,100 @@
+//! `goldseam doctor`.
+
+use clap::Args;
+use goldseam::healer::doctor::{Checkup, DoctorOptions};
+use goldseam::healer::sweeper::Fate;
+use goldseam::recovery::Code;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::fail::{Exit, Fail};
+use crate::finding::{self, Item};
+use crate::paint::Hue;
+use crate::{out, progress, text};
+
+/// Examine the whole store by every rule, and tell or heal what is wrong
+///
+/// Tells only, unless --fix is given. Each finding has the code of a rule, what was seen, and what is done about it;
+/// a remedy that cuts opens a branch, so nothing is ever deleted. Without --deep, a run that a live node executes or
+/// that is over is not read.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code 1 if something is wrong and was not healed.\n\nExamples:\n  goldseam doctor\n  goldseam doctor --fix\n  goldseam doctor --rule A2 --fix\n  goldseam doctor --deep --json\n\nWhat the rules mean: goldseam explain A2. One run: goldseam why RUN"
+)]
+pub(crate) struct DoctorArgs {
+    /// Heal what can be healed
+    #[arg(long)]
+    fix: bool,
+    /// Only this rule
+    #[arg(long, value_name = "CODE")]
+    rule: Option<Code>,
+    /// Read every log, those of finished runs too
+    #[arg(long)]
+    deep: bool,
+}
+
+/// Carries it out.
+pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, Fail> {
+    let client = app.client().await?;
+    let options = DoctorOptions { fix: args.fix, rule: args.rule, deep: args.deep };
+    let line = progress::line(app, None, "{spinner} {msg} runs looked at  {elapsed}");
+    let tell = line.clone();
+    let checkup =
+        client.doctor_telling(options, &mut move |scanned| tell.set_message(text::thousands(scanned))).await;
+    line.finish_and_clear();
+    let checkup = checkup?;
+    let items: Vec<Item<'_>> = checkup.findings.iter().map(Item::from).collect();
+    match () {
+        () if app.json => out::json(&document(&checkup, &items)),
+        () if app.jsonl => items.iter().for_each(|item| out::jsonl(&item.document())),
+        () if app.quiet => items.iter().for_each(|item| out::line(item.name)),
+        () => {
+            if !items.is_empty() {
+                app.table(&finding::table(app, &items));
+            }
+            let (words, hue) = verdict(&checkup);
+            out::line(app.paint.on(hue, words));
+        }
+    }
+    Ok(if checkup.is_healthy() { Exit::Ok } else { Exit::Error })
+}
+
+fn document(checkup: &Checkup, items: &[Item<'_>]) -> Value {
+    let findings: Vec<Value> = items.iter().map(Item::document).collect();
+    json!({ "healthy": checkup.is_healthy(), "scanned": checkup.scanned, "healed": checkup.healed,
+        "rows_rewritten": checkup.rows_rewritten, "findings": findings })
+}
+
+/// The last line: how things stand, and what to type next.
+fn verdict(checkup: &Checkup) -> (String, Hue) {
+    let looked = format!("{} looked at", text::count(checkup.scanned, "run"));
+    let rows = match checkup.rows_rewritten {
+        0 => String::new(),
+        rows => format!(", {} written anew", text::count(rows, "cached row")),
+    };
+    if checkup.findings.is_empty() {
+        return (format!("{looked}{rows}: healthy"), Hue::Good);
+    }
+    let of = |wanted: fn(&Fate) -> bool| checkup.findings.iter().filter(move |finding| wanted(&finding.fate));
+    let mut parts = vec![text::count(checkup.findings.len() as u64, "finding")];
+    let healed = of(|fate| matches!(fate, Fate::Healed | Fate::Moved)).count();
+    if healed > 0 {
+        parts.push(format!("{healed} healed"));
+    }
+    let told = of(|fate| matches!(fate, Fate::Told | Fate::Young)).count();
+    if told > 0 {
+        parts.push(format!("{told} can be healed: goldseam doctor --fix"));
+    }
+    let failed = of(|fate| matches!(fate, Fate::Failed(_))).count();
+    if failed > 0 {
+        parts.push(format!("{failed} could not be healed now"));
+    }
+    let mut helpless = of(|fate| *fate == Fate::NeedsHelp).peekable();
+    if let Some(code) = helpless.peek().map(|finding| finding.code) {
+        let count = helpless.count();
+        let verb = if count == 1 { "needs" } else { "need" };
+        parts.push(format!("{count} {verb} you: goldseam explain {code}"));
+    }
+    let hue = if checkup.is_healthy() { Hue::Good } else { Hue::Bad };
+    (format!("{looked}{rows}: {}", parts.join(", ")), hue)
+}

@@ -1,0 +1,263 @@
+//! What finds out what is wrong, and mends it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::sick::{plain, sick};
+use crate::support::{Guarded, Ran, prepared};
+
+/// What was printed, with what differs each time hidden.
+#[track_caller]
+fn said(ran: Ran) -> String {
+    plain(&ran.ok())
+}
+
+/// Codes and fates of findings, in order of run.
+fn fates(findings: &Value) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let of = |item: &Value| (text(&item["run"]), text(&item["code"]), text(&item["fate"]));
+    let mut fates: Vec<_> = findings.as_array().unwrap().iter().map(of).collect();
+    fates.sort();
+    fates
+}
+
+fn is(found: &[(String, String, String)], expected: &[(&str, &str, &str)]) {
+    let found: Vec<_> =
+        found.iter().map(|(run, code, fate)| (run.as_str(), code.as_str(), fate.as_str())).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_sweep_tells_what_is_stalled_and_heals_it_once_it_may() {
+    let place = sick();
+    let look = place.run(&["sweeper", "--once", "--json"]).json();
+    assert_eq!((&look["scanned"], &look["healthy"], &look["healed"]), (&json!(3), &json!(0), &json!(0)));
+    is(
+        &fates(&look["stalled"]),
+        &[("hidden", "A2", "young"), ("lost", "O1", "young"), ("orphan", "O2", "young")],
+    );
+    assert_snapshot!("sweeper_once", said(place.run(&["sweeper", "--once"])));
+    let dry = place.run(&["sweeper", "--once", "--stale-after", "0", "--dry-run", "--json"]).json();
+    is(
+        &fates(&dry["stalled"]),
+        &[("hidden", "A2", "told"), ("lost", "O1", "told"), ("orphan", "O2", "told")],
+    );
+    let healed = place.run(&["sweeper", "--once", "--stale-after", "0s", "--json"]).json();
+    is(
+        &fates(&healed["stalled"]),
+        &[("hidden", "A2", "healed"), ("lost", "O1", "healed"), ("orphan", "O2", "healed")],
+    );
+    assert_eq!(healed["healed"], 3);
+    let again = place.run(&["sweeper", "--once", "--stale-after", "0", "--json"]).json();
+    assert_eq!(again["healed"], 0, "what is healed stays so: {again}");
+}
+
+#[test]
+fn a_healthy_store_is_swept_in_a_line() {
+    let place = prepared();
+    assert_snapshot!("sweeper_healthy", said(place.run(&["sweeper", "--once"])));
+    assert_eq!(place.run(&["sweeper", "--once", "-q"]).ok(), "");
+    assert_snapshot!("doctor_healthy", said(place.run(&["doctor"])));
+    let deep = place.run(&["doctor", "--deep", "--json"]).json();
+    assert_eq!((&deep["scanned"], &deep["healthy"]), (&json!(4), &json!(true)));
+}
+
+#[test]
+fn the_doctor_tells_first_and_heals_when_asked() {
+    let place = sick();
+    let told = place.run(&["doctor"]);
+    assert_eq!(told.code, 1, "{}", told.err);
+    assert_snapshot!("doctor_tells", plain(&told.out));
+    let one = place.run(&["doctor", "--rule", "O1", "--fix"]);
+    assert_eq!(one.code, 0, "{}", one.err);
+    assert_snapshot!("doctor_one_rule", plain(&one.out));
+    let fixed = place.run(&["doctor", "--fix"]);
+    assert_eq!(fixed.code, 1, "nobody has the workflow");
+    assert_snapshot!("doctor_fixes", plain(&fixed.out));
+    let document: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).out).unwrap();
+    is(
+        &fates(&document["findings"]),
+        &[("hidden", "N1", "needs_help"), ("odd", "V1", "needs_help"), ("orphan", "N1", "needs_help")],
+    );
+    assert_eq!(place.run(&["doctor", "--rule", "A9"]).code, 2);
+}
+
+#[test]
+fn the_doctor_leaves_a_newer_schema_alone() {
+    let place = sick();
+    let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    for command in [&["doctor", "--fix"][..], &["sweeper", "--once", "--stale-after", "0"]] {
+        let err = place.run(command).fails(7, "GS0202");
+        assert!(err.contains("schema 99"), "{err}");
+    }
+}
+
+#[test]
+fn why_tells_the_chain_and_what_to_do() {
+    let place = sick();
+    for run in ["done", "hidden", "lost", "odd", "orphan"] {
+        assert_snapshot!(format!("why_{run}"), said(place.run(&["why", run])));
+    }
+    let document = place.run(&["why", "hidden", "--json"]).json();
+    assert_eq!(document["findings"][0]["code"], "A2");
+    assert_eq!(document["moves_at"], Value::Null);
+    assert!(
+        document["you_can"].as_array().unwrap().contains(&json!("goldseam recover hidden")),
+        "{document}"
+    );
+    place.run(&["why", "nobody"]).fails(3, "GS0104");
+}
+
+#[test]
+fn recoveries_are_listed_and_counted() {
+    let place = sick();
+    assert_eq!(place.run(&["recoveries", "-q"]).ok(), "");
+    place.run(&["recover", "hidden"]).ok();
+    place.run(&["recover", "lost"]).ok();
+    let list = place.run(&["recoveries", "--json"]).json();
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(items.len(), 2, "{list}");
+    let cut = items.iter().find(|item| item["run"] == "hidden").unwrap();
+    assert_eq!((&cut["rule"], &cut["reason"]), (&json!("A2"), &json!("manual")));
+    assert_eq!((&cut["previous_branch"], &cut["new_branch"]), (&json!("b1"), &json!("b2")));
+    assert_eq!(place.run(&["recoveries", "--limit", "1", "-q"]).ok(), "lost\n");
+    assert_eq!(place.run(&["recoveries", "--since", "1h", "--jsonl"]).ok().lines().count(), 2);
+    let table = place.run(&["recoveries"]).ok();
+    let head = "WHEN\tRUN\tWORKFLOW\tRULE\tSTALLED\tHEAL\tATTEMPT\tSEAM\tEVIDENCE";
+    assert_eq!(table.lines().next(), Some(head));
+    assert!(table.contains("\tb1→b2\tthe cache says running"), "{table}");
+    let stats = place.run(&["recoveries", "--stats", "--json"]).json();
+    assert_eq!((&stats["items"][0]["rule"], &stats["items"][0]["count"]), (&json!("A2"), &json!(1)));
+    assert!(place.run(&["recoveries", "--stats"]).ok().contains("no task moves it"));
+}
+
+#[test]
+fn a_run_is_requeued_and_reset_with_a_note() {
+    let place = sick();
+    let requeued = place.run(&["requeue", "lost", "--reason", "its queue was emptied", "--json"]).json();
+    assert_eq!(requeued["run"], "lost");
+    let history = place.run(&["history", "lost"]).ok();
+    assert!(history.contains("note.added\tby tester: its queue was emptied"), "{history}");
+    let reset = place.run(&["reset", "orphan", "--reason", "stuck"]).ok();
+    assert_eq!(reset, "orphan is back at its last settled step, on branch b2\n");
+    let history = place.run(&["history", "orphan"]).ok();
+    assert!(
+        history.contains("branch.opened\tb2 from b1 at ") && history.contains("by tester: stuck"),
+        "{history}"
+    );
+    place.run(&["requeue", "done"]).fails(6, "GS0105");
+    place.run(&["reset", "done"]).fails(6, "GS0105");
+    place.run(&["requeue", "odd"]).fails(6, "GS0110");
+}
+
+/// A process that is followed line by line.
+fn follow(mut command: Command) -> (Guarded, impl Iterator<Item = String>) {
+    let mut child = Guarded(command.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (child, lines)
+}
+
+#[test]
+fn a_sweeper_sweeps_until_it_is_told_to_stop() {
+    let place = sick();
+    let args = ["sweeper", "--interval", "20ms", "--stale-after", "1ms", "--json"];
+    let (mut child, lines) = follow(place.command(&args));
+    let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    assert_eq!(lines.next().unwrap()["healed"], 0, "one look is not enough");
+    let healed = lines.find(|report| report["healed"] == 3).unwrap();
+    assert_eq!(healed["scanned"], 3);
+    lines.find(|report| report["healed"] == 0 && report["healthy"] == 1).unwrap();
+    kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
+    assert!(child.0.wait().unwrap().success(), "Ctrl-C is its usual end");
+}
+
+#[test]
+fn recoveries_are_followed_as_they_come() {
+    let place = sick();
+    place.run(&["recover", "hidden"]).ok();
+    let (_child, mut lines) = follow(place.command(&["recoveries", "-f", "-q"]));
+    assert_eq!(lines.next().unwrap(), "hidden");
+    place.run(&["recover", "lost"]).ok();
+    assert_eq!(lines.next().unwrap(), "lost", "each once");
+}
+
+#[test]
+fn a_follower_is_told_that_a_run_is_stalled_and_that_it_moves_again() {
+    let place = sick();
+    let (_child, mut lines) = follow(place.command(&["watch", "orphan", "--jsonl"]));
+    let mut next = |wanted: &str| -> Value {
+        let parse = |line: String| serde_json::from_str::<Value>(&line).unwrap();
+        lines.by_ref().map(parse).find(|line| line["type"] == wanted).unwrap()
+    };
+    let stalled = next("stalled");
+    assert_eq!((&stalled["run"], &stalled["rule"]), (&json!("orphan"), &json!("O2")));
+    assert!(stalled["evidence"].as_str().unwrap().contains("is gone"), "{stalled}");
+    place.run(&["reset", "orphan"]).ok();
+    next("moving");
+    next("note.added");
+    assert_eq!(next("stalled")["rule"], "N1", "it is told anew");
+}
+
+#[test]
+fn show_draws_the_seam_its_rule_and_what_was_seen() {
+    let place = sick();
+    place.run(&["recover", "hidden", "--rule", "A2"]).ok();
+    let picture = place.run(&["show", "hidden", "--width", "90"]).ok();
+    // Bars and marks stand where the time puts them.
+    let steady =
+        |line: &&str| line.trim().starts_with(|c: char| c.is_ascii_alphabetic()) || line.contains("┼ ");
+    let steady: Vec<&str> = picture.lines().filter(steady).collect();
+    assert_snapshot!("show_seam", plain(&steady.join("\n")));
+    let document = place.run(&["show", "hidden", "--json"]).json();
+    let seam = &document["seams"][0];
+    assert_eq!((&seam["kind"], &seam["rule"]), (&json!("recovered"), &json!("A2")));
+    assert_eq!(seam["cut"], json!({ "from": "b1", "to": "b2", "after": 7 }));
+    assert!(seam["evidence"].as_str().unwrap().starts_with("the cache says running"), "{seam}");
+    assert_eq!(document["branches"][1]["active"], true);
+    let plan = json!([{ "step": "reserve", "done": true }, { "step": "charge", "done": true },
+        { "step": "ship", "done": false }]);
+    assert_eq!((&document["plan"], &document["steps_done"]), (&plan, &json!(2)));
+    place.run(&["recover", "hidden", "--undo"]).ok();
+    assert_eq!(
+        place.run(&["show", "hidden", "--json"]).json()["branches"][2]["why"],
+        "back to the other side of b2"
+    );
+}
+
+#[test]
+fn a_jump_tells_what_it_leaves_standing() {
+    let place = sick();
+    let before = place.run(&["history", "hidden"]).ok();
+    let dry = place.run(&["jump", "hidden", "reserve", "--dry-run"]).ok();
+    assert_snapshot!("jump_dry_run", dry);
+    assert_eq!(place.run(&["history", "hidden"]).ok(), before, "a dry run changes nothing");
+    let jumped = place.run(&["jump", "hidden", "charge", "--json"]).json();
+    assert_eq!((&jumped["branch"], &jumped["standing"]), (&json!("b2"), &json!([])));
+    let jumped = place.run(&["jump", "lost", "reserve", "--json"]).json();
+    assert_eq!(jumped["standing"], json!(["reserve"]));
+    let over = place.run(&["jump", "done", "reserve"]).ok();
+    assert!(over.contains("left standing") && over.contains("the run is over"), "{over}");
+    let undo = place.run(&["jump", "orphan", "reserve", "--compensate"]).ok();
+    assert_eq!(undo, "orphan goes back to reserve once what lies after it is undone\n");
+}
+
+#[test]
+fn a_recovery_by_hand_is_told_before_during_and_after() {
+    let place = sick();
+    assert_snapshot!("recover_dry_run", said(place.run(&["recover", "hidden", "--dry-run"])));
+    assert_snapshot!("recover", said(place.run(&["recover", "hidden"])));
+    assert_snapshot!("recover_healthy", said(place.run(&["recover", "hidden", "--dry-run"])));
+    assert_snapshot!("recover_undo", said(place.run(&["recover", "hidden", "--undo"])));
+    assert_snapshot!("recover_parked", said(place.run(&["recover", "odd"])));
+    let err = place.run(&["recover", "lost", "--rule", "A2"]).fails(1, "GS0118");
+    assert!(err.contains("what applies is: O1"), "{err}");
+    let document = place.run(&["recover", "lost", "--reason", "asked by ana", "--json"]).json();
+    assert_eq!((&document["rule"], &document["healed"]), (&json!("O1"), &json!(true)));
+    assert!(place.run(&["history", "lost"]).ok().contains("note.added\tby tester: asked by ana"));
+}

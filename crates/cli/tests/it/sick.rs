@@ -1,0 +1,119 @@
+//! A store in which something is wrong with each run in its own way, and words that hide what differs.
+
+use goldseam::core::task::Task;
+use goldseam::prelude::*;
+use goldseam::store::{Expect, NodeSeen, Pulse, TaskFilter, Written};
+use goldseam::{Client, RunId, Status};
+
+use crate::support::{Place, block, order, reaches};
+
+/// A place whose store holds, besides `done`:
+///
+/// - `hidden`, which asks a question that its status hides (A2);
+/// - `lost`, which waits for a signal and has no task (O1);
+/// - `odd`, parked because its code changed (V1);
+/// - `orphan`, whose process is gone in the middle of a step (O2).
+pub(crate) fn sick() -> Place {
+    let place = Place::new();
+    block(async {
+        let engine = Engine::open(&place.url()).await.unwrap();
+        let engine = engine.plan("order", ["reserve", "charge", "ship"]).workflow("order", order);
+        let engine = engine.workflow("parcel", order).start().await.unwrap();
+        for (run, input) in [("done", "ship"), ("hidden", "ask"), ("lost", "wait")] {
+            engine.run("order", run, &input).await.unwrap();
+        }
+        engine.run("parcel", "odd", &"wait").await.unwrap();
+        reaches(&engine, "done", Status::Completed).await;
+        for run in ["hidden", "lost", "odd"] {
+            reaches(&engine, run, Status::Waiting).await;
+        }
+        engine.shutdown().await;
+        diverge(&place).await;
+        orphan(&place).await;
+        let client = goldseam::connect_existing(&place.url()).await.unwrap();
+        hide_question(&client, "hidden").await;
+        lose_task(&client, "lost").await;
+    });
+    place
+}
+
+async fn diverge(place: &Place) {
+    async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
+        ctx.step("weigh", || async { Ok::<_, Error>(()) }).await
+    }
+    let engine = Engine::open(&place.url()).await.unwrap().workflow("parcel", changed).start().await.unwrap();
+    let odd = engine.handle(RunId::new("odd").unwrap());
+    odd.signal("paid", &()).await.unwrap();
+    reaches(&engine, "odd", Status::Parked).await;
+    engine.shutdown().await;
+}
+
+/// A run whose process dies after two steps, in the middle of the third.
+async fn orphan(place: &Place) {
+    let engine = Engine::open(&place.url()).await.unwrap().workflow("voyage", order).start().await.unwrap();
+    let (run, node) = (RunId::new("orphan").unwrap(), engine.node_id().clone());
+    engine.run("voyage", "orphan", &"hang").await.unwrap();
+    let mut mark = 0;
+    while engine.get(&run).await.unwrap().steps < 2 {
+        mark = engine.wait_for_change(mark).await.unwrap();
+    }
+    engine.crash();
+    let client = goldseam::connect_existing(&place.url()).await.unwrap();
+    let is_gone = |seen: &NodeSeen| seen.record.id == node && seen.pulse == Pulse::Dropped;
+    while !client.store().nodes().await.unwrap().iter().any(is_gone) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The cached status of a run that waits for an answer says that it runs.
+pub(crate) async fn hide_question(client: &Client, run: &str) {
+    let run = RunId::new(run).unwrap();
+    let mut row = client.store().head(&run).await.unwrap().unwrap().row.unwrap();
+    row.summary.status = Status::Running;
+    let expect = Expect::Version(row.version());
+    assert_eq!(client.store().put_row(row, expect).await.unwrap(), Written::Done);
+}
+
+/// The advance task of a run is over.
+pub(crate) async fn lose_task(client: &Client, run: &str) {
+    let filter = TaskFilter { run: Some(RunId::new(run).unwrap()), limit: 1, ..TaskFilter::default() };
+    let task = client.store().tasks(filter).await.unwrap().remove(0);
+    let (expect, now) = (Expect::Version(task.version), client.store().now().await.unwrap());
+    let over: Task = task.cancelled(now).unwrap();
+    assert_eq!(client.store().put_task(over, expect).await.unwrap(), Written::Done);
+}
+
+/// `text` without what differs from one time to the next: moments, spans, nodes and tasks.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut word = String::new();
+    for c in text.chars().chain(['\n']) {
+        if c.is_ascii_alphanumeric() || ".:-_".contains(c) {
+            word.push(c);
+            continue;
+        }
+        out.push_str(&hidden(&std::mem::take(&mut word)));
+        out.push(c);
+    }
+    out.pop();
+    out
+}
+
+fn hidden(word: &str) -> String {
+    let is_span = |word: &str| {
+        let units: String = word.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect();
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && ["ms", "s", "ms", "m", "h", "hm", "d", "dh"].contains(&units.as_str())
+    };
+    let bare = word.trim_end_matches(['.', ':']);
+    let name = match () {
+        () if bare.len() == 24 && bare.starts_with("20") && bare.ends_with('Z') => "TIME",
+        () if bare.len() == 12 && bare.matches(':').count() == 2 => "CLOCK",
+        () if bare.len() == 18 && bare.starts_with("n-") => "NODE",
+        () if is_span(bare) => "SPAN",
+        () if bare.contains(':') && bare.ends_with(&std::process::id().to_string()) => "HOST",
+        () if bare.len() == 13 && bare.chars().all(|c| c.is_ascii_digit()) => "MILLIS",
+        () => return word.to_owned(),
+    };
+    format!("{name}{}", &word[bare.len()..])
+}

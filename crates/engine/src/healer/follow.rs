@@ -1,0 +1,99 @@
+//! Following a run: whoever follows one that nobody moves is told so, and why (rule F1).
+//!
+//! Invariant: the log is what is followed, never memory. A follower sees the same whoever executes the run.
+
+use std::time::Duration;
+
+use goldseam_core::recovery::Owner;
+use goldseam_core::{Recorded, RunId, Seq};
+
+use super::Found;
+use crate::client::Client;
+use crate::error::EngineError;
+
+/// How long a run is silent before a follower looks whether it is stalled, and between two quick looks.
+const QUIET: Duration = Duration::from_secs(2);
+/// Longest pause between two examinations of a run that was well so far.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// What a follower is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Followed {
+    /// What happened.
+    Events(Vec<Recorded>),
+    /// Nothing happens although it should. Told once; the next events say that it moves again.
+    Stalled(Found),
+}
+
+/// Somebody who follows one run.
+#[derive(Debug)]
+pub struct Follower {
+    client: Client,
+    run: RunId,
+    after: Seq,
+    mark: u64,
+    /// When something was last heard.
+    heard: Duration,
+    glance_at: Duration,
+    examine_at: Duration,
+    told: bool,
+}
+
+impl Client {
+    /// Follows a run from `after` on, and tells when it is stalled.
+    pub fn follower(&self, run: RunId, after: Seq) -> Follower {
+        let heard = self.ledger().clock.elapsed();
+        let (glance_at, examine_at) = (heard + QUIET, heard + QUIET);
+        Follower { client: self.clone(), run, after, mark: 0, heard, glance_at, examine_at, told: false }
+    }
+}
+
+impl Follower {
+    /// Whether the run was stalled when it was last heard of.
+    pub fn is_stalled(&self) -> bool {
+        self.told
+    }
+
+    /// The next events, or that there are none because the run is stalled. A stalled run is told once.
+    pub async fn next(&mut self) -> Result<Followed, EngineError> {
+        loop {
+            let events = self.client.events_after(&self.run, self.after).await?;
+            if let Some(last) = events.last() {
+                self.after = last.seq;
+                self.hear();
+                return Ok(Followed::Events(events));
+            }
+            if let Some(found) = self.stalled().await? {
+                self.told = true;
+                return Ok(Followed::Stalled(found));
+            }
+            self.mark = self.client.wait_for_change(self.mark).await?;
+        }
+    }
+
+    fn hear(&mut self) {
+        self.heard = self.client.ledger().clock.elapsed();
+        (self.glance_at, self.examine_at) = (self.heard + QUIET, self.heard + QUIET);
+        self.told = false;
+    }
+
+    /// A glance at the owner every other moment; the whole log is read less and less often.
+    async fn stalled(&mut self) -> Result<Option<Found>, EngineError> {
+        let now = self.client.ledger().clock.elapsed();
+        if self.told || now < self.glance_at {
+            return Ok(None);
+        }
+        self.glance_at = now + QUIET;
+        let healer = self.client.healer();
+        let liveness = healer.liveness().await?;
+        let row = self.client.store().head(&self.run).await?.and_then(|head| head.row);
+        let owner = row
+            .map_or(Owner::Nobody, |row| liveness.owner(row.summary.owner.as_ref(), row.summary.claimed_at));
+        if now < self.examine_at && !matches!(owner, Owner::Lost { .. }) {
+            return Ok(None);
+        }
+        self.examine_at = now + now.saturating_sub(self.heard).min(LOOK_MAX);
+        let examined = healer.examine(&self.run, &liveness).await?;
+        Ok(examined.found.into_iter().find(|found| found.at <= self.after))
+    }
+}
