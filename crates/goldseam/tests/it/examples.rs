@@ -21,6 +21,10 @@ mod long_sleep;
 #[expect(dead_code, reason = "its `main` is for people")]
 mod order_saga;
 
+#[path = "../../../../examples/remote_step.rs"]
+#[expect(dead_code, reason = "its `main` is for people")]
+mod remote_step;
+
 #[tokio::test]
 async fn example_hello_runs_and_runs_again() {
     let scratch = Scratch::new();
@@ -69,5 +73,13 @@ async fn example_agent_loop_runs_and_runs_again() {
     let scratch = Scratch::new();
     for _ in 0..2 {
         assert_eq!(agent_loop::run(&scratch.url()).await.unwrap(), "find the way: looked around, go left");
+    }
+}
+
+#[tokio::test]
+async fn example_remote_step_runs_and_runs_again() {
+    let scratch = Scratch::new();
+    for _ in 0..2 {
+        assert_eq!(remote_step::run(&scratch.url()).await.unwrap(), "cat.png@200");
     }
 }

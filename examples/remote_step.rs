@@ -1,0 +1,81 @@
+//! A remote step: the workflow hands work out, and a worker without its code does it.
+//!
+//! `cargo run -p goldseam --example remote_step`
+
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
+use goldseam::core::QueueName;
+use goldseam::core::task::Task;
+use goldseam::engine::queue::Want;
+use goldseam::prelude::*;
+use goldseam::{EngineError, Failure, Limits, Payload};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Job {
+    url: String,
+    width: u32,
+}
+
+async fn thumbnail(ctx: Context, url: String) -> goldseam::Result<String> {
+    // While a worker has it, the run waits, and soon leaves memory.
+    ctx.remote("resize", &Job { url, width: 200 })
+        .queue("gpu")
+        .retry(Retry::exponential().max_attempts(3))
+        .heartbeat_timeout(secs(60))
+        .priority(5)
+        .await
+}
+
+/// A worker: it may live in another process, on another machine. It needs the store, and nothing else.
+async fn work(client: Client) -> Result<(), EngineError> {
+    let (queue, mut mark) = (client.queue(), 0);
+    loop {
+        let (owner, kind) = ("worker-1".to_owned(), Some("resize".to_owned()));
+        let want = Want { owner, queue: QueueName::new("gpu")?, kind, limit: 1 };
+        let Some(task) = queue.claim(want).await?.pop() else {
+            mark = client.wait_for_change(mark).await?;
+            continue;
+        };
+        // Long work says now and then that it is alive; one that is refused here may stop.
+        queue.heartbeat(&task.id, task.fence).await?;
+        match resize(&task) {
+            Ok(thumb) => {
+                let thumb = Payload::of(&thumb, &Limits::default())?;
+                // Once this returns, the result is in the run's log. Saying it again is harmless.
+                queue.complete(&task.id, task.fence, thumb).await?;
+            }
+            Err(why) => {
+                queue.fail(&task.id, task.fence, Failure::terminal(why.to_string())).await?;
+            }
+        }
+    }
+}
+
+fn resize(task: &Task) -> Result<String, serde_json::Error> {
+    let Job { url, width } = task.payload.read()?;
+    // The key is the same for every attempt: pass it on to whatever must not happen twice.
+    let _key = task.step.as_ref().map(|step| step.key.as_str());
+    Ok(format!("{url}@{width}"))
+}
+
+/// Runs the example on the store at `url`.
+pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
+    let engine = Engine::open(url).await?.workflow("thumbnail", thumbnail).start().await?;
+    let run = engine.run("thumbnail", "cat-1", &"cat.png").await?;
+    let thumb: String = tokio::select! {
+        thumb = run.result() => thumb?,
+        stopped = work(goldseam::connect(url).await?) => {
+            stopped?;
+            return Err(Error::terminal("the worker stopped"));
+        }
+    };
+    engine.shutdown().await;
+    Ok(thumb)
+}
+
+#[tokio::main]
+async fn main() -> goldseam::Result<()> {
+    println!("{}", run("sqlite:remote_step.db").await?);
+    Ok(())
+}
