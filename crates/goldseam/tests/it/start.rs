@@ -273,7 +273,8 @@ async fn an_endless_loop_cannot_keep_what_its_node_had() {
     };
     let (url, stuck) = (scratch.url(), flow(true, Arc::clone(&released), witness.clone()));
     let own = config.clone();
-    let thread = std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().name("stuck".to_owned());
+    let thread = thread.spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let engine =
@@ -292,6 +293,6 @@ async fn an_endless_loop_cannot_keep_what_its_node_had() {
         assert_eq!(run.result::<u32>().await.unwrap(), 1);
     }
     released.store(true, Ordering::Relaxed);
-    thread.join().unwrap();
+    thread.unwrap().join().unwrap();
     engine.shutdown().await;
 }
