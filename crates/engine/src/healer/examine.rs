@@ -251,7 +251,9 @@ fn parked_row(row: Summary, reason: &str, (as_of, head): (Seq, Hash)) -> Summary
 /// What `diagnose` cannot see: there is no state at all.
 fn broken(run: &RunId, end: Seq, row: Option<&Row>, corrupt: &Corrupt) -> Examined {
     let mut diagnosis = damaged(corrupt);
-    if row.is_some_and(|row| row.summary.status == Status::Parked && row.summary.as_of == end) {
+    let rests = |row: &Row| row.summary.status == Status::Parked && row.summary.as_of == end;
+    // What is over stays as it ended: there is nothing left to keep from moving.
+    if row.is_some_and(|row| rests(row) || row.summary.status.is_terminal()) {
         let hint =
             format!("restore the log of {run} from a backup; goldseam history {run} shows what is left");
         diagnosis.remedy = goldseam_core::recovery::Remedy::Tell { hint };

@@ -5,6 +5,7 @@ use goldseam_core::{Seq, Status};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::config::Recovery;
+use crate::healer::doctor::DoctorOptions;
 
 /// K1
 pub async fn k1_a_gap_parks_the_run_and_no_other(fixture: &Fixture) {
@@ -50,6 +51,21 @@ pub async fn k1_is_found_by_whoever_claims_the_run(fixture: &Fixture) {
     let parked = || async { ward.row("r").await.summary.status == Status::Parked };
     eventually("the damaged run is parked", parked).await;
     engine.shutdown().await;
+}
+
+/// K1 of a run that is over: it is told, and the run stays as it ended.
+pub async fn k1_a_finished_run_is_told_and_left_as_it_is(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = ward.two_steps_open().await;
+    ward.start("two", "r", "true").await;
+    ward.reaches("r", Status::Completed).await;
+    engine.shutdown().await;
+    ward.damage().corrupt(&id("r"), Seq(3), "{}").await;
+    assert!(ward.look().await.findings.is_empty(), "only a deep look reads what is over");
+    let deep = DoctorOptions { fix: true, deep: true, ..DoctorOptions::default() };
+    let checkup = ward.client.doctor(deep).await.unwrap();
+    assert_eq!((checkup.findings.len(), checkup.healed, checkup.is_healthy()), (1, 0, false));
+    assert_eq!(ward.row("r").await.summary.status, Status::Completed);
 }
 
 async fn crashes(ward: &Ward<'_>, recovery: &Recovery) {

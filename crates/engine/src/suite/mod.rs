@@ -69,6 +69,7 @@ macro_rules! healing {
             logs::k1_a_gap_parks_the_run_and_no_other,
             logs::k1_an_event_that_cannot_be_read_parks_the_run,
             logs::k1_is_found_by_whoever_claims_the_run,
+            logs::k1_a_finished_run_is_told_and_left_as_it_is,
             logs::p1_a_run_that_always_crashes_is_ended,
             logs::p1_parks_by_policy,
             logs::n1_a_run_that_nobody_has_waits_and_says_so,
