@@ -73,7 +73,7 @@ impl Scenario {
         match self.part {
             Part::Watch => {}
             Part::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
-                worker.turn(client).await
+                worker.turn(client).await;
             }
             Part::Signal if waits => self.signal(client, run, summary).await,
             Part::Answer => {

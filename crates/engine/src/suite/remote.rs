@@ -12,7 +12,7 @@ use super::{Fixture, eventually};
 use crate::context::Context;
 use crate::healer::sweeper::Fate;
 use crate::queue::Want;
-use crate::{Engine, EngineError, Error};
+use crate::{Engine, EngineError};
 
 /// A worker that says nothing for so long is silent.
 const SILENCE: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ async fn hands_out(ward: &Ward<'_>, silence: Duration) -> Engine {
     let work = move |ctx: Context, (): ()| async move {
         let retry = Retry::fixed(Duration::from_millis(1)).max_attempts(2);
         let step = ctx.remote::<u32>("resize", &7).queue("gpu").retry(retry);
-        Ok::<u32, Error>(step.heartbeat_timeout(silence).await?)
+        step.heartbeat_timeout(silence).await
     };
     let engine = ward.builder().workflow("remote", work).start().await.unwrap();
     ward.start("remote", "r", "null").await;

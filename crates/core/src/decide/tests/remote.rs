@@ -58,7 +58,7 @@ fn a_remote_step_is_handed_out_as_a_task_in_the_append_that_starts_it() {
     assert_eq!(of.key, idempotency_key(log.state(), &path("resize")));
     let log = log.hands_out("resize");
     assert_eq!(log.status(), Status::Waiting);
-    assert_eq!(log.state().summary.waits[0].tasks, [task.id.clone()]);
+    assert_eq!(log.state().summary.waits[0].tasks, std::slice::from_ref(&task.id));
     assert_eq!(open(&log), [("resize".to_owned(), 1)]);
 }
 
