@@ -1,6 +1,9 @@
 //! Whether finished runs cost anything: start to end of a workflow with a million of them, and with none.
 
+use std::path::Path;
 use std::time::Instant;
+
+use rusqlite::params;
 
 use crate::Fallible;
 use crate::raw;
@@ -8,6 +11,8 @@ use crate::report::{Report, median};
 use crate::work::{Mark, Place, engine};
 
 const CROWD: i64 = 1_000_000;
+/// Copies are numbered from here on.
+const RID_FIRST: i64 = 1_000;
 const STEPS: u32 = 5;
 const ROUNDS: usize = 200;
 
@@ -17,7 +22,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     seed.run("steps", "pattern", &STEPS).await?.result::<()>().await?;
     seed.shutdown().await;
     eprintln!("filling a store with {CROWD} finished runs …");
-    fill(&Place::file(&crowded))?;
+    fill(&Place::file(&crowded), CROWD)?;
     let engines = [engine(&alone, Mark::default()).await?, engine(&crowded, Mark::default()).await?];
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
@@ -43,8 +48,14 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     }])
 }
 
-/// Copies the one finished run, events and all, a million times under random-looking ids.
-fn fill(path: &std::path::Path) -> Fallible<()> {
+/// How many copies of the one finished run there are.
+pub(crate) fn filled(path: &Path) -> Fallible<i64> {
+    let last: i64 = raw::open(path)?.query_row("SELECT MAX(rid) FROM runs", [], |row| row.get(0))?;
+    Ok((last - RID_FIRST).max(0))
+}
+
+/// Copies the one finished run, `pattern`, events and all, so many times under random-looking ids.
+pub(crate) fn fill(path: &Path, count: i64) -> Fallible<()> {
     let conn = raw::open(path)?;
     conn.pragma_update(None, "synchronous", "OFF")?;
     conn.execute_batch("BEGIN")?;
@@ -52,16 +63,16 @@ fn fill(path: &std::path::Path) -> Fallible<()> {
     let runs = [
         numbers,
         "INSERT INTO runs (rid, id, workflow, status, created_at, updated_at, as_of, task, summary) \
-         SELECT 1000 + i, 'run-' || lower(hex(randomblob(8))), workflow, status, created_at, updated_at, as_of, task, summary \
+         SELECT ?2 + i, 'run-' || lower(hex(randomblob(8))), workflow, status, created_at, updated_at, as_of, task, summary \
          FROM n, runs WHERE id = 'pattern'",
     ];
-    conn.execute(&runs.join(" "), [CROWD])?;
+    conn.execute(&runs.join(" "), params![count, RID_FIRST])?;
     let events = [
         numbers,
-        "INSERT INTO events (rid, seq, body) SELECT 1000 + i, seq, body FROM n, events \
+        "INSERT INTO events (rid, seq, body) SELECT ?2 + i, seq, body FROM n, events \
          WHERE events.rid = (SELECT rid FROM runs WHERE id = 'pattern')",
     ];
-    conn.execute(&events.join(" "), [CROWD])?;
+    conn.execute(&events.join(" "), params![count, RID_FIRST])?;
     conn.execute_batch("COMMIT")?;
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     // Nothing of the filling may still be on its way to the disk while others are measured.

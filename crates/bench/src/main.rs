@@ -1,6 +1,7 @@
 //! What Goldseam costs, as ratios against a raw baseline measured in the same run.
 //!
-//! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]`.
+//! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]`,
+//! and `restart|takeover|sweep|healthy` for what happens when something is killed or stalls, or could be.
 //! Rounds of both sides alternate and medians are compared, because machines are noisy.
 
 #![expect(clippy::print_stdout, reason = "a benchmark reports to its reader")]
@@ -9,13 +10,18 @@
 
 mod crowd;
 mod disk;
+mod healthy;
 mod latency;
 mod length;
 mod memory;
 mod raw;
 mod report;
+mod restart;
+mod sweep;
+mod takeover;
 mod throughput;
 mod work;
+mod worker;
 
 use clap::{Parser, Subcommand};
 
@@ -36,7 +42,7 @@ struct Args {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum Measure {
     /// One workflow of 10 empty steps against one raw durable single-row commit
     Latency,
@@ -50,8 +56,56 @@ enum Measure {
     Memory,
     /// Bytes per small step, indexes included
     Disk,
+    /// A process killed with 10,000 runs in mid-step and started again: the first new step, and all of them
+    Restart {
+        /// Runs in mid-step
+        #[arg(long, default_value_t = RESTART_RUNS)]
+        runs: u32,
+        /// Kills, each with a store of its own
+        #[arg(long, default_value_t = RESTART_ROUNDS)]
+        rounds: u32,
+    },
+    /// One of two processes on a file killed: the first new step by the other
+    Takeover {
+        /// Kills
+        #[arg(long, default_value_t = TAKEOVER_KILLS)]
+        kills: u32,
+    },
+    /// A sweep of 1,000 active runs among 1,000,000 finished ones against one of the 1,000 alone
+    Sweep(sweep::Size),
+    /// Throughput with every healer at work against none
+    Healthy {
+        /// Rounds of both sides
+        #[arg(long, default_value_t = HEALTHY_ROUNDS)]
+        rounds: usize,
+    },
     /// All of them
     All,
+    /// A process to be killed
+    #[command(hide = true)]
+    Worker(worker::Orders),
+}
+
+const RESTART_RUNS: u32 = 10_000;
+const RESTART_ROUNDS: u32 = 3;
+const TAKEOVER_KILLS: u32 = 40;
+const HEALTHY_ROUNDS: usize = 9;
+
+impl Measure {
+    fn all() -> Vec<Self> {
+        vec![
+            Self::Latency,
+            Self::Throughput,
+            Self::Length,
+            Self::Disk,
+            Self::Memory,
+            Self::Crowd,
+            Self::Healthy { rounds: HEALTHY_ROUNDS },
+            Self::Restart { runs: RESTART_RUNS, rounds: RESTART_ROUNDS },
+            Self::Takeover { kills: TAKEOVER_KILLS },
+            Self::Sweep(sweep::Size::default()),
+        ]
+    }
 }
 
 fn main() -> Fallible<()> {
@@ -69,18 +123,18 @@ fn main() -> Fallible<()> {
             Measure::Crowd => runtime.block_on(crowd::measure(&place))?,
             Measure::Memory => runtime.block_on(memory::measure(&place))?,
             Measure::Disk => runtime.block_on(disk::measure(&place))?,
+            Measure::Restart { runs, rounds } => restart::measure(&place, runs, rounds)?,
+            Measure::Takeover { kills } => takeover::measure(&place, kills)?,
+            Measure::Sweep(size) => runtime.block_on(sweep::measure(&place, size))?,
+            Measure::Healthy { rounds } => runtime.block_on(healthy::measure(&place, rounds))?,
+            Measure::Worker(orders) => match runtime.block_on(worker::work(&place.url, orders))? {},
             Measure::All => Vec::new(),
         })
     };
-    let all = [
-        Measure::Latency,
-        Measure::Throughput,
-        Measure::Length,
-        Measure::Disk,
-        Measure::Memory,
-        Measure::Crowd,
-    ];
-    let measures = if matches!(args.measure, Measure::All) { all.to_vec() } else { vec![args.measure] };
+    let measures = match args.measure {
+        Measure::All => Measure::all(),
+        one => vec![one],
+    };
     for measure in measures {
         for report in one(measure)? {
             if args.json {

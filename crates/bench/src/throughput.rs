@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use goldseam::Engine;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 use tokio::sync::Semaphore;
@@ -23,7 +24,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let (mut ours, mut theirs, mut writes) = (Vec::new(), Vec::new(), 0.0);
     for round in 0..ROUNDS {
         let url = place.scratch(&format!("throughput-{round}"));
-        ours.push(run_all(&url).await?);
+        ours.push(run_all(Arc::new(engine(&url, Mark::default()).await?), RUNS).await?);
         let replay = Replay::read(&Place::file(&url), place, round).await?;
         let (seconds, rows) = replay.run()?;
         theirs.push(seconds);
@@ -42,14 +43,13 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     }])
 }
 
-/// Seconds for all runs from first start to last result.
-async fn run_all(url: &str) -> Fallible<f64> {
-    let engine = Arc::new(engine(url, Mark::default()).await?);
+/// Seconds for so many runs from first start to last result; the engine leaves afterwards.
+pub(crate) async fn run_all(engine: Arc<Engine>, runs: usize) -> Fallible<f64> {
     engine.run("steps", "warm", &STEPS).await?.result::<()>().await?;
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let began = Instant::now();
-    let mut all = Vec::with_capacity(RUNS);
-    for index in 0..RUNS {
+    let mut all = Vec::with_capacity(runs);
+    for index in 0..runs {
         let slot = Arc::clone(&slots).acquire_owned().await?;
         let engine = Arc::clone(&engine);
         all.push(tokio::spawn(async move {

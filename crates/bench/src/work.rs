@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use goldseam::Config;
 use goldseam::prelude::*;
 
 use crate::Fallible;
@@ -36,6 +37,11 @@ pub(crate) type Mark = Arc<Mutex<Option<Instant>>>;
 
 /// An engine with the workflow `steps`, which makes as many empty steps as its input says.
 pub(crate) async fn engine(url: &str, mark: Mark) -> Fallible<Engine> {
+    engine_with(url, mark, Config::default()).await
+}
+
+/// The same, configured.
+pub(crate) async fn engine_with(url: &str, mark: Mark, config: Config) -> Fallible<Engine> {
     let steps = move |ctx: Context, count: u32| {
         let mark = Arc::clone(&mark);
         async move {
@@ -55,7 +61,8 @@ pub(crate) async fn engine(url: &str, mark: Mark) -> Fallible<Engine> {
     };
     let nap =
         |ctx: Context, seconds: u64| async move { ctx.sleep("nap", Duration::from_secs(seconds)).await };
-    Ok(Engine::open(url).await?.slots(4_000).workflow("steps", steps).workflow("nap", nap).start().await?)
+    let open = Engine::open(url).await?.config(Config { slots: 4_000, ..config });
+    Ok(open.workflow("steps", steps).workflow("nap", nap).start().await?)
 }
 
 /// Seconds since the first step of the latest run began.

@@ -22,7 +22,7 @@ pub(crate) const STORE_DEFAULT: &str = "sqlite:goldseam.db";
     name = "goldseam",
     version,
     arg_required_else_help = true,
-    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and see that nothing is lost\n  goldseam ls --status failed       what went wrong\n  goldseam show RUN                 one run: timeline, questions, result\n  goldseam explain GS0104           what a code means\n\nExit codes: goldseam exit-codes"
+    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and see that nothing is lost\n  goldseam ls --status failed       what went wrong\n  goldseam show RUN                 one run: timeline, questions, result\n  goldseam doctor                   is anything stalled? what is done about it?\n  goldseam why RUN                  why one run does not move\n  goldseam explain GS0104           what a code means\n\nExit codes: goldseam exit-codes"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -193,7 +193,7 @@ impl Client {
         let newest = self.ledger.hub.newest(&workflow).unwrap_or(1);
         let plan = self.ledger.hub.plan(&workflow);
         let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
-        self.ledger.commit(run, &Command::Start { queued, claim: None }).await?;
+        self.ledger.start(run, queued, None).await?;
         Ok(self.handle(run.clone()))
     }
 

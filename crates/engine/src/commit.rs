@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode, decode_all};
 use goldseam_core::decide::{Decision, Refusal, TaskMove, View};
-use goldseam_core::event::Event;
+use goldseam_core::event::{Event, RunQueued};
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::Stuck;
 use goldseam_core::task::{NewTask, Task};
@@ -132,7 +132,18 @@ impl Ledger {
         self.commit_on(None, run, command, extra).await
     }
 
-    /// The same for somebody who has just looked.
+    /// Starts a run. Most ids are new, so nobody looks before: a start costs one write and no read.
+    pub(crate) async fn start(
+        &self,
+        run: &RunId,
+        queued: RunQueued,
+        claim: Option<NodeId>,
+    ) -> Result<Committed, EngineError> {
+        let start = Command::Start { queued, claim };
+        self.commit_on(Some(Known::Absent), run, &start, Vec::new()).await
+    }
+
+    /// Carries out `command` for somebody who has just looked.
     pub(crate) async fn commit_on(
         &self,
         mut seen: Option<Known>,
@@ -225,7 +236,7 @@ impl Ledger {
         if !leaves_branch(sealed) {
             return row_after(summary, sealed).map(Some).map_err(|stuck| stuck_to(run, stuck));
         }
-        let (mut history, _) = self.history(run, summary.base).await?;
+        let (mut history, _) = self.history_to(run, summary.base, summary.as_of).await?;
         if history.last().map(|recorded| recorded.seq) != Some(summary.as_of) {
             return Ok(None);
         }
@@ -273,16 +284,17 @@ impl Ledger {
         let base = |row: &Row| if is_credible(&row.summary, end) { row.summary.base } else { Seq(1) };
         let (base, task, updated_at) =
             head.row.map_or((Seq(1), None, Millis(0)), |row| (base(&row), row.task, row.updated_at));
-        let (history, hash) = self.history(run, base).await?;
+        let (history, hash) = self.history_to(run, base, end).await?;
         let state = derive(run, &history, hash)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
         Ok(Loaded { state, task, updated_at })
     }
 
-    /// The state of a run whose row says where loading may begin, for as long as patience lasts.
-    pub(crate) async fn load_from(&self, run: &RunId, base: Seq) -> Result<State, EngineError> {
+    /// The state of a run at `end` or later, if its row says that loading may begin at `base`; for as long as
+    /// patience lasts.
+    pub(crate) async fn load_from(&self, run: &RunId, base: Seq, end: Seq) -> Result<State, EngineError> {
         let read = || async {
-            let (history, hash) = self.history(run, base).await?;
+            let (history, hash) = self.history_to(run, base, end).await?;
             derive(run, &history, hash).map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
         };
         Patience::new(self, "loading a run").insist(self, read).await
@@ -295,10 +307,21 @@ impl Ledger {
 
     /// Everything from `base` on, preceded by the mail that `base` carries, with the last fingerprint.
     pub async fn history(&self, run: &RunId, base: Seq) -> Result<(Vec<Recorded>, Hash), EngineError> {
+        self.history_to(run, base, Seq(u64::MAX)).await
+    }
+
+    /// The same for somebody who knows that the log goes to `end` and need not know what came later: it costs
+    /// one read less.
+    pub(crate) async fn history_to(
+        &self,
+        run: &RunId,
+        base: Seq,
+        end: Seq,
+    ) -> Result<(Vec<Recorded>, Hash), EngineError> {
         let corrupt = |corrupt: Corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
         let mut history: Vec<Recorded> = Vec::new();
         let (mut after, mut prev) = (base.before(), None);
-        loop {
+        while after < end {
             let page = self.store.read(run, after, PAGE).await?;
             let Some(first) = page.first() else { break };
             let from = match prev {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
-use goldseam_core::{Command, Limits, NodeId, Payload, QueueName, RunId, StepName, WorkflowName, derive};
+use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -219,7 +219,7 @@ impl Engine {
         let ours = room && self.node.config.queues.contains(&queued.queue);
         let claim = ours.then(|| self.node.id.clone());
         let sent = self.node.ledger.clock.elapsed();
-        let committed = self.node.ledger.commit(run, &Command::Start { queued, claim }).await?;
+        let committed = self.node.ledger.start(run, queued, claim).await?;
         let claimed =
             committed.records.iter().any(|r| matches!(r.event, goldseam_core::Event::RunClaimed(_)));
         if !claimed {

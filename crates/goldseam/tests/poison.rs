@@ -1,9 +1,10 @@
 //! One run that takes its process down, among a thousand that do not: real processes, real aborts.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use goldseam::prelude::*;
 use goldseam::store::RunFilter;
@@ -93,6 +94,10 @@ fn count(counts: &BTreeMap<&'static str, usize>, status: Status) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_aborting_run_among_a_thousand_is_the_only_one_that_is_ended() {
+    assert!(tokio::time::timeout(Duration::from_secs(300), story()).await.is_ok(), "it did not end in time");
+}
+
+async fn story() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     let client = goldseam::connect(&url(folder)).await.unwrap();
@@ -103,17 +108,14 @@ async fn one_aborting_run_among_a_thousand_is_the_only_one_that_is_ended() {
         client.start("flow", &run, input, StartOptions::default()).await.unwrap();
     }
     let poison = RunId::new(format!("r{}", LONG / 2)).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(240);
     let mut worker = Worker::start(folder);
     let mut crashes = 0;
     while count(&statuses(&client).await, Status::Running) <= LONG {
-        assert!(Instant::now() < deadline, "{:?}", statuses(&client).await);
         assert!(!worker.is_gone(), "nothing has struck yet");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     std::fs::write(folder.join("strike"), "").unwrap();
     while client.get(&poison).await.unwrap().status != Status::Failed {
-        assert!(Instant::now() < deadline, "{crashes} crashes, {:?}", client.get(&poison).await.unwrap());
         if worker.is_gone() {
             crashes += 1;
             worker = Worker::start(folder);
@@ -128,7 +130,6 @@ async fn one_aborting_run_among_a_thousand_is_the_only_one_that_is_ended() {
     assert_eq!(crashes, 4, "the first, the crowd's, the cohort's, and the one alone");
     std::fs::write(folder.join("open"), "").unwrap();
     while count(&statuses(&client).await, Status::Completed) < LONG {
-        assert!(Instant::now() < deadline, "{:?}", statuses(&client).await);
         assert!(!worker.is_gone(), "nobody else takes the process down");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -96,7 +96,7 @@ fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result
 }
 
 /// Where a log ends.
-pub(crate) fn end_of(conn: &Connection, rid: i64) -> rusqlite::Result<Seq> {
+fn end_of(conn: &Connection, rid: i64) -> rusqlite::Result<Seq> {
     let end = conn.prepare_cached(END)?.query_row([rid], |row| row.get::<_, i64>(0)).optional()?;
     Ok(end.map_or(Seq::ZERO, |end| Seq(end.unsigned_abs())))
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use goldseam_store::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::fault::Nature;
@@ -68,6 +69,8 @@ pub(crate) fn reader(path: &Path, options: &Options) -> Result<Connection, Store
 fn prepare(conn: &Connection, options: &Options) -> rusqlite::Result<()> {
     conn.busy_timeout(options.busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans do not go by bound values: else SQLite would prepare every statement with a bound limit anew, each time.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.pragma_update(None, "temp_store", "memory")
 }
 

@@ -12,14 +12,16 @@ use goldseam_store::{Head, Record, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
-use crate::append::{end_of, sql_int};
+use crate::append::sql_int;
 use crate::fault::Fault;
 use crate::queue::Queue;
 use crate::runs::RawRow;
 
-const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \
+pub(crate) const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \
     AND seq > ?2 ORDER BY seq LIMIT ?3";
-const HEAD: &str = "SELECT summary, task, updated_at, rid FROM runs WHERE id = ?1";
+/// One statement, so that both are as they were at one moment.
+const HEAD: &str = "SELECT summary, task, updated_at, \
+    COALESCE((SELECT MAX(seq) FROM events WHERE events.rid = runs.rid), 0) FROM runs WHERE id = ?1";
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -97,7 +99,6 @@ pub(crate) fn records(conn: &Connection, run: &RunId, after: Seq, limit: u32) ->
 
 /// The end of the log and the cached row, as they were at one moment.
 pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, Fault> {
-    let moment = conn.unchecked_transaction()?;
     let found = conn
         .prepare_cached(HEAD)?
         .query_row([run.as_str()], |row| {
@@ -106,10 +107,6 @@ pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, Fault
             Ok((raw, row.get::<_, i64>(3)?))
         })
         .optional()?;
-    let head = match found {
-        None => None,
-        Some((raw, rid)) => Some(Head { end: end_of(conn, rid)?, row: raw.map(RawRow::parse).transpose()? }),
-    };
-    moment.finish()?;
-    Ok(head)
+    let Some((raw, end)) = found else { return Ok(None) };
+    Ok(Some(Head { end: Seq(end.unsigned_abs()), row: raw.map(RawRow::parse).transpose()? }))
 }

@@ -63,7 +63,7 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
         () if app.jsonl => healings.iter().for_each(|healing| out::jsonl(&document(healing))),
         () if app.quiet => healings.iter().for_each(|healing| out::line(healing.run.as_str())),
         () => {
-            let mut table = Table::new(HEAD);
+            let mut table = Table::wrapping(HEAD);
             healings.iter().for_each(|healing| table.row(cells(app, healing)));
             app.table(&table);
             if healings.is_empty() {

@@ -1,11 +1,14 @@
 //! `goldseam sweeper`.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::poll;
-use goldseam::healer::sweeper::{SweepOptions, SweepReport, Sweeper};
+use goldseam::RunId;
+use goldseam::healer::sweeper::{Fate, Stalled, SweepOptions, SweepReport, Sweeper};
+use goldseam::recovery::Code;
 use serde_json::{Value, json};
 
 use super::until_told;
@@ -47,6 +50,7 @@ pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, Fail> {
     if !args.once {
         app.remark(&format!("sweeping every {}; Ctrl-C ends it", when::span(args.interval)));
     }
+    let mut told_before = Told::new();
     loop {
         let mut report = SweepReport { more: true, ..SweepReport::default() };
         let (mut swept, mut is_told) = (Ok(()), false);
@@ -55,7 +59,7 @@ pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, Fail> {
             is_told = poll!(told.as_mut()).is_ready();
         }
         match swept {
-            Ok(()) => show(app, &report, &args),
+            Ok(()) => show(app, &report, &args, &mut told_before),
             Err(fail) if args.once => return Err(fail),
             // The store may be back at the next sweep.
             Err(fail) => drop(app.fail(&fail)),
@@ -75,8 +79,15 @@ async fn look(sweeper: &mut Sweeper, report: &mut SweepReport) -> Result<(), Fai
     Ok(())
 }
 
-/// A sweep that found nothing is silent unless it is the only one.
-fn show(app: &App, report: &SweepReport, args: &SweeperArgs) {
+/// What the sweep before told: run, rule and fate.
+type Told = HashSet<(RunId, Code, Fate)>;
+
+/// A sweep that found nothing is silent unless it is the only one; what was told before is not told again.
+fn show(app: &App, report: &SweepReport, args: &SweeperArgs, told: &mut Told) {
+    let fact = |stalled: &Stalled| {
+        let Stalled { found, fate, .. } = stalled;
+        (found.run.clone(), found.diagnosis.rule, fate.clone())
+    };
     let items: Vec<Item<'_>> = report.stalled.iter().map(Item::from).collect();
     match () {
         () if app.wants_json() && args.once => out::json(&document(app, report)),
@@ -85,15 +96,18 @@ fn show(app: &App, report: &SweepReport, args: &SweeperArgs) {
         () if items.is_empty() && report.rows_rewritten == 0 && !args.once => {}
         () => {
             let at = if args.once { String::new() } else { format!("{} ", when::iso(app.now())) };
-            if !items.is_empty() {
-                app.table(&finding::table(app, &items));
+            let news = report.stalled.iter().filter(|stalled| !told.contains(&fact(stalled)));
+            let news: Vec<Item<'_>> = news.map(Item::from).collect();
+            if !news.is_empty() {
+                app.table(&finding::table(app, &news));
             }
             out::line(format!("{at}{}", sentence(report)));
-            if args.once && report.stalled.iter().any(|stalled| stalled.fate.as_str() == "young") {
+            if args.once && report.stalled.iter().any(|stalled| stalled.fate == Fate::Young) {
                 app.remark("nothing is healed at the first look; --stale-after 0 does so");
             }
         }
     }
+    *told = report.stalled.iter().map(fact).collect();
 }
 
 fn sentence(report: &SweepReport) -> String {

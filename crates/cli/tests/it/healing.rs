@@ -87,6 +87,22 @@ fn the_doctor_tells_first_and_heals_when_asked() {
 }
 
 #[test]
+fn the_doctor_knows_locks_too() {
+    let place = prepared();
+    place.run(&["lock", "acquire", "nightly", "--holder", "ana", "--ttl", "1ms"]).ok();
+    let told = place.run(&["doctor"]);
+    assert_eq!(told.code, 1, "{}", told.err);
+    assert!(
+        told.out.starts_with("CODE") && told.out.contains("\nL1\tlock\tnightly\tcan be healed\t"),
+        "{}",
+        told.out
+    );
+    let fixed = place.run(&["doctor", "--fix", "--rule", "L1", "--json"]).json();
+    assert_eq!((&fixed["findings"][0]["lock"], &fixed["healed"]), (&json!("nightly"), &json!(1)));
+    assert_eq!(place.run(&["doctor", "--json"]).json()["healthy"], true);
+}
+
+#[test]
 fn the_doctor_leaves_a_newer_schema_alone() {
     let place = sick();
     let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();

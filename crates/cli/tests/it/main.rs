@@ -5,6 +5,7 @@
 mod demo;
 mod drill;
 mod errors;
+mod guides;
 mod healing;
 mod help;
 mod queue;

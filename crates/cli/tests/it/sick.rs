@@ -2,7 +2,7 @@
 
 use goldseam::core::task::Task;
 use goldseam::prelude::*;
-use goldseam::store::{Expect, NodeSeen, Pulse, TaskFilter, Written};
+use goldseam::store::{Expect, NodeSeen, NodeState, TaskFilter, Written};
 use goldseam::{Client, RunId, Status};
 
 use crate::support::{Place, block, order, reaches};
@@ -14,54 +14,61 @@ use crate::support::{Place, block, order, reaches};
 /// - `odd`, parked because its code changed (V1);
 /// - `orphan`, whose process is gone in the middle of a step (O2).
 pub(crate) fn sick() -> Place {
+    sick_as(["hidden", "lost", "odd", "orphan"])
+}
+
+/// The same under other names.
+pub(crate) fn sick_as([hidden, lost, odd, orphaned]: [&str; 4]) -> Place {
     let place = Place::new();
     block(async {
         let engine = Engine::open(&place.url()).await.unwrap();
         let engine = engine.plan("order", ["reserve", "charge", "ship"]).workflow("order", order);
         let engine = engine.workflow("parcel", order).start().await.unwrap();
-        for (run, input) in [("done", "ship"), ("hidden", "ask"), ("lost", "wait")] {
+        for (run, input) in [("done", "ship"), (hidden, "ask"), (lost, "wait")] {
             engine.run("order", run, &input).await.unwrap();
         }
-        engine.run("parcel", "odd", &"wait").await.unwrap();
+        engine.run("parcel", odd, &"wait").await.unwrap();
         reaches(&engine, "done", Status::Completed).await;
-        for run in ["hidden", "lost", "odd"] {
+        for run in [hidden, lost, odd] {
             reaches(&engine, run, Status::Waiting).await;
         }
         engine.shutdown().await;
-        diverge(&place).await;
-        orphan(&place).await;
+        diverge(&place, odd).await;
+        orphan(&place, orphaned).await;
         let client = goldseam::connect_existing(&place.url()).await.unwrap();
-        hide_question(&client, "hidden").await;
-        lose_task(&client, "lost").await;
+        hide_question(&client, hidden).await;
+        lose_task(&client, lost).await;
     });
     place
 }
 
-async fn diverge(place: &Place) {
+async fn diverge(place: &Place, run: &str) {
     async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
         ctx.step("weigh", || async { Ok::<_, Error>(()) }).await
     }
     let engine = Engine::open(&place.url()).await.unwrap().workflow("parcel", changed).start().await.unwrap();
-    let odd = engine.handle(RunId::new("odd").unwrap());
+    let odd = engine.handle(RunId::new(run).unwrap());
     odd.signal("paid", &()).await.unwrap();
-    reaches(&engine, "odd", Status::Parked).await;
+    reaches(&engine, run, Status::Parked).await;
     engine.shutdown().await;
 }
 
 /// A run whose process dies after two steps, in the middle of the third.
-async fn orphan(place: &Place) {
+async fn orphan(place: &Place, run: &str) {
     let engine = Engine::open(&place.url()).await.unwrap().workflow("voyage", order).start().await.unwrap();
-    let (run, node) = (RunId::new("orphan").unwrap(), engine.node_id().clone());
-    engine.run("voyage", "orphan", &"hang").await.unwrap();
+    let (run, node) = (RunId::new(run).unwrap(), engine.node_id().clone());
+    engine.run("voyage", run.as_str(), &"hang").await.unwrap();
     let mut mark = 0;
     while engine.get(&run).await.unwrap().steps < 2 {
         mark = engine.wait_for_change(mark).await.unwrap();
     }
     engine.crash();
     let client = goldseam::connect_existing(&place.url()).await.unwrap();
-    let is_gone = |seen: &NodeSeen| seen.record.id == node && seen.pulse == Pulse::Dropped;
+    // Its last word, whatever the system says of its lock.
+    let is_gone = |seen: &NodeSeen| seen.record.id == node && seen.record.state == NodeState::Gone;
+    let mut mark = 0;
     while !client.store().nodes().await.unwrap().iter().any(is_gone) {
-        tokio::task::yield_now().await;
+        mark = client.wait_for_change(mark).await.unwrap();
     }
 }
 

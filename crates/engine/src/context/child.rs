@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use goldseam_core::decide::child_id;
 use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
-use goldseam_core::{Command, Owned, Payload, PayloadError, RunId, WorkflowName};
+use goldseam_core::{Owned, Payload, PayloadError, RunId, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -106,7 +106,7 @@ async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Paylo
     let plan = ctx.cell.hub().plan(&workflow);
     let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
     let _busy = ctx.cell.busy();
-    match ctx.cell.ledger.commit(run, &Command::Start { queued, claim: None }).await {
+    match ctx.cell.ledger.start(run, queued, None).await {
         Ok(started) if started.records.is_empty() => fetch_end(ctx, run).await,
         Ok(_) => Ok(()),
         Err(error @ EngineError::Refused { .. }) => Err(Error::terminal(error.to_string())),

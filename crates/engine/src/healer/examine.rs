@@ -102,7 +102,7 @@ impl Healer {
         let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
         let sound = |row: &&Row| row.summary.is_coherent() && row.summary.as_of <= end;
         let base = row.filter(sound).map_or(Seq(1), |row| row.summary.base);
-        let (history, head) = self.ledger.history(run, base).await?;
+        let (history, head) = self.ledger.history_to(run, base, end).await?;
         let state = derive(run, &history, head).map_err(corrupt)?;
         if state.summary.as_of < end {
             return Err(corrupt(Corrupt::new(state.summary.as_of.next(), "it is missing")));

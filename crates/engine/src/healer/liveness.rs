@@ -40,7 +40,8 @@ impl Liveness {
         };
         let name = &seen.record.name;
         match (seen.record.state, seen.pulse) {
-            (NodeState::Left | NodeState::Gone, _) => lost(true, format!("node {holder} ({name}) has left")),
+            (NodeState::Left, _) => lost(true, format!("node {holder} ({name}) has left")),
+            (NodeState::Gone, _) => lost(true, format!("node {holder} ({name}) is gone")),
             (_, Pulse::Dropped) => lost(true, format!("the process of node {holder} ({name}) is gone")),
             _ => match self.now.since(seen.beat_at) {
                 silent if silent >= self.silence_max => {

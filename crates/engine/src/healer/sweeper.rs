@@ -53,7 +53,7 @@ impl Default for SweepOptions {
 }
 
 /// What became of a finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// It was healed.
     Healed,

@@ -22,9 +22,11 @@ use crate::meter;
 use crate::spawn::spawn;
 
 /// Tasks claimed at once.
-const BATCH: u32 = 64;
+const BATCH: u32 = 256;
 /// Shortest pause between two looks that other processes' writes cause.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The same while this process writes: the change is most likely its own, and a look costs what a write does.
+const LOOK_BUSY_EVERY: Duration = Duration::from_millis(20);
 /// How long a task that cannot be claimed now is put aside.
 const ASIDE: Duration = Duration::from_secs(1);
 
@@ -33,8 +35,8 @@ const FRESH: Duration = Duration::from_millis(50);
 
 /// What became of a try to claim a run.
 enum Taken {
-    /// It is ours; loading may begin here.
-    Ours { base: Seq },
+    /// It is ours since the log ended at `end`; loading may begin at `base`.
+    Ours { base: Seq, end: Seq },
     /// It is a suspect of crashing its process, and must wait its turn.
     HeldBack { alone: bool, lived: Duration },
     /// It is over.
@@ -69,13 +71,21 @@ impl Node {
         }
     }
 
+    /// Runs that this node can still take: those on their way into memory have their place already, suspects
+    /// that wait for their turn have none.
+    fn free_slots(&self) -> u32 {
+        let held_back = self.held_back_count();
+        let coming = self.taking().len().saturating_sub(held_back);
+        let taken = u32::try_from(self.hub().hot_count() + coming).unwrap_or(u32::MAX);
+        self.config.slots.saturating_sub(taken)
+    }
+
     /// Claims what is due. Says how much, and how long until the next is, all by the store's clock.
     async fn claim_some(
         self: &Arc<Self>,
         pools: &[String],
     ) -> Result<(usize, Option<Duration>), EngineError> {
-        let hot = u32::try_from(self.hub().hot_count()).unwrap_or(u32::MAX);
-        let free = self.config.slots.saturating_sub(hot).min(BATCH);
+        let free = self.free_slots().min(BATCH);
         if free == 0 {
             return Ok((0, None));
         }
@@ -85,6 +95,9 @@ impl Node {
         let claimed = self.ledger.store.claim(claim).await?;
         let count = claimed.tasks.len();
         for task in claimed.tasks {
+            if let Some(run) = task.run.clone().filter(|_| task.is_advance()) {
+                self.taking().entry(run).or_default();
+            }
             let node = Arc::clone(self);
             self.adopt(spawn(async move { node.take(task).await }));
         }
@@ -94,7 +107,7 @@ impl Node {
 
     /// Wakes the claimer and pokes hot runs when another process changed something.
     pub(super) async fn keep_listening(self: &Arc<Self>) {
-        let mut mark = 0;
+        let (mut mark, mut appends) = (0, 0);
         while !self.is_closed() {
             match self.ledger.store.changed(mark).await {
                 Ok(next) => mark = next,
@@ -110,7 +123,8 @@ impl Node {
                 pause(self.config.poll).await;
             }
             self.hub().ready.notify_one();
-            pause(LOOK_EVERY).await;
+            let before = std::mem::replace(&mut appends, self.hub().appends());
+            pause(if appends == before { LOOK_EVERY } else { LOOK_BUSY_EVERY }).await;
         }
     }
 
@@ -119,20 +133,23 @@ impl Node {
         if !task.is_advance() {
             return self.deliver(task).await;
         }
-        self.taking().insert(run.clone());
+        self.taking().entry(run.clone()).or_default();
         let cell = self.begin(&run, task).await;
-        if !self.is_held_back(&run) {
-            self.taking().remove(&run);
+        let poked = !self.is_held_back(&run) && self.taking().remove(&run) == Some(true);
+        let Some(cell) = cell else {
+            // Its place is free again.
+            return self.hub().ready.notify_one();
+        };
+        if poked {
+            cell.poke();
         }
-        if let Some(cell) = cell {
-            self.execute(cell).await;
-        }
+        self.execute(cell).await;
     }
 
     /// Claims the run and takes it into memory; what cannot be taken is put where it belongs.
     async fn begin(&self, run: &RunId, task: Task) -> Option<Arc<Cell>> {
         match self.claim_run(run, &task).await {
-            Ok(Taken::Ours { base }) => return self.load_own(run, base, task).await,
+            Ok(Taken::Ours { base, end }) => return self.load_own(run, (base, end), task).await,
             Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
             Ok(Taken::Over) => {}
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
@@ -184,9 +201,9 @@ impl Node {
     }
 
     /// The run that was claimed, in memory; mended first if its log asks for it.
-    async fn load_own(&self, run: &RunId, base: Seq, task: Task) -> Option<Arc<Cell>> {
+    async fn load_own(&self, run: &RunId, (base, end): (Seq, Seq), task: Task) -> Option<Arc<Cell>> {
         let asked = self.ledger.clock.elapsed();
-        let state = match self.ledger.load_from(run, base).await {
+        let state = match self.ledger.load_from(run, base, end).await {
             Ok(state) => state,
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 self.found_damaged(run, &corrupt).await;
@@ -234,7 +251,7 @@ impl Node {
         }
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
         count_takeover(&taken, workflow.as_deref());
-        Ok(Taken::Ours { base })
+        Ok(Taken::Ours { base, end: taken.end })
     }
 
     /// Rule P1: the run took its process down too often, the last time alone.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct Hub {
     leaving: AtomicBool,
     aborting: AtomicBool,
     hot: Mutex<Hot>,
+    /// Appends of this process that have landed.
+    appends: AtomicU64,
     /// A task became ready here.
     pub(crate) ready: Notify,
 }
@@ -72,6 +74,7 @@ impl Hub {
             leaving: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             hot: Mutex::default(),
+            appends: AtomicU64::new(0),
             ready: Notify::new(),
         }
     }
@@ -133,8 +136,14 @@ impl Hub {
         self.aborting.store(true, Ordering::Relaxed);
     }
 
-    /// An append of this process made a task ready, or might have.
+    /// Appends of this process that have landed so far.
+    pub(crate) fn appends(&self) -> u64 {
+        self.appends.load(Ordering::Relaxed)
+    }
+
+    /// An append of this process has landed, and may have made a task ready.
     pub(crate) fn committed(&self, task: TaskMove, now: Millis) {
+        self.appends.fetch_add(1, Ordering::Relaxed);
         match task {
             TaskMove::Wake | TaskMove::Ready => self.ready.notify_one(),
             TaskMove::Rest(due) | TaskMove::Renew(due) if due <= now => self.ready.notify_one(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use futures_util::future::join_all;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{NodeId, Status};
+use goldseam_core::{NodeId, RunId, Status};
 use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, RunFilter, TaskFilter};
 
 use super::{Node, Sight, mail};
@@ -16,6 +16,8 @@ use crate::spawn::spawn;
 
 /// Tasks read at a time.
 const PAGE: u32 = 200;
+/// The same once the first of a crowd of orphans can be claimed: each page is a walk over what is left.
+const PAGE_LATER: u32 = 2_000;
 
 /// How a node looks from here.
 enum Verdict {
@@ -144,11 +146,12 @@ impl Node {
         let node = &seen.record.id;
         let mut after = None;
         for _ in 0..pages_max.unwrap_or(u32::MAX) {
+            let limit = if after.is_none() { PAGE } else { PAGE_LATER };
             let filter = TaskFilter {
                 owner: Some(node.as_str().to_owned()),
                 state: Some(TaskState::Claimed),
                 after: after.take(),
-                limit: PAGE,
+                limit,
                 ..TaskFilter::default()
             };
             let page = self.ledger.store.tasks(filter).await?;
@@ -179,13 +182,21 @@ impl Node {
         for task in self.ledger.store.tasks(filter).await? {
             let Some(run) = task.run.clone() else { continue };
             // The run looks before the mark is taken away: the reply to that may be lost.
-            self.hub().poke(&run);
+            self.poke(&run);
             let expect = Expect::Version(task.version);
             let version = task.version + 1;
             let seen = Task { poked: false, version, ..task };
             self.ledger.store.put_task(seen, expect).await?;
         }
         Ok(())
+    }
+
+    /// The run looks at its log now, or once it is in memory.
+    pub(super) fn poke(&self, run: &RunId) {
+        if let Some(poked) = self.taking().get_mut(run) {
+            *poked = true;
+        }
+        self.hub().poke(run);
     }
 
     fn own_tasks(&self) -> TaskFilter {

@@ -12,7 +12,7 @@ mod mail;
 mod quarantine;
 mod sweep;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,8 +43,8 @@ pub(crate) struct Node {
     name: String,
     time: Arc<StoreTime>,
     seen: Mutex<HashMap<NodeId, Sight>>,
-    /// Runs between the claim of their task and their place in memory.
-    taking: Mutex<BTreeSet<RunId>>,
+    /// Runs between the claim of their task and their place in memory, and whether they were poked meanwhile.
+    taking: Mutex<BTreeMap<RunId, bool>>,
     /// Suspects of crashing their process.
     quarantine: Mutex<quarantine::Quarantine>,
     /// All nodes as they were seen lately, and when.
@@ -56,7 +56,27 @@ pub(crate) struct Node {
     closed: AtomicBool,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
-    work: Mutex<Vec<JoinHandle<()>>>,
+    work: Mutex<Work>,
+}
+
+/// What runs in this node's name.
+#[derive(Debug, Default)]
+struct Work {
+    all: Vec<JoinHandle<()>>,
+    /// How many there may be before those that are over are let go.
+    most: usize,
+}
+
+impl Work {
+    /// Lets go of what is over only once it may be half of all: with ten thousand runs in memory, a look at all
+    /// of them for each new one would cost more than the runs.
+    fn adopt(&mut self, work: JoinHandle<()>) {
+        if self.all.len() >= self.most {
+            self.all.retain(|work| !work.is_finished());
+            self.most = (self.all.len() * 2).max(64);
+        }
+        self.all.push(work);
+    }
 }
 
 /// What this node remembers of another: judged by its own observation only, never by comparing clocks.
@@ -138,17 +158,15 @@ impl Node {
 
     /// Whether this node has the run, or is about to.
     pub(crate) fn has(&self, run: &RunId) -> bool {
-        self.hub().holds(run) || self.taking().contains(run)
+        self.hub().holds(run) || self.taking().contains_key(run)
     }
 
-    fn taking(&self) -> std::sync::MutexGuard<'_, BTreeSet<RunId>> {
+    fn taking(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, bool>> {
         self.taking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn adopt(&self, work: JoinHandle<()>) {
-        let mut all = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|work| !work.is_finished());
-        all.push(work);
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).adopt(work);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -269,7 +287,7 @@ impl Node {
     /// Stops at once, like a crash: nothing is handed over. Beating ends with a last word of its own.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).all.drain(..) {
             work.abort();
         }
         self.hub().clear();
@@ -280,3 +298,6 @@ fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,7 +104,7 @@ impl Node {
     fn is_suspect(&self, run: &RunId) -> bool {
         match self.hub().cell(run) {
             Some(cell) => cell.lock().state.summary.attempt > 0,
-            None => self.taking().contains(run),
+            None => self.taking().contains_key(run),
         }
     }
 
@@ -130,6 +130,11 @@ impl Node {
         }
         quarantine.inside.insert(summary.run.clone(), Suspect { until, alone, expected: false });
         Admission::In { alone }
+    }
+
+    /// How many wait in memory for their turn.
+    pub(super) fn held_back_count(&self) -> usize {
+        self.quarantine().held_back.len()
     }
 
     /// Whether the run waits in memory for its turn.

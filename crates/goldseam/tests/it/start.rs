@@ -55,6 +55,38 @@ async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
     engine.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_takes_no_more_runs_than_it_has_slots() {
+    const SLOTS: u32 = 8;
+    let (scratch, witness) = (Scratch::new(), Witness::default());
+    let client = scratch.client().await;
+    let ids: Vec<RunId> = (0..200).map(|index| RunId::new(format!("r-{index}")).unwrap()).collect();
+    for id in &ids {
+        client.start("crowd", id, Payload::null(), StartOptions::default()).await.unwrap();
+    }
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let (seen, open) = (witness.clone(), gate.clone());
+    let crowd = move |ctx: Context, (): ()| {
+        let (seen, open) = (seen.clone(), open.clone());
+        async move {
+            seen.saw("in");
+            ctx.step("wait", || async { Ok::<_, Error>(open.acquire().await.map(drop).is_ok()) }).await
+        }
+    };
+    let engine = scratch.builder().await.slots(SLOTS).workflow("crowd", crowd).start().await.unwrap();
+    eventually("every slot is taken", || async { witness.count("in") >= SLOTS }).await;
+    // Whatever else was claimed along with them had to be read from the store too.
+    for id in &ids {
+        client.get(id).await.unwrap();
+    }
+    assert_eq!((witness.count("in"), engine.hot_runs()), (SLOTS, SLOTS as usize));
+    gate.add_permits(ids.len());
+    for id in ids {
+        assert!(engine.handle(id).result::<bool>().await.unwrap());
+    }
+    engine.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_run_of_a_workflow_that_nobody_has_waits_visibly() {
     let scratch = Scratch::new();
@@ -273,7 +305,8 @@ async fn an_endless_loop_cannot_keep_what_its_node_had() {
     };
     let (url, stuck) = (scratch.url(), flow(true, Arc::clone(&released), witness.clone()));
     let own = config.clone();
-    let thread = std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().name("stuck".to_owned());
+    let thread = thread.spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let engine =
@@ -292,6 +325,6 @@ async fn an_endless_loop_cannot_keep_what_its_node_had() {
         assert_eq!(run.result::<u32>().await.unwrap(), 1);
     }
     released.store(true, Ordering::Relaxed);
-    thread.join().unwrap();
+    thread.unwrap().join().unwrap();
     engine.shutdown().await;
 }

@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
-use goldseam_core::{Millis, Status, Summary};
+use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::conformance::make;
 use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus};
 
 use super::{append, code, open};
 use crate::check::{Migrated, check, migrate};
 use crate::list::{ROWLESS, query};
 use crate::migrate::{MIGRATIONS, REGISTER, step};
-use crate::open::APPLICATION_ID;
+use crate::open::{APPLICATION_ID, reader};
+use crate::read::{READ, records};
 use crate::{Options, SqliteStore, schema_latest};
 
 /// A database as an older goldseam made it.
@@ -41,6 +42,20 @@ fn lost_rows_are_found_by_an_index_that_holds_nothing_else() {
     drop(open(&path));
     let said = plan(&Connection::open(&path).unwrap(), ROWLESS);
     assert_eq!(said, "SEARCH runs USING INDEX runs_rowless (id>?)");
+}
+
+#[test]
+fn a_statement_is_prepared_once_whatever_is_bound_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(open(&path));
+    let conn = reader(&path, &Options::default()).unwrap();
+    for limit in 1..9 {
+        records(&conn, &make::run("r"), Seq(u64::from(limit)), limit).unwrap();
+    }
+    let statement = conn.prepare_cached(READ).unwrap();
+    assert_eq!(statement.get_status(StatementStatus::Run), 8);
+    assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
 }
 
 #[test]

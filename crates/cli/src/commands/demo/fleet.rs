@@ -97,8 +97,9 @@ impl Fleet {
     /// Kills a worker with SIGKILL; nobody takes its place.
     pub(crate) fn lose(&mut self, at: usize) -> io::Result<()> {
         let mut worker = self.workers.remove(at);
-        worker.kill()?;
-        worker.wait().map(drop)
+        let killed = worker.kill();
+        worker.wait()?;
+        killed
     }
 
     /// Stops a worker in the middle of whatever it does.

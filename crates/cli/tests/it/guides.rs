@@ -1,0 +1,69 @@
+//! Every command of the guides is run, and says what the guide shows.
+
+use crate::sick::sick_as;
+use crate::support::Place;
+
+const STALLS: &str = include_str!("../../../../docs/guides/when-something-stalls.md");
+
+#[test]
+fn the_walk_for_when_something_stalls_is_true() {
+    let place = sick_as(["ord-12", "ord-15", "ord-19", "ord-23"]);
+    assert!(walk(&place, STALLS) >= 20);
+}
+
+/// Runs the commands of all `console` blocks, in order; says how many there were.
+fn walk(place: &Place, guide: &str) -> usize {
+    let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut inside = false;
+    for line in guide.lines() {
+        match (line.trim_end(), line.strip_prefix("$ ")) {
+            ("```console", _) => inside = true,
+            ("```", _) => inside = false,
+            (_, Some(command)) if inside => commands.push((command, Vec::new())),
+            (shown, _) if inside => commands.last_mut().unwrap().1.push(shown),
+            _ => {}
+        }
+    }
+    for (command, shown) in &commands {
+        run(place, command, shown);
+    }
+    commands.len()
+}
+
+fn run(place: &Place, command: &str, shown: &[&str]) {
+    let (command, wanted) = command.split_once("# exit code ").unwrap_or((command, "0"));
+    let words = words(command);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(words[0], "goldseam", "{command}");
+    let ran = place.run(&words[1..]);
+    let told = format!("$ {command}\n{}{}", ran.out, ran.err);
+    assert_eq!(ran.code.to_string(), wanted.trim(), "{told}");
+    let mut lines = ran.out.lines();
+    for line in shown {
+        assert!(lines.any(|actual| says(actual, line)), "not said, or not in this order: {line}\n{told}");
+    }
+}
+
+/// Whether a line has the words of another, in order. A person's table has other gaps than a program's.
+fn says(actual: &str, shown: &str) -> bool {
+    let mut rest = actual;
+    shown.split_whitespace().filter(|word| !["…", "→"].contains(word)).all(|word| {
+        let found = rest.find(word);
+        rest = found.map_or("", |at| &rest[at + word.len()..]);
+        found.is_some()
+    })
+}
+
+/// The words of a command, quoted ones whole.
+fn words(command: &str) -> Vec<String> {
+    let (mut words, mut quoted, mut open) = (Vec::new(), false, String::new());
+    for c in command.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.extend(Some(std::mem::take(&mut open)).filter(|word| !word.is_empty())),
+            c => open.push(c),
+        }
+    }
+    words.extend(Some(open).filter(|word| !word.is_empty()));
+    words
+}

@@ -1,0 +1,42 @@
+use goldseam_store::MemoryStore;
+
+use super::*;
+use crate::claims::{ClaimRules, Memory};
+use crate::clock::SystemClock;
+use crate::entropy::OsEntropy;
+
+fn node() -> Arc<Node> {
+    let id = NodeId::new("n-1").unwrap();
+    let time = Arc::new(StoreTime::new(Arc::new(SystemClock)));
+    let config = Config::default();
+    let ledger = Ledger {
+        store: Arc::new(MemoryStore::new(Arc::new(|| goldseam_core::Millis(1)))),
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(OsEntropy),
+        limits: Arc::new(config.limits.clone()),
+        hub: Arc::new(Hub::of_client()),
+        claims: Arc::new(Memory::new(ClaimRules::default())),
+    };
+    Node::new(ledger, Arc::new(config), Registry::default(), (id, time))
+}
+
+#[tokio::test]
+async fn work_that_is_over_is_let_go() {
+    let node = node();
+    for _ in 0..1_000 {
+        let work = spawn(async {});
+        while !work.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        node.adopt(work);
+    }
+    assert!(node.work.lock().unwrap().all.len() <= 64);
+}
+
+#[test]
+fn a_run_that_is_poked_on_its_way_into_memory_is_not_forgotten() {
+    let (node, run) = (node(), RunId::new("r").unwrap());
+    node.taking().insert(run.clone(), false);
+    node.poke(&run);
+    assert_eq!(node.taking().get(&run), Some(&true));
+}
