@@ -46,10 +46,15 @@ impl fmt::Display for Report {
             write!(f, "  ratio {ratio:.3}")?;
         }
         for (name, value) in &self.more {
-            write!(f, "  {name} {value:.1}")?;
+            write!(f, "  {name} {}", short(*value))?;
         }
         Ok(())
     }
+}
+
+/// A large figure without its fraction, a small one with enough of it.
+fn short(value: f64) -> String {
+    if value.abs() < 10.0 { format!("{value:.3}") } else { format!("{value:.1}") }
 }
 
 /// The median of some figures.
