@@ -19,7 +19,7 @@ use crate::{out, when};
 
 /// Look over all active runs, and heal those that are stalled
 ///
-/// A finding must have held for --stale-after, with the same end of its log, before it is healed: that takes two
+/// A finding must have held for --stale-after, the run not moving, before it is healed: that takes two
 /// looks. So --once heals nothing but with --stale-after 0, which heals at the first look. No age makes a run
 /// stalled that a live node executes. Any number of sweepers may run at once, beside engines that sweep too.
 #[derive(Debug, Args)]

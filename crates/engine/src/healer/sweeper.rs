@@ -27,8 +27,8 @@ const ACTIVE: [Status; 5] =
 /// How a sweep is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// A finding must have held for so long, with the same end of its log, before it is healed; none: for as
-    /// long as its workflow's configuration says.
+    /// A finding must have held for so long, the run not moving, before it is healed; none: for as long as its
+    /// workflow's configuration says.
     pub stale_after: Option<Duration>,
     /// Only tell.
     pub dry_run: bool,
@@ -130,7 +130,7 @@ impl SweepReport {
 #[derive(Debug, Clone, Copy)]
 struct Sighting {
     rule: Code,
-    at: Seq,
+    moves: u64,
     since: Millis,
 }
 
@@ -288,7 +288,7 @@ impl Sweeper {
             }
             return Ok(());
         };
-        let since = self.seen_since(&found, liveness.now);
+        let since = self.seen_since(&found, moves(&examined, found.at), liveness.now);
         // Silence has lasted for as long as it must already.
         let silent = found.diagnosis.rule == Code::H1;
         let old_enough = silent || liveness.now.since(since) >= self.stale_after(&examined);
@@ -329,11 +329,11 @@ impl Sweeper {
         }
     }
 
-    fn seen_since(&mut self, found: &Found, now: Millis) -> Millis {
+    fn seen_since(&mut self, found: &Found, moves: u64, now: Millis) -> Millis {
         let rule = found.diagnosis.rule;
-        let new = Sighting { rule, at: found.at, since: now };
+        let new = Sighting { rule, moves, since: now };
         let sighting = self.sightings.entry(found.run.clone()).or_insert(new);
-        if (sighting.rule, sighting.at) != (rule, found.at) {
+        if (sighting.rule, sighting.moves) != (rule, moves) {
             *sighting = new;
         }
         sighting.since
@@ -369,6 +369,12 @@ impl Sweeper {
             Err(error) => Fate::Failed(error.to_string()),
         }
     }
+}
+
+/// How far the run has got by itself: mail makes a log longer, but moves nothing.
+fn moves(examined: &Examined, end: Seq) -> u64 {
+    let mail = examined.state.as_ref().map_or(0, |state| state.summary.mail_count);
+    end.0.saturating_sub(u64::from(mail))
 }
 
 fn key(run: &RunId) -> u64 {

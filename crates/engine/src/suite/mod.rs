@@ -77,6 +77,7 @@ macro_rules! healing {
             alone::what_only_looks_stalled_is_left_alone,
             alone::a_dry_run_changes_nothing,
             alone::a_finding_must_have_held,
+            alone::mail_does_not_hide_a_stall,
             alone::many_sweepers_heal_each_run_once,
             alone::a_rule_that_does_not_apply_is_refused,
             alone::recovering_what_is_well_or_over_changes_nothing,
