@@ -55,6 +55,14 @@ impl Healer {
         Ok(self.ledger.store.tasks(filter).await?.into_iter().next())
     }
 
+    /// Whether the row names a task that will move its run.
+    pub(crate) async fn has_live_task(&self, row: &Row) -> Result<bool, EngineError> {
+        match row.task.clone() {
+            Some(id) => Ok(self.task(id).await?.is_some_and(|task| task.state.is_live())),
+            None => Ok(self.advance_task_of(&row.summary.run).await?.is_some()),
+        }
+    }
+
     /// Reads everything about a run and diagnoses it.
     pub async fn examine(&self, run: &RunId, liveness: &Liveness) -> Result<Examined, EngineError> {
         let refused =

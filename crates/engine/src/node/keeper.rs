@@ -6,6 +6,7 @@
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::join_all;
+use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{NodeId, RunId, Status};
 use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, RunFilter, TaskFilter};
@@ -38,6 +39,9 @@ impl Node {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
                     tracing::warn!(node = %self.id, %error, "comparing tasks with runs failed");
+                }
+                if let Err(error) = self.requeue_unheld().await {
+                    tracing::warn!(node = %self.id, %error, "looking for runs that are not executed failed");
                 }
             }
         }
@@ -206,6 +210,37 @@ impl Node {
             advance: Some(true),
             limit: PAGE,
             ..TaskFilter::default()
+        }
+    }
+
+    /// Runs that have this node as their owner and that it does not execute, because it dropped them, and whose task
+    /// is lost: nobody else may take them, and no task brings them back.
+    async fn requeue_unheld(&self) -> Result<(), EngineError> {
+        let healer = self.healer(Reason::StaleDetection);
+        let statuses: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
+        let mut after = None;
+        loop {
+            let (owner, statuses) = (Some(self.id.clone()), statuses.clone());
+            let filter =
+                RunFilter { owner, statuses, after: after.take(), limit: PAGE, ..RunFilter::default() };
+            let page = self.ledger.store.runs(filter).await?;
+            let now = self.ledger.store.now().await?;
+            for row in page.items {
+                let run = &row.summary.run;
+                let old = now.since(row.summary.last_event_at) >= self.config.silence_max;
+                if !old || self.has(run) || healer.has_live_task(&row).await? {
+                    continue;
+                }
+                let evidence = "its owner does not execute it, and its advance task is missing".to_owned();
+                let diagnosis =
+                    Diagnosis { rule: Code::O1, evidence, remedy: Remedy::Requeue { run_at: now } };
+                let end = self.ledger.store.head(run).await?.map_or(row.summary.as_of, |head| head.end);
+                healer.heal(run, end, &diagnosis).await?;
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
         }
     }
 

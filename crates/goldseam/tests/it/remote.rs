@@ -369,8 +369,8 @@ async fn a_remote_step_cannot_become_local_while_it_is_under_way() {
     let local = |ctx: Context, width: u32| async move {
         ctx.step("resize", || async { Ok::<_, Error>(width) }).await
     };
+    scratch.client().await.requeue(&run_id(), Default::default()).await.unwrap();
     let second = scratch.builder().await.workflow("resize", local).start().await.unwrap();
-    second.requeue(&run_id(), Default::default()).await.unwrap();
     reaches(&second, "r", Status::Parked).await;
     second.shutdown().await;
 }
