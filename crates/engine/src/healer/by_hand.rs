@@ -77,21 +77,21 @@ fn first_after(state: &State, remedy: &Remedy) -> Option<Path> {
 impl Client {
     /// Somebody who mends runs because a person asked.
     pub fn healer(&self) -> Healer {
-        Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::Manual)
+        self.healer_for(Reason::Manual)
+    }
+
+    fn healer_for(&self, reason: Reason) -> Healer {
+        Healer::new(self.ledger().clone(), Rules::of(&Config::default()), reason)
     }
 
     /// A sweeper over this store: tells what is stalled and, unless it is a dry run, heals it.
     pub fn sweeper(&self, options: SweepOptions) -> Sweeper {
-        let healer =
-            Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
-        Sweeper::new(healer, options)
+        Sweeper::new(self.healer_for(Reason::StaleDetection), options)
     }
 
     /// A heartbeat monitor over this store, looking at `batch` silent tasks per tick.
     pub fn monitor(&self, batch: u32) -> Monitor {
-        let healer =
-            Healer::new(self.ledger().clone(), Rules::of(&Config::default()), Reason::StaleDetection);
-        Monitor::new(healer, batch)
+        Monitor::new(self.healer_for(Reason::StaleDetection), batch)
     }
 
     /// What is wrong with a run, touching nothing.
@@ -122,9 +122,12 @@ impl Client {
         if let (Remedy::Branch { cutoff }, Some(state)) = (&found.diagnosis.remedy, &examined.state) {
             recovery.standing = state.to_undo(*cutoff);
         }
-        let to = examined.state.as_ref().and_then(|state| first_after(state, &found.diagnosis.remedy));
         if options.dry_run {
-        } else if let Some(to) = to.filter(|_| options.compensate && !recovery.standing.is_empty()) {
+            recovery.found = Some(found);
+            return Ok(recovery);
+        }
+        let to = examined.state.as_ref().and_then(|state| first_after(state, &found.diagnosis.remedy));
+        if let Some(to) = to.filter(|_| options.compensate && !recovery.standing.is_empty()) {
             let reason = format!("rule {}: {}", found.diagnosis.rule, found.diagnosis.evidence);
             let by = By { reason, ..By::default() };
             let end = self.jump(run, &to, Jump { compensate: true, by, ..Jump::default() }).await?;

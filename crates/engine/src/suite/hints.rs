@@ -162,8 +162,6 @@ pub async fn everything_that_is_a_hint_can_be_lost(fixture: &Fixture) {
     }
     ward.damage().lose_hints().await;
     let recovery = crate::config::Recovery { stale_after: Duration::ZERO, ..Default::default() };
-    let witness = ward.witness.clone();
-    let _ = witness;
     let engine = ward.two_steps_on(ward.builder_like(recovery, Some(Duration::from_millis(50)))).await;
     for run in ["r1", "r2", "r3"] {
         ward.has_event(run, "run.recovered").await;
