@@ -109,14 +109,12 @@ pub async fn a_finding_must_have_held(fixture: &Fixture) {
     let short = SweepOptions { stale_after: Some(Duration::from_millis(20)), ..at_once() };
     let mut sweeper = ward.client.sweeper(short);
     assert_eq!(sweeper.sweep().await.unwrap().healed, 0, "the first look only notes it");
-    let healed = || async { ward.row("r").await.summary.recoveries == 1 };
-    let mut looks = 0;
-    while !healed().await {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        sweeper.sweep().await.unwrap();
-        looks += 1;
-        assert!(looks < 1_000, "it is never healed");
-    }
+    let sweeper = tokio::sync::Mutex::new(sweeper);
+    eventually("it is healed once it has held", || async {
+        sweeper.lock().await.sweep().await.unwrap();
+        ward.row("r").await.summary.recoveries == 1
+    })
+    .await;
 }
 
 /// However often somebody writes to a run, it is not moving by itself.
@@ -126,15 +124,13 @@ pub async fn mail_does_not_hide_a_stall(fixture: &Fixture) {
     let task = ward.task("r").await.unwrap();
     ward.damage().lose_task(&task.id).await;
     let short = SweepOptions { stale_after: Some(Duration::from_millis(20)), ..at_once() };
-    let mut sweeper = ward.client.sweeper(short);
-    let mut looks = 0;
-    while ward.row("r").await.summary.recoveries == 0 {
-        ward.client.handle(id("r")).signal("go", &looks).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        sweeper.sweep().await.unwrap();
-        looks += 1;
-        assert!(looks < 100, "it is never healed");
-    }
+    let sweeper = tokio::sync::Mutex::new(ward.client.sweeper(short));
+    eventually("it is healed while mail comes", || async {
+        ward.client.handle(id("r")).signal("go", &1).await.unwrap();
+        sweeper.lock().await.sweep().await.unwrap();
+        ward.row("r").await.summary.recoveries > 0
+    })
+    .await;
 }
 
 /// Any number of sweepers at once do no more than one.
