@@ -370,10 +370,13 @@ BEGIN
             below := c.priority;
             next_due := least(next_due, c.run_at);
         END LOOP;
-        SELECT least(next_due, t.run_at) INTO next_due FROM goldseam.tasks AS t
+        SELECT t.run_at INTO c FROM goldseam.tasks AS t
         WHERE t.pool = of_pool AND t.state = 'ready' AND NOT t.ripe AND (p_kind IS NULL OR t.kind = p_kind)
             AND (t.lane IS NULL OR goldseam.is_free(t.lane))
         ORDER BY t.run_at LIMIT 1;
+        IF FOUND THEN
+            next_due := least(next_due, c.run_at);
+        END IF;
     END LOOP;
 END $$;
 

@@ -66,11 +66,12 @@ impl StoreClock {
     /// The database said this while a call that was sent at `sent` ran; half-way is the best guess. Returns what
     /// callers are told for it.
     pub(crate) fn heard(&self, told: i64, sent: Moment) -> Millis {
-        if self.given.is_none() {
-            let half = milliseconds(sent.elapsed() / 2);
-            let anchor = Anchor { told: told.saturating_add(half), at: Moment::now() };
-            *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
+        if self.given.is_some() {
+            return self.now();
         }
+        let half = milliseconds(sent.elapsed() / 2);
+        let anchor = Anchor { told: told.saturating_add(half), at: Moment::now() };
+        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
         self.at_least(told)
     }
 

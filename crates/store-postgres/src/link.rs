@@ -99,7 +99,7 @@ impl Target {
     /// Makes a connection and has it served until it ends. Notifications go to `heard`, the end as none.
     pub(crate) async fn connect<F>(&self, role: Role, heard: F) -> Result<(Client, Ended), Fault>
     where
-        F: FnMut(Notification) + Send + 'static,
+        F: FnMut(Option<Notification>) + Send + 'static,
     {
         let config = self.config(role);
         let failed = |error: tokio_postgres::Error| Fault::connecting(&error);

@@ -77,14 +77,14 @@ impl Flat {
             run: task.run.as_ref().map(|run| run.as_str().to_owned()),
             owner: task.owner.clone(),
             poked: task.poked,
-            version: task.version,
-            fence: task.fence,
+            version: task.version.min(i64::MAX.unsigned_abs()),
+            fence: task.fence.min(i64::MAX.unsigned_abs()),
             deliveries: task.deliveries,
             attempts: task.attempts,
             attempts_max: task.attempts_max,
             started_at: task.started_at.map(|at| at.0),
             heartbeat_at: task.heartbeat_at.map(|at| at.0),
-            silence_max_ms: task.silence_max.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            silence_max_ms: task.silence_max.map(silence),
             created_at: task.created_at.0,
             changed_at: task.changed_at.0,
             payload: task.payload.as_str().to_owned(),
@@ -132,6 +132,13 @@ impl Flat {
             step: json(self.step.as_deref())?,
         })
     }
+}
+
+/// Longer silences than any computer lives are cut, so that a moment and a silence always add up.
+const SILENCE_MAX_MS: u64 = 1 << 62;
+
+fn silence(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(SILENCE_MAX_MS)
 }
 
 fn name<T: TryFrom<String>>(text: String) -> Result<T, String>
