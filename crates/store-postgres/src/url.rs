@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use goldseam_store::{Clock, StoreError};
+use goldseam_store::{Clock, StoreError, shown_url};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -74,28 +74,6 @@ impl Options {
 /// Whether this is a URL for this store.
 pub fn is_ours(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
-}
-
-/// The URL with stars for a password, fit to be shown.
-pub fn masked(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let place = match place.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => format!("{user}@{host}"),
-        },
-        None => place.to_owned(),
-    };
-    let hidden = |pair: &str| match pair.split_once('=') {
-        Some(("password", _)) => "password=***".to_owned(),
-        _ => pair.to_owned(),
-    };
-    let query = query.map(|query| query.split('&').map(hidden).collect::<Vec<_>>().join("&"));
-    match query {
-        Some(query) => format!("{scheme}://{place}?{query}"),
-        None => format!("{scheme}://{place}"),
-    }
 }
 
 /// Takes a URL apart.
@@ -207,7 +185,7 @@ fn ssl_default(config: &Config) -> SslMode {
 fn refused(url: &str, why: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0206",
-        what: format!("{} is not understood: {why}", masked(url)),
+        what: format!("{} is not understood: {why}", shown_url(url)),
         hint: "write postgres://USER:PASSWORD@HOST:PORT/DATABASE?schema=goldseam".to_owned(),
     }
 }
@@ -254,8 +232,6 @@ mod tests {
             let error = parse(url).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
         }
-        assert_eq!(masked("postgres://ada:p@ss@h/d?password=x&schema=y"), "postgres://ada:***@h/d?password=***&schema=y");
-        assert_eq!(masked("postgres://ada@h/d"), "postgres://ada@h/d");
         let options = parse("postgres://ada:s3cret@h/d").unwrap();
         assert!(!format!("{options:?}").contains("s3cret"));
     }
