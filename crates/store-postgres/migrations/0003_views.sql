@@ -153,7 +153,8 @@ FROM goldseam.runs AS r CROSS JOIN LATERAL (
                    WHEN s.task IS NULL AND s.node IS NOT NULL THEN 'running'
                    WHEN s.awaited AND t.state = 'claimed' THEN 'running'
                    ELSE 'pending' END AS status
-        FROM spread AS s LEFT JOIN goldseam.tasks AS t ON t.id = s.task
+        FROM spread AS s LEFT JOIN LATERAL (
+            SELECT w.owner, w.heartbeat_at, w.state FROM goldseam.tasks AS w WHERE w.id = s.task OFFSET 0) AS t ON true
         WHERE s.path IS NOT NULL AND s.progress IS NOT NULL
     )
     SELECT j.path, j.status, j.attempts,
@@ -205,15 +206,16 @@ FROM (
     SELECT i.rid, i.status FROM goldseam.runs AS i
     WHERE i.status IS NULL OR i.status NOT IN ('waiting', 'sleeping')
     UNION ALL
-    SELECT i.rid, 'running' FROM goldseam.runs AS i
-    WHERE i.status IN ('waiting', 'sleeping')
-        AND i.rid IN (
-            SELECT h.rid FROM goldseam.runs AS h WHERE h.owner IS NOT NULL
-            UNION ALL
-            SELECT h.rid FROM goldseam.tasks AS t JOIN goldseam.runs AS h ON h.id = t.run
-            WHERE t.state = 'claimed' AND t.step IS NOT NULL)
-        AND (SELECT true FROM goldseam.workflow_run_steps AS s
-            WHERE s.workflow_run_id = i.id AND s.status = 'running' LIMIT 1)
+    -- Few are in memory or with a worker, however many rest; only the logs of those are read.
+    SELECT i.rid, 'running' FROM (
+        SELECT h.rid, h.id FROM goldseam.runs AS h
+        WHERE h.owner IS NOT NULL AND h.status IN ('waiting', 'sleeping')
+        UNION
+        SELECT h.rid, h.id FROM goldseam.tasks AS t JOIN goldseam.runs AS h ON h.id = t.run
+        WHERE t.state = 'claimed' AND t.step IS NOT NULL AND h.status IN ('waiting', 'sleeping')
+    ) AS i
+    WHERE (SELECT true FROM goldseam.workflow_run_steps AS s
+        WHERE s.workflow_run_id = i.id AND s.status = 'running' LIMIT 1)
     UNION ALL
     SELECT i.rid, i.status FROM goldseam.runs AS i
     WHERE i.status IN ('waiting', 'sleeping')
