@@ -34,8 +34,12 @@ impl Place {
         }
         Err(EngineError::Store(StoreError::Refused {
             code: "GS0206",
-            what: format!("{:?} is not a store URL that this build understands", goldseam_store::shown_url(url)),
-            hint: "write sqlite:PATH, for example sqlite:goldseam.db, or postgres://USER@HOST/DATABASE".to_owned(),
+            what: format!(
+                "{:?} is not a store URL that this build understands",
+                goldseam_store::shown_url(url)
+            ),
+            hint: "write sqlite:PATH, for example sqlite:goldseam.db, or postgres://USER@HOST/DATABASE"
+                .to_owned(),
         }))
     }
 }

@@ -80,8 +80,12 @@ impl Nature {
             state if *state == SqlState::INVALID_SQL_STATEMENT_NAME => Self::Shared,
             state if *state == SqlState::DUPLICATE_PSTATEMENT => Self::Shared,
             state
-                if [SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME]
-                    .contains(state) =>
+                if [
+                    SqlState::UNDEFINED_FUNCTION,
+                    SqlState::UNDEFINED_TABLE,
+                    SqlState::INVALID_SCHEMA_NAME,
+                ]
+                .contains(state) =>
             {
                 Self::NoSchema
             }

@@ -88,7 +88,10 @@ impl Target {
             Role::Work => SETTINGS,
         };
         let settings = [settings, config.get_options().unwrap_or_default()].join(" ");
-        config.options(settings).keepalives_idle(Duration::from_secs(5)).keepalives_interval(Duration::from_secs(2));
+        config
+            .options(settings)
+            .keepalives_idle(Duration::from_secs(5))
+            .keepalives_interval(Duration::from_secs(2));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(10));
         match (&self.options.direct, role) {
             (Some((host, port)), Role::Live) => past_pooler(&config, host, *port),

@@ -77,9 +77,9 @@ impl Live {
 
     /// Frees the lock in the session, if that stands.
     pub(crate) async fn unlock(&self, key: i64) -> Result<(), Fault> {
-        self.on_session(move |session| async move {
-            session.query(UNLOCK, &[(&key, Type::INT8)]).await.map(drop)
-        })
+        self.on_session(
+            move |session| async move { session.query(UNLOCK, &[(&key, Type::INT8)]).await.map(drop) },
+        )
         .await
     }
 
@@ -97,7 +97,8 @@ impl Live {
     {
         let mut session = self.session.clone();
         let acting = self.handle.spawn(async move {
-            let standing = |session: &Option<Arc<LiveSession>>| session.as_ref().is_some_and(|s| !s.is_closed());
+            let standing =
+                |session: &Option<Arc<LiveSession>>| session.as_ref().is_some_and(|s| !s.is_closed());
             let found = match tokio::time::timeout(PATIENCE, session.wait_for(standing)).await {
                 Ok(Ok(session)) => session.clone(),
                 _ => None,

@@ -92,7 +92,8 @@ pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found,
         return Ok((found, 0));
     }
     let rows = ask(client, target, HASHES, &[]).await.map_err(failed)?;
-    let hashes = rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
+    let hashes =
+        rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
     let number = known(&hashes.map_err(failed)?, target)?;
     Ok((found, number))
 }

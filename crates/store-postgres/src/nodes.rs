@@ -128,7 +128,8 @@ pub(crate) async fn list(link: &Link, up_for: Option<Duration>) -> Result<Vec<No
 
 fn read(row: &tokio_postgres::Row, up_for: Option<Duration>) -> Result<NodeSeen, Fault> {
     let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a node", error);
-    let (id, state, workflows): (String, String, String) = (column(row, 0)?, column(row, 5)?, column(row, 3)?);
+    let (id, state, workflows): (String, String, String) =
+        (column(row, 0)?, column(row, 5)?, column(row, 3)?);
     let state = STATES
         .into_iter()
         .find(|known| word(*known) == state)
@@ -142,7 +143,8 @@ fn read(row: &tokio_postgres::Row, up_for: Option<Duration>) -> Result<NodeSeen,
         slots: u32::try_from(slots).map_err(|error| damaged(&error))?,
         state,
     };
-    let settled = column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && up_for.is_none_or(|span| span >= SETTLING);
+    let settled =
+        column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && up_for.is_none_or(|span| span >= SETTLING);
     let pulse = match (column(row, 8)?, column(row, 9)?) {
         (false, _) => Pulse::Unknown,
         (true, true) => Pulse::Held,

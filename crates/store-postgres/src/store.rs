@@ -77,7 +77,12 @@ impl PostgresStore {
         let appends = (0..APPEND_LINKS).map(|_| Arc::new(link())).collect();
         let store = Self {
             appends: Writer::new(Appends(Arc::clone(&me)), appends, options.group_max, home.clone()),
-            puts: Writer::new(Puts(Arc::clone(&me)), vec![Arc::clone(&write)], options.group_max, home.clone()),
+            puts: Writer::new(
+                Puts(Arc::clone(&me)),
+                vec![Arc::clone(&write)],
+                options.group_max,
+                home.clone(),
+            ),
             read: std::array::from_fn(|_| link()),
             turn: AtomicUsize::new(0),
             live: Mutex::default(),
@@ -130,10 +135,14 @@ impl PostgresStore {
     }
 
     async fn beat_on(&self, live: Option<&Live>, beat: Beat) -> Result<i64, Fault> {
-        let Some(live) = live else { return Beat::answer(&self.write.query(nodes::BEAT, &beat.values()).await?) };
+        let Some(live) = live else {
+            return Beat::answer(&self.write.query(nodes::BEAT, &beat.values()).await?);
+        };
         let sql = self.target.sql(nodes::BEAT).into_owned();
-        live.on_session(move |session| async move { Beat::answer(&session.query(&sql, &beat.values()).await?) })
-            .await
+        live.on_session(
+            move |session| async move { Beat::answer(&session.query(&sql, &beat.values()).await?) },
+        )
+        .await
     }
 }
 

@@ -12,10 +12,10 @@ use goldseam_store::conformance::{Capabilities, Damage, Fixture};
 use goldseam_store::{Clock, ManualClock};
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::PostgresStore;
 use crate::append::sql_int;
 use crate::link::{Role, Target};
 use crate::url::{self, Options};
-use crate::PostgresStore;
 
 /// Of one run, or of all if there is none to name.
 const LOSE_ROWS: &str = "UPDATE goldseam.runs SET workflow = NULL, status = NULL, owner = NULL, parent = NULL, \
@@ -138,11 +138,8 @@ impl Damage for Vandal {
     }
 
     async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
-        let values = [
-            (&run.as_str() as _, Type::TEXT),
-            (&sql_int(seq.0) as _, Type::INT8),
-            (&body as _, Type::TEXT),
-        ];
+        let values =
+            [(&run.as_str() as _, Type::TEXT), (&sql_int(seq.0) as _, Type::INT8), (&body as _, Type::TEXT)];
         assert_eq!(self.harm(CORRUPT, &values).await, 1, "{run} has no event {seq} to change");
     }
 

@@ -30,7 +30,11 @@ pub(crate) trait Group: Send + Sync + 'static {
     fn sort(&self, jobs: &mut [Waiting<Self>]);
 
     /// Writes them all in one transaction; an answer for each, in order.
-    async fn write(&self, link: &Link, jobs: &[&Self::Job]) -> Result<Vec<Result<Self::Answer, StoreError>>, Fault>;
+    async fn write(
+        &self,
+        link: &Link,
+        jobs: &[&Self::Job],
+    ) -> Result<Vec<Result<Self::Answer, StoreError>>, Fault>;
 }
 
 /// A job and who waits for it.

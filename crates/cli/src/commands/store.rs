@@ -66,7 +66,11 @@ async fn check(app: &App, url: &str) -> Result<Exit, Fail> {
         lines.push(("holds".to_owned(), holds));
         let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         for (name, value) in lines {
-            out::line(if app.terminal { format!("{name:<width$} {value}") } else { format!("{name}\t{value}") });
+            out::line(if app.terminal {
+                format!("{name:<width$} {value}")
+            } else {
+                format!("{name}\t{value}")
+            });
         }
         for complaint in complaints {
             out::line(format!("wrong: {complaint}"));
