@@ -336,14 +336,15 @@ pub(crate) fn jittered(span: Duration) -> Duration {
 pub(crate) struct LiveSession {
     session: Session,
     since: Moment,
+    first: bool,
     lost: Notify,
 }
 
 impl LiveSession {
-    pub(crate) fn new(made: (Client, Ended), options: &Options) -> Self {
+    pub(crate) fn new(made: (Client, Ended), first: bool, options: &Options) -> Self {
         let limit = options.call_timeout.min(LIVE_TIMEOUT);
         let session = Session { limit, ..Session::new(made, options) };
-        Self { session, since: Moment::now(), lost: Notify::new() }
+        Self { session, since: Moment::now(), first, lost: Notify::new() }
     }
 
     pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
@@ -361,6 +362,11 @@ impl LiveSession {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.session.client.is_closed()
+    }
+
+    /// Whether it is the first one of its process, which has lost none.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
     }
 
     /// How long it has stood.

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
@@ -129,11 +128,6 @@ impl PostgresStore {
         Ok(place.clone())
     }
 
-    /// How long this process's own view of others' locks has stood; none if it has no session to lose.
-    fn up_for(&self) -> Option<Duration> {
-        self.live().map(|live| live.up_for().unwrap_or_default())
-    }
-
     async fn beat_on(&self, live: Option<&Live>, beat: Beat) -> Result<i64, Fault> {
         let Some(live) = live else {
             return Beat::answer(&self.write.query(nodes::BEAT, &beat.values()).await?);
@@ -220,7 +214,7 @@ impl Store for PostgresStore {
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        nodes::list(self.reader(), self.up_for()).await
+        nodes::list(self.reader(), self.live().is_none_or(|live| live.is_settled())).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
