@@ -6,6 +6,7 @@ use goldseam_core::Seq;
 use goldseam_store::conformance::make::{append, run};
 use goldseam_store::{Store, StoreError};
 use goldseam_store_postgres::PostgresStore;
+use goldseam_testbed::pgbouncer::Pooler;
 use tokio::task::{JoinSet, block_in_place};
 
 use crate::support::{cluster, code, open};
@@ -85,6 +86,23 @@ async fn a_database_of_another_encoding_is_refused() {
     let error = refusal(&format!("{}old", cluster.url().trim_end_matches("goldseam"))).await;
     assert_eq!(code(&error), "GS0216");
     assert!(error.to_string().contains("LATIN1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_pooler_that_nobody_told_of_is_noticed_before_anything_is_done() {
+    let cluster = cluster();
+    let pooler = Pooler::start(&cluster.url()).unwrap();
+    let store = open(&pooler.url()).await;
+    store.append(append("a", 0, &["{}"])).await.unwrap();
+    // Whoever has a transaction open has the session in which the append was prepared.
+    let (client, connection) = tokio_postgres::connect(&pooler.url(), tokio_postgres::NoTls).await.unwrap();
+    let serving = tokio::spawn(connection);
+    client.batch_execute("BEGIN").await.unwrap();
+    assert_eq!(code(&store.append(append("a", 1, &["{}"])).await.unwrap_err()), "GS0215");
+    drop(client);
+    serving.await.unwrap().unwrap();
+    let store = open(&format!("{}?pooler=transaction", pooler.url())).await;
+    assert_eq!(store.append(append("a", 1, &["{}"])).await.unwrap(), Seq(2));
 }
 
 #[tokio::test]

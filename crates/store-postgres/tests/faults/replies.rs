@@ -10,9 +10,10 @@ use std::thread;
 use goldseam_core::Seq;
 use goldseam_store::conformance::make::{append, run};
 use goldseam_store::{Store, StoreError};
+use goldseam_store_postgres::PostgresStore;
 use goldseam_testbed::postgres::Cluster;
 
-use crate::support::{cluster, open};
+use crate::support::{cluster, code, open};
 
 /// A request with this text in it is done, and its answer is lost.
 const MARK: &str = "lose the answer";
@@ -112,4 +113,22 @@ async fn a_lost_answer_is_unknown_whatever_comes_in_its_place() {
             assert_eq!(records.len(), 2, "{name} at {url}: {records:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_pooler_that_wants_no_settings_is_recognised() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("postgres://goldseam@{}/goldseam", listener.local_addr().unwrap());
+    in_thread(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let _ = client.read(&mut [0; 1024]);
+            let _ =
+                client.write_all(&error(&["SFATAL", "C08P01", "Munsupported startup parameter: options"]));
+        }
+    });
+    let refusal = PostgresStore::open_url(&place).await.unwrap_err();
+    assert_eq!(code(&refusal), "GS0215", "{refusal}");
+    // One that is known to be there may say so for any reason.
+    let refusal = PostgresStore::open_url(&format!("{place}?pooler=transaction")).await.unwrap_err();
+    assert_eq!(code(&refusal), "GS0205", "{refusal}");
 }
