@@ -116,7 +116,8 @@ async fn commit<G: Group>(group: &G, link: &Link, mut waiting: Vec<Waiting<G>>) 
     group.sort(&mut waiting);
     match try_write(group, link, &waiting).await {
         Ok(answers) => tell(waiting, answers),
-        Err(Fault::Said(_)) if waiting.len() > 1 => {
+        // What passes has been tried often enough for all of them.
+        Err(fault @ Fault::Said(_)) if waiting.len() > 1 && !fault.may_pass() => {
             for alone in waiting {
                 let one = [alone];
                 let answer = match try_write(group, link, &one).await {
