@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::servers::Servers;
 use crate::{tidy, tree};
 
 const DENY_VERSION: &str = "0.20.2";
@@ -24,6 +25,8 @@ enum Work {
     Tidy,
     /// Cargo with these arguments.
     Cargo(&'static str),
+    /// Cargo with these arguments, beside the servers that tests work with.
+    Tests(&'static str),
     /// Cargo with these arguments, every warning of rustdoc being an error.
     Doc(&'static str),
     /// `cargo deny`, which is installed first if it is missing.
@@ -53,7 +56,7 @@ fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
         steps.push(step("doc", Work::Doc("doc --no-deps --workspace --all-features")));
         steps.push(step("deny", Work::Deny("deny check licenses bans sources")));
     }
-    steps.push(step("test", Work::Cargo(tests)));
+    steps.push(step("test", Work::Tests(tests)));
     steps.push(step("doctest", Work::Cargo("test --doc --workspace --all-features")));
     steps
 }
@@ -108,6 +111,11 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
     match work {
         Work::Tidy => tidy::run(),
         Work::Cargo(args) => cargo(root, args, &[]),
+        Work::Tests(args) => {
+            let servers = Servers::start()?;
+            let variables = servers.variables();
+            cargo(root, args, &variables.each_ref().map(|(name, url)| (*name, url.as_str())))
+        }
         Work::Doc(args) => cargo(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
         Work::Deny(args) => {
             if !is_installed(root, "deny") {
@@ -179,7 +187,7 @@ mod tests {
     #[test]
     fn without_nextest_the_same_tests_run() {
         let tests = |has| plan(Scope::Full, has).into_iter().find(|step| step.name == "test").unwrap().work;
-        assert!(matches!(tests(true), Work::Cargo(args) if args.starts_with("nextest ")));
-        assert!(matches!(tests(false), Work::Cargo(args) if args.starts_with("test ")));
+        assert!(matches!(tests(true), Work::Tests(args) if args.starts_with("nextest ")));
+        assert!(matches!(tests(false), Work::Tests(args) if args.starts_with("test ")));
     }
 }

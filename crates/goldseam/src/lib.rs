@@ -42,7 +42,8 @@ pub use goldseam_store as store;
 
 pub use goldseam_core::form::Form;
 pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
-pub use goldseam_store_sqlite::check::{Migrated, Report};
+pub use goldseam_store::check::{Fact, Migrated, Report};
+pub use goldseam_store::shown_url;
 pub use open::{
     Builder, Engine, check_store, connect, connect_existing, migrate_store, open_existing_store, open_store,
 };

@@ -7,24 +7,54 @@ use std::sync::Arc;
 
 use goldseam_engine::config::Recovery;
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
+use goldseam_store::check::{Migrated, Report};
 use goldseam_store::{Store, StoreError};
-use goldseam_store_sqlite::check::{Migrated, Report};
-use goldseam_store_sqlite::{Options, SqliteStore};
+#[cfg(feature = "postgres")]
+use goldseam_store_postgres::PostgresStore;
+use goldseam_store_sqlite::SqliteStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`.
+/// What a URL names.
+enum Place {
+    Sqlite(PathBuf, goldseam_store_sqlite::Options),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<goldseam_store_postgres::Options>),
+}
+
+impl Place {
+    fn of(url: &str) -> Result<Self, EngineError> {
+        if url.starts_with("sqlite:") {
+            let (path, options) = goldseam_store_sqlite::url::parse(url)?;
+            return Ok(Self::Sqlite(path, options));
+        }
+        #[cfg(feature = "postgres")]
+        if goldseam_store_postgres::url::is_ours(url) {
+            return Ok(Self::Postgres(Box::new(goldseam_store_postgres::url::parse(url)?)));
+        }
+        Err(EngineError::Store(StoreError::Refused {
+            code: "GS0206",
+            what: format!("{:?} is not a store URL that this build understands", goldseam_store::shown_url(url)),
+            hint: "write sqlite:PATH, for example sqlite:goldseam.db, or postgres://USER@HOST/DATABASE".to_owned(),
+        }))
+    }
+}
+
+/// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`, `postgres://USER@HOST/DATABASE`.
 ///
 /// Makes it if it is not there and brings an older schema up to date: an engine in its users' own process
 /// has nobody else to do it.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
-    Ok(Arc::new(SqliteStore::open(&path, options)?))
+    Ok(match Place::of(url)? {
+        Place::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => Arc::new(PostgresStore::open(*options).await?),
+    })
 }
 
 /// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    if let Some((path, _)) = sqlite_file(url)?
+    if let Place::Sqlite(path, _) = Place::of(url)?
         && !path.exists()
     {
         return Err(EngineError::Store(StoreError::Refused {
@@ -39,34 +69,28 @@ pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineErro
 
 /// Engines that still run may be of an older release; only somebody who means it may end their days.
 async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
-    Ok(Arc::new(SqliteStore::open_current(&path, options)?))
+    Ok(match Place::of(url)? {
+        Place::Sqlite(path, options) => Arc::new(SqliteStore::open_current(&path, options)?),
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => Arc::new(PostgresStore::open_current(*options).await?),
+    })
 }
 
 /// Looks a store over: reads all of it, changes nothing.
-pub fn check_store(url: &str) -> Result<Report, EngineError> {
-    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
-    Ok(goldseam_store_sqlite::check::check(&path, &options)?)
+pub async fn check_store(url: &str) -> Result<Report, EngineError> {
+    Ok(match Place::of(url)? {
+        Place::Sqlite(path, options) => goldseam_store_sqlite::check::check(&path, &options)?,
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => goldseam_store_postgres::check::check(*options).await?,
+    })
 }
 
 /// Brings the schema of a store up to date, or makes a new store.
-pub fn migrate_store(url: &str) -> Result<Migrated, EngineError> {
-    let (path, options) = sqlite_file(url)?.ok_or_else(|| unknown_scheme(url))?;
-    Ok(goldseam_store_sqlite::check::migrate(&path, &options)?)
-}
-
-fn sqlite_file(url: &str) -> Result<Option<(PathBuf, Options)>, EngineError> {
-    match url.starts_with("sqlite:") {
-        true => Ok(Some(goldseam_store_sqlite::url::parse(url)?)),
-        false => Ok(None),
-    }
-}
-
-fn unknown_scheme(url: &str) -> EngineError {
-    EngineError::Store(StoreError::Refused {
-        code: "GS0206",
-        what: format!("{url:?} is not a store URL that this build understands"),
-        hint: "write sqlite:PATH, for example sqlite:goldseam.db".to_owned(),
+pub async fn migrate_store(url: &str) -> Result<Migrated, EngineError> {
+    Ok(match Place::of(url)? {
+        Place::Sqlite(path, options) => goldseam_store_sqlite::check::migrate(&path, &options)?,
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => goldseam_store_postgres::check::migrate(*options).await?,
     })
 }
 

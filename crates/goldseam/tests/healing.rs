@@ -21,3 +21,13 @@ mod sqlite {
 
     goldseam_engine::healing!(fresh);
 }
+
+mod postgres {
+    use super::Fixture;
+
+    async fn fresh() -> Fixture {
+        goldseam_store_postgres::testing::fixture_on_real_clock().await
+    }
+
+    goldseam_engine::healing!(fresh);
+}

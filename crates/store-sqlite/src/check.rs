@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use goldseam_store::StoreError;
+use goldseam_store::check::{Fact, Migrated, Report};
 use rusqlite::Connection;
 
 use crate::open::{self, Older, beside, cannot_open, refused, size};
@@ -11,51 +12,6 @@ use crate::{migrate, open as files};
 
 /// Most complaints that are reported.
 const COMPLAINTS_MAX: u32 = 100;
-
-/// What was found in a database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The schema of the file.
-    pub schema: i64,
-    /// The schema that this program writes.
-    pub schema_latest: i64,
-    /// How changes are written; `wal` if all is well.
-    pub journal_mode: String,
-    /// What a commit survives when it is opened like this.
-    pub durability: &'static str,
-    /// Bytes of the database itself.
-    pub bytes: u64,
-    /// Bytes of its write-ahead log.
-    pub wal_bytes: u64,
-    /// Runs.
-    pub runs: u64,
-    /// Events of all runs.
-    pub events: u64,
-    /// Tasks, finished ones too.
-    pub tasks: u64,
-    /// Named locks, free ones too.
-    pub locks: u64,
-    /// Nodes that were not forgotten.
-    pub nodes: u64,
-    /// What is wrong with the file or its logs; empty if nothing is.
-    pub complaints: Vec<String>,
-}
-
-impl Report {
-    /// Whether nothing is wrong.
-    pub fn is_sound(&self) -> bool {
-        self.complaints.is_empty()
-    }
-}
-
-/// What a migration did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migrated {
-    /// The schema before; 0 is an empty file.
-    pub from: i64,
-    /// The schema now.
-    pub to: i64,
-}
 
 /// Looks a database over. Reads all of it, changes nothing.
 pub fn check(path: &Path, options: &Options) -> Result<Report, StoreError> {
@@ -100,10 +56,12 @@ fn look(conn: &Connection, path: &Path, (schema, options): (i64, &Options)) -> r
     Ok(Report {
         schema,
         schema_latest: migrate::latest(),
-        journal_mode: conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?,
-        durability: options.durability.as_str(),
-        bytes: size(path).ok().flatten().unwrap_or_default(),
-        wal_bytes: size(&beside(path, "-wal")).ok().flatten().unwrap_or_default(),
+        facts: vec![
+            ("journal_mode", Fact::Text(conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?)),
+            ("durability", Fact::Text(options.durability.as_str().to_owned())),
+            ("bytes", Fact::Number(size(path).ok().flatten().unwrap_or_default())),
+            ("wal_bytes", Fact::Number(size(&beside(path, "-wal")).ok().flatten().unwrap_or_default())),
+        ],
         runs: count("SELECT count(*) FROM runs")?,
         events: count("SELECT count(*) FROM events")?,
         tasks: count("SELECT count(*) FROM tasks")?,

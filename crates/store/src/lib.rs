@@ -11,11 +11,13 @@
 //! | [`api`] | the [`Store`] trait and its types |
 //! | [`error`] | [`StoreError`], named by the caller's next move |
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
+//! | [`check`] | what looking a store over reports |
 //! | [`memory`] | the reference store, for tests and simulation |
 //! | [`faulty`], [`traced`], [`closed`] | wrappers: every fault on demand; every call as a span; no writes at all |
 //! | `conformance` | the cases that every store must pass (feature `conformance`) |
 
 pub mod api;
+pub mod check;
 pub mod clock;
 pub mod closed;
 #[cfg(any(test, feature = "conformance"))]
@@ -24,6 +26,7 @@ pub mod cursor;
 pub mod error;
 pub mod faulty;
 pub mod memory;
+mod shown;
 mod splitmix;
 pub mod traced;
 
@@ -37,4 +40,5 @@ pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
 pub use memory::MemoryStore;
+pub use shown::shown_url;
 pub use traced::TracedStore;

@@ -1,7 +1,7 @@
 //! Dependencies point one way, and the pure crate stays pure.
 
 use super::Finding;
-use super::homes::{CORE_BANNED, LAYERS, matches};
+use super::homes::{CORE_BANNED, DEVELOPERS, LAYERS, TESTBEDS, matches};
 use crate::tree::{File, Tree};
 
 /// Every crate uses crates of lower layers only.
@@ -13,14 +13,14 @@ fn check_crate(file: &File) -> Vec<Finding> {
     let manifest = Manifest::parse(&file.text);
     let layer = layer(&manifest.name);
     let mut findings = Vec::new();
-    if layer.is_none() && file.path.starts_with("crates/") {
+    if layer.is_none() && !matches(TESTBEDS, &manifest.name) && file.path.starts_with("crates/") {
         let what = format!("crate `{}` has no layer", manifest.name);
         findings.push(Finding::new(&file.path, 1, what, "add it to LAYERS in xtask/src/tidy/homes.rs"));
     }
-    for (line, name) in &manifest.uses {
+    for Use { line, name, ships } in &manifest.uses {
         let refused = match (layer, self::layer(name)) {
             // Only crates of the workspace have a layer; the tooling has none and uses none of them.
-            (_, None) => impure(&manifest.name, name),
+            (_, None) => impure(&manifest.name, name).or_else(|| shipped(&manifest.name, name, *ships)),
             (None, Some(_)) => Some("the tooling depends on no crate of the workspace"),
             // A crate's own tests may ask for its features.
             _ if *name == manifest.name => None,
@@ -40,6 +40,11 @@ fn impure(user: &str, used: &str) -> Option<&'static str> {
     banned.then_some("the core is pure: move what needs it to another crate")
 }
 
+fn shipped(user: &str, used: &str, ships: bool) -> Option<&'static str> {
+    let refused = ships && matches(TESTBEDS, used) && !matches(DEVELOPERS, user);
+    refused.then_some("what ships starts no servers: make it a dev-dependency, or optional")
+}
+
 fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|names| matches(names, name))
 }
@@ -48,19 +53,29 @@ fn layer(name: &str) -> Option<usize> {
 #[derive(Debug, Default)]
 struct Manifest {
     name: String,
-    /// Line and package of each dependency, those of tests and build scripts included.
-    uses: Vec<(usize, String)>,
+    /// Those of tests and build scripts included.
+    uses: Vec<Use>,
+}
+
+/// A dependency.
+#[derive(Debug)]
+struct Use {
+    line: usize,
+    name: String,
+    /// Whether it is there without being asked for, outside tests.
+    ships: bool,
 }
 
 impl Manifest {
     fn parse(text: &str) -> Self {
         let (mut manifest, mut section) = (Self::default(), String::new());
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if let Some(head) = line.strip_prefix('[') {
                 section = head.trim_matches(['[', ']', ' ']).to_owned();
-                if let Some((_, name)) = section.rsplit_once("dependencies.") {
-                    manifest.uses.push((number + 1, unquoted(name)));
+                if let Some((kind, name)) = section.rsplit_once("dependencies.") {
+                    let ships = !kind.ends_with("dev-");
+                    manifest.uses.push(Use { line: number, name: unquoted(name), ships });
                 }
                 continue;
             }
@@ -69,9 +84,11 @@ impl Manifest {
                 manifest.name = unquoted(value);
             } else if section.ends_with("dependencies") && !section.starts_with("workspace") {
                 let name = renamed(value).unwrap_or_else(|| unquoted(key.split('.').next().unwrap_or(key)));
-                manifest.uses.push((number + 1, name));
+                let ships = !section.ends_with("dev-dependencies") && !value.contains("optional = true");
+                manifest.uses.push(Use { line: number, name, ships });
             } else if section.contains("dependencies.") && key.trim() == "package" {
-                manifest.uses.push((number + 1, unquoted(value)));
+                let ships = !section.contains("dev-dependencies.");
+                manifest.uses.push(Use { line: number, name: unquoted(value), ships });
             }
         }
         manifest
@@ -128,6 +145,18 @@ mod tests {
         ] {
             assert_eq!(lines("goldseam-engine", deps).len(), 1, "{deps}");
         }
+    }
+
+    #[test]
+    fn what_ships_uses_no_testbed() {
+        let on = |section: &str, rest: &str| format!("[{section}]\ngoldseam-testbed = {{ {rest} }}\n");
+        let store = |section: &str, rest: &str| lines("goldseam-store-postgres", &on(section, rest));
+        assert_eq!(store("dependencies", "workspace = true"), [4]);
+        assert!(store("dependencies", "workspace = true, optional = true").is_empty());
+        assert!(store("dev-dependencies", "workspace = true").is_empty());
+        assert!(lines("goldseam-bench", &on("dependencies", "workspace = true")).is_empty());
+        assert_eq!(lines("goldseam-core", &on("dev-dependencies", "workspace = true")), [4]);
+        assert_eq!(lines("goldseam-testbed", "[dependencies]\ngoldseam-core.workspace = true\n"), [4]);
     }
 
     #[test]

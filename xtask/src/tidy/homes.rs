@@ -81,6 +81,12 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-cli", "goldseam-sim", "goldseam-bench"],
 ];
 
+/// Crates with real servers to test against. They use no crate of ours.
+pub(super) const TESTBEDS: &[&str] = &["goldseam-testbed"];
+
+/// Programs of developers, which may use a testbed for more than their tests.
+pub(super) const DEVELOPERS: &[&str] = &["goldseam-bench", "goldseam-sim", "xtask"];
+
 /// What the pure crate may not depend on, not even in its tests: async, I/O, clocks, randomness.
 pub(super) const CORE_BANNED: &[&str] = &[
     "async-*",
@@ -88,6 +94,7 @@ pub(super) const CORE_BANNED: &[&str] = &[
     "futures",
     "futures-*",
     "getrandom",
+    "goldseam-testbed",
     "jiff",
     "rand",
     "rand_*",

@@ -67,7 +67,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Diff(args) => diff::run(app, args).await,
         Command::Queue(command) => queue::run(app, command).await,
         Command::Lock(command) => lock::run(app, command).await,
-        Command::Store(command) => store::run(app, &command),
+        Command::Store(command) => store::run(app, &command).await,
         Command::Explain(args) => explain::run(app, &args),
         Command::Completions(args) => completions::run(&args),
         Command::Version => Ok(version::version(app)),

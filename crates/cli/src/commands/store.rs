@@ -1,7 +1,7 @@
 //! `goldseam store`.
 
 use clap::Subcommand;
-use goldseam::{Migrated, Report};
+use goldseam::{Fact, Migrated, Report};
 use serde_json::json;
 
 use crate::app::App;
@@ -29,36 +29,44 @@ pub(crate) enum StoreCommand {
 }
 
 /// Carries it out.
-pub(crate) fn run(app: &App, command: &StoreCommand) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, Fail> {
     match command {
-        StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)),
-        StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)),
+        StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)).await,
+        StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)).await,
     }
 }
 
-fn check(app: &App, url: &str) -> Result<Exit, Fail> {
-    let report = goldseam::check_store(url)?;
-    let Report { schema, schema_latest, journal_mode, durability, bytes, wal_bytes, .. } = &report;
-    let Report { runs, events, tasks, locks, nodes, complaints, .. } = &report;
+async fn check(app: &App, url: &str) -> Result<Exit, Fail> {
+    let report = goldseam::check_store(url).await?;
+    let store = goldseam::shown_url(url);
+    let Report { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints } = &report;
     if app.wants_json() {
-        out::json(&json!({ "store": url, "sound": report.is_sound(), "schema": schema,
-            "schema_latest": schema_latest, "journal_mode": journal_mode, "durability": durability,
-            "bytes": bytes, "wal_bytes": wal_bytes, "runs": runs, "events": events, "tasks": tasks,
-            "locks": locks, "nodes": nodes, "complaints": complaints }));
+        let mut told = json!({ "store": store, "sound": report.is_sound(), "schema": schema,
+            "schema_latest": schema_latest, "runs": runs, "events": events, "tasks": tasks,
+            "locks": locks, "nodes": nodes, "complaints": complaints });
+        for (name, fact) in facts {
+            told[*name] = match fact {
+                Fact::Text(text) => json!(text),
+                Fact::Number(number) => json!(number),
+            };
+        }
+        out::json(&told);
     } else {
         let verdict = match report.is_sound() {
             true => app.paint.on(Hue::Good, "✔ sound"),
             false => app.paint.on(Hue::Bad, "✖ damaged"),
         };
-        for (name, value) in [
-            ("store", url.to_owned()),
-            ("verdict", verdict),
-            ("schema", format!("{schema} (newest {schema_latest})")),
-            ("journal", format!("{journal_mode}, durability {durability}")),
-            ("size", format!("{bytes} bytes, {wal_bytes} in the write-ahead log")),
-            ("holds", format!("{runs} runs, {events} events, {tasks} tasks, {locks} locks, {nodes} nodes")),
-        ] {
-            out::line(if app.terminal { format!("{name:<8} {value}") } else { format!("{name}\t{value}") });
+        let mut lines = vec![
+            ("store".to_owned(), store),
+            ("verdict".to_owned(), verdict),
+            ("schema".to_owned(), format!("{schema} (newest {schema_latest})")),
+        ];
+        lines.extend(facts.iter().map(|(name, fact)| (name.replace('_', " "), fact.to_string())));
+        let holds = format!("{runs} runs, {events} events, {tasks} tasks, {locks} locks, {nodes} nodes");
+        lines.push(("holds".to_owned(), holds));
+        let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        for (name, value) in lines {
+            out::line(if app.terminal { format!("{name:<width$} {value}") } else { format!("{name}\t{value}") });
         }
         for complaint in complaints {
             out::line(format!("wrong: {complaint}"));
@@ -67,8 +75,9 @@ fn check(app: &App, url: &str) -> Result<Exit, Fail> {
     Ok(if report.is_sound() { Exit::Ok } else { Exit::Error })
 }
 
-fn migrate(app: &App, url: &str) -> Result<Exit, Fail> {
-    let Migrated { from, to } = goldseam::migrate_store(url)?;
+async fn migrate(app: &App, url: &str) -> Result<Exit, Fail> {
+    let Migrated { from, to } = goldseam::migrate_store(url).await?;
+    let url = goldseam::shown_url(url);
     match () {
         () if app.wants_json() => out::json(&json!({ "store": url, "from": from, "to": to })),
         () if from == to => out::line(format!("{url} has schema {to} already")),

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 use goldseam_core::Seq;
+use goldseam_store::check::Migrated;
 use goldseam_store::Store;
 use rusqlite::Connection;
 
 use super::{append, code, open, run_id};
-use crate::check::{Migrated, check, migrate};
+use crate::check::{check, migrate};
 use crate::{Options, SqliteStore, schema_latest};
 
 fn refusal(path: &Path) -> &'static str {

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use goldseam_core::{Millis, Seq, Status, Summary};
+use goldseam_store::check::Migrated;
 use goldseam_store::conformance::make;
 use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
 use rusqlite::{Connection, StatementStatus};
 
 use super::{append, code, open};
-use crate::check::{Migrated, check, migrate};
+use crate::check::{check, migrate};
 use crate::list::{ROWLESS, query};
 use crate::migrate::{MIGRATIONS, REGISTER, step};
 use crate::open::{APPLICATION_ID, reader};

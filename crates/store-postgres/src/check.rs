@@ -1,0 +1,88 @@
+//! Looks a schema over and brings it up to date, for `goldseam store`.
+
+use std::sync::Arc;
+
+use goldseam_store::StoreError;
+use goldseam_store::check::{Fact, Migrated, Report};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::fault::Fault;
+use crate::link::Target;
+use crate::migrate::{self, ask};
+use crate::open;
+use crate::read::column;
+use crate::url::Options;
+
+/// Most complaints that are reported.
+const COMPLAINTS_MAX: i64 = 100;
+
+const COUNTS: &str = "SELECT (SELECT count(*) FROM goldseam.runs), (SELECT count(*) FROM goldseam.events), \
+    (SELECT count(*) FROM goldseam.tasks), (SELECT count(*) FROM goldseam.locks), \
+    (SELECT count(*) FROM goldseam.nodes)";
+const ABOUT: &str = "SELECT current_setting('server_version'), current_setting('synchronous_commit'), \
+    (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class AS c \
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r')";
+const GAPS: &str = "SELECT coalesce(r.id, 'of no run'), count(*), max(e.seq) FROM goldseam.events AS e \
+    LEFT JOIN goldseam.runs AS r ON r.rid = e.rid GROUP BY e.rid, r.id \
+    HAVING count(*) <> max(e.seq) OR min(e.seq) <> 1 OR r.id IS NULL LIMIT $1";
+
+/// Looks a schema over. Reads all of it, changes nothing.
+pub async fn check(options: Options) -> Result<Report, StoreError> {
+    let target = Target::new(options)?;
+    let (client, _ended) = open::alone(&target).await?;
+    let (_, schema) = migrate::identify(&client, &target).await?;
+    let look = async {
+        let about = one(ask(&client, &target, ABOUT, &[(&target.options.schema, Type::TEXT)]).await?)?;
+        let facts = vec![
+            ("server", Fact::Text(column(&about, 0)?)),
+            ("schema_name", Fact::Text(target.options.schema.clone())),
+            ("synchronous_commit", Fact::Text(column(&about, 1)?)),
+            ("bytes", Fact::Number(column::<i64>(&about, 2)?.unsigned_abs())),
+        ];
+        let empty = Report {
+            schema,
+            schema_latest: migrate::latest(),
+            facts,
+            runs: 0,
+            events: 0,
+            tasks: 0,
+            locks: 0,
+            nodes: 0,
+            complaints: Vec::new(),
+        };
+        if schema == 0 {
+            return Ok(empty);
+        }
+        let counts = one(ask(&client, &target, COUNTS, &[]).await?)?;
+        let count = |index| column::<i64>(&counts, index).map(i64::unsigned_abs);
+        let gaps = ask(&client, &target, GAPS, &[(&COMPLAINTS_MAX, Type::INT8)]).await?;
+        Ok(Report {
+            runs: count(0)?,
+            events: count(1)?,
+            tasks: count(2)?,
+            locks: count(3)?,
+            nodes: count(4)?,
+            complaints: gaps.iter().map(complaint).collect::<Result<_, Fault>>()?,
+            ..empty
+        })
+    };
+    look.await.map_err(|fault: Fault| fault.to_read_error())
+}
+
+fn one(rows: Vec<Row>) -> Result<Row, Fault> {
+    rows.into_iter().next().ok_or_else(|| Fault::Damaged("the server gave no answer".to_owned()))
+}
+
+fn complaint(row: &Row) -> Result<String, Fault> {
+    let (run, count, end): (String, i64, i64) = (column(row, 0)?, column(row, 1)?, column(row, 2)?);
+    Ok(format!("the log {run} has {count} events but ends at {end}"))
+}
+
+/// Brings a schema up to date, or makes a new one.
+pub async fn migrate(options: Options) -> Result<Migrated, StoreError> {
+    let target = Arc::new(Target::new(options)?);
+    let (client, _ended) = open::alone(&target).await?;
+    let from = migrate::apply(&client, &target).await?;
+    Ok(Migrated { from, to: migrate::latest() })
+}

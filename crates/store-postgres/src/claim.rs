@@ -1,0 +1,44 @@
+//! Claims: due tasks, highest priority first, at most one claimed task per lane. The database does it all.
+
+use goldseam_core::Millis;
+use goldseam_store::{Claim, ClaimedTasks, StoreError};
+use tokio_postgres::types::Type;
+
+use crate::fault::Fault;
+use crate::link::Link;
+use crate::read::column;
+use crate::tasks::Flat;
+
+const CLAIM: &str = "SELECT claimed, next_due FROM goldseam.claim($1, $2, $3, $4, $5)";
+
+/// Claims what is due.
+pub(crate) async fn claim(link: &Link, claim: &Claim) -> Result<ClaimedTasks, StoreError> {
+    take(link, claim).await.map_err(|fault| fault.to_error("claiming"))
+}
+
+async fn take(link: &Link, claim: &Claim) -> Result<ClaimedTasks, Fault> {
+    let mut pools = claim.pools.clone();
+    pools.sort_unstable();
+    pools.dedup();
+    let limit = i32::try_from(claim.limit).unwrap_or(i32::MAX);
+    let values = [
+        (&claim.owner as _, Type::TEXT),
+        (&pools as _, Type::TEXT_ARRAY),
+        (&claim.kind as _, Type::TEXT),
+        (&limit as _, Type::INT4),
+        (&claim.now.0 as _, Type::INT8),
+    ];
+    let answer = link.query(CLAIM, &values).await?;
+    let row = answer.first().ok_or_else(|| Fault::Damaged("a claim had no answer".to_owned()))?;
+    let texts: Vec<String> = column(row, 0)?;
+    let mut tasks = Vec::with_capacity(texts.len());
+    for text in texts {
+        match Flat::parse(&text) {
+            Ok(task) => tasks.push(task),
+            // It stays claimed, for a person to look at; others must not wait for it.
+            Err(fault) => tracing::error!(?fault, "a task cannot be read and is passed over"),
+        }
+    }
+    let next: Option<i64> = column(row, 1)?;
+    Ok(ClaimedTasks { tasks, next_due: next.map(Millis).filter(|at| *at < Millis::NEVER) })
+}

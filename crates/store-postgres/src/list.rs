@@ -1,0 +1,204 @@
+//! Lists: filters as static pieces of SQL, values always bound.
+//!
+//! Invariant: the order is (a moment, run), the same in every store, so a cursor is good anywhere.
+
+use std::cmp::Ordering;
+
+use goldseam_core::{RunId, Status};
+use goldseam_store::{Cursor, Moment, Page, Row, RunFilter, RunOrder, StoreError};
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::fault::Fault;
+use crate::link::Link;
+use crate::read::column;
+use crate::runs::{RawRow, run_id};
+
+const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, ";
+const PLAIN: &str = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL";
+const TAGGED: &str = " FROM goldseam.run_tags AS t JOIN goldseam.runs AS r ON r.rid = t.rid \
+    WHERE r.summary IS NOT NULL AND t.tag = ";
+/// Few rows are ever lost: finding them must cost what was lost, not what is there.
+const ROWLESS: &str = "SELECT r.id FROM goldseam.runs AS r WHERE r.summary IS NULL AND r.id > $1 \
+    ORDER BY r.id LIMIT $2";
+
+/// A value that is bound.
+#[derive(Debug)]
+enum Bound {
+    Text(String),
+    Texts(Vec<String>),
+    Number(i64),
+}
+
+/// A statement under construction.
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub(crate) sql: String,
+    bound: Vec<Bound>,
+}
+
+impl Query {
+    pub(crate) fn new(begin: &'static str) -> Self {
+        Self { sql: begin.to_owned(), bound: Vec::new() }
+    }
+
+    /// A piece that needs no value.
+    pub(crate) fn add_if(&mut self, piece: &'static str, wanted: bool) {
+        if wanted {
+            self.sql.push_str(piece);
+        }
+    }
+
+    /// A piece that ends where its value goes; left out without a value.
+    pub(crate) fn add_text(&mut self, piece: &'static str, value: Option<&str>) {
+        self.add(piece, value.map(|value| Bound::Text(value.to_owned())));
+    }
+
+    /// The same with a number.
+    pub(crate) fn add_number(&mut self, piece: &'static str, value: Option<i64>) {
+        self.add(piece, value.map(Bound::Number));
+    }
+
+    /// The same with a list, in brackets for `ANY` and `ALL`.
+    pub(crate) fn add_texts(&mut self, piece: &'static str, values: Option<&[String]>) {
+        if let Some(values) = values {
+            self.add_if(piece, true);
+            self.add("(", Some(Bound::Texts(values.to_vec())));
+            self.sql.push(')');
+        }
+    }
+
+    fn add(&mut self, piece: &'static str, value: Option<Bound>) {
+        if let Some(value) = value {
+            self.bound.push(value);
+            self.sql.push_str(piece);
+            self.sql.push('$');
+            self.sql.push_str(&self.bound.len().to_string());
+        }
+    }
+
+    /// The values, as a link takes them.
+    pub(crate) fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        let value = |bound| match bound {
+            &Bound::Text(ref text) => (text as &(dyn ToSql + Sync), Type::TEXT),
+            Bound::Texts(texts) => (texts as _, Type::TEXT_ARRAY),
+            Bound::Number(number) => (number as _, Type::INT8),
+        };
+        self.bound.iter().map(value).collect()
+    }
+}
+
+struct Found {
+    at: i64,
+    id: String,
+    row: RawRow,
+}
+
+impl Found {
+    fn order(&self, other: &Self, order: RunOrder) -> Ordering {
+        let earliest = (self.at, &self.id).cmp(&(other.at, &other.id));
+        if order.is_latest_first() { earliest.reverse() } else { earliest }
+    }
+}
+
+/// Few runs have the same owner, parent, tag or cause; their own index is better than any other.
+fn is_narrow(filter: &RunFilter) -> bool {
+    filter.owner.is_some() || filter.parent.is_some() || filter.tag.is_some() || filter.cause.is_some()
+}
+
+/// The column that the list goes by; with a tag the order is that of the tag's own index.
+fn by(filter: &RunFilter) -> &'static str {
+    match (filter.order.moment(), &filter.tag) {
+        (Moment::Created, None) => "r.created_at",
+        (Moment::Created, Some(_)) => "t.created_at",
+        (Moment::Recovered, _) => "r.recovered_at",
+    }
+}
+
+/// One page.
+pub(crate) async fn runs(link: &Link, filter: &RunFilter, after: Option<&Cursor>) -> Result<Page<Row>, StoreError> {
+    let limit = filter.limit as usize;
+    let one_walk = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
+    let mut found = Vec::new();
+    if one_walk || filter.statuses.is_empty() || filter.statuses.contains(&Status::Completed) {
+        find(link, &query(filter, after, None), &mut found).await?;
+    } else {
+        // One ordered walk per status, merged: an `IN` would sort all of them for every page. Not one moment, so a
+        // run that changes its status meanwhile may be met twice, and counts once.
+        for status in &filter.statuses {
+            find(link, &query(filter, after, Some(*status)), &mut found).await?;
+        }
+        found.sort_by(|left, right| left.order(right, filter.order));
+        found.dedup_by(|left, right| left.id == right.id);
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let items = found.into_iter().map(|found| found.row.parse()).collect::<Result<Vec<Row>, Fault>>();
+    let items = items.map_err(|fault| fault.to_read_error())?;
+    let next = items.last().filter(|_| more).and_then(|row| Cursor::of(row, filter.order));
+    Ok(Page { next: next.map(|cursor| cursor.to_string()), items })
+}
+
+/// Runs without a row, in order of id.
+pub(crate) async fn rowless(link: &Link, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+    // Every id comes after the empty text.
+    let (after, limit) = (after.map_or("", |run| run.as_str()), i64::from(limit));
+    let rows = link.read(ROWLESS, &[(&after as _, Type::TEXT), (&limit as _, Type::INT8)]).await?;
+    let ids = rows.iter().map(|row| run_id(row, 0)).collect::<Result<_, Fault>>();
+    ids.map_err(|fault| fault.to_read_error())
+}
+
+async fn find(link: &Link, query: &Query, found: &mut Vec<Found>) -> Result<(), StoreError> {
+    let read = |row: &tokio_postgres::Row| -> Result<Option<Found>, Fault> {
+        let Some(raw) = RawRow::read(row, 0)? else { return Ok(None) };
+        Ok(Some(Found { id: column(row, 3)?, at: column(row, 4)?, row: raw }))
+    };
+    for row in link.read(&query.sql, &query.values()).await? {
+        found.extend(read(&row).map_err(|fault| fault.to_read_error())?);
+    }
+    Ok(())
+}
+
+fn query(filter: &RunFilter, after: Option<&Cursor>, status: Option<Status>) -> Query {
+    let mut query = Query::new(SELECT);
+    query.add_if(by(filter), true);
+    match &filter.tag {
+        Some((key, value)) => {
+            query.add_text(TAGGED, Some(key.as_str()));
+            query.add_text(" AND t.value = ", Some(value));
+        }
+        None => query.add_if(PLAIN, true),
+    }
+    query.add_if(" AND r.recovered_at IS NOT NULL", filter.order.moment() == Moment::Recovered);
+    if let Some(status) = status {
+        query.add_text(" AND r.status <> 'completed' AND r.status = ", Some(status.as_str()));
+    } else if !filter.statuses.is_empty() {
+        let words: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
+        query.add_texts(" AND r.status = ANY ", Some(&words));
+    }
+    query.add_text(" AND r.workflow = ", filter.workflow.as_ref().map(|name| name.as_str()));
+    query.add_text(" AND r.cause IS NOT NULL AND r.cause = ", filter.cause.as_deref());
+    query.add_text(" AND r.owner IS NOT NULL AND r.owner = ", filter.owner.as_ref().map(|id| id.as_str()));
+    query.add_text(" AND r.parent IS NOT NULL AND r.parent = ", filter.parent.as_ref().map(|id| id.as_str()));
+    add_range(&mut query, filter, after);
+    query
+}
+
+/// Bounds, order and limit.
+fn add_range(query: &mut Query, filter: &RunFilter, after: Option<&Cursor>) {
+    let by = by(filter);
+    let latest_first = filter.order.is_latest_first();
+    let piece = if filter.tag.is_some() { " AND t.created_at >= " } else { " AND r.created_at >= " };
+    query.add_number(piece, filter.since.map(|since| since.0));
+    if let Some(after) = after {
+        query.add_if(" AND (", true);
+        query.add_if(by, true);
+        query.add_number(if latest_first { ", r.id) < (" } else { ", r.id) > (" }, Some(after.at.0));
+        query.add_text(", ", Some(after.run.as_str()));
+        query.add_if(")", true);
+    }
+    let direction = if latest_first { " DESC" } else { "" };
+    for piece in [" ORDER BY ", by, direction, ", r.id", direction] {
+        query.add_if(piece, true);
+    }
+    query.add_number(" LIMIT ", Some(i64::from(filter.limit) + 1));
+}

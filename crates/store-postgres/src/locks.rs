@@ -1,0 +1,97 @@
+//! Named locks: one row each, changed by compare-and-set on its version.
+
+use goldseam_core::Millis;
+use goldseam_core::lock::Lock;
+use goldseam_store::{Expect, LockFilter, StoreError, Written};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::Type;
+
+use crate::append::sql_int;
+use crate::fault::Fault;
+use crate::link::Link;
+use crate::list::Query;
+use crate::read::column;
+use crate::tasks::{json, json_text};
+
+const PUT: &str = "SELECT goldseam.put_lock($1, $2)";
+const SELECT: &str = "SELECT row_to_json(l)::text FROM goldseam.locks AS l WHERE true";
+
+/// A lock as its row has it, column by column.
+#[derive(Debug, Serialize, Deserialize)]
+struct Flat {
+    name: String,
+    holder: Option<String>,
+    fence: u64,
+    expires_at: i64,
+    acquired_at: i64,
+    node: Option<String>,
+    version: u64,
+    audit: Option<String>,
+}
+
+impl Flat {
+    fn of(lock: &Lock) -> Result<Self, StoreError> {
+        Ok(Self {
+            name: lock.name.as_str().to_owned(),
+            holder: lock.holder.clone(),
+            fence: lock.fence,
+            expires_at: lock.expires_at.0,
+            acquired_at: lock.acquired_at.0,
+            node: lock.node.clone(),
+            version: lock.version,
+            audit: json_text(Some(&lock.audit).filter(|audit| !audit.is_empty()))?,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Lock, Fault> {
+        let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a lock", error);
+        let flat: Self = serde_json::from_str(text).map_err(|error| damaged(&error))?;
+        Ok(Lock {
+            name: flat.name.try_into().map_err(|error| damaged(&error))?,
+            holder: flat.holder,
+            fence: flat.fence,
+            expires_at: Millis(flat.expires_at),
+            acquired_at: Millis(flat.acquired_at),
+            node: flat.node,
+            version: flat.version,
+            audit: json(flat.audit.as_deref()).map_err(|error| damaged(&error))?.unwrap_or_default(),
+        })
+    }
+}
+
+/// Writes a lock if it is as expected, or says what is there instead.
+pub(crate) async fn put(link: &Link, lock: &Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
+    let flat = serde_json::to_value(Flat::of(lock)?)
+        .map_err(|error| StoreError::Damaged { detail: format!("a lock cannot be written: {error}") })?;
+    let version = match expect {
+        Expect::Absent => None,
+        Expect::Version(version) => Some(sql_int(version)),
+    };
+    let write = async {
+        let answer = link.query(PUT, &[(&flat as _, Type::JSONB), (&version as _, Type::INT8)]).await?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("a lock's write had no answer".to_owned()))?;
+        let lost: Option<String> = column(row, 0)?;
+        Ok(match lost.as_deref() {
+            None => Written::Done,
+            Some("") => Written::Lost(None),
+            Some(text) => Written::Lost(Some(Flat::parse(text)?)),
+        })
+    };
+    write.await.map_err(|fault: Fault| fault.to_error("writing a lock"))
+}
+
+/// Lists locks in order of name.
+pub(crate) async fn list(link: &Link, filter: &LockFilter) -> Result<Vec<Lock>, StoreError> {
+    let mut query = Query::new(SELECT);
+    query.add_text(" AND l.name = ", filter.name.as_ref().map(|name| name.as_str()));
+    query.add_number(" AND l.holder IS NOT NULL AND l.expires_at <= ", filter.stale_at.map(|at| at.0));
+    query.add_texts(
+        " AND l.holder IS NOT NULL AND l.node IS NOT NULL AND l.node <> ALL ",
+        filter.node_none_of.as_deref(),
+    );
+    query.add_text(" AND l.name > ", filter.after.as_ref().map(|name| name.as_str()));
+    query.add_number(" ORDER BY l.name LIMIT ", Some(filter.limit.into()));
+    let rows = link.read(&query.sql, &query.values()).await?;
+    let lock = |row: &tokio_postgres::Row| Flat::parse(column(row, 0)?);
+    rows.iter().map(lock).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+}

@@ -1,0 +1,209 @@
+//! Schemas: numbered files, applied in order, remembered by hash, never edited.
+//!
+//! Invariant: all missing migrations are applied in one transaction under one advisory lock, and what is missing
+//! is judged inside it, so any number of nodes may start at once.
+
+use goldseam_core::Hash;
+use goldseam_store::StoreError;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
+
+use crate::fault::Fault;
+use crate::link::{Target, Values};
+use crate::open::refused;
+use crate::read::column;
+
+/// One step from a schema to the next.
+struct Migration {
+    number: i64,
+    sql: &'static str,
+}
+
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
+    Migration { number: 2, sql: include_str!("../migrations/0002_calls.sql") },
+];
+
+/// The oldest server that is used, as it numbers itself.
+pub(crate) const SERVER_OLDEST: i32 = 140_000;
+
+const REGISTER: &str = "CREATE TABLE goldseam.migrations (number bigint PRIMARY KEY, hash text NOT NULL, \
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
+const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; \
+    SET LOCAL client_min_messages = warning";
+const ALONE: &str = "SELECT pg_advisory_xact_lock($1)";
+const APPLIED: &str = "INSERT INTO goldseam.migrations (number, hash) VALUES ($1, $2)";
+const HASHES: &str = "SELECT m.number, m.hash FROM goldseam.migrations AS m ORDER BY m.number";
+const INSPECT: &str = "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'), \
+    EXISTS (SELECT 1 FROM pg_namespace AS n WHERE n.nspname = $1), \
+    (SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1), \
+    (SELECT count(*) FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid \
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations' \
+        AND a.attname IN ('number', 'hash', 'applied_at'))";
+
+/// The schema that this program writes.
+pub fn latest() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.number)
+}
+
+/// What a server and its schema look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The server, as it numbers itself.
+    pub(crate) server: i32,
+    encoding: String,
+    exists: bool,
+    things: i64,
+    ours: bool,
+}
+
+/// A statement over a connection that nobody else uses.
+pub(crate) async fn ask(
+    client: &Client,
+    target: &Target,
+    sql: &str,
+    values: Values<'_>,
+) -> Result<Vec<Row>, Fault> {
+    client.query_typed(&target.sql(sql), values).await.map_err(|error| Fault::answering(&error))
+}
+
+async fn tell(client: &Client, target: &Target, sql: &str) -> Result<(), Fault> {
+    client.batch_execute(&target.sql(sql)).await.map_err(|error| Fault::answering(&error))
+}
+
+/// Refuses a server or a schema that cannot be used. Changes nothing; returns the schema's number.
+pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found, i64), StoreError> {
+    let failed = |fault: Fault| fault.to_read_error();
+    let schema = &target.options.schema;
+    let rows = ask(client, target, INSPECT, &[(schema, Type::TEXT)]).await.map_err(failed)?;
+    let read = |row: &Row| {
+        Ok(Found {
+            server: column(row, 0)?,
+            encoding: column(row, 1)?,
+            exists: column(row, 2)?,
+            things: column(row, 3)?,
+            ours: column::<i64>(row, 4)? == 3,
+        })
+    };
+    let row = rows.first().ok_or_else(|| StoreError::Damaged { detail: "no answer".to_owned() })?;
+    let found = read(row).map_err(failed)?;
+    suits(&found, target)?;
+    if !found.ours {
+        return Ok((found, 0));
+    }
+    let rows = ask(client, target, HASHES, &[]).await.map_err(failed)?;
+    let hashes = rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
+    let number = known(&hashes.map_err(failed)?, target)?;
+    Ok((found, number))
+}
+
+/// Whether the server and what is in the schema can be used at all.
+pub(crate) fn suits(found: &Found, target: &Target) -> Result<(), StoreError> {
+    if found.server < SERVER_OLDEST {
+        let (major, oldest) = (found.server / 10_000, SERVER_OLDEST / 10_000);
+        return Err(refused(
+            "GS0216",
+            format!("this is Postgres {major}; Goldseam needs {oldest} or later"),
+            "use a newer server; Goldseam changed nothing on this one",
+        ));
+    }
+    if found.encoding != "UTF8" {
+        return Err(refused(
+            "GS0216",
+            format!("{} is encoded in {}; Goldseam needs UTF8", target.options.place(), found.encoding),
+            "create another database: createdb --encoding=UTF8 --template=template0 NAME",
+        ));
+    }
+    if !found.ours && found.things > 0 {
+        let schema = &target.options.schema;
+        return Err(refused(
+            "GS0201",
+            format!("schema {schema:?} of {} holds somebody else's tables", target.options.place()),
+            "name another one with schema=NAME in the URL; Goldseam makes it if it is not there",
+        ));
+    }
+    Ok(())
+}
+
+/// The number of the newest applied migration, all of which must be known.
+fn known(applied: &[(i64, String)], target: &Target) -> Result<i64, StoreError> {
+    let newest = applied.last().map_or(0, |(number, _)| *number);
+    let place = target.options.place();
+    if newest > latest() {
+        return Err(refused(
+            "GS0202",
+            format!("{place} has schema {newest}; this program knows up to {}", latest()),
+            "use a newer goldseam; an older one must not write what it does not understand",
+        ));
+    }
+    for (number, applied) in applied {
+        let known = MIGRATIONS.iter().find(|migration| migration.number == *number);
+        if known.is_none_or(|migration| hash(migration) != *applied) {
+            return Err(refused(
+                "GS0204",
+                format!("migration {number} of {place} is not the one that this program knows"),
+                "use the goldseam that made this schema; a released migration is never changed",
+            ));
+        }
+    }
+    Ok(newest)
+}
+
+/// Refuses a schema that is older, or not there. Changes nothing.
+pub(crate) async fn refuse_older(client: &Client, target: &Target) -> Result<(), StoreError> {
+    let (_, number) = identify(client, target).await?;
+    let place = target.options.place();
+    match number {
+        0 => Err(refused(
+            "GS0205",
+            format!("there is no schema {:?} of Goldseam in {place}", target.options.schema),
+            "start an engine, which makes it, or run goldseam store migrate with this URL",
+        )),
+        number if number == latest() => Ok(()),
+        number => Err(refused(
+            "GS0212",
+            format!("{place} has schema {number}; this program works with {}", latest()),
+            "run goldseam store migrate with this URL; older programs cannot use it any more then",
+        )),
+    }
+}
+
+/// Applies what is missing; returns the schema that was there before.
+pub(crate) async fn apply(client: &Client, target: &Target) -> Result<i64, StoreError> {
+    let (_, before) = identify(client, target).await?;
+    if before == latest() {
+        return Ok(before);
+    }
+    let failed = |fault: Fault| fault.to_error("migrating");
+    tell(client, target, BEGIN).await.map_err(failed)?;
+    let key = lock_key(&target.options.schema);
+    ask(client, target, ALONE, &[(&key, Type::INT8)]).await.map_err(failed)?;
+    let (found, from) = identify(client, target).await?;
+    if !found.exists {
+        make_schema(client, target).await.map_err(failed)?;
+    }
+    if !found.ours {
+        tell(client, target, REGISTER).await.map_err(failed)?;
+    }
+    for migration in MIGRATIONS.iter().filter(|migration| migration.number > from) {
+        tell(client, target, migration.sql).await.map_err(failed)?;
+        let values = [(&migration.number as _, Type::INT8), (&hash(migration) as _, Type::TEXT)];
+        ask(client, target, APPLIED, &values).await.map_err(failed)?;
+    }
+    tell(client, target, "COMMIT").await.map_err(failed)?;
+    Ok(from)
+}
+
+async fn make_schema(client: &Client, target: &Target) -> Result<(), Fault> {
+    // A schema's name is checked where the URL is read, and needs no quotes.
+    tell(client, target, &["CREATE SCHEMA ", &target.options.schema].concat()).await
+}
+
+fn hash(migration: &Migration) -> String {
+    Hash::of(migration.sql.as_bytes()).to_string()
+}
+
+/// The key of the lock under which the schema is changed.
+fn lock_key(schema: &str) -> i64 {
+    crate::live::key_of(&["migrate", schema])
+}

@@ -1,0 +1,166 @@
+//! Nodes: a row of beats, and a session lock that the server drops when the process or its machine is gone.
+//!
+//! Invariant: a node's lock is taken before its row can be seen. A free lock is a suspicion only, and not even
+//! that while the server, or this process's own session, has only just come back: then all locks were dropped.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use goldseam_core::{Millis, NodeId};
+use goldseam_store::{NodeRecord, NodeSeen, NodeState, Pulse, StoreError};
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::clock::StoreClock;
+use crate::fault::Fault;
+use crate::link::Link;
+use crate::read::column;
+use crate::tasks::{json, json_text};
+use crate::watch::Watch;
+
+pub(crate) const BEAT: &str = "SELECT goldseam.beat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const LIST: &str = "SELECT n.id, n.name, n.started_at, n.workflows, n.slots, n.state, n.beats, n.beat_at, \
+    n.pulse IS NOT NULL, EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.granted \
+        AND l.objsubid = 1 AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()) \
+        AND ((l.classid::bigint << 32) | l.objid::bigint) = n.pulse), \
+    extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8 \
+    FROM goldseam.nodes AS n ORDER BY n.id";
+pub(crate) const FORGET: &str = "DELETE FROM goldseam.nodes AS n WHERE n.id = $1";
+
+/// How long after the server or the own session came back others have for taking their locks again.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// What this process knows of itself, shared by everything that writes.
+#[derive(Debug)]
+pub(crate) struct Me {
+    pub(crate) clock: StoreClock,
+    pub(crate) watch: Arc<Watch>,
+    /// Where changes are told.
+    pub(crate) channel: String,
+    joined: Mutex<BTreeSet<NodeId>>,
+}
+
+impl Me {
+    pub(crate) fn new(clock: StoreClock, watch: Arc<Watch>, channel: String) -> Self {
+        Self { clock, watch, channel, joined: Mutex::default() }
+    }
+
+    /// Nodes that live in this process.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.iter().map(|node| node.as_str().to_owned()).collect()
+    }
+
+    /// Whether a node lives in this process.
+    pub(crate) fn has_nodes(&self) -> bool {
+        !self.joined.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    pub(crate) fn joined(&self, node: &NodeId) {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone());
+    }
+
+    pub(crate) fn left(&self, node: &NodeId) {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+}
+
+/// Whether a node says that it has ended.
+pub(crate) fn is_over(node: &NodeRecord) -> bool {
+    matches!(node.state, NodeState::Left | NodeState::Gone)
+}
+
+/// A beat, as the call takes it.
+#[derive(Debug)]
+pub(crate) struct Beat {
+    given: Option<i64>,
+    pulse: Option<i64>,
+    over: bool,
+    id: String,
+    name: String,
+    started_at: i64,
+    workflows: String,
+    slots: i64,
+    state: &'static str,
+}
+
+impl Beat {
+    pub(crate) fn new(given: Option<i64>, pulse: Option<i64>, node: &NodeRecord) -> Result<Self, StoreError> {
+        Ok(Self {
+            given,
+            pulse,
+            over: is_over(node),
+            id: node.id.as_str().to_owned(),
+            name: node.name.clone(),
+            started_at: node.started_at.0,
+            workflows: json_text(Some(&node.workflows))?.unwrap_or_default(),
+            slots: node.slots.into(),
+            state: word(node.state),
+        })
+    }
+
+    pub(crate) fn values(&self) -> [(&(dyn ToSql + Sync), Type); 9] {
+        [
+            (&self.given, Type::INT8),
+            (&self.pulse, Type::INT8),
+            (&self.over, Type::BOOL),
+            (&self.id, Type::TEXT),
+            (&self.name, Type::TEXT),
+            (&self.started_at, Type::INT8),
+            (&self.workflows, Type::TEXT),
+            (&self.slots, Type::INT8),
+            (&self.state, Type::TEXT),
+        ]
+    }
+
+    /// The database's clock, from the answer.
+    pub(crate) fn answer(rows: &[tokio_postgres::Row]) -> Result<i64, Fault> {
+        column(rows.first().ok_or_else(|| Fault::Damaged("a beat had no answer".to_owned()))?, 0)
+    }
+}
+
+/// Every node, with its pulse; `up_for` is how long the own liveness session has stood, if there is one.
+pub(crate) async fn list(link: &Link, up_for: Option<Duration>) -> Result<Vec<NodeSeen>, StoreError> {
+    let rows = link.read(LIST, &[]).await?;
+    let seen = rows.iter().map(|row| read(row, up_for)).collect::<Result<_, Fault>>();
+    seen.map_err(|fault| fault.to_read_error())
+}
+
+fn read(row: &tokio_postgres::Row, up_for: Option<Duration>) -> Result<NodeSeen, Fault> {
+    let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a node", error);
+    let (id, state, workflows): (String, String, String) = (column(row, 0)?, column(row, 5)?, column(row, 3)?);
+    let state = STATES
+        .into_iter()
+        .find(|known| word(*known) == state)
+        .ok_or_else(|| damaged(&format!("{state:?} is no state")))?;
+    let (slots, beats): (i64, i64) = (column(row, 4)?, column(row, 6)?);
+    let record = NodeRecord {
+        id: NodeId::new(id).map_err(|error| damaged(&error))?,
+        name: column(row, 1)?,
+        started_at: Millis(column(row, 2)?),
+        workflows: json(Some(&workflows)).map_err(|error| damaged(&error))?.unwrap_or_default(),
+        slots: u32::try_from(slots).map_err(|error| damaged(&error))?,
+        state,
+    };
+    let settled = column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && up_for.is_none_or(|span| span >= SETTLING);
+    let pulse = match (column(row, 8)?, column(row, 9)?) {
+        (false, _) => Pulse::Unknown,
+        (true, true) => Pulse::Held,
+        // It said so itself, so this is no suspicion.
+        (true, false) if is_over(&record) => Pulse::Dropped,
+        (true, false) if settled => Pulse::Suspect,
+        (true, false) => Pulse::Unknown,
+    };
+    Ok(NodeSeen { record, beats: beats.unsigned_abs(), beat_at: Millis(column(row, 7)?), pulse })
+}
+
+const STATES: [NodeState; 4] = [NodeState::Up, NodeState::Leaving, NodeState::Left, NodeState::Gone];
+
+fn word(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Up => "up",
+        NodeState::Leaving => "leaving",
+        NodeState::Left => "left",
+        NodeState::Gone => "gone",
+    }
+}

@@ -1,0 +1,278 @@
+//! Tasks: one row each with typed columns, changed by compare-and-set or along with an append.
+//!
+//! Invariant: no two live tasks share a key and no two claimed ones a lane; the database itself
+//! sees to it. A change that goes with an append never fails the append.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Millis, Payload};
+use goldseam_store::{Expect, StoreError, TaskFilter, Written};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_postgres::types::Type;
+
+use crate::append::sql_int;
+use crate::clock::Moment;
+use crate::fault::Fault;
+use crate::link::Link;
+use crate::list::Query;
+use crate::nodes::Me;
+use crate::read::column;
+use crate::writer::{Group, Waiting};
+
+const PUT: &str = "SELECT lost, clock FROM goldseam.put_tasks($1, $2, $3, $4, $5)";
+const SELECT: &str = "SELECT row_to_json(t)::text FROM goldseam.tasks AS t WHERE true";
+
+/// A task as its row has it, column by column.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Flat {
+    id: String,
+    pool: String,
+    kind: String,
+    queue: String,
+    lane: Option<String>,
+    priority: i64,
+    key: Option<String>,
+    state: String,
+    ripe: bool,
+    run_at: i64,
+    run: Option<String>,
+    owner: Option<String>,
+    poked: bool,
+    version: u64,
+    fence: u64,
+    deliveries: u32,
+    attempts: u32,
+    attempts_max: u32,
+    started_at: Option<i64>,
+    heartbeat_at: Option<i64>,
+    silence_max_ms: Option<u64>,
+    created_at: i64,
+    changed_at: i64,
+    payload: String,
+    result: Option<String>,
+    failure: Option<String>,
+    audit: Option<String>,
+    step: Option<String>,
+}
+
+impl Flat {
+    /// The row of a task.
+    pub(crate) fn of(task: &Task, now: Millis) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: task.id.as_str().to_owned(),
+            pool: task.pool(),
+            kind: task.kind.clone(),
+            queue: task.queue.as_str().to_owned(),
+            lane: task.lane.as_ref().map(|lane| lane.as_str().to_owned()),
+            priority: task.priority.into(),
+            key: task.key.clone(),
+            state: task.state.as_str().to_owned(),
+            ripe: task.run_at <= now.max(task.changed_at),
+            run_at: task.run_at.0,
+            run: task.run.as_ref().map(|run| run.as_str().to_owned()),
+            owner: task.owner.clone(),
+            poked: task.poked,
+            version: task.version.min(i64::MAX.unsigned_abs()),
+            fence: task.fence.min(i64::MAX.unsigned_abs()),
+            deliveries: task.deliveries,
+            attempts: task.attempts,
+            attempts_max: task.attempts_max,
+            started_at: task.started_at.map(|at| at.0),
+            heartbeat_at: task.heartbeat_at.map(|at| at.0),
+            silence_max_ms: task.silence_max.map(silence),
+            created_at: task.created_at.0,
+            changed_at: task.changed_at.0,
+            payload: task.payload.as_str().to_owned(),
+            result: task.result.as_ref().map(|result| result.as_str().to_owned()),
+            failure: json_text(task.failure.as_ref())?,
+            audit: json_text(Some(&task.audit).filter(|audit| !audit.is_empty()))?,
+            step: json_text(task.step.as_ref())?,
+        })
+    }
+
+    /// The task of a row, which the database gave as JSON.
+    pub(crate) fn parse(text: &str) -> Result<Task, Fault> {
+        let flat: Self = serde_json::from_str(text).map_err(|error| Fault::unreadable("a task", &error))?;
+        let id = flat.id.clone();
+        flat.task().map_err(|error| Fault::unreadable("task", &[&id, ": ", &error].concat()))
+    }
+
+    fn task(self) -> Result<Task, String> {
+        Ok(Task {
+            id: name(self.id)?,
+            kind: self.kind,
+            queue: name(self.queue)?,
+            lane: self.lane.map(name).transpose()?,
+            priority: i32::try_from(self.priority).map_err(|error| error.to_string())?,
+            key: self.key,
+            state: TaskState::parse(&self.state).ok_or("it is in no state that is known")?,
+            run_at: Millis(self.run_at),
+            run: self.run.map(name).transpose()?,
+            owner: self.owner,
+            poked: self.poked,
+            version: self.version,
+            fence: self.fence,
+            deliveries: self.deliveries,
+            attempts: self.attempts,
+            attempts_max: self.attempts_max,
+            started_at: self.started_at.map(Millis),
+            heartbeat_at: self.heartbeat_at.map(Millis),
+            silence_max: self.silence_max_ms.map(Duration::from_millis),
+            created_at: Millis(self.created_at),
+            changed_at: Millis(self.changed_at),
+            payload: json::<Payload>(Some(&self.payload))?.ok_or("it has no payload")?,
+            result: json(self.result.as_deref())?,
+            failure: json(self.failure.as_deref())?,
+            audit: json(self.audit.as_deref())?.unwrap_or_default(),
+            step: json(self.step.as_deref())?,
+        })
+    }
+}
+
+/// Longer silences than any computer lives are cut, so that a moment and a silence always add up.
+const SILENCE_MAX_MS: u64 = 1 << 62;
+
+fn silence(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(SILENCE_MAX_MS)
+}
+
+fn name<T: TryFrom<String>>(text: String) -> Result<T, String>
+where
+    T::Error: std::fmt::Display,
+{
+    T::try_from(text).map_err(|error| error.to_string())
+}
+
+/// JSON from a column, if it has any.
+pub(crate) fn json<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>, String> {
+    text.map(serde_json::from_str).transpose().map_err(|error| error.to_string())
+}
+
+/// JSON for a column.
+pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String>, StoreError> {
+    let text = value.map(serde_json::to_string).transpose();
+    text.map_err(|error| StoreError::Damaged { detail: format!("a record cannot be written: {error}") })
+}
+
+/// A task that is to be written by compare-and-set.
+#[derive(Debug)]
+pub(crate) struct Put {
+    id: String,
+    task: Value,
+    version: Option<i64>,
+}
+
+impl Put {
+    pub(crate) fn new(task: &Task, expect: Expect, now: Millis) -> Result<Self, StoreError> {
+        let flat = serde_json::to_value(Flat::of(task, now)?)
+            .map_err(|error| StoreError::Damaged { detail: format!("a task cannot be written: {error}") })?;
+        let version = match expect {
+            Expect::Absent => None,
+            Expect::Version(version) => Some(sql_int(version)),
+        };
+        Ok(Self { id: task.id.as_str().to_owned(), task: flat, version })
+    }
+}
+
+/// How tasks are written together.
+#[derive(Debug)]
+pub(crate) struct Puts(pub(crate) Arc<Me>);
+
+#[async_trait]
+impl Group for Puts {
+    type Job = Put;
+    type Answer = Written<Task>;
+
+    fn sort(&self, jobs: &mut [Waiting<Self>]) {
+        jobs.sort_by(|left, right| left.job.id.cmp(&right.job.id));
+    }
+
+    async fn write(&self, link: &Link, jobs: &[&Put]) -> Result<Vec<Result<Written<Task>, StoreError>>, Fault> {
+        let (me, sent) = (&self.0, Moment::now());
+        let (now, nodes) = (me.clock.now().0, me.nodes());
+        let tasks: Vec<&Value> = jobs.iter().map(|job| &job.task).collect();
+        let versions: Vec<Option<i64>> = jobs.iter().map(|job| job.version).collect();
+        let values = [
+            (&now as _, Type::INT8),
+            (&nodes as _, Type::TEXT_ARRAY),
+            (&me.channel as _, Type::TEXT),
+            (&tasks as _, Type::JSONB_ARRAY),
+            (&versions as _, Type::INT8_ARRAY),
+        ];
+        let answer = link.query(PUT, &values).await?;
+        let row = answer.first().ok_or_else(|| Fault::Damaged("a task's write had no answer".to_owned()))?;
+        me.clock.heard(column(row, 1)?, sent);
+        let lost: Vec<Option<String>> = column(row, 0)?;
+        if lost.iter().any(Option::is_none) {
+            me.watch.bump();
+        }
+        Ok(lost.into_iter().map(written).collect())
+    }
+}
+
+fn written(lost: Option<String>) -> Result<Written<Task>, StoreError> {
+    match lost.as_deref() {
+        None => Ok(Written::Done),
+        Some("") => Ok(Written::Lost(None)),
+        Some(text) => {
+            let rival = Flat::parse(text).map_err(|fault| fault.to_error("writing a task"))?;
+            Ok(Written::Lost(Some(rival)))
+        }
+    }
+}
+
+/// Lists tasks in order of id.
+pub(crate) async fn list(link: &Link, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
+    let query = query(filter);
+    let rows = link.read(&query.sql, &query.values()).await?;
+    let task = |row: &tokio_postgres::Row| Flat::parse(column(row, 0)?);
+    rows.iter().map(task).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+}
+
+fn is_about_claims(filter: &TaskFilter) -> bool {
+    filter.state == Some(TaskState::Claimed)
+        || filter.owner.is_some()
+        || filter.quiet_since.is_some()
+        || filter.owner_prefix.is_some()
+        || filter.owner_none_of.is_some()
+}
+
+/// The statement of a list, with its values. The words of an index's own condition stand in it as they are there.
+fn query(filter: &TaskFilter) -> Query {
+    let mut query = Query::new(SELECT);
+    query.add_text(" AND t.id = ", filter.id.as_ref().map(|id| id.as_str()));
+    query.add_text(" AND t.run = ", filter.run.as_ref().map(|run| run.as_str()));
+    let live = " AND t.state IN ('ready', 'claimed') AND t.key IS NOT NULL AND t.key = ";
+    query.add_text(live, filter.key.as_deref());
+    query.add_text(" AND t.state = ", filter.state.map(TaskState::as_str));
+    query.add_if(" AND t.state = 'claimed'", is_about_claims(filter));
+    query.add_text(" AND t.owner = ", filter.owner.as_deref());
+    query.add_text(" AND t.queue = ", filter.queue.as_deref());
+    query.add_if(" AND t.kind >= 'advance:' AND t.kind < 'advance;'", filter.advance == Some(true));
+    query.add_if(" AND NOT (t.kind >= 'advance:' AND t.kind < 'advance;')", filter.advance == Some(false));
+    query.add_if(" AND t.poked", filter.poked);
+    query.add_if(" AND t.state IN ('ready', 'claimed', 'dead')", filter.open);
+    query.add_number(
+        " AND t.state = 'claimed' AND t.silence_max_ms IS NOT NULL \
+        AND coalesce(t.heartbeat_at, t.started_at, t.changed_at) + t.silence_max_ms <= ",
+        filter.silent_at.map(|at| at.0),
+    );
+    query.add_number(
+        " AND t.silence_max_ms IS NULL AND coalesce(t.heartbeat_at, t.started_at, t.changed_at) <= ",
+        filter.quiet_since.map(|since| since.0),
+    );
+    if let Some(prefix) = &filter.owner_prefix {
+        // A range, so that the index serves it; no name goes on after the largest character.
+        query.add_text(" AND t.owner >= ", Some(prefix));
+        query.add_text(" AND t.owner < ", Some(&format!("{prefix}\u{10ffff}")));
+    }
+    query.add_texts(" AND coalesce(t.owner, '') <> ALL ", filter.owner_none_of.as_deref());
+    query.add_text(" AND t.id > ", filter.after.as_ref().map(|id| id.as_str()));
+    query.add_number(" ORDER BY t.id LIMIT ", Some(filter.limit.into()));
+    query
+}

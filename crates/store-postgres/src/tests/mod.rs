@@ -1,0 +1,1 @@
+//! Behaviour that only this store has.

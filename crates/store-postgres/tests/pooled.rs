@@ -1,0 +1,5 @@
+//! The same contract behind a pooler that gives every transaction another session.
+
+use goldseam_store_postgres::testing::fixture_behind_pooler;
+
+goldseam_store::conformance!(fixture_behind_pooler);

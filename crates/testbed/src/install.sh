@@ -1,0 +1,32 @@
+# Installs the Debian package $1 so that it starts no service and makes no cluster; needs root.
+# What forbids both is taken back at the end, whatever the end is.
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+
+# One at a time: tests run in many processes.
+exec 9>/run/goldseam-testbed.lock
+flock 9
+
+policy=/usr/sbin/policy-rc.d
+kept=$policy.goldseam-testbed
+cluster=/etc/postgresql-common/createcluster.d/goldseam-testbed.conf
+restore() {
+    rm -f "$cluster" "$policy"
+    if [ -e "$kept" ]; then mv "$kept" "$policy"; fi
+}
+trap restore EXIT
+trap 'exit 1' INT TERM HUP
+
+if [ -e "$policy" ] && [ ! -e "$kept" ]; then mv "$policy" "$kept"; fi
+printf '#!/bin/sh\nexit 101\n' >"$policy"
+chmod 755 "$policy"
+mkdir -p "${cluster%/*}"
+echo 'create_main_cluster = false' >"$cluster"
+
+apt-get -o DPkg::Lock::Timeout=300 update
+apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends "$1"
+
+# Nor does the next boot start it. (Postgres's own service starts clusters, and there is none.)
+if [ "$1" = pgbouncer ] && command -v systemctl >/dev/null; then
+    systemctl disable pgbouncer.service || true
+fi

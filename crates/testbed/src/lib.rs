@@ -1,0 +1,32 @@
+//! Real servers for tests and benchmarks: private, on loopback, and gone with whoever started them.
+//!
+//! A server belongs to a *keeper*: a small shell process that reads orders from a pipe. The system closes
+//! that pipe however the owner ends, SIGKILL included; the keeper then ends the server and removes its
+//! folder. Nothing outlives a test run, and nothing of the machine's own servers is touched.
+//!
+//! ```no_run
+//! use goldseam_testbed::postgres::{Cluster, Options};
+//!
+//! # fn main() -> Result<(), goldseam_testbed::Error> {
+//! let cluster = Cluster::start(&Options::default())?;
+//! assert_eq!(cluster.sql("SELECT 1")?, "1");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layout
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`postgres`] | a cluster, and the faults that tests want of it |
+//! | [`pgbouncer`] | a transaction pooler in front of a cluster |
+//! | `keeper` | the process that owns a server and its folder |
+//! | `programs` | where programs are, how a missing one is installed, as whom they run |
+
+mod error;
+mod keeper;
+pub mod pgbouncer;
+pub mod postgres;
+mod programs;
+
+pub use error::Error;

@@ -1,0 +1,129 @@
+//! A transaction pooler in front of a Postgres.
+
+use std::env;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::keeper::{Job, Keeper};
+use crate::{Error, postgres, programs};
+
+/// Names the pooler for tests that has been started already; [`shared`] takes it from here.
+pub const VARIABLE: &str = "GOLDSEAM_TEST_POOLER";
+
+const JOB: Job = Job {
+    name: "pgbouncer",
+    prepare: r#"printf '%s' "$USERS" >users"#,
+    serve: r#"
+        printf '%s\nlisten_port = %s\n' "$SETTINGS" "$arg" >settings
+        exec "$BIN" settings"#,
+    ready: r#"[ "$(cat pid 2>/dev/null)" = "$server" ]"#,
+    // It keeps nothing, and what is gentler differs from version to version.
+    end: "KILL",
+};
+
+/// The last section: the port is added to it. A server that was away is tried again soon.
+const SETTINGS: &str = "
+[pgbouncer]
+listen_addr = 127.0.0.1
+unix_socket_dir =
+pidfile = pid
+auth_type = trust
+auth_file = users
+pool_mode = transaction
+default_pool_size = 20
+max_client_conn = 1000
+server_login_retry = 0.2
+ignore_startup_parameters = extra_float_digits,options
+";
+
+/// A pooler of our own on a port of the loopback device; a server connection is a client's for one transaction.
+/// Gone once it is dropped, or once this process is.
+#[derive(Debug)]
+pub struct Pooler {
+    keeper: Keeper,
+    port: u16,
+    account: Account,
+}
+
+/// What matters of an address: `postgres://USER@HOST:PORT/DATABASE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Account {
+    user: String,
+    host: String,
+    port: u16,
+    database: String,
+}
+
+impl Pooler {
+    /// Starts a pooler in front of the server at `url`, for the user that it names. Installs Debian's pooler
+    /// first if there is none and we are root.
+    pub fn start(url: &str) -> Result<Self, Error> {
+        let account = Account::parse(url).ok_or_else(|| {
+            Error::failed("starting a pooler", format!("it needs user, host and port: {url}"))
+        })?;
+        let database = format!("[databases]\n* = host={} port={}\n", account.host, account.port);
+        let values = [
+            ("BIN", programs::pgbouncer()?.display().to_string()),
+            ("USERS", format!("\"{}\" \"\"\n", account.user)),
+            ("SETTINGS", database + SETTINGS),
+        ];
+        let keeper = Keeper::new(&JOB, &values)?;
+        let port = keeper.start_anywhere()?;
+        Ok(Self { keeper, port, account })
+    }
+
+    /// Its address, with the user and the database of the server behind it.
+    pub fn url(&self) -> String {
+        let Account { user, database, .. } = &self.account;
+        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The folder that everything of it is in.
+    pub fn folder(&self) -> &Path {
+        self.keeper.folder()
+    }
+
+    /// Drops all clients, and is back at the same address.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.keeper.stop(JOB.end)?;
+        self.keeper.start(self.port)
+    }
+}
+
+impl Account {
+    fn parse(url: &str) -> Option<Self> {
+        let (_, rest) = url.split_once("://")?;
+        let (user, rest) = rest.split_once('@')?;
+        let (place, database) = rest.split('?').next()?.split_once('/')?;
+        let (host, port) = place.rsplit_once(':')?;
+        let [user, host, database] = [user, host, database].map(str::to_owned);
+        Some(Self { user, host, port: port.parse().ok()?, database })
+    }
+}
+
+/// The address of a pooler in front of [`postgres::shared`] that all tests of a run share: the one that the
+/// environment names (`cargo xtask test` starts it), else one that this process starts and that ends with it.
+pub fn shared() -> Result<&'static str, Error> {
+    static SHARED: OnceLock<Result<(String, Option<Pooler>), Error>> = OnceLock::new();
+    let start = || match env::var(VARIABLE) {
+        Ok(url) if !url.is_empty() => Ok((url, None)),
+        _ => Pooler::start(postgres::shared()?).map(|pooler| (pooler.url(), Some(pooler))),
+    };
+    SHARED.get_or_init(start).as_ref().map(|(url, _)| url.as_str()).map_err(Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_apart() {
+        let account = Account::parse("postgres://goldseam@127.0.0.1:5432/orders?schema=x").unwrap();
+        assert_eq!(
+            (account.user.as_str(), account.port, account.database.as_str()),
+            ("goldseam", 5432, "orders")
+        );
+        assert_eq!(Account::parse("postgres:///orders?host=/tmp"), None);
+        assert_eq!(Account::parse("postgres://goldseam@127.0.0.1/orders"), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! Whatever happens to its owner, nothing of a server stays.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use goldseam_testbed::pgbouncer::Pooler;
+use goldseam_testbed::postgres::{Cluster, Options};
+
+/// Tells a test binary to play the owner, and how it ends.
+const OWNER: &str = "GOLDSEAM_TEST_OWNER";
+
+/// What can be seen of a server from outside.
+#[derive(Debug)]
+struct Traces {
+    folder: PathBuf,
+    process: String,
+}
+
+impl Traces {
+    fn of(folder: &Path) -> Self {
+        let files = ["data/postmaster.pid", "pid"].map(|file| fs::read_to_string(folder.join(file)));
+        let pid = files.into_iter().find_map(Result::ok).unwrap();
+        Self { folder: folder.to_owned(), process: pid.lines().next().unwrap().to_owned() }
+    }
+
+    fn are_gone(&self) -> bool {
+        // A process that has ended has no command line, even if nobody has asked how it ended.
+        let line = fs::read(format!("/proc/{}/cmdline", self.process)).unwrap_or_default();
+        line.is_empty() && !self.folder.exists()
+    }
+}
+
+/// Waits for a condition; there is nothing to be notified by.
+fn eventually(condition: impl Fn() -> bool) -> bool {
+    for _ in 0..3_000 {
+        if condition() {
+            return true;
+        }
+        thread::park_timeout(Duration::from_millis(10));
+    }
+    false
+}
+
+/// Not a test of its own: what the owner does.
+#[test]
+fn play_the_owner() {
+    let Ok(end) = std::env::var(OWNER) else { return };
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    let pooler = Pooler::start(&cluster.url()).unwrap();
+    println!("\nowns {}\nowns {}", cluster.folder().display(), pooler.folder().display());
+    if end == "exit" {
+        std::process::exit(0);
+    }
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// An owner of a cluster and a pooler, its output from then on, and their folders.
+fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 2]) {
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "gone::play_the_owner", "--nocapture"])
+        .env(OWNER, end)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(owner.stdout.take().unwrap());
+    let mut lines = output.by_ref().lines().map_while(Result::ok);
+    let mut folder =
+        || lines.find_map(|line| line.strip_prefix("owns ").map(PathBuf::from)).expect("the owner failed");
+    let folders = [folder(), folder()];
+    (owner, output, folders)
+}
+
+#[test]
+fn it_is_gone_when_it_is_dropped() {
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    let pooler = Pooler::start(&cluster.url()).unwrap();
+    let traces = [cluster.folder(), pooler.folder()].map(Traces::of);
+    assert!(traces.iter().all(|traces| !traces.are_gone()));
+    drop((cluster, pooler));
+    assert!(traces.iter().all(Traces::are_gone), "{traces:?}");
+}
+
+#[test]
+fn it_is_gone_when_its_owner_was_killed() {
+    let (mut owner, _output, folders) = start_owner("be killed");
+    let traces = folders.map(|folder| Traces::of(&folder));
+    assert!(traces.iter().all(|traces| !traces.are_gone()));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert!(eventually(|| traces.iter().all(Traces::are_gone)), "{traces:?}");
+}
+
+#[test]
+fn it_is_gone_when_its_owner_just_ended() {
+    let (mut owner, mut output, folders) = start_owner("exit");
+    owner.wait().unwrap();
+    output.read_to_end(&mut Vec::new()).unwrap();
+    assert!(eventually(|| folders.iter().all(|folder| !folder.exists())), "{folders:?}");
+}
+
+#[test]
+fn it_holds_nothing_of_its_owner_open() {
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    let server = Traces::of(cluster.folder()).process;
+    let ours: Vec<PathBuf> = pipes("self").into_iter().map(|(_, pipe)| pipe).collect();
+    let shared = |process: &str| -> Vec<String> {
+        let mut theirs = pipes(process);
+        // A shell can close what has one digit; more are not opened by number.
+        theirs.retain(|(number, pipe)| number.len() == 1 && ours.contains(pipe));
+        theirs.into_iter().map(|(number, _)| number).collect()
+    };
+    assert_eq!(shared(&parent(&server)), ["0", "1"], "orders and answers");
+    assert_eq!(shared(&server), Vec::<String>::new());
+}
+
+/// The pipes that a process has open, by number.
+fn pipes(process: &str) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let link = |entry: fs::DirEntry| {
+        Some((entry.file_name().into_string().ok()?, fs::read_link(entry.path()).ok()?))
+    };
+    let mut links: Vec<_> = entries.filter_map(link).collect();
+    links.retain(|(_, path)| path.to_string_lossy().starts_with("pipe:"));
+    links.sort();
+    links
+}
+
+fn parent(process: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().to_owned()
+}

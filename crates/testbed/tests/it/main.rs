@@ -1,0 +1,7 @@
+//! Servers answer, break when told to, and leave nothing behind.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod gone;
+mod pgbouncer;
+mod postgres;

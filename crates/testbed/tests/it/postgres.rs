@@ -1,0 +1,71 @@
+//! A cluster answers, and has the faults that tests want of it.
+
+use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
+
+#[test]
+fn it_answers_over_tcp_and_over_its_socket() {
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    assert_eq!(cluster.sql("SELECT current_user, current_database();").unwrap(), "goldseam|goldseam");
+    for url in [cluster.url(), cluster.socket_url()] {
+        assert_eq!(psql(&url, "SELECT 1 + 1"), Ok("2".to_owned()), "{url}");
+    }
+}
+
+#[test]
+fn it_is_fast_or_durable_and_takes_other_settings() {
+    let show = |options: &Options| {
+        let cluster = Cluster::start(options).unwrap();
+        cluster.sql("SHOW fsync; SHOW synchronous_commit; SHOW max_connections;").unwrap()
+    };
+    assert_eq!(show(&Options::default()), "off\noff\n300");
+    let settings = vec![("max_connections".to_owned(), "7".to_owned())];
+    assert_eq!(show(&Options { durable: true, settings }), "on\non\n7");
+}
+
+#[test]
+fn a_setting_that_it_refuses_is_an_error_that_says_so() {
+    let settings = vec![("max_connections".to_owned(), "many".to_owned())];
+    let error = Cluster::start(&Options { settings, ..Options::default() }).unwrap_err();
+    assert!(error.to_string().contains("max_connections"), "{error}");
+}
+
+#[test]
+fn it_is_back_at_the_same_address_with_what_was_committed() {
+    let cluster = Cluster::start(&Options { durable: true, ..Options::default() }).unwrap();
+    cluster.sql("CREATE TABLE kept (x int);").unwrap();
+    for (round, shutdown) in (1..).zip([Shutdown::Fast, Shutdown::Immediate]) {
+        cluster.sql("INSERT INTO kept VALUES (1);").unwrap();
+        cluster.restart(shutdown).unwrap();
+        assert_eq!(psql(&cluster.url(), "SELECT sum(x) FROM kept"), Ok(round.to_string()), "{shutdown:?}");
+    }
+    cluster.stop(Shutdown::Fast).unwrap();
+    assert!(cluster.sql("SELECT 1;").is_err());
+    cluster.start_again().unwrap();
+    assert_eq!(cluster.sql("SELECT 1;"), Ok("1".to_owned()));
+}
+
+#[test]
+fn a_setting_is_changed_while_it_runs() {
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    cluster.set("default_transaction_read_only", "on").unwrap();
+    let error = cluster.sql("CREATE TABLE refused (x int);").unwrap_err();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    cluster.set("default_transaction_read_only", "off").unwrap();
+    cluster.sql("CREATE TABLE accepted (x int);").unwrap();
+}
+
+#[test]
+fn a_user_with_a_password_has_to_say_it() {
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    let url = cluster.user("ana", "s3cret").unwrap();
+    assert_eq!(psql(&url, "SELECT current_user"), Ok("ana".to_owned()));
+    let error = psql(&url.replace("s3cret", "guess"), "SELECT 1").unwrap_err();
+    assert!(error.contains("password authentication failed"), "{error}");
+}
+
+/// What a client from outside gets.
+pub(crate) fn psql(url: &str, statement: &str) -> Result<String, String> {
+    let output = std::process::Command::new("psql").args(["-XqAt", "-c", statement, url]).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
