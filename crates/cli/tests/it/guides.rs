@@ -1,9 +1,16 @@
 //! Every command of the guides is run, and says what the guide shows.
 
 use crate::sick::sick_as;
-use crate::support::Place;
+use crate::support::{Place, prepared};
 
 const STALLS: &str = include_str!("../../../../docs/guides/when-something-stalls.md");
+
+const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");
+
+#[test]
+fn the_walk_to_another_store_is_true() {
+    assert!(walk(&prepared(), MOVING) >= 7);
+}
 
 #[test]
 fn the_walk_for_when_something_stalls_is_true() {

@@ -1,7 +1,7 @@
 //! Logs: compared from the beginning, appended from where they end, read back.
 
 use goldseam_core::task::Task;
-use goldseam_core::{Corrupt, RunId, Seq, Status};
+use goldseam_core::{Corrupt, RunId, Seq};
 use goldseam_store::{Append, Expect, Row, StoreError, TaskChange, TaskFilter, Written};
 
 use super::Copier;
@@ -246,7 +246,8 @@ impl Carried {
             CopyFinding::new("K1", ("run", run), what)
         });
         let fate = if there == end { Fate::There } else { Fate::Copied };
-        let in_flight = log.row.as_ref().is_some_and(|row| Status::is_active(row.status));
+        let moves = log.row.as_ref().is_some_and(|row| row.status.is_active());
+        let in_flight = moves && log.corrupt.is_none();
         let with_task = there < end && own.is_some();
         Self { fate, events: (end, there), in_flight, damage, with_task }
     }

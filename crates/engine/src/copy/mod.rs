@@ -92,7 +92,7 @@ impl Copier {
         let (session, refused) = self.foresee().await?;
         let mut report = CopyReport { dry_run: true, refused, ..CopyReport::default() };
         self.carry_all(&session, &mut report).await?;
-        report.took(self.from.elapsed().saturating_sub(begun));
+        report.close(self.from.elapsed().saturating_sub(begun));
         Ok(report)
     }
 
@@ -112,7 +112,7 @@ impl Copier {
             self.hand_over(&session).await?;
             report.finished = true;
         }
-        report.took(self.from.elapsed().saturating_sub(begun));
+        report.close(self.from.elapsed().saturating_sub(begun));
         Ok(report)
     }
 

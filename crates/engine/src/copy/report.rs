@@ -201,7 +201,11 @@ impl CopyReport {
         self.findings.iter().any(|found| found.kind == kind && found.name == name)
     }
 
-    pub(super) fn took(&mut self, span: Duration) {
+    /// The last word: how long it took, and findings in an order that no race decides.
+    pub(super) fn close(&mut self, span: Duration) {
+        let rank =
+            |finding: &CopyFinding| ["run", "task", "lock"].iter().position(|kind| *kind == finding.kind);
+        self.findings.sort_by(|left, right| (rank(left), &left.name).cmp(&(rank(right), &right.name)));
         self.took_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     }
 }
