@@ -28,7 +28,7 @@ use crate::queue::Queue;
 pub type Outcome = CoreOutcome;
 
 /// Longest pause between two looks at a run that lives elsewhere.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Everything that can be done to runs from outside. Cheap to clone.
 #[derive(Debug, Clone)]

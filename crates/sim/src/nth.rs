@@ -3,15 +3,13 @@
 //! Every call of a story is made to fail once, in every way; then a healthy node must bring the run to
 //! the end it would have had, with every invariant intact.
 
-use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::{Limits, RunId, Status};
-use goldseam_engine::{Client, Clock, Config, Engine, Seeded, StartOptions, SystemClock};
+use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, StartOptions, SystemClock};
 use goldseam_store::faulty::{Fault, Plan};
-use goldseam_store::{FaultyStore, MemoryStore, Store, StoreError};
-use goldseam_store_sqlite::SqliteStore;
+use goldseam_store::{FaultyStore, MemoryStore, Store};
 
 use crate::book::{Ack, Book, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -31,8 +29,8 @@ pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::Cras
 pub enum Backend<'a> {
     /// The memory store, in virtual time.
     Memory,
-    /// A real file, in real time: every node opens it by itself.
-    Sqlite(&'a FilePath),
+    /// The store that this URL names, in real time: every node opens it by itself.
+    Real(&'a str),
 }
 
 /// One story with one fault.
@@ -57,7 +55,7 @@ pub struct Verdict {
 
 struct Stage {
     memory: Option<Arc<MemoryStore>>,
-    file: Option<String>,
+    url: Option<String>,
     book: Arc<Book>,
     clock: Arc<dyn Clock>,
     config: Config,
@@ -71,22 +69,22 @@ impl Stage {
                 let clock = Arc::new(SimClock::new(time, 0, 0));
                 let memory = Some(Arc::new(MemoryStore::new(time.store_clock())));
                 let book = Arc::new(Book::new(time, Trace::Hash));
-                Self { memory, file: None, book, clock, config: world::config() }
+                Self { memory, url: None, book, clock, config: world::config() }
             }
-            Backend::Sqlite(path) => {
+            Backend::Real(url) => {
                 let time = TrueTime::begin_at(SystemClock.now());
                 let book = Arc::new(Book::new(time, Trace::Hash));
-                let file = Some(format!("sqlite:{}?durability=process", path.display()));
-                Self { memory: None, file, book, clock: Arc::new(SystemClock), config: quick() }
+                let url = Some(url.to_owned());
+                Self { memory: None, url, book, clock: Arc::new(SystemClock), config: quick() }
             }
         }
     }
 
     /// A connection of its own.
-    fn open(&self, by: usize) -> Result<Arc<dyn Store>, StoreError> {
-        let store: Arc<dyn Store> = match (&self.memory, &self.file) {
+    async fn open(&self, by: usize) -> Result<Arc<dyn Store>, EngineError> {
+        let store: Arc<dyn Store> = match (&self.memory, &self.url) {
             (Some(memory), _) => memory.clone(),
-            (None, Some(url)) => Arc::new(SqliteStore::open_url(url)?),
+            (None, Some(url)) => goldseam::open_store(url).await?,
             (None, None) => unreachable!("a stage is set on one of the two"),
         };
         Ok(Arc::new(Tap::new(store, self.book.clone(), by)))
@@ -101,7 +99,7 @@ impl Stage {
             .config(self.config.clone())
             .clock(self.clock.clone())
             .entropy(Arc::new(Seeded::new(1_000 + index as u64)));
-        let pace = if self.file.is_some() { 100 } else { 1 };
+        let pace = if self.url.is_some() { 100 } else { 1 };
         register(builder, &Hands::new(self.book.clone(), index).faster(pace)).start().await.ok()
     }
 }
@@ -122,10 +120,10 @@ fn quick() -> Config {
 }
 
 /// Tells one story with one fault, and checks everything.
-pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, StoreError> {
+pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, EngineError> {
     let stage = Stage::set(backend);
-    let link = Arc::new(FaultyStore::new(stage.open(0)?, Plan::pass().at(case.number, case.fault)));
-    let truth = stage.open(9)?;
+    let link = Arc::new(FaultyStore::new(stage.open(0).await?, Plan::pass().at(case.number, case.fault)));
+    let truth = stage.open(9).await?;
     let healthy = stage.client(truth.clone(), 7);
     let run = RunId::new("story").unwrap_or_else(|_| unreachable!("a literal that is an id"));
     let mut first = stage.node(link.clone(), 0).await;
@@ -141,7 +139,7 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Store
                 stage.memory.iter().for_each(|memory| memory.kill(engine.node_id()));
                 engine.crash();
             }
-            second = stage.node(stage.open(1)?, 1).await;
+            second = stage.node(stage.open(1).await?, 1).await;
         }
         let summary = healthy.get(&run).await.ok();
         if let Some(summary) = &summary {
@@ -153,7 +151,7 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Store
         } else if stage.book.time().elapsed() >= until {
             break None;
         }
-        tokio::time::sleep(Duration::from_millis(if stage.file.is_some() { 5 } else { 20 })).await;
+        tokio::time::sleep(Duration::from_millis(if stage.url.is_some() { 5 } else { 20 })).await;
     };
     let calls = link.count();
     let violations = judge(&stage, &case, ended, &*truth).await;

@@ -50,7 +50,7 @@ impl Prepared {
 #[derive(Serialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 enum Change {
-    Create { task: Flat, advance: bool },
+    Create { task: Box<Flat>, advance: bool },
     Rest { id: String, at: i64 },
     Wake { at: i64 },
     Cancel { id: String },
@@ -62,7 +62,7 @@ fn changes(tasks: Vec<TaskChange>, now: Millis) -> Result<Value, StoreError> {
     let flat = tasks.iter().map(|change| {
         Ok(match change {
             TaskChange::Create(task) => {
-                Change::Create { advance: task.is_advance(), task: Flat::of(task, now)? }
+                Change::Create { advance: task.is_advance(), task: Box::new(Flat::of(task, now)?) }
             }
             TaskChange::Rest { task, run_at } => Change::Rest { id: text(task), at: run_at.0 },
             TaskChange::Wake { at } => Change::Wake { at: at.0 },

@@ -5,7 +5,7 @@
 use std::error::Error as _;
 
 use goldseam_store::StoreError;
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Why a call could not be done.
 #[derive(Debug)]
@@ -30,8 +30,10 @@ pub(crate) struct Failure {
 /// What sort of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// It passes: a deadlock, a lock that is held, a server that starts, no connection left.
+    /// It passes: a deadlock, a lock that is held, a server that starts.
     Passing,
+    /// No connection is left, for anybody or for this user.
+    Crowded,
     /// The server may only be read: a standby, or on its way to be one.
     ReadOnly,
     /// No room.
@@ -61,7 +63,6 @@ impl Nature {
             SqlState::LOCK_NOT_AVAILABLE,
             SqlState::QUERY_CANCELED,
             SqlState::CANNOT_CONNECT_NOW,
-            SqlState::TOO_MANY_CONNECTIONS,
             SqlState::OUT_OF_MEMORY,
             SqlState::INSUFFICIENT_RESOURCES,
             SqlState::CONFIGURATION_LIMIT_EXCEEDED,
@@ -72,6 +73,7 @@ impl Nature {
             return Self::Passing;
         }
         match state {
+            state if *state == SqlState::TOO_MANY_CONNECTIONS => Self::Crowded,
             state if *state == SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly,
             state if *state == SqlState::DISK_FULL => Self::Full,
             state if state.code().starts_with("28") => Self::Login,
@@ -80,8 +82,12 @@ impl Nature {
             state if *state == SqlState::INVALID_SQL_STATEMENT_NAME => Self::Shared,
             state if *state == SqlState::DUPLICATE_PSTATEMENT => Self::Shared,
             state
-                if [SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME]
-                    .contains(state) =>
+                if [
+                    SqlState::UNDEFINED_FUNCTION,
+                    SqlState::UNDEFINED_TABLE,
+                    SqlState::INVALID_SCHEMA_NAME,
+                ]
+                .contains(state) =>
             {
                 Self::NoSchema
             }
@@ -108,13 +114,15 @@ pub(crate) fn words(error: &tokio_postgres::Error) -> String {
 }
 
 impl Fault {
-    /// No connection could be made.
-    pub(crate) fn connecting(error: &tokio_postgres::Error) -> Self {
+    /// No connection could be made; `pooled` if a pooler is known to stand in between.
+    pub(crate) fn connecting(error: &tokio_postgres::Error, pooled: bool) -> Self {
         let nature = match error.as_db_error() {
+            // Postgres itself understands how we begin.
+            Some(said) if *said.code() == SqlState::PROTOCOL_VIOLATION && !pooled => Nature::Shared,
             Some(said) => Nature::of(said.code()),
             None if is_about_certificates(error) => Nature::Certificate,
             // A wrong password that the driver itself found out is a mistake of the URL.
-            None if error.to_string().contains("password") => Nature::Login,
+            None if words(error).contains("password") => Nature::Login,
             None => Nature::Passing,
         };
         Self::Unreachable(Failure { nature, words: words(error) })
@@ -124,8 +132,9 @@ impl Fault {
     pub(crate) fn answering(error: &tokio_postgres::Error) -> Self {
         let words = words(error);
         match error.as_db_error() {
-            // An error ends the statement's transaction; what ends the session may come after its commit.
-            Some(said) if !is_fatal(said.parsed_severity()) => {
+            // An error ends the statement's transaction; what ends the session may come after its commit. So may
+            // what a pooler says of a connection that it lost, even though it calls that an error.
+            Some(said) if !is_fatal(said) && !said.code().code().starts_with("08") => {
                 Self::Said(Failure { nature: Nature::of(said.code()), words })
             }
             Some(_) => Self::Lost(words),
@@ -145,10 +154,15 @@ impl Fault {
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable(failure) | Self::Said(failure) => {
-                matches!(failure.nature, Nature::Passing | Nature::ReadOnly)
+                matches!(failure.nature, Nature::Passing | Nature::Crowded | Nature::ReadOnly)
             }
             Self::Lost(_) | Self::Damaged(_) => false,
         }
+    }
+
+    /// Whether there is no connection left.
+    pub(crate) fn is_crowded(&self) -> bool {
+        matches!(self, Self::Unreachable(failure) if failure.nature == Nature::Crowded)
     }
 
     /// Whether its connection is of no more use.
@@ -183,7 +197,7 @@ impl Failure {
         let words = &self.words;
         let source = || words.clone().into();
         let (code, what, hint) = match self.nature {
-            Nature::Passing => return StoreError::Busy { doing, source: source() },
+            Nature::Passing | Nature::Crowded => return StoreError::Busy { doing, source: source() },
             Nature::ReadOnly => {
                 let source = format!("{words}; is this a standby, or a failover under way?").into();
                 return StoreError::Busy { doing, source };
@@ -225,8 +239,12 @@ impl Failure {
     }
 }
 
-fn is_fatal(severity: Option<Severity>) -> bool {
-    matches!(severity, Some(Severity::Fatal | Severity::Panic))
+/// Whether it ends the session. Poolers do not say so apart from the words, which the server may translate.
+fn is_fatal(said: &DbError) -> bool {
+    match said.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        None => matches!(said.severity(), "FATAL" | "PANIC"),
+    }
 }
 
 fn is_about_certificates(error: &tokio_postgres::Error) -> bool {

@@ -50,9 +50,6 @@ pub mod url;
 mod watch;
 mod writer;
 
-#[cfg(test)]
-mod tests;
-
 pub use migrate::latest as schema_latest;
 pub use store::PostgresStore;
 pub use url::Options;

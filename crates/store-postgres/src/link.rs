@@ -36,11 +36,13 @@ const LIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared.
 const PREPARED_MAX: usize = 256;
 
-/// What sessions of this store have in common: no plan is ever worth compiling, and nothing may wait for ever.
-const SETTINGS: &str = "-c jit=off -c lock_timeout=5s -c statement_timeout=60s";
+/// What sessions of this store have in common: no plan is ever worth compiling, nothing may wait for ever, and a
+/// server that is stricter by default must not make conflicts of what is none.
+const SETTINGS: &str = "-c jit=off -c lock_timeout=5s -c statement_timeout=60s \
+    -c default_transaction_isolation=read\\ committed";
 /// The same for the liveness session, whose end the server must notice soon when a machine is gone.
-const SETTINGS_LIVE: &str = "-c jit=off -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 \
-    -c tcp_keepalives_count=3 -c tcp_user_timeout=5000 -c idle_session_timeout=0";
+const SETTINGS_LIVE: &str = "-c jit=off -c default_transaction_isolation=read\\ committed \
+    -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 -c tcp_user_timeout=5000 -c idle_session_timeout=0";
 
 /// Where connections go.
 pub(crate) struct Target {
@@ -88,7 +90,10 @@ impl Target {
             Role::Work => SETTINGS,
         };
         let settings = [settings, config.get_options().unwrap_or_default()].join(" ");
-        config.options(settings).keepalives_idle(Duration::from_secs(5)).keepalives_interval(Duration::from_secs(2));
+        config
+            .options(settings)
+            .keepalives_idle(Duration::from_secs(5))
+            .keepalives_interval(Duration::from_secs(2));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(10));
         match (&self.options.direct, role) {
             (Some((host, port)), Role::Live) => past_pooler(&config, host, *port),
@@ -102,7 +107,7 @@ impl Target {
         F: FnMut(Option<Notification>) + Send + 'static,
     {
         let config = self.config(role);
-        let failed = |error: tokio_postgres::Error| Fault::connecting(&error);
+        let failed = |error: tokio_postgres::Error| Fault::connecting(&error, self.options.pooler);
         let limit = config.get_connect_timeout().copied().unwrap_or(self.options.call_timeout) * 2;
         let connecting = async {
             match &self.tls {
@@ -333,14 +338,15 @@ pub(crate) fn jittered(span: Duration) -> Duration {
 pub(crate) struct LiveSession {
     session: Session,
     since: Moment,
+    first: bool,
     lost: Notify,
 }
 
 impl LiveSession {
-    pub(crate) fn new(made: (Client, Ended), options: &Options) -> Self {
+    pub(crate) fn new(made: (Client, Ended), first: bool, options: &Options) -> Self {
         let limit = options.call_timeout.min(LIVE_TIMEOUT);
         let session = Session { limit, ..Session::new(made, options) };
-        Self { session, since: Moment::now(), lost: Notify::new() }
+        Self { session, since: Moment::now(), first, lost: Notify::new() }
     }
 
     pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
@@ -358,6 +364,11 @@ impl LiveSession {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.session.client.is_closed()
+    }
+
+    /// Whether it is the first one of its process, which has lost none.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
     }
 
     /// How long it has stood.

@@ -29,6 +29,16 @@ enum Bound {
     Number(i64),
 }
 
+impl Bound {
+    fn value(&self) -> (&(dyn ToSql + Sync), Type) {
+        match self {
+            Self::Text(text) => (text, Type::TEXT),
+            Self::Texts(texts) => (texts, Type::TEXT_ARRAY),
+            Self::Number(number) => (number, Type::INT8),
+        }
+    }
+}
+
 /// A statement under construction.
 #[derive(Debug)]
 pub(crate) struct Query {
@@ -78,12 +88,7 @@ impl Query {
 
     /// The values, as a link takes them.
     pub(crate) fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        let value = |bound| match bound {
-            &Bound::Text(ref text) => (text as &(dyn ToSql + Sync), Type::TEXT),
-            Bound::Texts(texts) => (texts as _, Type::TEXT_ARRAY),
-            Bound::Number(number) => (number as _, Type::INT8),
-        };
-        self.bound.iter().map(value).collect()
+        self.bound.iter().map(Bound::value).collect()
     }
 }
 
@@ -115,7 +120,11 @@ fn by(filter: &RunFilter) -> &'static str {
 }
 
 /// One page.
-pub(crate) async fn runs(link: &Link, filter: &RunFilter, after: Option<&Cursor>) -> Result<Page<Row>, StoreError> {
+pub(crate) async fn runs(
+    link: &Link,
+    filter: &RunFilter,
+    after: Option<&Cursor>,
+) -> Result<Page<Row>, StoreError> {
     let limit = filter.limit as usize;
     let one_walk = is_narrow(filter) || filter.order.moment() == Moment::Recovered;
     let mut found = Vec::new();
@@ -139,7 +148,11 @@ pub(crate) async fn runs(link: &Link, filter: &RunFilter, after: Option<&Cursor>
 }
 
 /// Runs without a row, in order of id.
-pub(crate) async fn rowless(link: &Link, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+pub(crate) async fn rowless(
+    link: &Link,
+    after: Option<&RunId>,
+    limit: u32,
+) -> Result<Vec<RunId>, StoreError> {
     // Every id comes after the empty text.
     let (after, limit) = (after.map_or("", |run| run.as_str()), i64::from(limit));
     let rows = link.read(ROWLESS, &[(&after as _, Type::TEXT), (&limit as _, Type::INT8)]).await?;

@@ -25,6 +25,8 @@ const UNLOCK: &str = "SELECT pg_advisory_unlock($1)";
 /// The pause before a lost session is made again; the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
+/// How long after the server or the own session came back others have for taking their locks again.
+pub(crate) const SETTLING: Duration = Duration::from_secs(3);
 /// How long a beat waits for the session.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -77,15 +79,18 @@ impl Live {
 
     /// Frees the lock in the session, if that stands.
     pub(crate) async fn unlock(&self, key: i64) -> Result<(), Fault> {
-        self.on_session(move |session| async move {
-            session.query(UNLOCK, &[(&key, Type::INT8)]).await.map(drop)
-        })
+        self.on_session(
+            move |session| async move { session.query(UNLOCK, &[(&key, Type::INT8)]).await.map(drop) },
+        )
         .await
     }
 
-    /// How long the session has stood.
-    pub(crate) fn up_for(&self) -> Option<Duration> {
-        self.session.borrow().as_ref().filter(|session| !session.is_closed()).map(|s| s.age())
+    /// Whether what this process sees of others' locks can be trusted: not while its own session is lost or has
+    /// only just been made again, because then others may have lost theirs too.
+    pub(crate) fn is_settled(&self) -> bool {
+        let session = self.session.borrow();
+        let standing = session.as_ref().filter(|session| !session.is_closed());
+        standing.is_some_and(|session| session.is_first() || session.age() >= SETTLING)
     }
 
     /// Does something in the session, on the session's own thread.
@@ -97,7 +102,8 @@ impl Live {
     {
         let mut session = self.session.clone();
         let acting = self.handle.spawn(async move {
-            let standing = |session: &Option<Arc<LiveSession>>| session.as_ref().is_some_and(|s| !s.is_closed());
+            let standing =
+                |session: &Option<Arc<LiveSession>>| session.as_ref().is_some_and(|s| !s.is_closed());
             let found = match tokio::time::timeout(PATIENCE, session.wait_for(standing)).await {
                 Ok(Ok(session)) => session.clone(),
                 _ => None,
@@ -138,15 +144,16 @@ struct Keeper {
 impl Keeper {
     /// Has a session, again and again.
     async fn keep(&self) {
-        let mut pause = PAUSE;
+        let (mut pause, mut first) = (PAUSE, true);
         loop {
-            match self.stand().await {
+            match self.stand(first).await {
                 Ok(()) => pause = PAUSE,
                 Err(fault) => {
                     tracing::warn!(?fault, "the liveness session could not be made");
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
+            first = false;
             // What was told meanwhile was not heard.
             self.watch.bump();
             tokio::time::sleep(jittered(pause)).await;
@@ -154,7 +161,7 @@ impl Keeper {
     }
 
     /// Makes a session and keeps it until it is lost.
-    async fn stand(&self) -> Result<(), Fault> {
+    async fn stand(&self, first: bool) -> Result<(), Fault> {
         let (watch, pulses) = (Arc::clone(&self.watch), Arc::clone(&self.pulses));
         let over = Arc::new(Notify::new());
         let ended = Arc::clone(&over);
@@ -169,7 +176,7 @@ impl Keeper {
             None => ended.notify_one(),
         };
         let made = self.target.connect(Role::Live, heard).await?;
-        let session = Arc::new(LiveSession::new(made, &self.target.options));
+        let session = Arc::new(LiveSession::new(made, first, &self.target.options));
         let keys: Vec<i64> =
             self.pulses.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect();
         if !keys.is_empty() {

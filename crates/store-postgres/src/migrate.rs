@@ -30,8 +30,9 @@ pub(crate) const SERVER_OLDEST: i32 = 140_000;
 
 const REGISTER: &str = "CREATE TABLE goldseam.migrations (number bigint PRIMARY KEY, hash text NOT NULL, \
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
-const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; \
-    SET LOCAL client_min_messages = warning";
+/// Read committed: whoever waited for the lock must see what was done meanwhile.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0; \
+    SET LOCAL statement_timeout = 0; SET LOCAL client_min_messages = warning";
 const ALONE: &str = "SELECT pg_advisory_xact_lock($1)";
 const APPLIED: &str = "INSERT INTO goldseam.migrations (number, hash) VALUES ($1, $2)";
 const HASHES: &str = "SELECT m.number, m.hash FROM goldseam.migrations AS m ORDER BY m.number";
@@ -93,7 +94,8 @@ pub(crate) async fn identify(client: &Client, target: &Target) -> Result<(Found,
         return Ok((found, 0));
     }
     let rows = ask(client, target, HASHES, &[]).await.map_err(failed)?;
-    let hashes = rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
+    let hashes =
+        rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<_>, Fault>>();
     let number = known(&hashes.map_err(failed)?, target)?;
     Ok((found, number))
 }
@@ -207,4 +209,29 @@ fn hash(migration: &Migration) -> String {
 /// The key of the lock under which the schema is changed.
 fn lock_key(schema: &str) -> i64 {
     crate::live::key_of(&["migrate", schema])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_server_is_refused_and_the_oldest_that_is_used_is_not() {
+        let target = Target::new(crate::url::parse("postgres://127.0.0.1/orders").unwrap()).unwrap();
+        let server = |server: i32| Found {
+            server,
+            encoding: "UTF8".to_owned(),
+            exists: false,
+            things: 0,
+            ours: false,
+        };
+        for old in [90_624, 120_022, 130_014, SERVER_OLDEST - 1] {
+            let error = suits(&server(old), &target).unwrap_err();
+            let StoreError::Refused { code: "GS0216", what, hint } = error else { panic!("{error:?}") };
+            assert!(what.contains(&format!("Postgres {};", old / 10_000)) && !hint.is_empty(), "{what}");
+        }
+        for new in [SERVER_OLDEST, 150_018, 180_001] {
+            suits(&server(new), &target).unwrap();
+        }
+    }
 }

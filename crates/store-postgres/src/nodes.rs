@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use goldseam_core::{Millis, NodeId};
 use goldseam_store::{NodeRecord, NodeSeen, NodeState, Pulse, StoreError};
@@ -14,6 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::clock::StoreClock;
 use crate::fault::Fault;
 use crate::link::Link;
+use crate::live::SETTLING;
 use crate::read::column;
 use crate::tasks::{json, json_text};
 use crate::watch::Watch;
@@ -26,9 +26,6 @@ const LIST: &str = "SELECT n.id, n.name, n.started_at, n.workflows, n.slots, n.s
     extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8 \
     FROM goldseam.nodes AS n ORDER BY n.id";
 pub(crate) const FORGET: &str = "DELETE FROM goldseam.nodes AS n WHERE n.id = $1";
-
-/// How long after the server or the own session came back others have for taking their locks again.
-const SETTLING: Duration = Duration::from_secs(3);
 
 /// What this process knows of itself, shared by everything that writes.
 #[derive(Debug)]
@@ -119,16 +116,17 @@ impl Beat {
     }
 }
 
-/// Every node, with its pulse; `up_for` is how long the own liveness session has stood, if there is one.
-pub(crate) async fn list(link: &Link, up_for: Option<Duration>) -> Result<Vec<NodeSeen>, StoreError> {
+/// Every node, with its pulse; `settled` tells whether this process may believe what it sees of others' locks.
+pub(crate) async fn list(link: &Link, settled: bool) -> Result<Vec<NodeSeen>, StoreError> {
     let rows = link.read(LIST, &[]).await?;
-    let seen = rows.iter().map(|row| read(row, up_for)).collect::<Result<_, Fault>>();
+    let seen = rows.iter().map(|row| read(row, settled)).collect::<Result<_, Fault>>();
     seen.map_err(|fault| fault.to_read_error())
 }
 
-fn read(row: &tokio_postgres::Row, up_for: Option<Duration>) -> Result<NodeSeen, Fault> {
+fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {
     let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a node", error);
-    let (id, state, workflows): (String, String, String) = (column(row, 0)?, column(row, 5)?, column(row, 3)?);
+    let (id, state, workflows): (String, String, String) =
+        (column(row, 0)?, column(row, 5)?, column(row, 3)?);
     let state = STATES
         .into_iter()
         .find(|known| word(*known) == state)
@@ -142,7 +140,7 @@ fn read(row: &tokio_postgres::Row, up_for: Option<Duration>) -> Result<NodeSeen,
         slots: u32::try_from(slots).map_err(|error| damaged(&error))?,
         state,
     };
-    let settled = column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && up_for.is_none_or(|span| span >= SETTLING);
+    let settled = column::<f64>(row, 10)? >= SETTLING.as_secs_f64() && settled;
     let pulse = match (column(row, 8)?, column(row, 9)?) {
         (false, _) => Pulse::Unknown,
         (true, true) => Pulse::Held,

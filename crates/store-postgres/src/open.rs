@@ -20,11 +20,14 @@ pub(crate) enum Older {
 /// A connection that nobody else uses. It ends with what comes with it.
 pub(crate) async fn alone(target: &Target) -> Result<(Client, Ended), StoreError> {
     target.connect(Role::Work, drop).await.map_err(|fault| match fault.to_error("connecting") {
-        StoreError::Busy { source, .. } => refused(
-            "GS0205",
-            format!("{} cannot be reached: {source}", target.options.place()),
-            "check that the server runs, and host and port in the URL",
-        ),
+        StoreError::Busy { source, .. } => {
+            let hint = if fault.is_crowded() {
+                "a node needs up to six connections: raise max_connections or the limit of this user, or use a pooler"
+            } else {
+                "check that the server runs, and host and port in the URL"
+            };
+            refused("GS0205", format!("{} cannot be reached: {source}", target.options.place()), hint)
+        }
         error => error,
     })
 }

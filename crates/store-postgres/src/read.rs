@@ -17,7 +17,12 @@ const HEAD: &str = "SELECT r.summary, r.task, r.updated_at, \
     FROM goldseam.runs AS r WHERE r.id = $1";
 
 /// Up to `limit` records after `after`.
-pub(crate) async fn records(link: &Link, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+pub(crate) async fn records(
+    link: &Link,
+    run: &RunId,
+    after: Seq,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
     let (run, after, limit) = (run.as_str(), sql_int(after.0), i64::from(limit));
     let values = [(&run as _, Type::TEXT), (&after as _, Type::INT8), (&limit as _, Type::INT8)];
     let rows = link.read(READ, &values).await?;

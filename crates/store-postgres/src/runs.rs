@@ -25,8 +25,9 @@ pub(crate) struct RowText {
 
 impl RowText {
     pub(crate) fn new(summary: Box<Summary>) -> Result<Self, StoreError> {
-        let failed =
-            |error: serde_json::Error| StoreError::Damaged { detail: format!("a row cannot be written: {error}") };
+        let failed = |error: serde_json::Error| StoreError::Damaged {
+            detail: format!("a row cannot be written: {error}"),
+        };
         let text = serde_json::to_string(&summary).map_err(failed)?;
         let tags = match summary.tags.is_empty() {
             true => None,

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
@@ -77,7 +76,12 @@ impl PostgresStore {
         let appends = (0..APPEND_LINKS).map(|_| Arc::new(link())).collect();
         let store = Self {
             appends: Writer::new(Appends(Arc::clone(&me)), appends, options.group_max, home.clone()),
-            puts: Writer::new(Puts(Arc::clone(&me)), vec![Arc::clone(&write)], options.group_max, home.clone()),
+            puts: Writer::new(
+                Puts(Arc::clone(&me)),
+                vec![Arc::clone(&write)],
+                options.group_max,
+                home.clone(),
+            ),
             read: std::array::from_fn(|_| link()),
             turn: AtomicUsize::new(0),
             live: Mutex::default(),
@@ -124,16 +128,15 @@ impl PostgresStore {
         Ok(place.clone())
     }
 
-    /// How long this process's own view of others' locks has stood; none if it has no session to lose.
-    fn up_for(&self) -> Option<Duration> {
-        self.live().map(|live| live.up_for().unwrap_or_default())
-    }
-
     async fn beat_on(&self, live: Option<&Live>, beat: Beat) -> Result<i64, Fault> {
-        let Some(live) = live else { return Beat::answer(&self.write.query(nodes::BEAT, &beat.values()).await?) };
+        let Some(live) = live else {
+            return Beat::answer(&self.write.query(nodes::BEAT, &beat.values()).await?);
+        };
         let sql = self.target.sql(nodes::BEAT).into_owned();
-        live.on_session(move |session| async move { Beat::answer(&session.query(&sql, &beat.values()).await?) })
-            .await
+        live.on_session(
+            move |session| async move { Beat::answer(&session.query(&sql, &beat.values()).await?) },
+        )
+        .await
     }
 }
 
@@ -211,7 +214,7 @@ impl Store for PostgresStore {
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        nodes::list(self.reader(), self.up_for()).await
+        nodes::list(self.reader(), self.live().is_none_or(|live| live.is_settled())).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {

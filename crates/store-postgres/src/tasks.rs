@@ -192,7 +192,11 @@ impl Group for Puts {
         jobs.sort_by(|left, right| left.job.id.cmp(&right.job.id));
     }
 
-    async fn write(&self, link: &Link, jobs: &[&Put]) -> Result<Vec<Result<Written<Task>, StoreError>>, Fault> {
+    async fn write(
+        &self,
+        link: &Link,
+        jobs: &[&Put],
+    ) -> Result<Vec<Result<Written<Task>, StoreError>>, Fault> {
         let (me, sent) = (&self.0, Moment::now());
         let (now, nodes) = (me.clock.now().0, me.nodes());
         let tasks: Vec<&Value> = jobs.iter().map(|job| &job.task).collect();

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -64,30 +65,45 @@ fn pooled_url() -> String {
 }
 
 async fn on(url: &str, clock: Option<Clock>, moved: ManualClock) -> Fixture {
-    let mut options = url::parse(url).unwrap();
-    options.schema = fresh_name();
-    options.clock = clock;
-    let harmful = Arc::new(Vandal::of(options.clone()));
+    let schema = Schema::fresh_at(url);
+    let options = Options { clock, ..url::parse(&schema.url).unwrap() };
     let onlooker = Arc::new(Onlooker::of(options.clone()));
     let store = PostgresStore::open(options).await.unwrap();
-    let fixture =
-        Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&harmful) as _).viewed_by(onlooker);
-    fixture.keeping(Schema(harmful))
+    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&schema.vandal) as _);
+    fixture.viewed_by(onlooker).keeping(schema)
 }
 
-/// A schema that nobody else has.
-pub fn fresh_name() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    format!("t_{:016x}", RandomState::new().build_hasher().finish())
-}
-
-/// Drops the schema when the test is over.
+/// A schema that nobody else has; dropped with this.
 #[derive(Debug)]
-struct Schema(Arc<Vandal>);
+pub struct Schema {
+    url: String,
+    vandal: Arc<Vandal>,
+}
+
+impl Schema {
+    /// On the shared server; a store makes it when it is opened.
+    pub fn fresh() -> Self {
+        Self::fresh_at(&shared_url())
+    }
+
+    /// On the server that this URL names.
+    pub fn fresh_at(url: &str) -> Self {
+        let more = if url.contains('?') { '&' } else { '?' };
+        let name = RandomState::new().build_hasher().finish();
+        let url = format!("{url}{more}schema=t_{name:016x}");
+        let vandal = Arc::new(Vandal::of(url::parse(&url).unwrap()));
+        Self { url, vandal }
+    }
+
+    /// The URL of a store in it.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+}
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let vandal = Arc::clone(&self.0);
+        let vandal = Arc::clone(&self.vandal);
         let dropping = std::thread::Builder::new().spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(vandal.drop_schema());

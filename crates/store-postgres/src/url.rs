@@ -91,11 +91,13 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
         }
     }
     let plain = if rest.is_empty() { place.to_owned() } else { [place, "?", &rest.join("&")].concat() };
-    let mut config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
-        refused(url, &crate::fault::words(&error))
-    })?;
+    let mut config: Config =
+        plain.parse().map_err(|error: tokio_postgres::Error| refused(url, &crate::fault::words(&error)))?;
     if config.get_hosts().is_empty() {
-        return Err(refused(url, "it names no server: write postgres://HOST/DATABASE, or ?host=/SOCKET/FOLDER"));
+        return Err(refused(
+            url,
+            "it names no server: write postgres://HOST/DATABASE, or ?host=/SOCKET/FOLDER",
+        ));
     }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);

@@ -30,7 +30,11 @@ pub(crate) trait Group: Send + Sync + 'static {
     fn sort(&self, jobs: &mut [Waiting<Self>]);
 
     /// Writes them all in one transaction; an answer for each, in order.
-    async fn write(&self, link: &Link, jobs: &[&Self::Job]) -> Result<Vec<Result<Self::Answer, StoreError>>, Fault>;
+    async fn write(
+        &self,
+        link: &Link,
+        jobs: &[&Self::Job],
+    ) -> Result<Vec<Result<Self::Answer, StoreError>>, Fault>;
 }
 
 /// A job and who waits for it.
@@ -112,7 +116,8 @@ async fn commit<G: Group>(group: &G, link: &Link, mut waiting: Vec<Waiting<G>>) 
     group.sort(&mut waiting);
     match try_write(group, link, &waiting).await {
         Ok(answers) => tell(waiting, answers),
-        Err(Fault::Said(_)) if waiting.len() > 1 => {
+        // What passes has been tried often enough for all of them.
+        Err(fault @ Fault::Said(_)) if waiting.len() > 1 && !fault.may_pass() => {
             for alone in waiting {
                 let one = [alone];
                 let answer = match try_write(group, link, &one).await {

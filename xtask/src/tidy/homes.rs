@@ -32,6 +32,7 @@ pub(super) const HOMES: &[Home] = &[
         places: &[
             "crates/engine/src/clock.rs",
             "crates/store/src/clock.rs",
+            "crates/store-postgres/src/clock.rs",
             "crates/store-sqlite/src/clock.rs",
             "crates/store-sqlite/examples/",
             "crates/cli/src/commands/demo.rs",
@@ -54,6 +55,9 @@ pub(super) const HOMES: &[Home] = &[
         places: &[
             "crates/engine/src/spawn.rs",
             "crates/store/src/faulty/",
+            "crates/store-postgres/src/link.rs",
+            "crates/store-postgres/src/live.rs",
+            "crates/store-postgres/src/testing.rs",
             "crates/store-sqlite/examples/",
             "crates/store-sqlite/src/read.rs",
             "crates/store-sqlite/src/watch.rs",

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use goldseam::RunId;
 use goldseam::core::Event;
+use goldseam_store_postgres::testing::Schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -38,6 +39,18 @@ fn kills_the_real_binary_a_hundred_times() {
     is_well(&account);
     assert_eq!(account["kills"], 100);
     eprintln!("{account}");
+}
+
+#[test]
+fn kills_the_real_binary_on_postgres() {
+    let (place, schema) = (Place::new(), Schema::fresh());
+    let args = ["demo", "--runs", "60", "--kills", "25", "--workers", "3", "--json"];
+    let account = place.run(&[&["--store", &schema.url()][..], &args].concat()).json();
+    is_well(&account);
+    assert_eq!(account["kills"], 25);
+    eprintln!("{account}");
+    let again = place.run(&[&["--store", &schema.url()][..], &args].concat());
+    assert_eq!(again.code, 2, "a store that holds runs is left alone: {}", again.err);
 }
 
 #[test]

@@ -1,9 +1,27 @@
 //! Every command of the guides is run, and says what the guide shows.
 
+use goldseam_store_postgres::testing::Schema;
+
 use crate::sick::sick_as;
-use crate::support::Place;
+use crate::support::{Place, prepared};
 
 const STALLS: &str = include_str!("../../../../docs/guides/when-something-stalls.md");
+
+const MANY: &str = include_str!("../../../../docs/guides/from-one-machine-to-many.md");
+
+#[test]
+fn the_walk_from_one_machine_to_many_is_true() {
+    let schema = Schema::fresh();
+    let place = Place::with_store(schema.url());
+    assert!(walk(&place, MANY) >= 5);
+}
+
+const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");
+
+#[test]
+fn the_walk_to_another_store_is_true() {
+    assert!(walk(&prepared(), MOVING) >= 7);
+}
 
 #[test]
 fn the_walk_for_when_something_stalls_is_true() {
@@ -32,7 +50,8 @@ fn walk(place: &Place, guide: &str) -> usize {
 
 fn run(place: &Place, command: &str, shown: &[&str]) {
     let (command, wanted) = command.split_once("# exit code ").unwrap_or((command, "0"));
-    let words = words(command);
+    let command = command.replace("$GOLDSEAM_STORE", place.store.as_deref().unwrap_or_default());
+    let words = words(&command);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert_eq!(words[0], "goldseam", "{command}");
     let ran = place.run(&words[1..]);

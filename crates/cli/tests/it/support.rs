@@ -15,6 +15,7 @@ const LOOKS_MAX: u32 = 8_000;
 /// A folder that the binary runs in.
 pub(crate) struct Place {
     dir: tempfile::TempDir,
+    pub(crate) store: Option<String>,
 }
 
 /// What came of a call.
@@ -61,7 +62,12 @@ impl Ran {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), store: None }
+    }
+
+    /// A place whose environment names this store.
+    pub(crate) fn with_store(url: String) -> Self {
+        Self { store: Some(url), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -76,6 +82,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_goldseam"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_remove("GOLDSEAM_STORE").env_remove("NO_COLOR").env("USER", "tester");
+        command.envs(self.store.iter().map(|url| ("GOLDSEAM_STORE", url)));
         command
     }
 

@@ -4,6 +4,7 @@
 //! by watching a counter stand still.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
@@ -20,6 +21,9 @@ const PAGE: u32 = 200;
 /// The same once the first of a crowd of orphans can be claimed: each page is a walk over what is left.
 const PAGE_LATER: u32 = 2_000;
 
+/// Nodes that look at one another as often as they are told to; more of them share the looks.
+const WATCHERS: usize = 4;
+
 /// How a node looks from here.
 enum Verdict {
     Alive,
@@ -34,7 +38,7 @@ impl Node {
             self.look_around().await;
             self.tell_alive().await;
             self.let_in();
-            self.rest(self.config.watch).await;
+            self.rest(self.watch_every()).await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
@@ -45,6 +49,14 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// A large fleet takes turns: however many nodes look at one another, the store is asked no more often.
+    fn watch_every(&self) -> Duration {
+        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = all.values().filter(|sight| !sight.gone && !sight.silent).count();
+        let share = u32::try_from(others / WATCHERS).unwrap_or(u32::MAX).max(1);
+        self.config.watch.saturating_mul(share).min(self.config.silence_max / 4).max(self.config.watch)
     }
 
     /// What a restart begins with: the first of the orphans can be claimed before anything else is done.

@@ -1,4 +1,6 @@
-//! Every example is run, twice on the same store: the second time its runs are there already.
+//! Every example is run on every kind of store, twice on the same one: the second time its runs are there already.
+
+use goldseam_store_postgres::testing::Schema;
 
 use crate::support::Scratch;
 
@@ -8,6 +10,9 @@ mod agent_loop;
 #[path = "../../../../examples/fan_out.rs"]
 #[expect(dead_code, reason = "its `main` is for people")]
 mod fan_out;
+#[path = "../../../../examples/fleet.rs"]
+#[expect(dead_code, reason = "its `main` is for people")]
+mod fleet;
 #[path = "../../../../examples/hello.rs"]
 #[expect(dead_code, reason = "its `main` is for people")]
 mod hello;
@@ -25,20 +30,42 @@ mod order_saga;
 #[expect(dead_code, reason = "its `main` is for people")]
 mod remote_step;
 
+/// A store of each kind.
+struct Places(Scratch, Schema);
+
+impl Places {
+    fn new() -> Self {
+        Self(Scratch::new(), Schema::fresh())
+    }
+
+    /// Each of them, twice.
+    fn urls(&self) -> [String; 4] {
+        [self.0.url(), self.0.url(), self.1.url(), self.1.url()]
+    }
+}
+
+#[tokio::test]
+async fn example_fleet_runs_and_runs_again() {
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(fleet::run(&url).await.unwrap(), "a parcel for order-7, labelled");
+    }
+}
+
 #[tokio::test]
 async fn example_hello_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
-        assert_eq!(hello::run(&scratch.url()).await.unwrap(), "Hello, Ada!");
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(hello::run(&url).await.unwrap(), "Hello, Ada!");
     }
 }
 
 #[tokio::test]
 async fn example_order_saga_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
+    let places = Places::new();
+    for url in places.urls() {
         assert_eq!(
-            order_saga::run(&scratch.url()).await.unwrap(),
+            order_saga::run(&url).await.unwrap(),
             "label for hold on a lamp; order-2: step charge failed: card declined, 2 steps undone"
         );
     }
@@ -46,40 +73,40 @@ async fn example_order_saga_runs_and_runs_again() {
 
 #[tokio::test]
 async fn example_human_approval_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
-        assert_eq!(human_approval::run(&scratch.url()).await.unwrap(), "perhaps refused: true; paid 250");
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(human_approval::run(&url).await.unwrap(), "perhaps refused: true; paid 250");
     }
 }
 
 #[tokio::test]
 async fn example_fan_out_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
-        assert_eq!(fan_out::run(&scratch.url()).await.unwrap(), "cat@2x emu@2x dog@2x");
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(fan_out::run(&url).await.unwrap(), "cat@2x emu@2x dog@2x");
     }
 }
 
 #[tokio::test]
 async fn example_long_sleep_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
-        assert_eq!(long_sleep::run(&scratch.url()).await.unwrap(), "to ada: your trial ends");
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(long_sleep::run(&url).await.unwrap(), "to ada: your trial ends");
     }
 }
 
 #[tokio::test]
 async fn example_agent_loop_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
-        assert_eq!(agent_loop::run(&scratch.url()).await.unwrap(), "find the way: looked around, go left");
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(agent_loop::run(&url).await.unwrap(), "find the way: looked around, go left");
     }
 }
 
 #[tokio::test]
 async fn example_remote_step_runs_and_runs_again() {
-    let scratch = Scratch::new();
-    for _ in 0..2 {
-        assert_eq!(remote_step::run(&scratch.url()).await.unwrap(), "cat.png@200");
+    let places = Places::new();
+    for url in places.urls() {
+        assert_eq!(remote_step::run(&url).await.unwrap(), "cat.png@200");
     }
 }

@@ -8,6 +8,7 @@ mod examples;
 mod people;
 mod queue_and_locks;
 mod remote;
+mod rights;
 mod start;
 mod steps;
 mod support;

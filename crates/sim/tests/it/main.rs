@@ -3,5 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod nth_memory;
-mod nth_sqlite;
+mod nth_real;
 mod seeds;

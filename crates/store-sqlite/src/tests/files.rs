@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 use goldseam_core::Seq;
-use goldseam_store::check::Migrated;
 use goldseam_store::Store;
+use goldseam_store::check::Migrated;
 use rusqlite::Connection;
 
 use super::{append, code, open, run_id};

@@ -56,7 +56,9 @@ impl Fleet {
     fn spawn(&self, more: &[&str]) -> io::Result<Child> {
         let log = OpenOptions::new().create(true).append(true).open(&self.plan.log)?;
         Command::new(std::env::current_exe()?)
-            .args(["--store", &self.plan.url, "demo-worker", "--parent", &std::process::id().to_string()])
+            .args(["demo-worker", "--parent", &std::process::id().to_string()])
+            // Everybody may read a command line; a URL may hold a password.
+            .env("GOLDSEAM_STORE", &self.plan.url)
             .args(&self.plan.options)
             .args(more)
             .env("GOLDSEAM_LOG", std::env::var("GOLDSEAM_LOG").unwrap_or_else(|_| "warn".to_owned()))

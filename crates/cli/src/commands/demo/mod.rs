@@ -8,11 +8,13 @@ mod progress;
 mod witness;
 pub(crate) mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use goldseam::Client;
 use goldseam::engine::{Entropy, OsEntropy};
+use goldseam::store::RunFilter;
 
 use account::{Account, Evidence, Findings};
 use drive::Course;
@@ -30,13 +32,16 @@ const SHOWN_MAX: usize = 10;
 
 /// Kill -9 workers again and again, and see that nothing is lost or done twice
 ///
-/// Starts worker processes on a SQLite file, starts runs of an order workflow (steps, parallel
+/// Starts worker processes on a store of its own, a SQLite file, starts runs of an order workflow (steps, parallel
 /// steps, a retry, a sleep, a question that the demo answers, compensation), kills workers with
 /// SIGKILL at random moments and starts new ones. Ends with an account made from the log and from
 /// an independent witness file that every step writes to.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code 1 if anything was lost or repeated, or a run did not end.\n\n\
-Examples:\n  goldseam demo\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --json | jq .recovery_ms")]
+#[command(
+    after_help = "With --store on the command line it uses that store, which must be empty, and leaves its runs there.\n\n\
+Exit code 1 if anything was lost or repeated, or a run did not end.\n\n\
+Examples:\n  goldseam demo\n  goldseam demo --store 'postgres://ada@db.example/orders?schema=demo'\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --json | jq .recovery_ms"
+)]
 pub(crate) struct DemoArgs {
     /// How many orders
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = in_range::<1, 9_999>)]
@@ -68,10 +73,11 @@ fn in_range<const LOW: usize, const HIGH: usize>(text: &str) -> Result<usize, St
 pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(|| OsEntropy.next() % 1_000_000);
-    let place = Place::make(&args, seed)?;
+    let place = Place::make(app, &args, seed)?;
     let options = vec!["--witness".into(), place.witness().into_os_string()];
     let plan = Plan { url: place.url(), options, log: place.dir.join("workers.log") };
-    let client = goldseam::connect(&plan.url).await?;
+    let client = Client::new(goldseam::open_store(&plan.url).await?);
+    must_be_empty(&client, &plan.url).await?;
     witness::Witness::open(&place.witness()).map_err(cannot_write)?;
     if !app.wants_json() {
         introduce(app, &args, seed);
@@ -101,31 +107,34 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
     Ok(if well { Exit::Ok } else { Exit::Error })
 }
 
-/// Where the demo's files are.
+/// Its runs have names that others may have, too.
+async fn must_be_empty(client: &Client, url: &str) -> Result<(), Fail> {
+    let filter = RunFilter { limit: 1, ..RunFilter::default() };
+    if client.list(filter).await?.items.is_empty() {
+        return Ok(());
+    }
+    let what = format!("{} holds runs already", goldseam::shown_url(url));
+    Err(Fail::usage(what, "name a store that is empty: another --dir, another file, or another schema=NAME"))
+}
+
+/// Where the demo's files and its store are.
 struct Place {
     dir: PathBuf,
     temporary: bool,
+    given: Option<String>,
 }
 
 impl Place {
-    fn make(args: &DemoArgs, seed: u64) -> Result<Self, Fail> {
+    fn make(app: &App, args: &DemoArgs, seed: u64) -> Result<Self, Fail> {
         let named = || format!("goldseam-demo-{}-{seed}", std::process::id());
         let dir = args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(named()));
         std::fs::create_dir_all(&dir).map_err(cannot_write)?;
-        let place = Self { dir, temporary: args.dir.is_none() };
-        if Path::new(&place.db()).exists() {
-            let what = format!("{} holds a demo already", place.dir.display());
-            return Err(Fail::usage(what, "name another --dir, or remove it"));
-        }
-        Ok(place)
-    }
-
-    fn db(&self) -> PathBuf {
-        self.dir.join("demo.db")
+        let given = app.names_store.then(|| app.url.clone());
+        Ok(Self { dir, temporary: args.dir.is_none(), given })
     }
 
     fn url(&self) -> String {
-        format!("sqlite:{}", self.db().display())
+        self.given.clone().unwrap_or_else(|| format!("sqlite:{}", self.dir.join("demo.db").display()))
     }
 
     fn witness(&self) -> PathBuf {
@@ -142,7 +151,10 @@ fn introduce(app: &App, args: &DemoArgs, seed: u64) {
         "{} orders on {} worker processes; {} times one of them dies by kill -9 (seed {seed})",
         args.runs, args.workers, args.kills
     ));
-    app.remark("every result is on disk before it counts (SQLite, synchronous=FULL)");
+    app.remark(match app.names_store {
+        true => "every result is committed before it counts",
+        false => "every result is on disk before it counts (SQLite, synchronous=FULL)",
+    });
 }
 
 fn show(app: &App, account: &Account, findings: &Findings) {
@@ -190,7 +202,8 @@ fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
 /// What to type next, as this shell would find the program.
 fn next_commands(place: &Place, run: &str) {
     let program = std::env::args().next().unwrap_or_else(|| "goldseam".to_owned());
-    let start = format!("{} --store {}", text::quoted(&program), text::quoted(&place.url()));
+    let start =
+        format!("{} --store {}", text::quoted(&program), text::quoted(&goldseam::shown_url(&place.url())));
     out::note("\nlook around:");
     for words in ["ls --status failed".to_owned(), format!("show {run}"), format!("history {run}")] {
         out::note(format!("  {start} {words}"));

@@ -1,0 +1,40 @@
+//! The rights that the guide lists are enough for a node, and none of them is more than it needs for the log.
+
+use goldseam::Engine;
+use goldseam_store_postgres::PostgresStore;
+use goldseam_testbed::postgres::{Cluster, Options};
+
+const GUIDE: &str = include_str!("../../../../docs/guides/from-one-machine-to-many.md");
+
+/// The statements of the guide's only block of SQL.
+fn grants() -> &'static str {
+    let (_, rest) = GUIDE.split_once("```sql\n").unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+async fn greet(ctx: goldseam::Context, name: String) -> goldseam::Result<String> {
+    ctx.sleep("breathe", std::time::Duration::from_millis(20)).await?;
+    ctx.step("greet", || hello(&name)).await
+}
+
+async fn hello(name: &str) -> goldseam::Result<String> {
+    Ok(format!("hello, {name}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_works_with_the_rights_that_the_guide_lists() {
+    let cluster = Cluster::start(&Options::default()).unwrap();
+    drop(PostgresStore::open_url(&cluster.url()).await.unwrap());
+    let url = cluster.user("node", "secret").unwrap();
+    assert!(
+        Engine::open(&url).await.unwrap_err().to_string().contains("may not"),
+        "without them it does not"
+    );
+    cluster.sql(grants()).unwrap();
+    let engine = Engine::open(&url).await.unwrap().workflow("greet", greet).start().await.unwrap();
+    let greeting: String = engine.run("greet", "g", &"Ada").await.unwrap().result().await.unwrap();
+    assert_eq!(greeting, "hello, Ada");
+    engine.shutdown().await;
+    let denied = cluster.sql("SET ROLE node; DELETE FROM goldseam.events;");
+    assert!(denied.is_err(), "a node cannot rewrite history: {denied:?}");
+}

@@ -1,0 +1,116 @@
+//! Every call of every story fails once, in every way, on a real store, in real time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use goldseam_sim::nth::{Backend, Case, FAULTS, tell};
+use goldseam_sim::scenario::find;
+use goldseam_store::faulty::Fault;
+
+/// Cases told side by side: most of their time they wait.
+const BESIDE: u64 = 12;
+
+/// An empty store for one story; gone once this is dropped.
+trait Place {
+    fn url(&self) -> String;
+}
+
+/// Where stories are told.
+#[derive(Clone, Copy)]
+struct Stage {
+    fresh: fn() -> Box<dyn Place + Send + Sync>,
+    /// Each fault meets every so-manieth call; together they meet every one.
+    step: u64,
+}
+
+async fn one(stage: Stage, (scenario, number, fault): (&'static str, u64, Fault)) -> u64 {
+    let place = (stage.fresh)();
+    let case = Case { scenario: find(scenario).unwrap(), number, fault };
+    let verdict = tell(Backend::Real(&place.url()), case).await.unwrap();
+    assert!(verdict.violations.is_empty(), "{scenario}, call {number}, {fault:?}: {:#?}", verdict.violations);
+    verdict.calls
+}
+
+/// Tells every case, from the first one on, until the fault comes after the last call.
+async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault)) -> u64 {
+    let (next, last) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(u64::MAX)));
+    let tellers = (0..BESIDE).map(|_| {
+        let (next, last) = (next.clone(), last.clone());
+        tokio::spawn(async move {
+            loop {
+                let number = next.fetch_add(stage.step, Ordering::Relaxed);
+                if number > last.load(Ordering::Relaxed) {
+                    return;
+                }
+                if one(stage, (scenario, number, fault)).await < number {
+                    last.fetch_min(number, Ordering::Relaxed);
+                }
+            }
+        })
+    });
+    for teller in tellers.collect::<Vec<_>>() {
+        teller.await.unwrap();
+    }
+    last.load(Ordering::Relaxed) - 1
+}
+
+async fn all(stage: Stage, scenario: &'static str) {
+    for (first, fault) in (1..).zip(FAULTS) {
+        let first = if stage.step == 1 { 1 } else { first };
+        let cases = every(stage, scenario, (first, fault)).await;
+        assert!(cases > 5, "{scenario} made only {cases} calls");
+    }
+}
+
+macro_rules! stories {
+    ($stage:expr => $($name:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::all($stage, stringify!($name)).await;
+            }
+        )+
+    };
+}
+
+mod sqlite {
+    use super::Place;
+
+    struct File(tempfile::TempDir);
+
+    impl Place for File {
+        fn url(&self) -> String {
+            format!("sqlite:{}?durability=process", self.0.path().join("story.db").display())
+        }
+    }
+
+    fn fresh() -> Box<dyn Place + Send + Sync> {
+        Box::new(File(tempfile::tempdir().unwrap()))
+    }
+
+    stories!(super::Stage { fresh, step: 1 } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+}
+
+mod postgres {
+    use goldseam_store_postgres::testing::Schema;
+
+    use super::Place;
+
+    impl Place for Schema {
+        fn url(&self) -> String {
+            self.url()
+        }
+    }
+
+    fn fresh() -> Box<dyn Place + Send + Sync> {
+        Box::new(Schema::fresh())
+    }
+
+    /// A story costs a server far more than a file, so here every call fails in one way only; in all four with
+    /// `GOLDSEAM_NTH=all`.
+    fn step() -> u64 {
+        if std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all") { 1 } else { 4 }
+    }
+
+    stories!(super::Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+}

@@ -1,1 +1,0 @@
-//! Behaviour that only this store has.

@@ -1,0 +1,298 @@
+//! Several nodes on one schema: groups of appends, lanes, wake-ups, connections.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{LaneName, Millis, NodeId, Seq};
+use goldseam_store::conformance::make::{advance, append, append_with_row, create, run, task, task_id};
+use goldseam_store::{Append, Claim, Expect, NodeRecord, NodeState, Store, StoreError, TaskFilter, Written};
+use goldseam_store_postgres::PostgresStore;
+use goldseam_store_postgres::testing::Schema;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+/// No test waits longer for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn soon<T>(answer: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, answer).await.unwrap()
+}
+
+async fn stores(schema: &Schema, count: usize) -> Vec<Arc<PostgresStore>> {
+    let mut stores = Vec::new();
+    for _ in 0..count {
+        stores.push(Arc::new(PostgresStore::open_url(&schema.url()).await.unwrap()));
+    }
+    stores
+}
+
+fn node(name: &str) -> NodeRecord {
+    NodeRecord {
+        id: NodeId::new(name).unwrap(),
+        name: name.to_owned(),
+        started_at: Millis(0),
+        workflows: vec![],
+        slots: 1,
+        state: NodeState::Up,
+    }
+}
+
+/// A plain session beside the stores, and what it is told on a channel.
+async fn session(schema: &Schema) -> (Client, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    let url = schema.url();
+    let (plain, _) = url.split_once('?').unwrap();
+    let (client, mut connection) = tokio_postgres::connect(plain, NoTls).await.unwrap();
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(note) = message {
+                let _ = tell.send(note.payload().to_owned());
+            }
+        }
+    });
+    client.batch_execute(&format!("SET search_path TO {}", name(schema))).await.unwrap();
+    (client, told)
+}
+
+fn name(schema: &Schema) -> String {
+    schema.url().split_once("schema=").unwrap().1.to_owned()
+}
+
+async fn bodies(store: &PostgresStore, name: &str) -> Vec<String> {
+    store.read(&run(name), Seq::ZERO, 1_000).await.unwrap().into_iter().map(|record| record.body).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_conflict_does_not_fail_its_neighbours() {
+    let schema = Schema::fresh();
+    let store = stores(&schema, 1).await.remove(0);
+    let append_one = |n: usize| {
+        let store = Arc::clone(&store);
+        // Every fifth comes to a log that is not where it expects it.
+        let after = if n % 5 == 0 { 7 } else { 0 };
+        tokio::spawn(async move { store.append(append(&format!("r{n}"), after, &["a", "b"])).await })
+    };
+    let all: Vec<_> = (0..100).map(append_one).collect();
+    for (n, outcome) in all.into_iter().enumerate() {
+        let name = format!("r{n}");
+        match outcome.await.unwrap() {
+            Ok(end) => assert_eq!((end, n % 5 == 0), (Seq(2), false)),
+            Err(StoreError::Conflict { end }) => assert_eq!((end, n % 5 == 0), (Seq::ZERO, true)),
+            Err(error) => panic!("{name}: {error}"),
+        }
+        let kept: &[&str] = if n % 5 == 0 { &[] } else { &["a", "b"] };
+        assert_eq!(bodies(&store, &name).await, kept, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_postgres_cannot_keep_fails_alone() {
+    let schema = Schema::fresh();
+    let store = stores(&schema, 1).await.remove(0);
+    let append_one = |n: usize| {
+        let store = Arc::clone(&store);
+        // No text in Postgres holds a null character; no event of Goldseam does either.
+        let body = if n == 13 { "a\0b" } else { "a" };
+        tokio::spawn(async move { store.append(append(&format!("r{n}"), 0, &[body])).await })
+    };
+    let all: Vec<_> = (0..40).map(append_one).collect();
+    for (n, outcome) in all.into_iter().enumerate() {
+        assert_eq!(outcome.await.unwrap().is_ok(), n != 13, "r{n}");
+    }
+    assert_eq!(bodies(&store, "r13").await, [""; 0]);
+}
+
+/// Every node appends to every run at once, a longer append each; one of them wins, whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_several_nodes_neither_mix_nor_wait_for_each_other() {
+    let schema = Schema::fresh();
+    let stores = stores(&schema, 4).await;
+    for round in 0..5_u64 {
+        let mut all = Vec::new();
+        for (who, store) in stores.iter().enumerate() {
+            for n in 0..32 {
+                // Each in an order of its own.
+                let n = (n * (2 * who + 1) + who) % 32;
+                let (store, name) = (Arc::clone(store), format!("r{n}"));
+                let text = format!("{who} in round {round}");
+                let after = round * 2;
+                all.push(tokio::spawn(async move {
+                    store.append(append(&name, after, &[&text, &text])).await.map(|end| (n, who, end))
+                }));
+            }
+        }
+        let mut winners = BTreeMap::new();
+        for outcome in all {
+            match outcome.await.unwrap() {
+                Ok((n, who, end)) => {
+                    assert_eq!(end, Seq(round * 2 + 2));
+                    assert_eq!(winners.insert(n, who), None, "two won run {n}");
+                }
+                Err(StoreError::Conflict { end }) => assert_eq!(end, Seq(round * 2 + 2)),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(winners.len(), 32);
+        for (n, who) in winners {
+            let text = format!("{who} in round {round}");
+            let kept = bodies(&stores[0], &format!("r{n}")).await;
+            assert_eq!(kept[kept.len() - 2..], [text.clone(), text]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rival_that_has_not_committed_is_waited_for_and_others_go_on() {
+    let schema = Schema::fresh();
+    let store = stores(&schema, 1).await.remove(0);
+    store.append(append("slow", 0, &["a"])).await.unwrap();
+    let (rival, _) = session(&schema).await;
+    rival
+        .batch_execute("BEGIN; INSERT INTO events SELECT rid, 2, 'rival' FROM runs WHERE id = 'slow'")
+        .await
+        .unwrap();
+    let waiting = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.append(append("slow", 1, &["b", "c"])).await })
+    };
+    // The other connection for appends is free.
+    soon(store.append(append("quick", 0, &["a"]))).await.unwrap();
+    assert!(!waiting.is_finished());
+    rival.batch_execute("COMMIT").await.unwrap();
+    assert!(matches!(soon(waiting).await.unwrap(), Err(StoreError::Conflict { end: Seq(2) })));
+    assert_eq!(bodies(&store, "slow").await, ["a", "rival"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_never_runs_two_at_once_with_eight_nodes_claiming() {
+    let schema = Schema::fresh();
+    let stores = stores(&schema, 8).await;
+    for n in 0..48 {
+        let lane = Some(LaneName::new(format!("lane{}", n % 3)).unwrap());
+        let new = Task { lane, priority: n % 4, ..task(&format!("t{n:02}")) };
+        assert_eq!(stores[0].put_task(new, Expect::Absent).await.unwrap(), Written::Done);
+    }
+    let running: Arc<Mutex<BTreeSet<LaneName>>> = Arc::default();
+    let done: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let claimers = stores.iter().enumerate().map(|(who, store)| {
+        let (store, running, done) = (Arc::clone(store), Arc::clone(&running), Arc::clone(&done));
+        tokio::spawn(async move {
+            while done.lock().unwrap().len() < 48 {
+                let now = store.now().await.unwrap();
+                let (owner, pools) = (format!("n{who}"), vec!["main".to_owned()]);
+                let claim = Claim { owner, pools, kind: None, limit: 2, now };
+                for task in store.claim(claim).await.unwrap().tasks {
+                    let lane = task.lane.clone().unwrap();
+                    assert!(running.lock().unwrap().insert(lane.clone()), "{lane} runs twice");
+                    assert!(
+                        done.lock().unwrap().insert(task.id.as_str().to_owned()),
+                        "{} ran twice",
+                        task.id
+                    );
+                    tokio::task::yield_now().await;
+                    assert!(running.lock().unwrap().remove(&lane));
+                    let expect = Expect::Version(task.version);
+                    let over =
+                        Task { state: TaskState::Completed, owner: None, version: task.version + 1, ..task };
+                    assert_eq!(store.put_task(over, expect).await.unwrap(), Written::Done);
+                }
+            }
+        })
+    });
+    for claimer in claimers.collect::<Vec<_>>() {
+        soon(claimer).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_woken_by_another_process() {
+    let schema = Schema::fresh();
+    let stores = stores(&schema, 2).await;
+    stores[0].beat(&node("n1")).await.unwrap();
+    let mut mark = stores[0].changed(0).await.unwrap();
+    // The session that hears is made in the background and says so.
+    while let Ok(next) = tokio::time::timeout(Duration::from_millis(300), stores[0].changed(mark)).await {
+        mark = next.unwrap();
+    }
+    stores[1]
+        .append(Append { tasks: vec![create(advance("r", "own"))], ..append_with_row("r", 0) })
+        .await
+        .unwrap();
+    assert_ne!(soon(stores[0].changed(mark)).await.unwrap(), mark);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_tells_at_most_once_and_nothing_that_its_writer_runs_itself() {
+    let schema = Schema::fresh();
+    let store = stores(&schema, 1).await.remove(0);
+    let (listener, mut told) = session(&schema).await;
+    listener.batch_execute(&format!("LISTEN {}", name(&schema))).await.unwrap();
+    let held = |n: usize| {
+        let own = advance(&format!("h{n}"), &format!("own-h{n}")).claimed("me", Millis(1));
+        Append { tasks: vec![create(own)], ..append_with_row(&format!("h{n}"), 0) }
+    };
+    for n in 0..10 {
+        store.append(held(n)).await.unwrap();
+    }
+    let ready = |n: usize| {
+        let own = advance(&format!("r{n}"), &format!("own-r{n}"));
+        Append { tasks: vec![create(own)], ..append_with_row(&format!("r{n}"), 0) }
+    };
+    let groups_before = transactions(&listener).await;
+    let all: Vec<_> = (0..200)
+        .map(|n| {
+            let (store, append) = (Arc::clone(&store), ready(n));
+            tokio::spawn(async move { store.append(append).await.unwrap() })
+        })
+        .collect();
+    for one in all {
+        one.await.unwrap();
+    }
+    // Notifications come in order: whatever was told before this one has come by then.
+    listener.batch_execute(&format!("SELECT pg_notify('{}', 'end')", name(&schema))).await.unwrap();
+    let mut count = 0;
+    while soon(told.recv()).await.unwrap() != "end" {
+        count += 1;
+    }
+    let groups = transactions(&listener).await - groups_before;
+    assert!((1..=groups).contains(&count), "{count} notifications for {groups} transactions");
+    assert!(count < 200, "200 appends that waited together told {count} times");
+    let filter = TaskFilter { id: Some(task_id("own-h3")), limit: 1, ..TaskFilter::default() };
+    assert_eq!(store.tasks(filter).await.unwrap()[0].state, TaskState::Claimed);
+}
+
+/// Transactions that have written to the log of this schema so far, as its rows tell.
+async fn transactions(client: &Client) -> i64 {
+    client.query_one("SELECT count(DISTINCT xmin::text) FROM events", &[]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_has_at_most_six_connections() {
+    let schema = Schema::fresh();
+    let tag = name(&schema);
+    let url = format!("{}&application_name={tag}", schema.url());
+    let store = Arc::new(PostgresStore::open_url(&url).await.unwrap());
+    store.beat(&node("n1")).await.unwrap();
+    let all: Vec<_> = (0..300)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                store.append(append_with_row(&format!("r{n}"), 0)).await.unwrap();
+                store.put_task(task(&format!("t{n}")), Expect::Absent).await.unwrap();
+                store.head(&run(&format!("r{n}"))).await.unwrap();
+                store.nodes().await.unwrap();
+            })
+        })
+        .collect();
+    for one in all {
+        one.await.unwrap();
+    }
+    let (client, _) = session(&schema).await;
+    let count: i64 = client
+        .query_one("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", &[&tag])
+        .await
+        .unwrap()
+        .get(0);
+    assert!((4..=6).contains(&count), "{count} connections");
+}

@@ -1,0 +1,56 @@
+//! A node of a fleet: the same program on every machine, on the store that `GOLDSEAM_STORE` names, until it is
+//! told to stop. SIGTERM hands its runs over; whatever happens instead, another node takes them.
+//!
+//! `GOLDSEAM_STORE=postgres://ada@db.example/orders cargo run -p goldseam --example fleet`
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use goldseam::prelude::*;
+use tokio::signal::unix::{SignalKind, signal};
+
+async fn pack(ctx: Context, order: String) -> goldseam::Result<String> {
+    let parcel = ctx.step("collect", || collect(&order)).await?;
+    ctx.sleep("settle", Duration::from_millis(50)).await?;
+    ctx.step("label", || label(&parcel)).await
+}
+
+async fn collect(order: &str) -> goldseam::Result<String> {
+    Ok(format!("a parcel for {order}"))
+}
+
+async fn label(parcel: &str) -> goldseam::Result<String> {
+    Ok(format!("{parcel}, labelled"))
+}
+
+async fn node(url: &str) -> goldseam::Result<Engine> {
+    Ok(Engine::open(url).await?.workflow("pack", pack).slots(64).start().await?)
+}
+
+/// Two nodes of a fleet; the second one goes on when the first one leaves.
+pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
+    let (first, second) = (node(url).await?, node(url).await?);
+    first.run("pack", "order-7", &"order-7").await?;
+    first.shutdown().await;
+    let parcel = second.run("pack", "order-7", &"order-7").await?.result().await?;
+    second.shutdown().await;
+    Ok(parcel)
+}
+
+#[tokio::main]
+async fn main() -> goldseam::Result<()> {
+    let url = std::env::var("GOLDSEAM_STORE").unwrap_or_else(|_| "sqlite:fleet.db".to_owned());
+    if std::env::args().nth(1).as_deref() == Some("once") {
+        println!("{}", run(&url).await?);
+        return Ok(());
+    }
+    let engine = node(&url).await?;
+    println!("node {} is up", engine.node_id());
+    let mut stop = signal(SignalKind::terminate()).map_err(|error| Error::terminal(error.to_string()))?;
+    tokio::select! {
+        _ = stop.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    engine.shutdown().await;
+    println!("handed over");
+    Ok(())
+}
