@@ -21,6 +21,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("GS01", "Runs and commands"),
     ("GS02", "Stores"),
     ("GS03", "Tasks and locks"),
+    ("GS04", "Copying a store"),
     ("GS", "Other errors"),
     ("", "Rules"),
 ];

@@ -95,7 +95,7 @@ fn exit_of(error: &EngineError) -> Exit {
             Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => Exit::Error,
             _ => Exit::Conflict,
         },
-        EngineError::Task(_) | EngineError::Lock(_) => Exit::Conflict,
+        EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) => Exit::Conflict,
         EngineError::Ended { .. } => Exit::Ended,
         EngineError::Patience { .. } => Exit::Unreachable,
         EngineError::Store(store) => match store {

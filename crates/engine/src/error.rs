@@ -10,6 +10,8 @@ use goldseam_core::task::TaskRefusal;
 use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId};
 use goldseam_store::StoreError;
 
+use crate::copy::CopyRefusal;
+
 /// The result of a workflow function or of a step.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -174,6 +176,9 @@ pub enum EngineError {
     /// The lock is somebody else's.
     #[error(transparent)]
     Lock(#[from] LockRefusal),
+    /// A store cannot be copied now, or not to there.
+    #[error(transparent)]
+    Copy(#[from] CopyRefusal),
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -231,6 +236,7 @@ impl EngineError {
             Self::Task(_) | Self::Superseded { .. } => "GS0301",
             Self::NoSuchTask(_) => "GS0303",
             Self::Lock(_) => "GS0302",
+            Self::Copy(refusal) => refusal.code(),
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
             Self::Patience { .. } => "GS0209",
@@ -253,6 +259,7 @@ impl EngineError {
             Self::Payload(_) => Some("keep large data elsewhere and pass a reference".into()),
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
+            Self::Copy(refusal) => Some(refusal.hint()),
             Self::Store(StoreError::Full { .. }) => {
                 Some("make room, then try again; nothing was written".into())
             }

@@ -12,6 +12,7 @@
 //! | [`healer`] | what is wrong with a run, and mending it: the sweeper, the doctor, the feed of recoveries |
 //! | [`queue`], [`locks`], [`stats`] | a user's own tasks, named locks, and how much there is |
 //! | [`claims`] | what nobody alive holds is free again |
+//! | [`copy`] | moving everything to another store |
 //! | [`meter`] | the names of all metrics |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
 
@@ -21,6 +22,7 @@ pub mod clock;
 pub mod commit;
 pub mod config;
 pub mod context;
+pub mod copy;
 pub mod engine;
 pub mod entropy;
 pub mod error;

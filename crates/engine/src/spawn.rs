@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Runs `work` beside everything else on the present runtime.
 pub(crate) fn spawn<F>(work: F) -> JoinHandle<F::Output>
@@ -20,4 +20,38 @@ where
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work))
+}
+
+/// Work done side by side that ends with whoever waits for it.
+#[derive(Debug)]
+pub(crate) struct Crew<T>(JoinSet<T>);
+
+impl<T> Default for Crew<T> {
+    fn default() -> Self {
+        Self(JoinSet::new())
+    }
+}
+
+impl<T: Send + 'static> Crew<T> {
+    /// Begins `work`.
+    pub(crate) fn add(&mut self, work: impl Future<Output = T> + Send + 'static) {
+        self.0.spawn(work);
+    }
+
+    /// How much is under way.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is done first; none if nothing is under way. A panic goes on here.
+    pub(crate) async fn next(&mut self) -> Option<T> {
+        match self.0.join_next().await? {
+            Ok(done) => Some(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is being shut down, and whoever waits here with it.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
 }

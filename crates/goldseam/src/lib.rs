@@ -33,6 +33,7 @@ pub use goldseam_engine as engine;
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;
 pub use goldseam_engine::context;
+pub use goldseam_engine::copy;
 pub use goldseam_engine::healer;
 pub use goldseam_engine::{
     Attempt, Client, Config, Context, EngineError, Error, Outcome, Probe, Result, RunHandle, Selected,
@@ -45,7 +46,8 @@ pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, Ru
 pub use goldseam_store::check::{Fact, Migrated, Report};
 pub use goldseam_store::shown_url;
 pub use open::{
-    Builder, Engine, check_store, connect, connect_existing, migrate_store, open_existing_store, open_store,
+    Builder, Engine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, migrate_store,
+    open_existing_store, open_store, reopen_store,
 };
 pub use span::{days, hours, mins, secs};
 

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goldseam_engine::config::Recovery;
+use goldseam_engine::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
 use goldseam_store::check::{Migrated, Report};
-use goldseam_store::{Store, StoreError};
+use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
 #[cfg(feature = "postgres")]
 use goldseam_store_postgres::PostgresStore;
 use goldseam_store_sqlite::SqliteStore;
@@ -34,10 +35,7 @@ impl Place {
         }
         Err(EngineError::Store(StoreError::Refused {
             code: "GS0206",
-            what: format!(
-                "{:?} is not a store URL that this build understands",
-                goldseam_store::shown_url(url)
-            ),
+            what: format!("{:?} is not a store URL that this build understands", shown_url(url)),
             hint: "write sqlite:PATH, for example sqlite:goldseam.db, or postgres://USER@HOST/DATABASE"
                 .to_owned(),
         }))
@@ -47,8 +45,20 @@ impl Place {
 /// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`, `postgres://USER@HOST/DATABASE`.
 ///
 /// Makes it if it is not there and brings an older schema up to date: an engine in its users' own process
-/// has nobody else to do it.
+/// has nobody else to do it. A store that a copy closed can be read only.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    unless_closed(make(url).await?).await
+}
+
+/// A store that a copy closed may be looked at: its runs go on elsewhere.
+async fn unless_closed(store: Arc<dyn Store>) -> Result<Arc<dyn Store>, EngineError> {
+    Ok(match closed_by_copy(&*store).await? {
+        Some(closed) => Arc::new(ClosedStore::new(store, closed)),
+        None => store,
+    })
+}
+
+async fn make(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     Ok(match Place::of(url)? {
         Place::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
         #[cfg(feature = "postgres")]
@@ -58,6 +68,10 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
 
 /// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    unless_closed(find(url).await?).await
+}
+
+async fn find(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     if let Place::Sqlite(path, _) = Place::of(url)?
         && !path.exists()
     {
@@ -108,7 +122,50 @@ pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
 /// Makes the store if it is not there, but refuses an older schema: that is for an engine to change, or
 /// for [`migrate_store`].
 pub async fn connect(url: &str) -> Result<Client, EngineError> {
-    Ok(Client::new(open_current_store(url).await?))
+    Ok(Client::new(unless_closed(open_current_store(url).await?).await?))
+}
+
+/// Moves everything of one store to another. The source must be there; the destination is made if it is not, and
+/// brought up to date.
+pub async fn copier(from: &str, to: &str, options: CopyOptions) -> Result<Copier, EngineError> {
+    let (from, to) = ((find(from).await?, shown_url(from)), (make(to).await?, shown_url(to)));
+    Ok(between(from, to, options))
+}
+
+/// Like [`copier`], for [`Copier::plan`] only: a destination that is not there counts as an empty one, and is not made.
+pub async fn dry_copier(from: &str, to: &str, options: CopyOptions) -> Result<Copier, EngineError> {
+    let there: Arc<dyn Store> = match is_there(to).await? {
+        true => find(to).await?,
+        false => Arc::new(MemoryStore::default()),
+    };
+    Ok(between((find(from).await?, shown_url(from)), (there, shown_url(to)), options))
+}
+
+fn between(
+    (from, here): (Arc<dyn Store>, String),
+    (to, there): (Arc<dyn Store>, String),
+    options: CopyOptions,
+) -> Copier {
+    Copier::new((&Client::new(from), &here), (&Client::new(to), &there), options)
+}
+
+/// Whether there is anything at all under this URL.
+async fn is_there(url: &str) -> Result<bool, EngineError> {
+    Ok(match Place::of(url)? {
+        Place::Sqlite(path, _) => path.exists(),
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => goldseam_store_postgres::check::check(*options).await?.schema > 0,
+    })
+}
+
+/// What a store says about the copy it takes part in, if it does.
+pub async fn copy_mark(url: &str) -> Result<Option<Mark>, EngineError> {
+    Ok(mark_of(&*find(url).await?).await?)
+}
+
+/// Opens a store that a copy closed; returns what it said. See [`goldseam_engine::copy::reopen`].
+pub async fn reopen_store(url: &str) -> Result<Option<Mark>, EngineError> {
+    reopen(&*find(url).await?).await
 }
 
 /// A running engine; see [`Engine::open`]. Everything a [`Client`] can do, it can do too.

@@ -13,12 +13,13 @@
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
 //! | [`check`] | what looking a store over reports |
 //! | [`memory`] | the reference store, for tests and simulation |
-//! | [`faulty`], [`traced`] | wrappers: every fault on demand; every call as a span |
+//! | [`faulty`], [`traced`], [`closed`] | wrappers: every fault on demand; every call as a span; no writes at all |
 //! | `conformance` | the cases that every store must pass (feature `conformance`) |
 
 pub mod api;
 pub mod check;
 pub mod clock;
+pub mod closed;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod cursor;
@@ -34,6 +35,7 @@ pub use api::{
     Record, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Written,
 };
 pub use clock::{Clock, ManualClock};
+pub use closed::{Closed, ClosedStore};
 pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;

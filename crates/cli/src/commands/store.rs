@@ -1,5 +1,7 @@
 //! `goldseam store`.
 
+mod copy;
+
 use clap::Subcommand;
 use goldseam::{Fact, Migrated, Report};
 use serde_json::json;
@@ -9,7 +11,7 @@ use crate::fail::{Exit, Fail};
 use crate::out;
 use crate::paint::Hue;
 
-/// Check or prepare the store itself
+/// Check, prepare or move the store itself
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Read all of the store and say whether it is sound; changes nothing
@@ -26,6 +28,8 @@ pub(crate) enum StoreCommand {
         /// The store; the one of --store unless given
         url: Option<String>,
     },
+    Copy(copy::CopyArgs),
+    Reopen(copy::ReopenArgs),
 }
 
 /// Carries it out.
@@ -33,6 +37,8 @@ pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, Fail>
     match command {
         StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)).await,
         StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)).await,
+        StoreCommand::Copy(args) => copy::run(app, args).await,
+        StoreCommand::Reopen(args) => copy::reopen(app, args).await,
     }
 }
 
@@ -64,14 +70,7 @@ async fn check(app: &App, url: &str) -> Result<Exit, Fail> {
         lines.extend(facts.iter().map(|(name, fact)| (name.replace('_', " "), fact.to_string())));
         let holds = format!("{runs} runs, {events} events, {tasks} tasks, {locks} locks, {nodes} nodes");
         lines.push(("holds".to_owned(), holds));
-        let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-        for (name, value) in lines {
-            out::line(if app.terminal {
-                format!("{name:<width$} {value}")
-            } else {
-                format!("{name}\t{value}")
-            });
-        }
+        facts_of(app, &lines);
         for complaint in complaints {
             out::line(format!("wrong: {complaint}"));
         }
@@ -89,4 +88,12 @@ async fn migrate(app: &App, url: &str) -> Result<Exit, Fail> {
         () => out::line(format!("{url}: schema {from} → {to}")),
     }
     Ok(Exit::Ok)
+}
+
+/// Names and values, below each other.
+fn facts_of(app: &App, lines: &[(String, String)]) {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, value) in lines {
+        out::line(if app.terminal { format!("{name:<width$} {value}") } else { format!("{name}\t{value}") });
+    }
 }

@@ -10,13 +10,16 @@ use crate::table::Table;
 /// What each exit code means.
 const CODES: &[(Exit, &str)] = &[
     (Exit::Ok, "done; an empty list is done too"),
-    (Exit::Error, "it did not work; doctor, drill and store check: something is wrong"),
+    (Exit::Error, "it did not work; doctor, drill, store check and store copy: something is wrong"),
     (Exit::Usage, "it was asked for in a way that makes no sense: option, id, JSON or URL"),
     (Exit::NotFound, "there is no such run, step, question, branch, task or code"),
     (Exit::NotAuthorised, "you may not do that"),
     (Exit::Ended, "the run that was waited for failed or was cancelled"),
-    (Exit::Conflict, "somebody was faster, or it is over: finished run, other input, lost task or lock"),
-    (Exit::Unreachable, "the store cannot be reached or used"),
+    (
+        Exit::Conflict,
+        "somebody was faster, or it is over: finished run, other input, lost task or lock, store in use",
+    ),
+    (Exit::Unreachable, "the store cannot be reached or used, or is closed by a copy"),
     (Exit::TimedOut, "the wait timed out; the run goes on"),
     (Exit::Interrupted, "Ctrl-C"),
 ];

@@ -3,7 +3,7 @@
 use goldseam_store_postgres::testing::Schema;
 
 use crate::sick::sick_as;
-use crate::support::Place;
+use crate::support::{Place, prepared};
 
 const STALLS: &str = include_str!("../../../../docs/guides/when-something-stalls.md");
 
@@ -14,6 +14,13 @@ fn the_walk_from_one_machine_to_many_is_true() {
     let schema = Schema::fresh();
     let place = Place::with_store(schema.url());
     assert!(walk(&place, MANY) >= 5);
+}
+
+const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");
+
+#[test]
+fn the_walk_to_another_store_is_true() {
+    assert!(walk(&prepared(), MOVING) >= 7);
 }
 
 #[test]

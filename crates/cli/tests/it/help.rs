@@ -37,6 +37,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["lock", "acquire"], "--ttl <SPAN>"),
     (&["store"], "migrate"),
     (&["store", "check"], "changes nothing"),
+    (&["store", "copy"], "goes on where it was"),
+    (&["store", "reopen"], "every effect that is still to come would happen twice"),
     (&["explain"], "goldseam explain GS0104"),
     (&["completions"], "bash"),
     (&["version"], "Usage"),

@@ -90,7 +90,7 @@ pub(crate) async fn lose_task(client: &Client, run: &str) {
     assert_eq!(client.store().put_task(over, expect).await.unwrap(), Written::Done);
 }
 
-/// `text` without what differs from one time to the next: moments, spans, nodes and tasks.
+/// `text` without what differs from one time to the next: moments, spans, nodes and digests.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut word = String::new();
@@ -118,6 +118,7 @@ fn hidden(word: &str) -> String {
         () if bare.len() == 12 && bare.matches(':').count() == 2 => "CLOCK",
         () if bare.len() == 18 && bare.starts_with("n-") => "NODE",
         () if is_span(bare) => "SPAN",
+        () if bare.len() == 32 && bare.chars().all(|c| c.is_ascii_hexdigit()) => "DIGEST",
         () if bare.contains(':') && bare.ends_with(&std::process::id().to_string()) => "HOST",
         () if bare.len() == 13 && bare.chars().all(|c| c.is_ascii_digit()) => "MILLIS",
         () => return word.to_owned(),

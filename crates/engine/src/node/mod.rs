@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{StoreTime, pause};
 use crate::commit::Ledger;
 use crate::config::Config;
+use crate::copy::closed_by_copy;
 use crate::error::EngineError;
 use crate::healer::{Healer, Liveness, Rules};
 use crate::registry::Registry;
@@ -119,6 +120,7 @@ impl Node {
     /// Joins the store, recovers what dead nodes left, then begins to take work.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.beat().await?;
+        self.must_be_open().await?;
         self.recover_first().await;
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
@@ -145,6 +147,20 @@ impl Node {
         let node = Arc::clone(self);
         self.adopt(spawn(async move { node.keep_monitoring().await }));
         Ok(())
+    }
+
+    /// Nobody executes runs in a store that was copied elsewhere. After the first beat: a copy that begins now
+    /// sees this node.
+    async fn must_be_open(&self) -> Result<(), EngineError> {
+        let closed = match closed_by_copy(&*self.ledger.store).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(closed)) => closed.into(),
+            Err(error) => error,
+        };
+        if let Err(error) = self.ledger.store.forget(&self.id).await {
+            tracing::warn!(node = %self.id, %error, "could not sign off");
+        }
+        Err(EngineError::Store(closed))
     }
 
     /// Somebody who mends runs in this node's name.

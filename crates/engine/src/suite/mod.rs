@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod alone;
+pub mod copying;
 pub mod hints;
 pub mod logs;
 pub mod remote;

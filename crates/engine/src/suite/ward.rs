@@ -33,7 +33,8 @@ pub struct Ward<'a> {
 pub struct Witness(Arc<Mutex<BTreeMap<String, u32>>>);
 
 impl Witness {
-    fn saw(&self, what: &str) -> u32 {
+    /// Sees it once more.
+    pub fn saw(&self, what: &str) -> u32 {
         let mut all = self.0.lock().unwrap();
         let count = all.entry(what.to_owned()).or_default();
         *count += 1;

@@ -1,0 +1,64 @@
+//! Copying between every two stores that this crate opens, and the memory store.
+
+use goldseam_engine::suite::copying::faults::{Bad, every_call};
+use goldseam_store::conformance::Fixture;
+
+async fn memory() -> Fixture {
+    Fixture::memory_on(goldseam_store_sqlite::system_clock())
+}
+
+async fn sqlite() -> Fixture {
+    goldseam_store_sqlite::testing::fixture_on_real_clock().await
+}
+
+async fn postgres() -> Fixture {
+    goldseam_store_postgres::testing::fixture_on_real_clock().await
+}
+
+mod memory_to_sqlite {
+    goldseam_engine::copying!(super::memory, super::sqlite);
+}
+
+mod sqlite_to_sqlite {
+    goldseam_engine::copying!(super::sqlite, super::sqlite);
+}
+
+mod sqlite_to_memory {
+    goldseam_engine::copying!(super::sqlite, super::memory);
+}
+
+mod sqlite_to_postgres {
+    goldseam_engine::copying!(super::sqlite, super::postgres);
+}
+
+mod postgres_to_sqlite {
+    goldseam_engine::copying!(super::postgres, super::sqlite);
+}
+
+mod postgres_to_postgres {
+    goldseam_engine::copying!(super::postgres, super::postgres);
+}
+
+#[tokio::test]
+async fn every_call_to_the_destination_may_fail() {
+    let cases = every_call(&memory().await, memory, (Bad::To, 1, 1)).await;
+    assert!(cases > 100, "{cases}");
+}
+
+#[tokio::test]
+async fn every_call_to_the_source_may_fail() {
+    let cases = every_call(&memory().await, memory, (Bad::From, 1, 1)).await;
+    assert!(cases > 100, "{cases}");
+}
+
+#[tokio::test]
+async fn calls_may_fail_on_files_too() {
+    let cases = every_call(&sqlite().await, sqlite, (Bad::To, 3, 23)).await;
+    assert!(cases > 20, "{cases}");
+}
+
+#[tokio::test]
+async fn calls_may_fail_on_a_server_too() {
+    let cases = every_call(&sqlite().await, postgres, (Bad::To, 5, 29)).await;
+    assert!(cases > 20, "{cases}");
+}

@@ -1,0 +1,123 @@
+//! A store that may be looked at and not be changed: every write is refused, with the reason.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, NodeId, RunId, Seq};
+
+use crate::api::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    RunFilter, Store, TaskFilter, Written,
+};
+use crate::error::StoreError;
+
+/// Why a store is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// Stable code with a page in `docs/codes`.
+    pub code: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl From<Closed> for StoreError {
+    fn from(closed: Closed) -> Self {
+        let Closed { code, what, hint } = closed;
+        Self::Refused { code, what, hint }
+    }
+}
+
+/// A store whose reads go on and whose writes are refused.
+pub struct ClosedStore {
+    inner: Arc<dyn Store>,
+    closed: Closed,
+}
+
+impl ClosedStore {
+    /// `inner`, closed for this reason.
+    pub fn new(inner: Arc<dyn Store>, closed: Closed) -> Self {
+        Self { inner, closed }
+    }
+
+    fn refuse<T>(&self) -> Result<T, StoreError> {
+        Err(self.closed.clone().into())
+    }
+}
+
+impl fmt::Debug for ClosedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClosedStore").field("inner", &self.inner).field("closed", &self.closed).finish()
+    }
+}
+
+#[async_trait]
+impl Store for ClosedStore {
+    async fn append(&self, _: Append) -> Result<Seq, StoreError> {
+        self.refuse()
+    }
+
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        self.inner.read(run, after, limit).await
+    }
+
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        self.inner.head(run).await
+    }
+
+    async fn put_task(&self, _: Task, _: Expect) -> Result<Written<Task>, StoreError> {
+        self.refuse()
+    }
+
+    async fn claim(&self, _: Claim) -> Result<ClaimedTasks, StoreError> {
+        self.refuse()
+    }
+
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
+        self.inner.tasks(filter).await
+    }
+
+    async fn put_lock(&self, _: Lock, _: Expect) -> Result<Written<Lock>, StoreError> {
+        self.refuse()
+    }
+
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
+        self.inner.locks(filter).await
+    }
+
+    async fn put_row(&self, _: Row, _: Expect) -> Result<Written<Row>, StoreError> {
+        self.refuse()
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
+        self.inner.runs(filter).await
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        self.inner.rowless(after, limit).await
+    }
+
+    async fn beat(&self, _: &NodeRecord) -> Result<Millis, StoreError> {
+        self.refuse()
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.inner.nodes().await
+    }
+
+    async fn forget(&self, _: &NodeId) -> Result<(), StoreError> {
+        self.refuse()
+    }
+
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
+        self.inner.changed(seen).await
+    }
+
+    async fn now(&self) -> Result<Millis, StoreError> {
+        self.inner.now().await
+    }
+}
