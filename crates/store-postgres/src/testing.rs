@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::conformance::{Capabilities, Damage, Fixture};
+use goldseam_store::conformance::views::Cells;
+use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_store::{Clock, ManualClock};
+use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::PostgresStore;
 use crate::append::sql_int;
-use crate::link::{Role, Target};
+use crate::link::{Ended, Role, Target};
 use crate::url::{self, Options};
 
 /// Of one run, or of all if there is none to name.
@@ -64,8 +67,10 @@ fn pooled_url() -> String {
 async fn on(url: &str, clock: Option<Clock>, moved: ManualClock) -> Fixture {
     let schema = Schema::fresh_at(url);
     let options = Options { clock, ..url::parse(&schema.url).unwrap() };
+    let onlooker = Arc::new(Onlooker::of(options.clone()));
     let store = PostgresStore::open(options).await.unwrap();
-    Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&schema.vandal) as _).keeping(schema)
+    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::clone(&schema.vandal) as _);
+    fixture.viewed_by(onlooker).keeping(schema)
 }
 
 /// A schema that nobody else has; dropped with this.
@@ -105,6 +110,41 @@ impl Drop for Schema {
         });
         // The server is removed after the tests anyway.
         let _ = dropping.map(std::thread::JoinHandle::join);
+    }
+}
+
+/// Somebody who reads the views past the store.
+#[derive(Debug)]
+pub struct Onlooker {
+    target: Target,
+    session: OnceCell<(Client, Ended)>,
+}
+
+impl Onlooker {
+    /// Of this schema.
+    pub fn of(options: Options) -> Self {
+        Self { target: Target::new(options).unwrap(), session: OnceCell::new() }
+    }
+}
+
+#[async_trait]
+impl Views for Onlooker {
+    async fn ask(&self, sql: &str) -> Vec<Cells> {
+        let connecting = || async { self.target.connect(Role::Work, drop).await.unwrap() };
+        let (client, _) = self.session.get_or_init(connecting).await;
+        // A pooler's next transaction may be in another session.
+        let sql = format!("BEGIN; SET LOCAL search_path = {}; {sql}; COMMIT", self.target.options.schema);
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
+            }
+            _ => None,
+        };
+        client.simple_query(&sql).await.unwrap().into_iter().filter_map(row).collect()
+    }
+
+    fn millis(&self, column: &str) -> String {
+        format!("(extract(epoch FROM {column}) * 1000)::bigint")
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, sql: include_str!("../migrations/0002_healing.sql") },
     Migration { number: 3, sql: include_str!("../migrations/0003_claims.sql") },
     Migration { number: 4, sql: include_str!("../migrations/0004_remote_steps.sql") },
+    Migration { number: 5, sql: include_str!("../migrations/0005_views.sql") },
 ];
 
 pub(crate) const REGISTER: &str = "CREATE TABLE goldseam_migrations (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, \

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
-use goldseam_store::conformance::{Capabilities, Damage, Fixture};
+use goldseam_store::conformance::views::Cells;
+use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_store::{Clock, ManualClock};
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use crate::append::sql_int;
 use crate::{Options, SqliteStore, system_clock};
@@ -47,7 +49,44 @@ fn on(clock: Clock, moved: ManualClock) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let store = SqliteStore::open(&path, Options { clock, ..Options::default() }).unwrap();
-    Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(Vandal::of(&path))).keeping(folder)
+    let fixture = Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(Vandal::of(&path)));
+    fixture.viewed_by(Arc::new(Onlooker::of(&path))).keeping(folder)
+}
+
+/// Somebody who reads the views past the store.
+#[derive(Debug)]
+pub struct Onlooker {
+    path: PathBuf,
+}
+
+impl Onlooker {
+    /// Of this database.
+    pub fn of(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+}
+
+#[async_trait]
+impl Views for Onlooker {
+    async fn ask(&self, sql: &str) -> Vec<Cells> {
+        let conn = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        conn.busy_timeout(PATIENCE).unwrap();
+        let mut statement = conn.prepare(sql).unwrap();
+        let width = statement.column_count();
+        let cell = |value: Value| match value {
+            Value::Null => None,
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Real(number) => Some(number.to_string()),
+            Value::Text(text) => Some(text),
+            Value::Blob(bytes) => Some(format!("{bytes:?}")),
+        };
+        let rows = statement.query_map([], |row| (0..width).map(|at| row.get(at).map(cell)).collect());
+        rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
+    }
+
+    fn millis(&self, column: &str) -> String {
+        format!("CAST(round((julianday({column}) - 2440587.5) * 86400000.0) AS INTEGER)")
+    }
 }
 
 /// Somebody who writes into the file past the store.

@@ -16,6 +16,7 @@ pub mod claim;
 pub mod damage;
 pub mod differential;
 pub mod lanes;
+mod lives;
 pub mod locks;
 pub mod make;
 pub mod nodes;
@@ -24,6 +25,7 @@ pub mod rowless;
 pub mod rows;
 pub mod runs;
 pub mod tasks;
+pub mod views;
 pub mod watch;
 pub mod with_append;
 
@@ -32,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use damage::Damage;
+pub use views::Views;
 
 use crate::api::Store;
 use crate::clock::{Clock, ManualClock};
@@ -66,6 +69,8 @@ pub struct Fixture {
     pub capabilities: Capabilities,
     /// Harm to what it keeps, past the store; none if there is no way.
     pub damage: Option<Arc<dyn Damage>>,
+    /// A way to ask its views; none if it has none.
+    pub views: Option<Arc<dyn Views>>,
     /// Dropped after the store: a temporary directory, a container.
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -73,7 +78,7 @@ pub struct Fixture {
 impl Fixture {
     /// A store with all capabilities.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
-        Self { store, clock, capabilities: Capabilities::default(), damage: None, kept: None }
+        Self { store, clock, capabilities: Capabilities::default(), damage: None, views: None, kept: None }
     }
 
     /// A memory store with a clock to move.
@@ -102,6 +107,13 @@ impl Fixture {
     #[must_use]
     pub fn damaged_by(mut self, damage: Arc<dyn Damage>) -> Self {
         self.damage = Some(damage);
+        self
+    }
+
+    /// The same with a way to ask its views.
+    #[must_use]
+    pub fn viewed_by(mut self, views: Arc<dyn Views>) -> Self {
+        self.views = Some(views);
         self
     }
 
@@ -238,6 +250,12 @@ macro_rules! conformance {
             damage::a_lost_end_is_no_gap,
             damage::a_changed_event_reads_as_it_is,
             damage::all_hints_are_lost_and_truths_stay,
+            views::golden_histories_are_shown_as_derived,
+            views::what_was_done_on_a_branch_that_was_left_is_not_shown,
+            views::a_remote_step_runs_while_somebody_has_its_task,
+            views::a_step_of_a_node_lives_by_its_own_heartbeats_or_its_nodes,
+            views::jobs_are_shown_as_their_records_say,
+            views::damage_is_shown_and_stops_no_view,
             watch::zero_returns_at_once,
             watch::an_append_wakes_the_watcher,
             watch::a_task_wakes_the_watcher,
@@ -245,12 +263,28 @@ macro_rules! conformance {
             watch::the_clock_never_goes_back,
             watch::the_clock_follows_the_fixture,
         }
+        $crate::conformance! { @lives $fresh;
+            lives_from_0_are_shown_as_derived = 0,
+            lives_from_5_are_shown_as_derived = 5,
+        }
         $crate::conformance! { @seeds $fresh;
             the_seeds_from_0_answer_like_the_memory_store = 0,
             the_seeds_from_5_answer_like_the_memory_store = 5,
             the_seeds_from_10_answer_like_the_memory_store = 10,
             the_seeds_from_15_answer_like_the_memory_store = 15,
         }
+    };
+    (@lives $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let fixture = $fresh().await;
+                for seed in $first..$first + 5 {
+                    let life = $crate::conformance::views::lives_are_shown_as_derived(&fixture, seed);
+                    $crate::conformance::in_time(life).await;
+                }
+            }
+        )+
     };
     (@seeds $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
         $(
