@@ -334,7 +334,8 @@ impl Copier {
         for side in [&self.from, &self.to] {
             let nodes = living(side).await?;
             if !nodes.is_empty() {
-                let nodes = nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
+                let nodes =
+                    nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
                 let store = side.name.to_string();
                 return Err(CopyRefusal::InUse { store, nodes: nodes.collect() }.into());
             }
