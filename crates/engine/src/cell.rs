@@ -17,6 +17,7 @@ use goldseam_store::TaskChange;
 use crate::append::Moved;
 use crate::commit::Ledger;
 use crate::config::Config;
+use crate::copy::closed_by_copy;
 use crate::error::{Error, Result};
 use crate::node::Hub;
 
@@ -217,19 +218,24 @@ impl Cell {
             Poll::Pending
         })
         .await?;
-        let held_at = self.lock().held_at;
-        if !self.hub().is_sure(held_at, &*self.ledger.clock) {
+        let (held_at, clock) = (self.lock().held_at, &*self.ledger.clock);
+        if !self.hub().is_sure(held_at, clock) || self.hub().is_out_of_sight(clock.elapsed()) {
             self.revalidate().await;
         }
         Ok(())
     }
 
-    /// The node was not confirmed alive lately: asks the store whether the claim still stands.
+    /// The node was not confirmed alive lately: asks the store whether the claim still stands, and whether the run
+    /// goes on in another store.
     async fn revalidate(&self) {
         let sent = self.ledger.clock.elapsed();
         let mut patience = crate::commit::Patience::new(&self.ledger, "a look at a claim");
         let epoch = self.lock().fence.epoch;
-        match patience.insist(&self.ledger, || self.ledger.summary(&self.run)).await {
+        let look = || async {
+            let closed = closed_by_copy(&*self.ledger.store).await?;
+            Ok(self.ledger.summary(&self.run).await?.filter(|_| closed.is_none()))
+        };
+        match patience.insist(&self.ledger, look).await {
             Ok(Some(summary)) if summary.epoch == epoch && summary.owner.is_some() => self.holds_at(sent),
             Ok(_) => self.stop_and_hang(Stop::Fenced).await,
             Err(error) => self.stop_and_hang(Stop::Store(error.to_string())).await,

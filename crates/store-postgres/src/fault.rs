@@ -30,8 +30,10 @@ pub(crate) struct Failure {
 /// What sort of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// It passes: a deadlock, a lock that is held, a server that starts.
+    /// It passes: a deadlock, a server that starts.
     Passing,
+    /// Somebody held what it needs for as long as it may wait.
+    Held,
     /// No connection is left, for anybody or for this user.
     Crowded,
     /// The server may only be read: a standby, or on its way to be one.
@@ -60,7 +62,6 @@ impl Nature {
         let passing = [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::LOCK_NOT_AVAILABLE,
             SqlState::QUERY_CANCELED,
             SqlState::CANNOT_CONNECT_NOW,
             SqlState::OUT_OF_MEMORY,
@@ -73,6 +74,7 @@ impl Nature {
             return Self::Passing;
         }
         match state {
+            state if *state == SqlState::LOCK_NOT_AVAILABLE => Self::Held,
             state if *state == SqlState::TOO_MANY_CONNECTIONS => Self::Crowded,
             state if *state == SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly,
             state if *state == SqlState::DISK_FULL => Self::Full,
@@ -150,7 +152,8 @@ impl Fault {
         Self::Damaged(format!("{what} cannot be understood: {error}"))
     }
 
-    /// Whether certainly nothing was done and the same call may do better in a moment.
+    /// Whether certainly nothing was done and the same call may do better in a moment. What has waited in vain is
+    /// the caller's to repeat: others wait with it.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable(failure) | Self::Said(failure) => {
@@ -197,7 +200,9 @@ impl Failure {
         let words = &self.words;
         let source = || words.clone().into();
         let (code, what, hint) = match self.nature {
-            Nature::Passing | Nature::Crowded => return StoreError::Busy { doing, source: source() },
+            Nature::Passing | Nature::Held | Nature::Crowded => {
+                return StoreError::Busy { doing, source: source() };
+            }
             Nature::ReadOnly => {
                 let source = format!("{words}; is this a standby, or a failover under way?").into();
                 return StoreError::Busy { doing, source };

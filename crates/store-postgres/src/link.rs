@@ -42,7 +42,8 @@ const SETTINGS: &str = "-c jit=off -c lock_timeout=5s -c statement_timeout=60s \
     -c default_transaction_isolation=read\\ committed";
 /// The same for the liveness session, whose end the server must notice soon when a machine is gone.
 const SETTINGS_LIVE: &str = "-c jit=off -c default_transaction_isolation=read\\ committed \
-    -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 -c tcp_user_timeout=5000 -c idle_session_timeout=0";
+    -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 \
+    -c tcp_user_timeout=5000 -c idle_session_timeout=0";
 
 /// Where connections go.
 pub(crate) struct Target {

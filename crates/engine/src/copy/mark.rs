@@ -12,6 +12,8 @@ use serde::Serialize;
 
 use crate::tries::{self, Tries};
 
+/// The code of whatever a closed store refuses.
+pub(crate) const CLOSED: &str = "GS0404";
 /// The name of the lock.
 const NAME: &str = "goldseam.copy";
 
@@ -101,7 +103,7 @@ impl Mark {
                 "run the same `goldseam store copy` again: it goes on where it was".to_owned(),
             ),
         };
-        Some(Closed { code: "GS0404", what, hint })
+        Some(Closed { code: CLOSED, what, hint })
     }
 }
 

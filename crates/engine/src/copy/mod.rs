@@ -35,6 +35,7 @@ use tokio::sync::Mutex;
 use crate::client::Client;
 use crate::error::EngineError;
 
+pub(crate) use mark::CLOSED;
 pub use mark::{Mark, Role, closed_by_copy, mark_of};
 pub use report::{CopyFinding, CopyReport, Counts, Digest, Digests, Progress, Stage};
 pub use session::{CopyRefusal, reopen};

@@ -13,10 +13,11 @@ use super::mark::{Mark, Marked, Role};
 use super::report::CopyFinding;
 use super::side::{Locks, Pages, Runs, Side, Tasks};
 use crate::claims::judge::is_node_name;
-use crate::clock::pause;
-use crate::config::Config;
 use crate::error::EngineError;
 use crate::tries::{self, Tries};
+
+/// A node whose lock is not held counts as gone after so much silence: by then it is long unsure of itself.
+const SILENCE_MIN: Duration = Duration::from_secs(30);
 
 /// Why a copy is refused as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -331,14 +332,7 @@ impl Copier {
 
     async fn nobody_lives(&self) -> Result<(), EngineError> {
         for side in [&self.from, &self.to] {
-            let mut nodes = living(side).await?;
-            if nodes.iter().any(|seen| seen.pulse == Pulse::Suspect) {
-                pause(Config::default().grace).await;
-                let before = nodes;
-                nodes = living(side).await?;
-                // No new lock and no new beat within the grace: it is gone.
-                nodes.retain(|seen| seen.pulse != Pulse::Suspect || !before.contains(seen));
-            }
+            let nodes = living(side).await?;
             if !nodes.is_empty() {
                 let nodes =
                     nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
@@ -350,16 +344,15 @@ impl Copier {
     }
 }
 
-/// Nodes that may be executing runs: all but those that are over, or have been silent for too long where nothing
-/// but beats tells.
+/// Nodes that may be executing runs: all but those that are over for certain, or have been silent for so long that they
+/// look at the mark before they begin anything.
 async fn living(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
     let nodes = side.ask("listing nodes", || side.store().nodes()).await?;
     let now = side.ask("asking the time", || side.store().now()).await?;
-    let silence_max: Duration = Config::default().silence_max;
     let lives = |seen: &NodeSeen| match (seen.record.state, seen.pulse) {
         (NodeState::Left | NodeState::Gone, _) | (_, Pulse::Dropped) => false,
-        (_, Pulse::Held | Pulse::Suspect) => true,
-        (_, Pulse::Unknown) => now.since(seen.beat_at) < silence_max,
+        (_, Pulse::Held) => true,
+        (_, Pulse::Suspect | Pulse::Unknown) => now.since(seen.beat_at) < SILENCE_MIN,
     };
     Ok(nodes.into_iter().filter(lives).collect())
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use goldseam_core::{Limits, NodeId, Payload, RunId, Seq};
-use goldseam_store::{MemoryStore, NodeRecord, NodeState, Store};
+use goldseam_core::{Limits, Millis, NodeId, Payload, RunId, Seq};
+use goldseam_store::{Expect, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Written};
+use tokio::sync::Notify;
 
 use super::{Copier, CopyOptions, Role, Stage, mark_of};
-use crate::{Client, StartOptions};
+use crate::config::Config;
+use crate::{Client, Clock, Context, Engine, Error, StartOptions, SystemClock};
 
 async fn store_with(runs: &[&str]) -> (Arc<MemoryStore>, Client) {
     let store = Arc::new(MemoryStore::default());
@@ -44,26 +47,25 @@ async fn what_changes_at_the_destination_meanwhile_is_found_and_nothing_is_hande
     assert_eq!(role(mark_of(&*to).await.unwrap()), Role::FillingFrom);
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_lost_his_lock_for_longer_than_a_moment_is_gone() {
-    let (from, here) = store_with(&["a"]).await;
+#[tokio::test]
+async fn who_lost_his_lock_is_gone_after_a_long_silence() {
+    let (store, clock) = MemoryStore::manual();
+    let from = Arc::new(store);
+    let here = Client::new(Arc::clone(&from) as Arc<dyn Store>);
     let (_, there) = store_with(&[]).await;
     let id = NodeId::new("n-1").unwrap();
-    let (name, state) = ("host:1".to_owned(), NodeState::Up);
-    let node = NodeRecord {
-        id: id.clone(),
-        name,
-        started_at: goldseam_core::Millis(0),
-        workflows: vec![],
-        slots: 1,
-        state,
-    };
+    let (name, started_at, state) = ("host:1".to_owned(), Millis(0), NodeState::Up);
+    let node = NodeRecord { id: id.clone(), name, started_at, workflows: vec![], slots: 1, state };
     from.beat(&node).await.unwrap();
     let refused = copier(&here, &there).copy().await.unwrap_err();
     assert_eq!(refused.to_string(), "here is in use by node n-1 (host:1)");
-    from.silence(&id);
-    assert_eq!(copier(&here, &there).copy().await.unwrap_err().code(), "GS0401", "it has just beaten");
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(copier(&here, &there).copy().await.unwrap_err().code(), "GS0401", "its process lives");
     from.suspect(&id);
+    from.beat(&node).await.unwrap();
+    from.suspect(&id);
+    assert_eq!(copier(&here, &there).copy().await.unwrap_err().code(), "GS0401", "it has just beaten");
+    clock.advance(Duration::from_secs(30));
     assert!(copier(&here, &there).copy().await.unwrap().is_verified());
 }
 
@@ -87,4 +89,77 @@ async fn a_gap_too_wide_to_be_marked_stays_behind() {
     assert_eq!((report.runs.copied, report.runs.left_behind), (1, 1));
     assert_eq!(report.findings[0].code, "K1");
     assert_eq!(to.head(&run).await.unwrap(), None);
+}
+
+/// A store by the machine's clock that says it was moved, once told so.
+async fn closing() -> (Arc<MemoryStore>, impl AsyncFn()) {
+    let store = Arc::new(MemoryStore::new(Arc::new(|| SystemClock.now())));
+    let closed = Arc::clone(&store);
+    let close = async move || {
+        let (role, other, copy) = (Role::MovedTo, "there".to_owned(), "1".to_owned());
+        let mark = super::Mark { role, other, copy, since: Millis(1) };
+        let lock = super::mark::Marked::default().next(Some(&mark), Millis(1));
+        assert_eq!(closed.put_lock(lock, Expect::Absent).await.unwrap(), Written::Done);
+    };
+    (store, close)
+}
+
+/// Polls `probe` until it holds, for at most 20 seconds.
+async fn eventually(mut probe: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !probe().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_was_out_of_sight_begins_nothing_in_a_closed_store() {
+    let (store, close) = closing().await;
+    let (door, second) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let (opened, seen) = (Arc::clone(&door), Arc::clone(&second));
+    let work = move |ctx: Context, (): ()| {
+        let (door, second) = (Arc::clone(&opened), Arc::clone(&seen));
+        async move {
+            let wait = async || {
+                door.notified().await;
+                Ok::<(), Error>(())
+            };
+            ctx.step("first", wait).await?;
+            ctx.step("second", async || Ok::<bool, Error>(second.swap(true, Ordering::SeqCst))).await?;
+            Ok::<(), Error>(())
+        }
+    };
+    // It beats once, and is unsure of itself soon after.
+    let (beat, silence_max) = (Duration::from_secs(3600), Duration::from_millis(20));
+    let config = Config { beat, silence_max, watch: beat, sweep: None, ..Config::default() };
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let engine = Engine::builder(shared).config(config).workflow("flow", work).start().await.unwrap();
+    engine.run("flow", "a", &()).await.unwrap();
+    let born = SystemClock.elapsed();
+    eventually(async || SystemClock.elapsed() > born + silence_max * 2).await;
+    close().await;
+    let input = Payload::parse("null", &Limits::default()).unwrap();
+    let late = RunId::new("late").unwrap();
+    engine.start("flow", &late, input, StartOptions::default()).await.unwrap();
+    door.notify_one();
+    eventually(async || engine.hot_runs() == 0).await;
+    assert!(!second.load(Ordering::SeqCst));
+    assert_eq!(engine.get(&late).await.unwrap().status, goldseam_core::Status::Queued);
+    engine.crash();
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_into_a_closed_store_ends() {
+    let (store, close) = closing().await;
+    // Every beat comes late.
+    let (beat, silence_max) = (Duration::from_millis(20), Duration::from_millis(1));
+    let config = Config { beat, silence_max, sweep: None, ..Config::default() };
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let engine = Engine::builder(shared).config(config).start().await.unwrap();
+    close().await;
+    let over = |seen: &NodeSeen| seen.record.state == NodeState::Gone;
+    eventually(async || store.nodes().await.unwrap().iter().all(over)).await;
+    drop(engine);
 }

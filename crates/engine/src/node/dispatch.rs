@@ -86,7 +86,7 @@ impl Node {
         pools: &[String],
     ) -> Result<(usize, Option<Duration>), EngineError> {
         let free = self.free_slots().min(BATCH);
-        if free == 0 {
+        if free == 0 || self.hub().is_out_of_sight(self.ledger.clock.elapsed()) {
             return Ok((0, None));
         }
         let now = self.ledger.store.now().await?;

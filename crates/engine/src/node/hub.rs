@@ -45,6 +45,8 @@ pub(crate) struct Hub {
 struct Confirmed {
     last: Duration,
     since: Duration,
+    /// When the last beat that landed was sent.
+    beat: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -111,6 +113,23 @@ impl Hub {
             confirmed.since = sent;
         }
         confirmed.last = confirmed.last.max(sent);
+    }
+
+    /// A beat that was sent at `sent` has landed.
+    pub(crate) fn told_alive_at(&self, sent: Duration) {
+        self.confirm(sent);
+        self.confirmed().beat = Some(sent);
+    }
+
+    /// When the last beat that landed was sent.
+    pub(crate) fn told_alive(&self) -> Duration {
+        self.confirmed().beat.unwrap_or_default()
+    }
+
+    /// Whether no beat has landed yet, or none for so long that others may have taken this node for gone: a store may
+    /// have been copied meanwhile, which no append finds out.
+    pub(crate) fn is_out_of_sight(&self, now: Duration) -> bool {
+        self.confirmed().beat.is_none_or(|beat| now.saturating_sub(beat) >= self.sure_for)
     }
 
     /// Whether nobody can have taken over a run that was surely ours at `held_at`: the store has confirmed

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{StoreTime, pause};
 use crate::commit::Ledger;
 use crate::config::Config;
-use crate::copy::closed_by_copy;
+use crate::copy::{CLOSED, closed_by_copy};
 use crate::error::EngineError;
 use crate::healer::{Healer, Liveness, Rules};
 use crate::registry::Registry;
@@ -50,8 +50,6 @@ pub(crate) struct Node {
     quarantine: Mutex<quarantine::Quarantine>,
     /// All nodes as they were seen lately, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
-    /// When the last beat that landed was sent.
-    told_alive: Mutex<Duration>,
     /// Grows for as long as the runtime moves.
     moves: AtomicU32,
     closed: AtomicBool,
@@ -109,7 +107,6 @@ impl Node {
             taking: Mutex::default(),
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
-            told_alive: Mutex::default(),
             moves: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -120,7 +117,6 @@ impl Node {
     /// Joins the store, recovers what dead nodes left, then begins to take work.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.beat().await?;
-        self.must_be_open().await?;
         self.recover_first().await;
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
@@ -149,8 +145,8 @@ impl Node {
         Ok(())
     }
 
-    /// Nobody executes runs in a store that was copied elsewhere. After the first beat: a copy that begins now
-    /// sees this node.
+    /// Nobody executes runs in a store that was copied elsewhere. After a beat: a copy that begins now sees this
+    /// node.
     async fn must_be_open(&self) -> Result<(), EngineError> {
         let closed = match closed_by_copy(&*self.ledger.store).await {
             Ok(None) => return Ok(()),
@@ -205,15 +201,12 @@ impl Node {
         let state = if self.hub().is_leaving() { NodeState::Leaving } else { NodeState::Up };
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
-        self.hub().confirm(sent);
+        if self.hub().is_out_of_sight(sent) {
+            self.must_be_open().await?;
+        }
+        self.hub().told_alive_at(sent);
         crate::meter::beaten();
-        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner) = sent;
         Ok(())
-    }
-
-    /// When the last beat that landed was sent.
-    fn told_alive(&self) -> Duration {
-        *self.told_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Beats from a thread of its own, for as long as the runtime that executes runs moves.
@@ -224,8 +217,13 @@ impl Node {
             still = if moved == seen { still + 1 } else { 0 };
             seen = moved;
             let told = if self.is_wedged(still) { self.let_go(still).await } else { self.beat().await };
-            if let Err(error) = told {
-                tracing::warn!(node = %self.id, %error, "a beat failed");
+            match told {
+                Ok(()) => {}
+                Err(error) if error.code() == CLOSED => {
+                    tracing::error!(node = %self.id, %error, "the store was closed while this node was out of sight");
+                    self.close();
+                }
+                Err(error) => tracing::warn!(node = %self.id, %error, "a beat failed"),
             }
             self.rest(self.config.beat).await;
         }

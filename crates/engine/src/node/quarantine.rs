@@ -86,13 +86,13 @@ impl Node {
     /// Those who progressed, ended or outlived their time are no suspects any more.
     fn let_out(&self, quarantine: &mut Quarantine) {
         // Beats tell others how long a run lived: one must have told that it outlived its time.
-        let told = self.told_alive();
+        let told = self.hub().told_alive();
         quarantine.inside.retain(|run, suspect| suspect.until > told && self.is_suspect(run));
     }
 
     /// A beat that says that suspects have outlived their time, if none has said so yet.
     pub(super) async fn tell_alive(&self) {
-        let (now, told) = (self.ledger.clock.elapsed(), self.told_alive());
+        let (now, told) = (self.ledger.clock.elapsed(), self.hub().told_alive());
         let due = |suspect: &Suspect| suspect.until > told && suspect.until <= now;
         let wanted = self.quarantine().inside.values().any(due);
         if wanted && let Err(error) = self.beat().await {

@@ -6,6 +6,7 @@ mod basics;
 mod claims;
 mod examples;
 mod people;
+mod postgres;
 mod queue_and_locks;
 mod remote;
 mod rights;
