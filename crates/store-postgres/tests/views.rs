@@ -1,6 +1,8 @@
 //! The views, asked as people ask them: in SQL as it stands in the guide, with no right but to read, on a store where
 //! nearly everything is over.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use goldseam_store::ManualClock;
