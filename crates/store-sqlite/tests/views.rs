@@ -107,8 +107,7 @@ const MANY: &str = r#"
 #[tokio::test]
 async fn what_is_over_or_asleep_costs_the_queries_of_the_guide_nothing() {
     let (_folder, conn) = session().await;
-    let asked =
-        ["strftime", "-- Recovery events by reason", "-- Workflows that required recovery"].map(block);
+    let asked = ["strftime", "FROM job_runs", "-- Recovery events", "-- Workflows that required"].map(block);
     let before = asked.map(|sql| ask(&conn, sql));
     conn.execute_batch(MANY).unwrap();
     for (sql, (rows, steps)) in asked.iter().zip(before) {
