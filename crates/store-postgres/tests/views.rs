@@ -142,3 +142,22 @@ async fn recoveries_are_read_from_the_runs_that_had_one() {
         assert!(runs < 20.0, "it read {runs} runs");
     }
 }
+
+/// A run that is at work, with 2,000 steps.
+const LONG: &str = r#"
+    INSERT INTO runs (id, workflow, status, owner, created_at, updated_at, as_of, summary)
+    VALUES ('long-1', 'checkout', 'running', 'n', 1, 1, 1, '{"base":1}');
+    INSERT INTO events (rid, seq, body)
+    SELECT r.rid, n, '{"at":1,"branch":1,"event":{"type":"step.completed","data":{"path":"s' || n
+        || '","ord":1,"attempt":1,"began":1}}}'
+    FROM runs AS r CROSS JOIN generate_series(1, 2000) AS n WHERE r.id = 'long-1';"#;
+
+#[tokio::test]
+async fn an_event_of_a_run_is_read_once() {
+    let (_schema, client, _store) = session().await;
+    client.batch_execute(LONG).await.unwrap();
+    let sql = "SELECT * FROM workflow_run_steps WHERE workflow_run_id = 'long-1'";
+    assert_eq!(ask(&client, sql).await.len(), 2_000);
+    let [events, _, _] = read(&client, sql).await;
+    assert!(events < 2_010.0, "it read {events} events");
+}

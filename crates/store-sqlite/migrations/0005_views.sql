@@ -17,7 +17,8 @@ FROM runs AS r JOIN events AS e ON e.rid = r.rid;
 
 -- The steps that the lineage of the active branch knows; what was done on a branch that was left is not there.
 -- Whether one runs is in the log where a node does it itself, and in its task where somebody else does.
--- `json_each` is what lets each run's log be read by itself, and only if the run is asked for.
+-- Each run's log is read by itself, and only if the run is asked for: `json_each` is what makes SQLite do so. First
+-- comes the lineage, each branch with the last position that is seen of it, then the steps.
 CREATE VIEW workflow_run_steps AS
 SELECT r.id || '/' || (s.value ->> 'path') AS id,
        r.id AS workflow_run_id,
@@ -32,7 +33,7 @@ SELECT r.id || '/' || (s.value ->> 'path') AS id,
        s.value ->> 'message' AS error_message,
        s.value ->> 'task' AS job_run_id,
        s.value ->> 'owner' AS owner
-FROM runs AS r JOIN json_each((
+FROM runs AS r JOIN json_each(json_array((
     WITH RECURSIVE opened AS (
         SELECT 0 AS seq, 1 AS branch, NULL AS parent, 0 AS cutoff
         UNION ALL
@@ -50,9 +51,14 @@ FROM runs AS r JOIN json_each((
         UNION ALL
         SELECT o.branch, min(b.until, b.cutoff), o.parent, o.cutoff
         FROM lineage AS b JOIN opened AS o ON o.branch = b.parent AND o.branch < b.branch
-    ), log AS MATERIALIZED (
-        SELECT e.seq, e.body ->> '$.branch' AS branch, e.body ->> '$.event.type' AS type,
+    )
+    SELECT json_group_array(json_array(branch, until)) FROM lineage
+))) AS lineage JOIN json_each((
+    WITH log AS MATERIALIZED (
+        SELECT e.seq, e.body ->> '$.event.type' AS type,
                e.body ->> '$.event.data.path' AS path, e.body ->> '$.event.data.attempt' AS attempt,
+               EXISTS (SELECT 1 FROM json_each(lineage.value) AS b
+                   WHERE b.value ->> 0 = e.body ->> '$.branch' AND e.seq <= b.value ->> 1) AS ours,
                -- The run turns away from what is open.
                e.body ->> '$.event.type' IN ('run.completed', 'run.failed', 'run.cancelled', 'compensation.started')
                    OR (e.body ->> '$.event.type' = 'jump.requested' AND e.body ->> '$.event.data.compensate') AS ends,
@@ -71,7 +77,7 @@ FROM runs AS r JOIN json_each((
         ) AS e
     ), steps AS (
         -- Events that are of no step come together under no path.
-        SELECT CASE WHEN b.branch IS NOT NULL AND l.type IN ('step.started', 'step.completed', 'step.failed',
+        SELECT CASE WHEN l.ours AND l.type IN ('step.started', 'step.completed', 'step.failed',
                    'step.retry_scheduled') THEN l.path END AS path,
                max(l.attempt) FILTER (WHERE l.type <> 'step.retry_scheduled') AS attempts,
                count(*) FILTER (WHERE l.type = 'step.failed') AS failures,
@@ -80,10 +86,9 @@ FROM runs AS r JOIN json_each((
                max(l.seq) FILTER (WHERE l.type = 'step.started') AS sent,
                max(l.seq) FILTER (WHERE l.type = 'run.claimed') AS claimed,
                max(l.seq) FILTER (WHERE l.frees) AS freed,
-               max(l.seq) FILTER (WHERE l.ends AND b.branch IS NOT NULL) AS over,
+               max(l.seq) FILTER (WHERE l.ends AND l.ours) AS over,
                max(l.seq) FILTER (WHERE l.ends OR l.drops) AS turned
-        FROM log AS l LEFT JOIN lineage AS b ON b.branch = l.branch AND l.seq <= b.until
-        GROUP BY 1
+        FROM log AS l GROUP BY 1
     ), spread AS (
         SELECT path, attempts, failures, told, retried, sent,
                sent > coalesce(max(turned) OVER (), 0) AS awaited,

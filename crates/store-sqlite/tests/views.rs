@@ -116,3 +116,27 @@ async fn what_is_over_or_asleep_costs_the_queries_of_the_guide_nothing() {
         assert!(more < steps + steps / 10, "{steps} steps of SQLite became {more}: {sql}");
     }
 }
+
+/// A run that is at work, with so many steps.
+fn long(conn: &Connection, name: &str, steps: u32) {
+    let run = "INSERT INTO runs (id, workflow, status, owner, created_at, updated_at, as_of, summary) \
+        VALUES (?1, 'checkout', 'running', 'n', 1, 1, 1, '{\"base\":1}')";
+    conn.execute(run, [name]).unwrap();
+    let rid = conn.last_insert_rowid();
+    let events = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2) \
+        INSERT INTO events (rid, seq, body) SELECT ?1, n, '{\"at\":1,\"branch\":1,\"event\":{\"type\":\"step.completed\",\
+        \"data\":{\"path\":\"s' || n || '\",\"ord\":1,\"attempt\":1,\"began\":1}}}' FROM n";
+    conn.execute(events, rusqlite::params![rid, steps]).unwrap();
+}
+
+#[tokio::test]
+async fn the_cost_of_a_run_grows_with_its_length_and_no_faster() {
+    let (_folder, conn) = session().await;
+    long(&conn, "m-500", 500);
+    long(&conn, "m-2000", 2_000);
+    let cost =
+        |run: &str| ask(&conn, &format!("SELECT * FROM workflow_run_steps WHERE workflow_run_id = '{run}'"));
+    let ((few, short), (many, long)) = (cost("m-500"), cost("m-2000"));
+    assert_eq!((few.len(), many.len()), (500, 2_000));
+    assert!(long < short * 5, "{short} steps of SQLite became {long}");
+}
