@@ -6,7 +6,7 @@ use goldseam_core::{Millis, Seq, Status, Summary};
 use goldseam_store::check::Migrated;
 use goldseam_store::conformance::make;
 use goldseam_store::{Cursor, Moment, RunFilter, RunOrder, Store};
-use rusqlite::{Connection, StatementStatus};
+use rusqlite::{Connection, StatementStatus, params};
 
 use super::{append, code, open};
 use crate::check::{check, migrate};
@@ -129,4 +129,55 @@ async fn lost_rows_of_an_older_database_are_found() {
     store.append(append("bare", 0, &["a"])).await.unwrap();
     let found = store.rowless(None, 10).await.unwrap();
     assert_eq!(found, [make::run("bare"), make::run("lost")]);
+}
+
+/// Everything that a database holds, table by table.
+fn content(conn: &Connection) -> Vec<String> {
+    let tables =
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'goldseam_%' ORDER BY name";
+    let mut tables = conn.prepare(tables).unwrap();
+    let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let mut lines = Vec::new();
+    for table in tables.map(Result::unwrap) {
+        let mut rows = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
+        let width = rows.column_count();
+        let row =
+            |row: &rusqlite::Row<'_>| (0..width).map(|at| row.get::<_, rusqlite::types::Value>(at)).collect();
+        let found: Vec<Vec<_>> = rows.query_map([], row).unwrap().collect::<rusqlite::Result<_>>().unwrap();
+        lines.extend(found.iter().map(|row| format!("{table} {row:?}")));
+    }
+    lines
+}
+
+#[tokio::test]
+async fn an_older_database_gets_its_views_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let conn = old(&path, 4);
+    let summary = serde_json::to_string(&make::summary("r", 2)).unwrap();
+    conn.execute(
+        "INSERT INTO runs (id, workflow, status, created_at, as_of, summary) VALUES ('r', 'w', 'queued', 1, 2, ?1)",
+        [summary],
+    )
+    .unwrap();
+    let completed = r#"{"v":1,"at":9,"branch":1,"event":{"type":"step.completed","data":{"path":"a","attempt":1,"began":5}}}"#;
+    for (seq, body) in [(1, "torn {"), (2, completed)] {
+        conn.execute("INSERT INTO events (rid, seq, body) VALUES (1, ?1, ?2)", params![seq, body]).unwrap();
+    }
+    conn.execute_batch(
+        "INSERT INTO tasks (id, pool, kind, queue, priority, state, ripe, run_at, poked, version, fence, deliveries, \
+         attempts, attempts_max, created_at, changed_at, payload) \
+         VALUES ('t', 'main', 'mail', 'main', 0, 'ready', 1, 1, 0, 1, 0, 0, 0, 1, 1, 1, '1');
+         INSERT INTO locks (name, fence, expires_at, acquired_at, version) VALUES ('l', 1, 1, 1, 1);",
+    )
+    .unwrap();
+    let before = content(&conn);
+    drop(conn);
+    assert_eq!(migrate(&path, &Options::default()).unwrap(), Migrated { from: 4, to: schema_latest() });
+    let conn = Connection::open(&path).unwrap();
+    assert_eq!(content(&conn), before);
+    let shown = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    assert_eq!(shown("SELECT id || ' ' || status FROM workflow_run_steps"), "r/a completed");
+    assert_eq!(shown("SELECT id || ' ' || status FROM workflow_runs"), "r queued");
+    assert_eq!(shown("SELECT id || ' ' || status FROM job_runs"), "t pending");
 }

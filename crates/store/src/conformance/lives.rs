@@ -157,14 +157,24 @@ impl<'a> Life<'a> {
     }
 
     pub(super) async fn claim(&mut self, by: u64) {
-        let owner = self.state().summary.owner.clone();
         let proven = self.dice.one_in(2);
-        let evidence = "its lock was dropped".to_owned();
-        let lost = owner.map(|node| Lost { node, proven, evidence, lived: Lived::default() });
-        if self.act(&Command::Claim(Claim { node: node(by), lost, alone: false })).await {
+        if self.act(&self.claiming(by, proven)).await {
             let row = &self.state().summary;
             self.fences.insert(by, Fence { epoch: row.epoch, branch: row.branch });
         }
+    }
+
+    /// A claim; whoever has the run is believed lost.
+    fn claiming(&self, by: u64, proven: bool) -> Command {
+        let evidence = "its lock was dropped".to_owned();
+        let lost = self.state().summary.owner.clone();
+        let lost = lost.map(|node| Lost { node, proven, evidence, lived: Lived::default() });
+        Command::Claim(Claim { node: node(by), lost, alone: false })
+    }
+
+    /// The process of whoever has the run is gone, and this node takes it.
+    pub(super) async fn takes_over(&mut self, by: u64) {
+        assert!(self.act(&self.claiming(by, true)).await, "the claim was refused");
     }
 
     /// What the owner does, or somebody who was the owner.

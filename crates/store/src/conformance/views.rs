@@ -300,6 +300,45 @@ pub async fn damage_is_shown_and_stops_no_view(fixture: &Fixture) {
     assert_eq!(runs, [[text("r"), None]], "a run without a row is there, and says nothing of its status");
 }
 
+/// A store to try the runbook on: `silent` waits for a worker that fell silent long ago, `heard` for one that is alive,
+/// `long` is at a step that says nothing in a node that beats, and `fallen` lost two nodes. Nodes beat by the store's
+/// clock; everything else was long ago.
+pub async fn stalled(fixture: &Fixture) {
+    for (name, beaten) in [("silent", T), ("heard", fixture.store.now().await.unwrap())] {
+        let mut life = Life::begin(fixture, name, 1).await;
+        life.claim(1).await;
+        let started = life.remote(0);
+        let id = started.remote.as_ref().unwrap().task.clone();
+        life.owned(vec![Owned::StepStarted(started)]).await;
+        let task = fixture.find(id.as_str()).await.unwrap();
+        let version = task.version;
+        fixture.replace(Task { heartbeat_at: Some(beaten), ..task.claimed("w-1", T) }, version).await;
+    }
+    let mut life = Life::begin(fixture, "long", 1).await;
+    fixture.store.beat(&record(1)).await.unwrap();
+    life.claim(1).await;
+    life.owned(vec![life.started("pack")]).await;
+    let mut life = Life::begin(fixture, "fallen", 1).await;
+    life.claim(1).await;
+    for by in [2, 3] {
+        life.takes_over(by).await;
+    }
+}
+
+/// The SQL of a page that is for this store: blocks fenced as `sql` and then the stores that they are run on.
+pub fn blocks<'a>(page: &'a str, store: &str) -> Vec<&'a str> {
+    let mut blocks = Vec::new();
+    for piece in page.split("\n```sql").skip(1) {
+        let (stores, rest) = piece.split_once('\n').unwrap();
+        let (sql, _) = rest.split_once("\n```").unwrap();
+        assert!(!stores.trim().is_empty(), "on which store does this run? {sql}");
+        if stores.split_whitespace().any(|name| name == store) {
+            blocks.push(sql);
+        }
+    }
+    blocks
+}
+
 fn text(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }

@@ -1,0 +1,115 @@
+//! The views, asked as people ask them: in SQL as it stands in the guide, on a store where nearly everything is over.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use goldseam_store::ManualClock;
+use goldseam_store::conformance::Fixture;
+use goldseam_store::conformance::views::{blocks, stalled};
+use goldseam_store_sqlite::{Options, SqliteStore};
+use rusqlite::types::Value;
+use rusqlite::{Connection, StatementStatus};
+use tempfile::TempDir;
+
+const GUIDE: &str = include_str!("../../../docs/guides/sql-views.md");
+
+/// A plain connection beside a store that holds what the runbook is for.
+async fn session() -> (TempDir, Connection) {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("gold.db");
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    stalled(&Fixture::new(Arc::new(store), ManualClock::default())).await;
+    (folder, Connection::open(path).unwrap())
+}
+
+/// The block of the guide that has this word.
+fn block(word: &str) -> &'static str {
+    blocks(GUIDE, "sqlite").into_iter().find(|sql| sql.contains(word)).unwrap()
+}
+
+/// The rows of a query, and how much SQLite did for them.
+fn ask(conn: &Connection, sql: &str) -> (Vec<Vec<Value>>, i32) {
+    let mut statement = conn.prepare(sql).unwrap();
+    let width = statement.column_count();
+    let values: &[&str] = if sql.contains("$1") { &["silent"] } else { &[] };
+    let rows = statement
+        .query_map(rusqlite::params_from_iter(values), |row| (0..width).map(|at| row.get(at)).collect());
+    let rows = rows.unwrap().collect::<rusqlite::Result<_>>().unwrap();
+    (rows, statement.get_status(StatementStatus::VmStep))
+}
+
+fn texts(row: &[Value]) -> Vec<&str> {
+    let text = |value| match value {
+        &Value::Text(ref text) => Some(text.as_str()),
+        _ => None,
+    };
+    row.iter().filter_map(text).collect()
+}
+
+#[tokio::test]
+async fn the_runbooks_sql_works_as_written_but_for_the_time() {
+    let (_folder, conn) = session().await;
+    let (stale, _) = ask(&conn, block("strftime"));
+    assert_eq!(stale.len(), 1, "{stale:?}");
+    assert_eq!(texts(&stale[0])[..2], ["silent/r0", "r0"]);
+    let (history, _) = ask(&conn, block("-- Inspect execution history"));
+    let types: Vec<&str> = history.iter().map(|row| texts(row)[0]).collect();
+    assert_eq!(types, ["run.queued", "run.claimed", "run.started", "step.started"]);
+    assert!(texts(&history[0])[1].contains("\"workflow\":\"checkout\""), "{history:?}");
+}
+
+#[tokio::test]
+async fn the_dashboards_sql_works_as_written() {
+    let (_folder, conn) = session().await;
+    let (reasons, _) = ask(&conn, block("-- Recovery events by reason"));
+    assert_eq!(reasons.len(), 1);
+    assert_eq!((texts(&reasons[0])[0], &reasons[0][1]), ("infrastructure_restart", &Value::Integer(2)));
+    let (runs, _) = ask(&conn, block("-- Workflows that required recovery"));
+    assert_eq!(runs.len(), 1);
+    assert_eq!(
+        (texts(&runs[0])[..2].to_vec(), &runs[0][2]),
+        (vec!["fallen", "checkout"], &Value::Integer(2))
+    );
+}
+
+#[tokio::test]
+async fn every_query_of_the_guide_runs() {
+    let (_folder, conn) = session().await;
+    let queries = blocks(GUIDE, "sqlite");
+    assert!(queries.len() >= 6);
+    for sql in queries {
+        ask(&conn, sql);
+    }
+}
+
+/// 20,000 runs that are over and 20,000 that sleep, each with a log.
+const MANY: &str = r#"
+    BEGIN;
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 40000)
+    INSERT INTO runs (id, workflow, status, created_at, updated_at, as_of, summary)
+    SELECT 'm-' || n, 'checkout', CASE n % 6 WHEN 0 THEN 'completed' WHEN 1 THEN 'completed' WHEN 2 THEN 'failed'
+        ELSE 'sleeping' END, n, n, 6, '{}' FROM n;
+    WITH RECURSIVE s (s) AS (SELECT 1 UNION ALL SELECT s + 1 FROM s WHERE s < 6)
+    INSERT INTO events (rid, seq, body)
+    SELECT r.rid, s, '{"v":1,"at":' || s || ',"branch":1,"event":{"type":"step.started","data":{"path":"s' || s
+        || '","ord":1,"attempt":1}}}'
+    FROM runs AS r JOIN s WHERE r.id LIKE 'm-%';
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)
+    INSERT INTO tasks (id, pool, kind, queue, priority, state, ripe, run_at, run, poked, version, fence, deliveries,
+        attempts, attempts_max, created_at, changed_at, payload, step)
+    SELECT 'm-' || n, 'gpu', 'x', 'gpu', 0, 'completed', 1, 1, 'm-' || n, 0, 1, 1, 0, 0, 1, 1, 1, '1', '{}' FROM n;
+    COMMIT;"#;
+
+#[tokio::test]
+async fn what_is_over_or_asleep_costs_the_queries_of_the_guide_nothing() {
+    let (_folder, conn) = session().await;
+    let asked =
+        ["strftime", "-- Recovery events by reason", "-- Workflows that required recovery"].map(block);
+    let before = asked.map(|sql| ask(&conn, sql));
+    conn.execute_batch(MANY).unwrap();
+    for (sql, (rows, steps)) in asked.iter().zip(before) {
+        let (again, more) = ask(&conn, sql);
+        assert_eq!(again, rows, "{sql}");
+        assert!(more < steps + steps / 10, "{steps} steps of SQLite became {more}: {sql}");
+    }
+}
