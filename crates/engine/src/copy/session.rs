@@ -97,10 +97,7 @@ enum Stand {
 
 fn stand(ours: Option<&Mark>, theirs: Option<&Mark>, to: &str) -> Result<Stand, EngineError> {
     let same = |mark: &&Mark| theirs.is_some_and(|theirs| theirs.copy == mark.copy);
-    let other = |theirs: &Mark| CopyRefusal::OtherCopy {
-        store: to.to_owned(),
-        words: format!("{} {}", theirs.role.as_str(), theirs.other),
-    };
+    let other = |theirs: &Mark| CopyRefusal::OtherCopy { store: to.to_owned(), words: theirs.to_string() };
     match (ours.filter(|ours| !ours.role.is_open()), theirs) {
         // One record that says the same of both.
         (Some(ours), Some(theirs)) if ours == theirs => {
@@ -334,7 +331,8 @@ impl Copier {
         for side in [&self.from, &self.to] {
             let nodes = living(side).await?;
             if !nodes.is_empty() {
-                let nodes = nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
+                let nodes =
+                    nodes.iter().map(|seen| format!("node {} ({})", seen.record.id, seen.record.name));
                 let store = side.name.to_string();
                 return Err(CopyRefusal::InUse { store, nodes: nodes.collect() }.into());
             }
