@@ -152,6 +152,15 @@ fn past_pooler(config: &Config, host: &str, port: u16) -> Config {
         direct.connect_timeout(*limit);
     }
     direct.keepalives_idle(config.get_keepalives_idle());
+    if let Some(interval) = config.get_keepalives_interval() {
+        direct.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        direct.keepalives_retries(retries);
+    }
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        direct.tcp_user_timeout(*limit);
+    }
     direct
 }
 
