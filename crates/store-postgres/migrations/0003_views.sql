@@ -96,7 +96,12 @@ SELECT r.id || '/' || s.path AS id,
        s.owner
 FROM goldseam.runs AS r CROSS JOIN LATERAL (
     WITH RECURSIVE log AS MATERIALIZED (
-        SELECT e.seq, goldseam.read_event(e.body) AS it FROM goldseam.events AS e WHERE e.rid = r.rid
+        SELECT e.seq, goldseam.read_event(e.body) AS it FROM goldseam.events AS e
+        WHERE e.rid = r.rid AND e.seq >= coalesce((
+            -- Where it began anew, nothing before counts.
+            SELECT c.seq FROM goldseam.events AS c
+            WHERE c.rid = r.rid AND c.seq = goldseam.whole(goldseam.read_json(r.summary)->>'base')
+                AND strpos(c.body, '"carried"') > 0), 0)
     ), opened AS (
         SELECT 0::bigint AS seq, 1::bigint AS branch, NULL::bigint AS parent, 0::bigint AS cutoff
         UNION ALL
@@ -233,7 +238,7 @@ CREATE VIEW goldseam.job_runs AS
 SELECT t.id,
        t.kind AS job_name,
        t.queue,
-       CASE t.state WHEN 'ready' THEN 'pending' WHEN 'claimed' THEN 'running' ELSE t.state END AS status,
+       a.status,
        t.run AS workflow_run_id,
        goldseam.read_json(t.step)->>'path' AS step_id,
        t.owner,
@@ -263,7 +268,19 @@ SELECT t.id,
        END AS failure_reason,
        CASE WHEN t.state IN ('ready', 'failed', 'dead') THEN goldseam.read_json(t.failure)->>'message' END
            AS error_message
-FROM goldseam.tasks AS t
+FROM (
+    SELECT i.id, 'pending' AS status FROM goldseam.tasks AS i WHERE i.state = 'ready'
+    UNION ALL
+    SELECT i.id, 'running' FROM goldseam.tasks AS i WHERE i.state = 'claimed'
+    UNION ALL
+    SELECT i.id, 'completed' FROM goldseam.tasks AS i WHERE i.state = 'completed'
+    UNION ALL
+    SELECT i.id, 'failed' FROM goldseam.tasks AS i WHERE i.state = 'failed'
+    UNION ALL
+    SELECT i.id, 'cancelled' FROM goldseam.tasks AS i WHERE i.state = 'cancelled'
+    UNION ALL
+    SELECT i.id, 'dead' FROM goldseam.tasks AS i WHERE i.state = 'dead'
+) AS a JOIN goldseam.tasks AS t ON t.id = a.id
 WHERE NOT (t.kind >= 'advance:' AND t.kind < 'advance;')
     AND t.queue NOT IN ('goldseam-mail', 'goldseam-heartbeat');
 

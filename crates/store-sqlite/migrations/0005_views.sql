@@ -61,8 +61,14 @@ FROM runs AS r JOIN json_each((
                    'run.cancelled', 'branch.opened') AS frees,
                e.body ->> '$.event.type' = 'branch.opened'
                    AND e.body ->> '$.event.data.why.kind' IN ('reset', 'jump', 'retry', 'continue') AS drops
-        FROM (SELECT seq, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS body FROM events
-              WHERE rid = r.rid) AS e
+        FROM (
+            SELECT seq, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS body FROM events
+            WHERE rid = r.rid AND seq >= coalesce((
+                -- Where it began anew, nothing before counts.
+                SELECT c.seq FROM events AS c
+                WHERE c.rid = r.rid AND c.seq = CASE WHEN json_valid(r.summary) THEN r.summary ->> '$.base' END
+                    AND instr(c.body, '"carried"')), 0)
+        ) AS e
     ), steps AS (
         -- Events that are of no step come together under no path.
         SELECT CASE WHEN b.branch IS NOT NULL AND l.type IN ('step.started', 'step.completed', 'step.failed',
@@ -189,7 +195,7 @@ CREATE VIEW job_runs AS
 SELECT t.id,
        t.kind AS job_name,
        t.queue,
-       CASE t.state WHEN 'ready' THEN 'pending' WHEN 'claimed' THEN 'running' ELSE t.state END AS status,
+       a.status,
        t.run AS workflow_run_id,
        CASE WHEN json_valid(t.step) THEN t.step ->> '$.path' END AS step_id,
        t.owner,
@@ -221,7 +227,19 @@ SELECT t.id,
            ELSE 'error' END AS failure_reason,
        CASE WHEN t.state IN ('ready', 'failed', 'dead') AND json_valid(t.failure)
            THEN t.failure ->> '$.message' END AS error_message
-FROM tasks AS t
+FROM (
+    SELECT i.tid, 'pending' AS status FROM tasks AS i WHERE i.state = 'ready'
+    UNION ALL
+    SELECT i.tid, 'running' FROM tasks AS i WHERE i.state = 'claimed'
+    UNION ALL
+    SELECT i.tid, 'completed' FROM tasks AS i WHERE i.state = 'completed'
+    UNION ALL
+    SELECT i.tid, 'failed' FROM tasks AS i WHERE i.state = 'failed'
+    UNION ALL
+    SELECT i.tid, 'cancelled' FROM tasks AS i WHERE i.state = 'cancelled'
+    UNION ALL
+    SELECT i.tid, 'dead' FROM tasks AS i WHERE i.state = 'dead'
+) AS a JOIN tasks AS t ON t.tid = a.tid
 WHERE NOT (t.kind >= 'advance:' AND t.kind < 'advance;')
     AND t.queue NOT IN ('goldseam-mail', 'goldseam-heartbeat');
 

@@ -10,6 +10,7 @@ pub mod hints;
 pub mod logs;
 pub mod remote;
 pub mod seams;
+pub mod views;
 pub mod ward;
 
 use std::future::Future;
@@ -87,6 +88,7 @@ macro_rules! healing {
             alone::three_deploys_cost_a_long_step_nothing,
             alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
+            views::a_step_is_seen_to_run_beat_and_fail,
         }
     };
     (@each $fresh:path; $($topic:ident::$case:ident),+ $(,)?) => {
@@ -95,6 +97,7 @@ macro_rules! healing {
             async fn $case() {
                 let fixture = $fresh().await;
                 $crate::suite::in_time($crate::suite::$topic::$case(&fixture)).await;
+                $crate::suite::views::show_what_is_so(&fixture).await;
             }
         )+
     };

@@ -50,43 +50,51 @@ pub async fn shown(views: &dyn Views, columns: &str, from: &str) -> Vec<Cells> {
     views.ask(&format!("{sql} FROM {from}")).await
 }
 
-/// Every view shows this run as `derive` and the records of tasks and nodes say.
+/// What a view says of this run and `derive` does not, or the records of tasks and nodes; none if they agree.
 ///
-/// # Panics
-///
-/// If a view says something else.
-pub async fn shows_as_derived(fixture: &Fixture, run: &RunId) {
-    let Some(views) = fixture.views.as_deref() else { return };
-    let (known, life) = (Known::of(fixture).await, Derived::read(fixture, run).await);
-    let events = life.history.iter().map(|recorded| recorded.event.name()).collect::<Vec<_>>();
+/// A log that cannot be derived and a row that was damaged are nothing to compare with.
+pub async fn difference(fixture: &Fixture, run: &RunId) -> Option<String> {
+    let views = fixture.views.as_deref()?;
+    let (known, life) = (Known::of(fixture).await, Derived::read(fixture, run).await?);
+    let of_run = format!("workflow_run_id = '{run}'");
+    let mut steps = shown(views, STEP, &format!("workflow_run_steps WHERE {of_run}")).await;
+    steps.sort_by_key(|cells| cells[1].clone().map(|path| Path::new(&path).unwrap()));
     let wanted: Vec<Cells> = life.steps().iter().map(|(path, step)| known.step(&life, path, step)).collect();
-    let mut found = shown(views, STEP, &format!("workflow_run_steps WHERE workflow_run_id = '{run}'")).await;
-    found.sort_by_key(|cells| cells[1].clone().map(|path| Path::new(&path).unwrap()));
-    assert_eq!(found, wanted, "the steps of {run} are not shown (left) as derived: {events:?}");
-    let found = shown(views, RUN, &format!("workflow_runs WHERE id = '{run}'")).await;
-    assert_eq!(found, [known.run(&life)], "{run} is not shown (left) as derived: {events:?}");
-    let history = format!("workflow_execution_history WHERE workflow_run_id = '{run}' ORDER BY id");
-    let found = shown(views, EVENT, &history).await;
-    let wanted: Vec<Cells> = life.history.iter().map(|recorded| event(&life, recorded)).collect();
-    assert_eq!(found, wanted, "the history of {run} is not shown (left) as it is");
+    let mut all = vec![(steps, wanted)];
+    if life.is_cached(fixture).await {
+        let found = shown(views, RUN, &format!("workflow_runs WHERE id = '{run}'")).await;
+        all.push((found, vec![known.run(&life)]));
+    }
+    let history = format!("workflow_execution_history WHERE {of_run} ORDER BY id");
+    let wanted = life.history.iter().map(|recorded| event(&life, recorded)).collect();
+    all.push((shown(views, EVENT, &history).await, wanted));
     let mut found = shown(views, TOLD, &format!("workflow_events WHERE workflowId = '{run}'")).await;
     let mut wanted: Vec<Cells> =
         life.history.iter().filter_map(|recorded| happened(&life, recorded)).collect();
     found.sort();
     wanted.sort();
-    assert_eq!(found, wanted, "what happened to {run} is not shown (left) as it is");
+    all.push((found, wanted));
+    let events = || life.history.iter().map(|recorded| recorded.event.name()).collect::<Vec<_>>();
+    let (found, wanted) = all.into_iter().find(|(found, wanted)| found != wanted)?;
+    Some(format!("{run} is shown as\n{found:#?}\nand is\n{wanted:#?}\n{:?}", events()))
 }
 
-/// Every run of the store is shown as derived.
-///
-/// # Panics
-///
-/// If a view says something else.
-pub async fn all_is_shown_as_derived(fixture: &Fixture) {
+/// Every view shows this run as it is.
+async fn shows_as_derived(fixture: &Fixture, run: &RunId) {
+    if let Some(difference) = difference(fixture, run).await {
+        panic!("{difference}");
+    }
+}
+
+/// What a view says of any run and is not so.
+pub async fn any_difference(fixture: &Fixture) -> Option<String> {
     let page = fixture.store.runs(RunFilter { limit: ALL, ..RunFilter::default() }).await.unwrap();
     for row in page.items {
-        shows_as_derived(fixture, &row.summary.run).await;
+        if let Some(difference) = difference(fixture, &row.summary.run).await {
+            return Some(difference);
+        }
     }
+    None
 }
 
 const JOB: &str = "id, job_name, queue, status, workflow_run_id, step_id, owner, {created_at}, {started_at}, \
@@ -360,7 +368,8 @@ mod tests {
             let mut life = Life::begin(&fixture, &format!("life-{seed}"), seed).await;
             for _ in 0..STEPS {
                 life.step().await;
-                let (known, derived) = (Known::of(&fixture).await, Derived::read(&fixture, &life.run).await);
+                let (known, derived) =
+                    (Known::of(&fixture).await, Derived::read(&fixture, &life.run).await.unwrap());
                 for (path, step) in derived.steps() {
                     let (cells, kind) = (known.step(&derived, path, step), &path.as_str()[..1]);
                     steps

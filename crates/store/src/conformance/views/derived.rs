@@ -7,7 +7,7 @@ use goldseam_core::codec::decode_all;
 use goldseam_core::event::Event;
 use goldseam_core::state::{OpKind, Outcome, StepOp, StepProgress};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Failure, Hash, Millis, Path, Recorded, RunId, Seq, State, Status, derive};
+use goldseam_core::{Failure, Hash, Millis, Path, Recorded, RunId, Seq, State, Status, Summary, derive};
 
 use super::Cells;
 use crate::api::NodeSeen;
@@ -28,12 +28,20 @@ pub(super) struct Derived {
 }
 
 impl Derived {
-    pub(super) async fn read(fixture: &Fixture, run: &RunId) -> Self {
+    /// None if the log cannot be derived.
+    pub(super) async fn read(fixture: &Fixture, run: &RunId) -> Option<Self> {
         let records = fixture.store.read(run, Seq::ZERO, ALL).await.unwrap();
         let texts = records.iter().map(|record| (record.seq, record.body.as_str()));
-        let (history, head) = decode_all(Seq::ZERO, Hash::ZERO, texts).unwrap();
-        let state = derive(run, &history, head).unwrap();
-        Self { run: run.clone(), history, state }
+        let (history, head) = decode_all(Seq::ZERO, Hash::ZERO, texts).ok()?;
+        let state = derive(run, &history, head).ok()?;
+        Some(Self { run: run.clone(), history, state })
+    }
+
+    /// Whether the run has a row that says of it what its log says. A late one does.
+    pub(super) async fn is_cached(&self, fixture: &Fixture) -> bool {
+        let head = fixture.store.head(&self.run).await.unwrap();
+        let says = |row: &Summary| (row.status, row.owner.clone(), row.finished_at, row.recovered_at);
+        head.and_then(|head| head.row).is_some_and(|row| says(&row.summary) == says(&self.state.summary))
     }
 
     fn lineage(&self) -> Lineage {
