@@ -22,7 +22,7 @@ enum Base {
     /// Files in the folder.
     Folder,
     /// Schemas in a database, which are ours to remove.
-    Database { url: String, schemas: RefCell<Vec<String>>, _cluster: Option<Cluster> },
+    Database { url: String, schemas: RefCell<Vec<String>>, _cluster: Option<Box<Cluster>> },
 }
 
 /// Settings that a server has if nobody sets them; those of a test's server are smaller.
@@ -46,7 +46,7 @@ impl Place {
             Some(url) if is_postgres(url) => (url.to_owned(), None),
             Some(url) => return Ok(Self { url: url.to_owned(), dir, base: Base::Folder }),
         };
-        let base = Base::Database { url, schemas: RefCell::default(), _cluster: cluster };
+        let base = Base::Database { url, schemas: RefCell::default(), _cluster: cluster.map(Box::new) };
         let mut place = Self { url: String::new(), dir, base };
         // Nothing is measured among somebody's own runs.
         place.url = place.scratch("bench");
