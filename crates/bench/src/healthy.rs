@@ -9,9 +9,10 @@ use std::time::Duration;
 use goldseam::Config;
 
 use crate::Fallible;
+use crate::place::Place;
 use crate::report::{Report, median};
 use crate::throughput::run_all;
-use crate::work::{Mark, Place, engine_with};
+use crate::work::{Mark, engine_with, leave};
 
 const SLEEPING: u32 = 1_000;
 const RUNS: usize = 10_000;
@@ -82,13 +83,15 @@ async fn side(url: &str, config: &Config) -> Fallible<Speed> {
     }
     tokio::time::sleep(FIRST_SWEEP).await;
     let before = cpu_seconds()?;
-    let seconds = run_all(engine, RUNS).await?;
+    let seconds = run_all(&engine, "run", RUNS).await?;
     let steps = RUNS as f64 * STEPS;
-    Ok(Speed { rate: steps / seconds, work: steps / (cpu_seconds()? - before) })
+    let speed = Speed { rate: steps / seconds, work: steps / (cpu_seconds()? - before) };
+    leave(engine).await;
+    Ok(speed)
 }
 
 /// What this process has had of the processor, in all its threads.
-fn cpu_seconds() -> Fallible<f64> {
+pub(crate) fn cpu_seconds() -> Fallible<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // After the name, which may hold anything: the user's and the system's ticks, a hundred a second.
     let after = stat.rsplit_once(')').ok_or("no name in /proc/self/stat")?.1;

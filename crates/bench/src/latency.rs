@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use crate::Fallible;
-use crate::raw::Single;
+use crate::place::Place;
+use crate::raw;
 use crate::report::{Report, median};
-use crate::work::{Mark, Place, engine, since};
+use crate::work::{Mark, engine, since};
 
 const ROUNDS: usize = 60;
 const STEPS: u32 = 10;
@@ -14,13 +15,13 @@ const WARM: u32 = 3_000;
 pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let mark = Mark::default();
     let engine = engine(&place.url, mark.clone()).await?;
-    let raw = Single::open(&place.dir.join("latency-raw.db"))?;
+    let mut raw = raw::open(&place.scratch("latency-raw")).await?;
     // Both sides have a write-ahead log that was filled once and is written over: a growing file costs more.
-    raw.commits(WARM)?;
+    raw.commits(WARM).await?;
     engine.run("steps", &format!("warm-{}", std::process::id()), &WARM).await?.result::<()>().await?;
     let (mut ours, mut theirs, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        theirs.push(raw.commits(STEPS)?);
+        theirs.push(raw.commits(STEPS).await?);
         let began = Instant::now();
         let run = engine.run("steps", &format!("latency-{}-{round}", std::process::id()), &STEPS).await?;
         starts.push(began.elapsed().as_secs_f64());

@@ -9,8 +9,8 @@ use goldseam::prelude::*;
 use tokio::sync::Notify;
 
 use crate::Fallible;
+use crate::place::Place;
 use crate::report::{Report, median};
-use crate::work::Place;
 
 const LONG: usize = 10_000;
 const ROUNDS: usize = 60;

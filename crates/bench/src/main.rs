@@ -1,7 +1,8 @@
 //! What Goldseam costs, as ratios against a raw baseline measured in the same run.
 //!
 //! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]`,
-//! and `restart|takeover|sweep|healthy` for what happens when something is killed or stalls, or could be.
+//! `restart|takeover|sweep|healthy` for what happens when something is killed or stalls, or could be, and
+//! `nodes|wake|idle|growth` for what matters on a server. `--store postgres` starts one and measures on it.
 //! Rounds of both sides alternate and medians are compared, because machines are noisy.
 
 #![expect(clippy::print_stdout, reason = "a benchmark reports to its reader")]
@@ -10,21 +11,28 @@
 
 mod crowd;
 mod disk;
+mod growth;
 mod healthy;
+mod idle;
 mod latency;
 mod length;
 mod memory;
+mod nodes;
+mod place;
 mod raw;
 mod report;
 mod restart;
+mod server;
 mod sweep;
 mod takeover;
 mod throughput;
+mod wake;
 mod work;
 mod worker;
 
 use clap::{Parser, Subcommand};
 
+use crate::place::Place;
 use crate::report::Report;
 
 pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
@@ -34,7 +42,8 @@ pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 struct Args {
     #[command(subcommand)]
     measure: Measure,
-    /// Store to measure on: sqlite:PATH (default: a scratch file)
+    /// Store to measure on: sqlite:PATH (default: a scratch file), postgres://… (in schemas of its own, removed
+    /// afterwards), or postgres (a private and durable server on a socket)
     #[arg(long, global = true)]
     store: Option<String>,
     /// One JSON object per measure
@@ -65,7 +74,7 @@ enum Measure {
         #[arg(long, default_value_t = RESTART_ROUNDS)]
         rounds: u32,
     },
-    /// One of two processes on a file killed: the first new step by the other
+    /// One of two processes on a file killed, or of three on a server: the first new step by another
     Takeover {
         /// Kills
         #[arg(long, default_value_t = TAKEOVER_KILLS)]
@@ -79,7 +88,15 @@ enum Measure {
         #[arg(long, default_value_t = HEALTHY_ROUNDS)]
         rounds: usize,
     },
-    /// All of them
+    /// Four processes on one store against one
+    Nodes,
+    /// A run that a client queued until an idle node begins it
+    Wake,
+    /// What one idle node and ten cost a server
+    Idle,
+    /// Appends, claims and a sweep among more and more finished runs
+    Growth(growth::Far),
+    /// All that the store has
     All,
     /// A process to be killed
     #[command(hide = true)]
@@ -92,57 +109,71 @@ const TAKEOVER_KILLS: u32 = 40;
 const HEALTHY_ROUNDS: usize = 9;
 
 impl Measure {
-    fn all() -> Vec<Self> {
-        vec![
+    /// All that a file is measured by, or a server: there finished runs are the business of `growth`.
+    fn all(place: &Place) -> Vec<Self> {
+        let mut all = vec![
             Self::Latency,
             Self::Throughput,
             Self::Length,
             Self::Disk,
-            Self::Memory,
-            Self::Crowd,
             Self::Healthy { rounds: HEALTHY_ROUNDS },
             Self::Restart { runs: RESTART_RUNS, rounds: RESTART_ROUNDS },
             Self::Takeover { kills: TAKEOVER_KILLS },
-            Self::Sweep(sweep::Size::default()),
-        ]
+        ];
+        all.extend(if place.is_postgres() {
+            vec![Self::Nodes, Self::Wake, Self::Idle, Self::Growth(growth::Far::default())]
+        } else {
+            vec![Self::Memory, Self::Crowd, Self::Sweep(sweep::Size::default())]
+        });
+        all
+    }
+
+    async fn take(self, place: &Place) -> Fallible<Vec<Report>> {
+        match self {
+            Self::Latency => latency::measure(place).await,
+            Self::Throughput => throughput::measure(place).await,
+            Self::Length => length::measure(place).await,
+            Self::Crowd => crowd::measure(place).await,
+            Self::Memory => memory::measure(place).await,
+            Self::Disk => disk::measure(place).await,
+            Self::Restart { runs, rounds } => restart::measure(place, runs, rounds).await,
+            Self::Takeover { kills } => takeover::measure(place, kills).await,
+            Self::Sweep(size) => sweep::measure(place, size).await,
+            Self::Healthy { rounds } => healthy::measure(place, rounds).await,
+            Self::Nodes => nodes::measure(place).await,
+            Self::Wake => wake::measure(place).await,
+            Self::Idle => idle::measure(place).await,
+            Self::Growth(far) => growth::measure(place, &far).await,
+            Self::All | Self::Worker(_) => Ok(Vec::new()),
+        }
     }
 }
 
 fn main() -> Fallible<()> {
     let args = Args::parse();
-    let scratch = tempfile::tempdir()?;
-    let url =
-        args.store.clone().unwrap_or_else(|| format!("sqlite:{}", scratch.path().join("bench.db").display()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let place = work::Place { url, dir: scratch.path().to_owned() };
-    let one = |measure| -> Fallible<Vec<Report>> {
-        Ok(match measure {
-            Measure::Latency => runtime.block_on(latency::measure(&place))?,
-            Measure::Throughput => runtime.block_on(throughput::measure(&place))?,
-            Measure::Length => runtime.block_on(length::measure(&place))?,
-            Measure::Crowd => runtime.block_on(crowd::measure(&place))?,
-            Measure::Memory => runtime.block_on(memory::measure(&place))?,
-            Measure::Disk => runtime.block_on(disk::measure(&place))?,
-            Measure::Restart { runs, rounds } => restart::measure(&place, runs, rounds)?,
-            Measure::Takeover { kills } => takeover::measure(&place, kills)?,
-            Measure::Sweep(size) => runtime.block_on(sweep::measure(&place, size))?,
-            Measure::Healthy { rounds } => runtime.block_on(healthy::measure(&place, rounds))?,
-            Measure::Worker(orders) => match runtime.block_on(worker::work(&place.url, orders))? {},
-            Measure::All => Vec::new(),
-        })
-    };
+    if let Measure::Worker(orders) = args.measure {
+        let url = args.store.ok_or("a worker without --store")?;
+        match runtime.block_on(worker::work(&url, orders))? {}
+    }
+    let scratch = tempfile::tempdir()?;
+    let place = Place::open(args.store.as_deref(), scratch.path())?;
     let measures = match args.measure {
-        Measure::All => Measure::all(),
+        Measure::All => Measure::all(&place),
         one => vec![one],
     };
-    for measure in measures {
-        for report in one(measure)? {
-            if args.json {
-                println!("{}", report.json());
-            } else {
-                println!("{report}");
+    runtime.block_on(async {
+        for measure in measures {
+            let reports = measure.take(&place).await;
+            place.clear().await?;
+            for report in reports? {
+                if args.json {
+                    println!("{}", report.json());
+                } else {
+                    println!("{report}");
+                }
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

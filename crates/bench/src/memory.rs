@@ -1,14 +1,16 @@
 //! Memory of an engine with 100,000 sleeping runs over an idle one.
 
 use crate::Fallible;
+use crate::place::{Place, with};
 use crate::report::Report;
-use crate::work::{Mark, Place, engine};
+use crate::work::{Mark, engine};
 
 const RUNS: u32 = 100_000;
 const IN_FLIGHT: u32 = 500;
 
 pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let url = format!("{}?durability=process", place.scratch("memory"));
+    let scratch = place.scratch("memory");
+    let url = if place.is_postgres() { scratch } else { with(&scratch, "durability", "process") };
     let engine = std::sync::Arc::new(engine(&url, Mark::default()).await?);
     engine.run("steps", "warm", &5u32).await?.result::<()>().await?;
     let idle = resident()?;

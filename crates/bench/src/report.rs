@@ -57,6 +57,13 @@ fn short(value: f64) -> String {
     if value.abs() < 10.0 { format!("{value:.3}") } else { format!("{value:.1}") }
 }
 
+/// The figure that so large a part of all is not above.
+pub(crate) fn rank(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let above = (values.len() as f64 * (1.0 - part)).floor();
+    values.iter().rev().nth(above as usize).copied().unwrap_or(f64::NAN)
+}
+
 /// The median of some figures.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -9,12 +9,12 @@ use goldseam::prelude::*;
 use goldseam::store::{Expect, TaskFilter};
 use goldseam::{Config, Millis, RunId};
 
+use crate::place::Place;
 use crate::report::{Report, median};
-use crate::work::Place;
-use crate::{Fallible, crowd, raw};
+use crate::{Fallible, raw};
 
 const FINISHED: i64 = 1_000_000;
-const ACTIVE: u32 = 1_000;
+pub(crate) const ACTIVE: u32 = 1_000;
 const STALLED: u32 = 10;
 const ROUNDS: usize = 15;
 const IN_FLIGHT: u32 = 250;
@@ -38,16 +38,20 @@ impl Default for Size {
 
 pub(crate) async fn measure(place: &Place, size: Size) -> Fallible<Vec<Report>> {
     let crowded = match &size.keep {
+        Some(_) if place.is_postgres() => {
+            return Err("--keep names a file, and a server keeps no files".into());
+        }
         Some(path) => format!("sqlite:{}", path.display()),
         None => place.scratch("sweep-crowded"),
     };
     fill(&crowded, size.runs).await?;
-    let engines = [engine(&place.scratch("sweep-alone")).await?, engine(&crowded).await?];
+    let alone = place.scratch("sweep-alone");
+    let engines = [engine(&alone).await?, engine(&crowded).await?];
     for engine in &engines {
         people(engine).await?;
     }
-    for url in [place.scratch("sweep-alone"), crowded] {
-        settle(&url)?;
+    for url in [alone, crowded] {
+        raw::open(&url).await?.settle().await?;
     }
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
@@ -75,7 +79,7 @@ pub(crate) async fn measure(place: &Place, size: Size) -> Fallible<Vec<Report>> 
 }
 
 /// Milliseconds of one whole sweep that remembers nothing of an earlier one.
-async fn sweep(engine: &Engine) -> Fallible<f64> {
+pub(crate) async fn sweep(engine: &Engine) -> Fallible<f64> {
     let options =
         SweepOptions { dry_run: true, stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
     let began = Instant::now();
@@ -89,7 +93,7 @@ async fn sweep(engine: &Engine) -> Fallible<f64> {
 }
 
 /// An engine that sweeps only when it is told to.
-async fn engine(url: &str) -> Fallible<Engine> {
+pub(crate) async fn engine(url: &str) -> Fallible<Engine> {
     let config =
         Config { sweep: None, slots: 2 * ACTIVE, linger: Duration::from_millis(50), ..Config::default() };
     let steps = |ctx: Context, (): ()| async move {
@@ -105,20 +109,20 @@ async fn engine(url: &str) -> Fallible<Engine> {
 }
 
 /// Finished runs, unless they are there already.
-async fn fill(url: &str, runs: i64) -> Fallible<()> {
+pub(crate) async fn fill(url: &str, runs: i64) -> Fallible<()> {
     let engine = engine(url).await?;
     engine.run("steps", "pattern", &()).await?.result::<()>().await?;
     engine.shutdown().await;
-    let path = Place::file(url);
-    if crowd::filled(&path)? < runs {
+    let mut raw = raw::open(url).await?;
+    if raw.filled().await? < runs {
         eprintln!("filling a store with {runs} finished runs …");
-        crowd::fill(&path, runs)?;
+        raw.fill(runs).await?;
     }
     Ok(())
 }
 
 /// Runs that wait and runs that sleep, a few of them with nobody to wake them.
-async fn people(engine: &Engine) -> Fallible<()> {
+pub(crate) async fn people(engine: &Engine) -> Fallible<()> {
     let ids: Vec<(String, &str)> = (0..ACTIVE)
         .map(|index| (format!("active-{index}"), if index % 2 == 0 { "nap" } else { "hark" }))
         .collect();
@@ -148,13 +152,5 @@ async fn stall(engine: &Engine, id: &str) -> Fallible<()> {
             store.put_task(over, expect).await?;
         }
     }
-    Ok(())
-}
-
-/// Nothing of what was written may still be on its way to the disk while others are measured.
-fn settle(url: &str) -> Fallible<()> {
-    let path = Place::file(url);
-    raw::open(&path)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-    std::fs::File::open(path)?.sync_all()?;
     Ok(())
 }

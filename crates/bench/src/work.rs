@@ -1,6 +1,5 @@
 //! The workflows that are measured.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -8,29 +7,6 @@ use goldseam::Config;
 use goldseam::prelude::*;
 
 use crate::Fallible;
-
-/// Where to measure.
-pub(crate) struct Place {
-    pub(crate) url: String,
-    pub(crate) dir: PathBuf,
-}
-
-impl Place {
-    /// A scratch store of its own for one side of a comparison.
-    pub(crate) fn scratch(&self, name: &str) -> String {
-        format!("sqlite:{}", self.dir.join(format!("{name}.db")).display())
-    }
-
-    /// The file behind a URL.
-    pub(crate) fn file(url: &str) -> PathBuf {
-        PathBuf::from(url.trim_start_matches("sqlite:").split('?').next().unwrap_or_default())
-    }
-
-    pub(crate) fn label(&self) -> String {
-        let scheme = self.url.split(':').next().unwrap_or_default();
-        scheme.to_owned()
-    }
-}
 
 /// When the first step of the latest run began.
 pub(crate) type Mark = Arc<Mutex<Option<Instant>>>;
@@ -63,6 +39,18 @@ pub(crate) async fn engine_with(url: &str, mark: Mark, config: Config) -> Fallib
         |ctx: Context, seconds: u64| async move { ctx.sleep("nap", Duration::from_secs(seconds)).await };
     let open = Engine::open(url).await?.config(Config { slots: 4_000, ..config });
     Ok(open.workflow("steps", steps).workflow("nap", nap).start().await?)
+}
+
+/// Ends an engine that nobody else uses any more.
+pub(crate) async fn leave(engine: Arc<Engine>) {
+    if let Some(engine) = Arc::into_inner(engine) {
+        engine.shutdown().await;
+    }
+}
+
+/// When the first step of the latest run began, once.
+pub(crate) fn take(mark: &Mark) -> Option<Instant> {
+    mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
 }
 
 /// Seconds since the first step of the latest run began.

@@ -1,5 +1,5 @@
 //! A process of its own, to be killed: it begins runs of two steps and hangs in the second, or ends those of
-//! another that was killed.
+//! another that was killed. Or to bear a part of a load, once it is told to.
 //!
 //! Steps leave a byte each in a file beside the store: a witness outside the engine.
 
@@ -7,17 +7,18 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goldseam::prelude::*;
 use goldseam::store::Store;
-use rusqlite::Connection;
 
 use crate::Fallible;
-use crate::work::Place;
+use crate::raw::Raw;
+use crate::throughput::run_all;
+use crate::work::Mark;
 
 /// Starts that are on their way at once.
 const IN_FLIGHT: u32 = 500;
@@ -36,12 +37,19 @@ pub(crate) struct Orders {
     /// The second step never ends here
     #[arg(long)]
     pub(crate) hang: bool,
+    /// Where steps leave their witnesses
+    #[arg(long)]
+    pub(crate) witness: Option<PathBuf>,
+    /// Runs of five steps to make whenever it is told `go`, instead of anything else
+    #[arg(long)]
+    pub(crate) load: Option<usize>,
 }
 
 /// A worker, as the process that started it sees it. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
+    ears: ChildStdin,
     words: BufReader<ChildStdout>,
 }
 
@@ -53,9 +61,21 @@ impl Worker {
         if orders.hang {
             command.arg("--hang");
         }
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        if let Some(path) = &orders.witness {
+            command.arg("--witness").arg(path);
+        }
+        if let Some(runs) = orders.load {
+            command.args(["--load", &runs.to_string()]);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let words = BufReader::new(child.stdout.take().ok_or("a worker without a voice")?);
-        Ok(Self { child, words })
+        let ears = child.stdin.take().ok_or("a worker without ears")?;
+        Ok(Self { child, ears, words })
+    }
+
+    /// Says something to the worker.
+    pub(crate) fn tell(&mut self, word: &str) -> Fallible<()> {
+        Ok(writeln!(self.ears, "{word}")?)
     }
 
     /// Waits until the worker says `word`.
@@ -85,51 +105,40 @@ impl Drop for Worker {
 }
 
 /// How often the steps `a` and `b` were executed to their end, by the witnesses.
-pub(crate) fn witnessed(url: &str) -> Fallible<(u64, u64)> {
-    let path = Place::file(url);
-    Ok((std::fs::metadata(witness(&path, "a"))?.len(), std::fs::metadata(witness(&path, "b"))?.len()))
+pub(crate) fn witnessed(path: &Path) -> Fallible<(u64, u64)> {
+    Ok((std::fs::metadata(witness(path, "a"))?.len(), std::fs::metadata(witness(path, "b"))?.len()))
 }
 
-fn witness(store: &Path, step: &str) -> PathBuf {
-    store.with_extension(step)
+fn witness(path: &Path, step: &str) -> PathBuf {
+    path.with_extension(step)
 }
 
-/// Looks at a store from outside, through the file alone.
-pub(crate) struct Onlooker(Connection);
-
-impl Onlooker {
-    pub(crate) fn open(url: &str) -> Fallible<Self> {
-        let conn = Connection::open(Place::file(url))?;
-        conn.busy_timeout(Duration::from_secs(5))?;
-        Ok(Self(conn))
-    }
-
-    /// Runs that are not over: the append that ends a run, its last step in it, takes its task away.
-    pub(crate) fn open_runs(&self) -> Fallible<u32> {
-        Ok(self.0.prepare_cached("SELECT COUNT(*) FROM tasks")?.query_row([], |row| row.get(0))?)
-    }
-
-    /// Returns once there are at most `count` of them.
-    pub(crate) fn wait_until_open(&self, count: u32) -> Fallible<()> {
-        while self.open_runs()? > count {
-            std::thread::sleep(Duration::from_millis(1));
+/// Returns once at most `count` runs are open: how long after `began` each one was over that was not before.
+pub(crate) async fn wait_until_open(
+    raw: &mut dyn Raw,
+    count: u32,
+    began: Instant,
+) -> Fallible<Vec<Duration>> {
+    let mut times = Vec::new();
+    let mut before = None;
+    loop {
+        let open = raw.open_runs().await?;
+        let over = before.map_or(0, |before: u32| before.saturating_sub(open));
+        times.extend((0..over).map(|_| began.elapsed()));
+        if open <= count {
+            return Ok(times);
         }
-        Ok(())
-    }
-
-    /// Completions of a step in all logs, and the runs that have one.
-    pub(crate) fn completions(&self, step: &str) -> Fallible<(u64, u64)> {
-        let sql = "SELECT COUNT(*), COUNT(DISTINCT run) FROM history \
-            WHERE type = 'step.completed' AND json_extract(data, '$.path') = ?1";
-        let counts =
-            self.0.query_row(sql, [step], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-        Ok((counts.0.unsigned_abs(), counts.1.unsigned_abs()))
+        before = Some(open);
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
 /// What a worker does until it is killed: it ends by itself only if it fails.
 pub(crate) async fn work(url: &str, orders: Orders) -> Fallible<Infallible> {
-    let path = Place::file(url);
+    if let Some(runs) = orders.load {
+        return bear(url, &orders.name, runs).await;
+    }
+    let path = orders.witness.clone().ok_or("a worker without --witness")?;
     let append = |step: &str| File::options().create(true).append(true).open(witness(&path, step));
     let (a, b) = (Arc::new(append("a")?), Arc::new(append("b")?));
     let store = goldseam::open_store(url).await?;
@@ -143,6 +152,19 @@ pub(crate) async fn work(url: &str, orders: Orders) -> Fallible<Infallible> {
         });
         for start in starts.collect::<Vec<_>>() {
             start.await??;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Makes so many runs whenever it is told to.
+async fn bear(url: &str, name: &str, runs: usize) -> Fallible<Infallible> {
+    let engine = Arc::new(crate::work::engine(url, Mark::default()).await?);
+    println!("up");
+    for (turn, word) in std::io::stdin().lines().enumerate() {
+        if word? == "go" {
+            run_all(&engine, &format!("{name}-{turn}"), runs).await?;
+            println!("done");
         }
     }
     std::future::pending().await

@@ -1,5 +1,6 @@
 -- Calls that are more than one statement, each a function: one round trip, one transaction, and no session
 -- that a pooler could not share. They compare and write; what an event means they do not know.
+-- Their plans are made once and use indexes, always: a table that is nearly empty now can be full in a minute.
 -- Never edited once released; a call that must change gets a new name, because nodes of two releases may run.
 
 -- The database's clock, in milliseconds.
@@ -35,7 +36,7 @@ END $$;
 CREATE FUNCTION goldseam.put_tasks(
     p_now bigint, p_self text[], p_channel text, p_tasks jsonb[], p_versions bigint[],
     OUT lost text[], OUT clock bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     a     record;
     done  boolean;
@@ -140,102 +141,161 @@ CREATE FUNCTION goldseam.tag(p_rid bigint, p_created_at bigint, p_tags jsonb) RE
     SELECT key, value, p_created_at, p_rid FROM jsonb_each_text(p_tags) ON CONFLICT DO NOTHING
 $$;
 
--- Compare-and-append for many runs at once. The arrays have one element per append, in order of run; the events
--- of all stand in `p_bodies` one after another. `ends` has the new end of each log, or, below zero, -1 - its end
--- where the append came to another log than it expected: one conflict does not fail the others.
-CREATE FUNCTION goldseam.append(
-    p_now bigint, p_self text[], p_channel text,
-    p_runs text[], p_afters bigint[], p_counts int[], p_bodies text[], p_changes jsonb[],
+-- What an append that went in brings beside its events: changes of tasks, then the row, then its tags. A run that was
+-- made just now has its row. Whether another node has something to look at.
+CREATE FUNCTION goldseam.follow_up(
+    p_now bigint, p_self text[], p_rids bigint[], p_made bigint[], p_born jsonb[], p_changes jsonb[],
     p_summaries text[], p_workflows text[], p_statuses text[], p_owners text[], p_parents text[],
-    p_causes text[], p_created bigint[], p_as_ofs bigint[], p_recovered bigint[], p_tags jsonb[],
-    OUT ends bigint[], OUT clock bigint
-) LANGUAGE plpgsql AS $$
+    p_causes text[], p_created bigint[], p_as_ofs bigint[], p_recovered bigint[], p_tags jsonb[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    bodies  text[] := p_bodies;
-    body_at int := 1;
-    first   int;
     a       record;
-    run     record;
-    is_new  boolean;
-    own     record;
+    had_row boolean;
+    own     text;
+    stir    boolean;
     stirs   boolean := false;
 BEGIN
-    ends := '{}';
-    FOR a IN SELECT * FROM unnest(p_runs, p_afters, p_counts, p_changes, p_summaries, p_workflows, p_statuses,
-        p_owners, p_parents, p_causes, p_created, p_as_ofs, p_recovered, p_tags)
-        AS i (id, after, count, changes, summary, workflow, status, owner, parent, cause, created_at, as_of,
-              recovered_at, tags)
+    FOR a IN
+        SELECT i.*, i.rid = ANY (p_made) AS is_new
+        FROM unnest(p_rids, p_born, p_changes, p_summaries, p_workflows, p_statuses, p_owners, p_parents, p_causes,
+            p_created, p_as_ofs, p_recovered, p_tags) WITH ORDINALITY
+            AS i (rid, born, changes, summary, workflow, status, owner, parent, cause, created_at, as_of, recovered_at,
+                  tags, n)
+        WHERE i.rid IS NOT NULL AND (i.changes IS NOT NULL OR i.tags IS NOT NULL
+            OR (i.summary IS NOT NULL AND i.rid <> ALL (p_made)))
+        ORDER BY i.n
     LOOP
-        first := body_at;
-        body_at := body_at + a.count;
-        SELECT r.rid, r.summary IS NOT NULL AS has_row INTO run FROM goldseam.runs AS r WHERE r.id = a.id;
-        is_new := NOT FOUND;
-        IF is_new THEN
-            IF a.after <> 0 THEN
-                ends := ends || -1::bigint;
-                CONTINUE;
-            END IF;
-            INSERT INTO goldseam.runs AS r (id, workflow, status, owner, parent, cause, created_at, updated_at,
-                as_of, recovered_at, summary)
-            VALUES (a.id, a.workflow, a.status, a.owner, a.parent, a.cause, a.created_at,
-                CASE WHEN a.summary IS NULL THEN 0 ELSE greatest(p_now, 1) END, coalesce(a.as_of, 0),
-                a.recovered_at, a.summary)
-            ON CONFLICT (id) DO NOTHING
-            RETURNING r.rid, r.summary IS NOT NULL AS has_row INTO run;
-            IF NOT FOUND THEN
-                -- Somebody made it in this very moment; the event below finds that out.
-                is_new := false;
-                SELECT r.rid, r.summary IS NOT NULL AS has_row INTO run FROM goldseam.runs AS r WHERE r.id = a.id;
-            END IF;
-        END IF;
-        -- The first event goes in only if the log ends where it must, gaps or not; nothing else is written
-        -- unless it went in. A rival's uncommitted event is waited for.
-        INSERT INTO goldseam.events (rid, seq, body)
-            SELECT run.rid, a.after + 1, bodies[first]
-            WHERE coalesce((SELECT max(e.seq) FROM goldseam.events AS e WHERE e.rid = run.rid), 0) = a.after
-            ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            ends := ends || (SELECT -1 - coalesce(max(e.seq), 0) FROM goldseam.events AS e WHERE e.rid = run.rid);
-            CONTINUE;
-        END IF;
-        FOR n IN 1 .. a.count - 1 LOOP
-            INSERT INTO goldseam.events (rid, seq, body) VALUES (run.rid, a.after + 1 + n, bodies[first + n]);
-        END LOOP;
-        ends := ends || a.after + a.count;
+        SELECT r.summary IS NOT NULL INTO had_row FROM goldseam.runs AS r WHERE r.rid = a.rid;
         own := NULL;
         IF a.changes IS NOT NULL THEN
-            SELECT * INTO own FROM goldseam.apply_changes(run.rid, a.summary IS NOT NULL OR run.has_row,
-                a.changes, p_now, p_self);
-            stirs := stirs OR own.stirs;
-        ELSE
-            SELECT NULL::text AS adopted INTO own;
+            SELECT c.adopted, c.stirs INTO own, stir
+            FROM goldseam.apply_changes(a.rid, a.summary IS NOT NULL OR had_row, a.changes, p_now, p_self) AS c;
+            stirs := stirs OR stir;
+        ELSIF a.born IS NOT NULL AND NOT a.is_new THEN
+            SELECT t.id INTO own FROM goldseam.tasks AS t WHERE t.id = a.born->>'id';
         END IF;
-        IF a.summary IS NULL THEN
-            IF own.adopted IS NOT NULL THEN
-                UPDATE goldseam.runs AS r SET task = own.adopted, updated_at = greatest(r.updated_at + 1, p_now)
-                    WHERE r.rid = run.rid AND r.summary IS NOT NULL;
+        IF a.is_new THEN
+            IF own IS NOT NULL THEN
+                UPDATE goldseam.runs AS r SET task = own WHERE r.rid = a.rid AND r.summary IS NOT NULL;
             END IF;
-        ELSIF is_new THEN
-            IF own.adopted IS NOT NULL THEN
-                UPDATE goldseam.runs AS r SET task = own.adopted WHERE r.rid = run.rid;
+        ELSIF a.summary IS NULL THEN
+            IF own IS NOT NULL THEN
+                UPDATE goldseam.runs AS r SET task = own, updated_at = greatest(r.updated_at + 1, p_now)
+                WHERE r.rid = a.rid AND r.summary IS NOT NULL;
             END IF;
-        ELSIF run.has_row THEN
+        ELSIF had_row THEN
             -- What never changes in a life is left out.
             UPDATE goldseam.runs AS r SET status = a.status, owner = a.owner, cause = a.cause,
                 updated_at = greatest(r.updated_at + 1, p_now), as_of = a.as_of,
-                task = coalesce(own.adopted, r.task), summary = a.summary, recovered_at = a.recovered_at
-            WHERE r.rid = run.rid;
+                task = coalesce(own, r.task), summary = a.summary, recovered_at = a.recovered_at
+            WHERE r.rid = a.rid;
         ELSE
             UPDATE goldseam.runs AS r SET workflow = a.workflow, status = a.status, owner = a.owner,
                 parent = a.parent, cause = a.cause, created_at = a.created_at,
-                updated_at = greatest(r.updated_at + 1, p_now), as_of = a.as_of, task = own.adopted,
+                updated_at = greatest(r.updated_at + 1, p_now), as_of = a.as_of, task = own,
                 summary = a.summary, recovered_at = a.recovered_at
-            WHERE r.rid = run.rid;
+            WHERE r.rid = a.rid;
         END IF;
-        IF a.tags IS NOT NULL AND (is_new OR NOT run.has_row) THEN
-            PERFORM goldseam.tag(run.rid, a.created_at, a.tags);
+        IF a.tags IS NOT NULL AND (a.is_new OR NOT had_row) THEN
+            PERFORM goldseam.tag(a.rid, a.created_at, a.tags);
         END IF;
     END LOOP;
+    RETURN stirs;
+END $$;
+
+-- Compare-and-append for many runs at once. The arrays have one element per append, in order of run, and no run
+-- twice; an array of which no append has anything is empty. What follows an append's first event is in `p_rest`, with
+-- the number of the append and its position. `ends` is null if all went in, else it has null for each that did, and the
+-- log's end for one that came to another log than it expected: one conflict does not fail the others.
+--
+-- Most appends are one event and nothing else: they cost one statement, however many they are. Lookups are written so
+-- that only an index can serve them: a plan may be made while a table is empty and kept when it no longer is.
+CREATE FUNCTION goldseam.append(
+    p_now bigint, p_self text[], p_channel text,
+    p_runs text[], p_afters bigint[], p_firsts text[], p_rest_of int[], p_rest_seqs bigint[], p_rest text[],
+    p_born jsonb[], p_gone text[], p_changes jsonb[],
+    p_summaries text[], p_workflows text[], p_statuses text[], p_owners text[], p_parents text[],
+    p_causes text[], p_created bigint[], p_as_ofs bigint[], p_recovered bigint[], p_tags jsonb[],
+    OUT ends bigint[], OUT clock bigint
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+DECLARE
+    -- Runs that were made here; runs whose first event went in; the same for each append, null where it did not.
+    made   bigint[] := '{}';
+    went   bigint[];
+    rids   bigint[];
+    unique_runs boolean;
+    born   bigint;
+    stirs  boolean := false;
+BEGIN
+    IF 0 = ANY (p_afters) THEN
+        -- If somebody makes the run in this very moment, its first event finds that out.
+        WITH m AS (
+            INSERT INTO goldseam.runs AS r (id, workflow, status, owner, parent, cause, created_at, updated_at, as_of,
+                recovered_at, task, summary)
+            SELECT i.id, i.workflow, i.status, i.owner, i.parent, i.cause, i.created_at,
+                CASE WHEN i.summary IS NULL THEN 0 ELSE greatest(p_now, 1) END, coalesce(i.as_of, 0),
+                i.recovered_at, i.born->>'id', i.summary
+            FROM unnest(p_runs, p_afters, p_born, p_summaries, p_workflows, p_statuses, p_owners, p_parents,
+                p_causes, p_created, p_as_ofs, p_recovered) WITH ORDINALITY
+                AS i (id, after, born, summary, workflow, status, owner, parent, cause, created_at, as_of,
+                      recovered_at, n)
+            WHERE i.after = 0 ORDER BY i.n
+            ON CONFLICT (id) DO NOTHING RETURNING r.rid)
+        SELECT coalesce(array_agg(m.rid), '{}') INTO made FROM m;
+    END IF;
+    -- The first event goes in only if the log ends where it must, gaps or not; nothing else is written unless it went
+    -- in. A rival's uncommitted event is waited for.
+    WITH w AS (
+        INSERT INTO goldseam.events AS e (rid, seq, body)
+        SELECT r.rid, i.after + 1, i.body
+        FROM unnest(p_runs, p_afters, p_firsts) WITH ORDINALITY AS i (id, after, body, n)
+        CROSS JOIN LATERAL (SELECT s.rid FROM goldseam.runs AS s WHERE s.id = i.id LIMIT 1) AS r
+        WHERE coalesce((SELECT max(l.seq) FROM goldseam.events AS l WHERE l.rid = r.rid), 0) = i.after
+        ORDER BY i.n
+        ON CONFLICT DO NOTHING RETURNING e.rid)
+    SELECT coalesce(array_agg(w.rid), '{}') INTO went FROM w;
+    IF cardinality(went) < cardinality(p_runs) OR cardinality(p_rest) + cardinality(p_born) + cardinality(p_gone)
+        + cardinality(p_changes) + cardinality(p_summaries) > 0
+    THEN
+        SELECT array_agg(r.rid ORDER BY i.n), count(*) = count(DISTINCT i.id) INTO rids, unique_runs
+        FROM unnest(p_runs) WITH ORDINALITY AS i (id, n) LEFT JOIN LATERAL (
+            SELECT s.rid FROM goldseam.runs AS s WHERE s.id = i.id AND s.rid = ANY (went) LIMIT 1) AS r ON true;
+        IF NOT unique_runs THEN
+            RAISE EXCEPTION 'a run is named twice in one call' USING ERRCODE = 'cardinality_violation';
+        END IF;
+    END IF;
+    IF cardinality(went) < cardinality(p_runs) THEN
+        SELECT array_agg(CASE WHEN i.rid IS NULL THEN coalesce((
+            SELECT max(l.seq) FROM goldseam.events AS l
+            WHERE l.rid = (SELECT s.rid FROM goldseam.runs AS s WHERE s.id = i.id)), 0) END ORDER BY i.n)
+        INTO ends FROM unnest(p_runs, rids) WITH ORDINALITY AS i (id, rid, n);
+    END IF;
+    IF cardinality(p_rest) > 0 THEN
+        INSERT INTO goldseam.events (rid, seq, body)
+        SELECT rids[i.n], i.seq, i.body FROM unnest(p_rest_of, p_rest_seqs, p_rest) AS i (n, seq, body)
+        WHERE rids[i.n] IS NOT NULL;
+    END IF;
+    IF cardinality(p_born) > 0 THEN
+        WITH b AS (
+            INSERT INTO goldseam.tasks AS t SELECT n.* FROM unnest(rids, p_born) AS i (rid, task)
+                CROSS JOIN LATERAL jsonb_populate_record(NULL::goldseam.tasks, i.task) AS n
+            WHERE i.rid IS NOT NULL AND i.task IS NOT NULL
+            ON CONFLICT DO NOTHING RETURNING t.state = 'ready' AND t.run_at <= p_now + 1000 AS is_due)
+        SELECT count(*), coalesce(bool_or(b.is_due), false) INTO born, stirs FROM b;
+        IF born < cardinality(array_remove(p_born, NULL)) THEN
+            -- One that another task was in the way of is nobody's.
+            UPDATE goldseam.runs AS r SET task = NULL WHERE r.rid = ANY (made) AND r.task IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM goldseam.tasks AS t WHERE t.id = r.task);
+        END IF;
+    END IF;
+    IF cardinality(p_gone) > 0 THEN
+        DELETE FROM goldseam.tasks AS t WHERE t.id = ANY (ARRAY(
+            SELECT i.id FROM unnest(rids, p_gone) AS i (rid, id) WHERE i.rid IS NOT NULL AND i.id IS NOT NULL));
+    END IF;
+    IF cardinality(p_changes) + cardinality(p_summaries) > 0 THEN
+        stirs := goldseam.follow_up(p_now, p_self, rids, made, p_born, p_changes, p_summaries, p_workflows,
+            p_statuses, p_owners, p_parents, p_causes, p_created, p_as_ofs, p_recovered, p_tags) OR stirs;
+    END IF;
     IF stirs THEN
         PERFORM pg_notify(p_channel, p_self[1]);
     END IF;
@@ -247,7 +307,7 @@ CREATE FUNCTION goldseam.put_row(
     p_now bigint, p_version bigint, p_run text, p_task text, p_summary text, p_workflow text, p_status text,
     p_owner text, p_parent text, p_cause text, p_created_at bigint, p_as_of bigint, p_recovered_at bigint,
     p_tags jsonb, OUT done boolean, OUT summary text, OUT task text, OUT updated_at bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     old goldseam.runs;
 BEGIN
@@ -308,26 +368,44 @@ BEGIN
     RETURN taken;
 END $$;
 
+-- When the earliest ripe task of these pools that no busy lane holds back was due. Within a priority the first free one
+-- is the earliest, so the look leaps from priority to priority.
+CREATE FUNCTION goldseam.next_ripe(p_pools text[], p_kind text, OUT due bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    of_pool text;
+    c       record;
+    below   bigint;
+BEGIN
+    FOREACH of_pool IN ARRAY p_pools LOOP
+        below := 9223372036854775807;
+        FOR n IN 1 .. 64 LOOP
+            SELECT t.priority, t.run_at INTO c FROM goldseam.tasks AS t
+            WHERE t.pool = of_pool AND t.state = 'ready' AND t.ripe AND (p_kind IS NULL OR t.kind = p_kind)
+                AND t.priority < below AND (t.lane IS NULL OR goldseam.is_free(t.lane))
+            ORDER BY t.priority DESC, t.run_at LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            below := c.priority;
+            due := least(due, c.run_at);
+        END LOOP;
+    END LOOP;
+END $$;
+
 -- Claims due tasks, highest priority first, at most one claimed task per lane. Never waits for another claimer.
 CREATE FUNCTION goldseam.claim(
     p_owner text, p_pools text[], p_kind text, p_limit int, p_now bigint,
     OUT claimed text[], OUT next_due bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
-    of_pool text;
-    c       record;
-    taken   goldseam.tasks;
-    before  int;
-    below   bigint;
+    c      record;
+    taken  goldseam.tasks;
+    before int;
 BEGIN
     claimed := '{}';
     -- A dormant task costs a claim nothing: what is due is first made ripe.
-    FOREACH of_pool IN ARRAY p_pools LOOP
-        UPDATE goldseam.tasks AS t SET ripe = true WHERE t.id IN (
-            SELECT d.id FROM goldseam.tasks AS d
-            WHERE d.pool = of_pool AND d.state = 'ready' AND NOT d.ripe AND d.run_at <= p_now
-            ORDER BY d.run_at FOR UPDATE SKIP LOCKED);
-    END LOOP;
+    UPDATE goldseam.tasks AS t SET ripe = true WHERE t.id = ANY (ARRAY(
+        SELECT d.id FROM goldseam.tasks AS d
+        WHERE d.pool = ANY (p_pools) AND d.state = 'ready' AND NOT d.ripe AND d.run_at <= p_now
+        ORDER BY d.run_at FOR UPDATE SKIP LOCKED));
     WHILE cardinality(claimed) < p_limit LOOP
         before := cardinality(claimed);
         FOR c IN
@@ -358,26 +436,15 @@ BEGIN
         END LOOP;
         EXIT WHEN cardinality(claimed) = before;
     END LOOP;
-    -- Within a priority the first free one is the earliest, so the look leaps from priority to priority.
-    FOREACH of_pool IN ARRAY p_pools LOOP
-        below := 9223372036854775807;
-        FOR n IN 1 .. 64 LOOP
-            SELECT t.priority, t.run_at INTO c FROM goldseam.tasks AS t
-            WHERE t.pool = of_pool AND t.state = 'ready' AND t.ripe AND (p_kind IS NULL OR t.kind = p_kind)
-                AND t.priority < below AND (t.lane IS NULL OR goldseam.is_free(t.lane))
-            ORDER BY t.priority DESC, t.run_at LIMIT 1;
-            EXIT WHEN NOT FOUND;
-            below := c.priority;
-            next_due := least(next_due, c.run_at);
-        END LOOP;
-        SELECT t.run_at INTO c FROM goldseam.tasks AS t
-        WHERE t.pool = of_pool AND t.state = 'ready' AND NOT t.ripe AND (p_kind IS NULL OR t.kind = p_kind)
-            AND (t.lane IS NULL OR goldseam.is_free(t.lane))
-        ORDER BY t.run_at LIMIT 1;
-        IF FOUND THEN
-            next_due := least(next_due, c.run_at);
-        END IF;
-    END LOOP;
+    IF EXISTS (SELECT 1 FROM goldseam.tasks AS t WHERE t.pool = ANY (p_pools) AND t.state = 'ready' AND t.ripe) THEN
+        next_due := goldseam.next_ripe(p_pools, p_kind);
+    END IF;
+    next_due := least(next_due, (
+        SELECT min(f.run_at) FROM unnest(p_pools) AS p (pool) CROSS JOIN LATERAL (
+            SELECT t.run_at FROM goldseam.tasks AS t
+            WHERE t.pool = p.pool AND t.state = 'ready' AND NOT t.ripe AND (p_kind IS NULL OR t.kind = p_kind)
+                AND (t.lane IS NULL OR goldseam.is_free(t.lane))
+            ORDER BY t.run_at LIMIT 1) AS f));
 END $$;
 
 -- A node's beat, on its liveness session: with `p_pulse` the session lock is taken, or let go of if the node is

@@ -36,9 +36,10 @@ const LIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared.
 const PREPARED_MAX: usize = 256;
 
-/// What sessions of this store have in common: no plan is ever worth compiling, nothing may wait for ever, and a
-/// server that is stricter by default must not make conflicts of what is none.
-const SETTINGS: &str = "-c jit=off -c lock_timeout=5s -c statement_timeout=60s \
+/// What sessions of this store have in common: no plan is ever worth compiling, a plan that is made while a table is
+/// empty must be good when it is full, nothing may wait for ever, and a server that is stricter by default must not
+/// make conflicts of what is none.
+const SETTINGS: &str = "-c jit=off -c enable_seqscan=off -c lock_timeout=5s -c statement_timeout=60s \
     -c default_transaction_isolation=read\\ committed";
 /// The same for the liveness session, whose end the server must notice soon when a machine is gone.
 const SETTINGS_LIVE: &str = "-c jit=off -c default_transaction_isolation=read\\ committed \
@@ -152,6 +153,15 @@ fn past_pooler(config: &Config, host: &str, port: u16) -> Config {
         direct.connect_timeout(*limit);
     }
     direct.keepalives_idle(config.get_keepalives_idle());
+    if let Some(interval) = config.get_keepalives_interval() {
+        direct.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        direct.keepalives_retries(retries);
+    }
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        direct.tcp_user_timeout(*limit);
+    }
     direct
 }
 
@@ -258,6 +268,11 @@ impl fmt::Debug for Link {
 impl Link {
     pub(crate) fn new(target: Arc<Target>, home: Handle) -> Self {
         Self { target, home, session: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether a statement is planned once for many times.
+    pub(crate) fn keeps_plans(&self) -> bool {
+        !self.target.options.pooler
     }
 
     async fn session(&self) -> Result<Arc<Session>, Fault> {

@@ -5,7 +5,7 @@
 //! Invariant: what one job is told never depends on the fate of another, except where both are unknown. A group
 //! that the server cannot digest is taken apart, so that only the guilty job fails.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,11 @@ pub(crate) trait Group: Send + Sync + 'static {
     /// Puts the jobs into the order in which they are written: the same on every node, so that no two groups
     /// wait for each other.
     fn sort(&self, jobs: &mut [Waiting<Self>]);
+
+    /// What a job writes to that no other one of its group may: of those that share it, each waits for the one before.
+    fn alone(_job: &Self::Job) -> Option<&str> {
+        None
+    }
 
     /// Writes them all in one transaction; an answer for each, in order.
     async fn write(
@@ -79,8 +84,26 @@ impl<G: Group> Shared<G> {
             state.free.push(Arc::clone(link));
             return None;
         }
-        let count = state.queue.len().min(self.group_max);
-        Some(state.queue.drain(..count).collect())
+        Some(state.take(self.group_max))
+    }
+}
+
+impl<G: Group> State<G> {
+    /// The first so many jobs, but for those that must wait for one of them.
+    fn take(&mut self, most: usize) -> Vec<Waiting<G>> {
+        let first = self.queue.len().min(most);
+        let mut taken = HashSet::new();
+        let ahead = self.queue.iter().take(first);
+        let goes: Vec<bool> =
+            ahead.map(|one| G::alone(&one.job).is_none_or(|place| taken.insert(place))).collect();
+        let (mut group, mut wait) = (Vec::with_capacity(first), Vec::new());
+        for (one, goes) in self.queue.drain(..first).zip(goes) {
+            if goes { group.push(one) } else { wait.push(one) }
+        }
+        for one in wait.into_iter().rev() {
+            self.queue.push_front(one);
+        }
+        group
     }
 }
 

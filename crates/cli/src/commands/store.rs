@@ -45,11 +45,15 @@ pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, Fail>
 async fn check(app: &App, url: &str) -> Result<Exit, Fail> {
     let report = goldseam::check_store(url).await?;
     let store = goldseam::shown_url(url);
+    let mark = match report.schema == report.schema_latest {
+        true => goldseam::copy_mark(url).await?,
+        false => None,
+    };
     let Report { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints } = &report;
     if app.wants_json() {
         let mut told = json!({ "store": store, "sound": report.is_sound(), "schema": schema,
             "schema_latest": schema_latest, "runs": runs, "events": events, "tasks": tasks,
-            "locks": locks, "nodes": nodes, "complaints": complaints });
+            "locks": locks, "nodes": nodes, "complaints": complaints, "copy": mark });
         for (name, fact) in facts {
             told[*name] = match fact {
                 Fact::Text(text) => json!(text),
@@ -70,6 +74,7 @@ async fn check(app: &App, url: &str) -> Result<Exit, Fail> {
         lines.extend(facts.iter().map(|(name, fact)| (name.replace('_', " "), fact.to_string())));
         let holds = format!("{runs} runs, {events} events, {tasks} tasks, {locks} locks, {nodes} nodes");
         lines.push(("holds".to_owned(), holds));
+        lines.extend(mark.map(|mark| ("copy".to_owned(), mark.to_string())));
         facts_of(app, &lines);
         for complaint in complaints {
             out::line(format!("wrong: {complaint}"));

@@ -27,6 +27,8 @@ fn a_copy_ends_with_an_account_and_the_source_is_closed() {
     assert!(err.contains("this store was copied to sqlite:there.db"), "{err}");
     place.run(&["start", "order"]).fails(7, "GS0404");
     assert!(place.run(&["show", "waits"]).ok().contains("waits"), "it can still be read");
+    assert!(place.run(&["store", "check"]).ok().contains("\ncopy\tmoved to sqlite:there.db\n"));
+    assert_eq!(place.run(&["store", "check", THERE, "--json"]).json()["copy"]["role"], "filled-from");
     place.run(&["signal", "waits", "paid", "--store", THERE]).ok();
     copy(&place, &[]).fails(7, "GS0404");
 }

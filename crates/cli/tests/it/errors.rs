@@ -139,7 +139,9 @@ fn an_older_schema_is_left_alone_until_somebody_migrates_it() {
     let place = prepared();
     let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
     db.execute_batch(
-        "DROP INDEX runs_rowless; DROP INDEX runs_recovered; ALTER TABLE runs DROP COLUMN recovered_at; \
+        "DROP VIEW workflow_events; DROP VIEW job_runs; DROP VIEW workflow_runs; DROP VIEW workflow_run_steps; \
+         DROP VIEW workflow_execution_history; \
+         DROP INDEX runs_rowless; DROP INDEX runs_recovered; ALTER TABLE runs DROP COLUMN recovered_at; \
          DROP INDEX tasks_silent; DROP INDEX tasks_quiet; DROP INDEX locks_node; ALTER TABLE tasks DROP COLUMN step; \
          DELETE FROM goldseam_migrations WHERE number > 1; PRAGMA user_version = 1",
     )

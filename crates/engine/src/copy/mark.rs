@@ -4,6 +4,8 @@
 //! first run, and the destination is opened after the source has said where its runs went. A node beats before
 //! it looks at the mark, and a copy writes the mark before it looks at the nodes: one of the two sees the other.
 
+use std::fmt;
+
 use goldseam_core::lock::Lock;
 use goldseam_core::task::note;
 use goldseam_core::{LockName, Millis};
@@ -70,6 +72,12 @@ pub struct Mark {
     pub copy: String,
     /// Since when, by this store's clock.
     pub since: Millis,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.role.as_str().replace('-', " "), self.other)
+    }
 }
 
 impl Mark {

@@ -97,10 +97,7 @@ enum Stand {
 
 fn stand(ours: Option<&Mark>, theirs: Option<&Mark>, to: &str) -> Result<Stand, EngineError> {
     let same = |mark: &&Mark| theirs.is_some_and(|theirs| theirs.copy == mark.copy);
-    let other = |theirs: &Mark| CopyRefusal::OtherCopy {
-        store: to.to_owned(),
-        words: format!("{} {}", theirs.role.as_str(), theirs.other),
-    };
+    let other = |theirs: &Mark| CopyRefusal::OtherCopy { store: to.to_owned(), words: theirs.to_string() };
     match (ours.filter(|ours| !ours.role.is_open()), theirs) {
         // One record that says the same of both.
         (Some(ours), Some(theirs)) if ours == theirs => {

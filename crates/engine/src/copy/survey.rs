@@ -30,8 +30,6 @@ pub(super) struct Stretch {
     /// The position before its first event.
     pub(super) after: Seq,
     pub(super) texts: Vec<String>,
-    /// How many of them were lost.
-    pub(super) lost: u64,
 }
 
 impl Stretch {
@@ -48,6 +46,7 @@ pub(super) struct Reader<'a> {
     run: &'a RunId,
     after: Seq,
     limit: u32,
+    /// Events that were not there so far.
     lost: u64,
     over: bool,
 }
@@ -65,7 +64,7 @@ impl<'a> Reader<'a> {
         let page = self.side.read(self.run, self.after, self.limit).await?;
         // A short page is the last one.
         self.over = page.len() < self.limit as usize;
-        let mut stretch = Stretch { after: self.after, texts: Vec::with_capacity(page.len()), lost: 0 };
+        let mut stretch = Stretch { after: self.after, texts: Vec::with_capacity(page.len()) };
         let mut bytes = 0;
         for record in page {
             let next = stretch.end().next();
@@ -76,7 +75,6 @@ impl<'a> Reader<'a> {
                     Corrupt::new(next, format!("it is missing; the next one found is {}", record.seq));
                 return Err(EngineError::Corrupt { run: self.run.clone(), corrupt });
             }
-            stretch.lost += gap;
             stretch.texts.extend((0..gap).map(|_| LOST.to_owned()));
             bytes += record.body.len() as u64;
             stretch.texts.push(record.body);
@@ -113,23 +111,27 @@ impl Print {
         Hash::of_parts(&[run.as_str(), &self.end.0.to_string(), &self.hash.to_string()])
     }
 
-    /// Of a log as a store has it; none if something of it is lost.
+    /// Of a log that must be whole; none if something of it is lost.
     pub(super) async fn read(side: &Side, run: &RunId) -> Result<Option<Self>, EngineError> {
-        let (mut reader, mut print, mut lost) = (Reader::new(side, run), Self::default(), 0);
-        while let Some(stretch) = reader.next().await? {
-            lost += stretch.lost;
-            stretch.texts.iter().for_each(|text| print.add(chain(text)));
-        }
-        Ok(Some(print).filter(|_| lost == 0))
+        let read = Self::read_all(side, run).await?;
+        Ok(read.filter(|(_, lost)| *lost == 0).map(|(print, _)| print))
     }
 
-    /// The same, with what is lost marked as lost.
-    pub(super) async fn read_marked(side: &Side, run: &RunId) -> Result<Self, EngineError> {
+    /// Of a log with what is lost marked as lost; none if that is too much.
+    pub(super) async fn read_marked(side: &Side, run: &RunId) -> Result<Option<Self>, EngineError> {
+        Ok(Self::read_all(side, run).await?.map(|(print, _)| print))
+    }
+
+    async fn read_all(side: &Side, run: &RunId) -> Result<Option<(Self, u64)>, EngineError> {
         let (mut reader, mut print) = (Reader::new(side, run), Self::default());
-        while let Some(stretch) = reader.next().await? {
-            stretch.texts.iter().for_each(|text| print.add(chain(text)));
+        loop {
+            match reader.next().await {
+                Ok(Some(stretch)) => stretch.texts.iter().for_each(|text| print.add(chain(text))),
+                Ok(None) => return Ok(Some((print, reader.lost))),
+                Err(EngineError::Corrupt { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(print)
     }
 }
 

@@ -56,16 +56,8 @@ impl Copier {
     }
 
     async fn pair(&self, run: RunId) -> Result<Pair, EngineError> {
-        let here = match Print::read_marked(&self.from, &run).await {
-            Ok(print) => Some(print),
-            Err(EngineError::Corrupt { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        let there = match Print::read(&self.to, &run).await {
-            Ok(print) => print,
-            Err(EngineError::Corrupt { .. }) => None,
-            Err(error) => return Err(error),
-        };
+        let here = Print::read_marked(&self.from, &run).await?;
+        let there = Print::read(&self.to, &run).await?;
         Ok(Pair { run, here, there })
     }
 

@@ -8,3 +8,4 @@ mod nodes;
 mod refused;
 mod replies;
 mod support;
+mod tls;

@@ -93,16 +93,18 @@ async fn a_pooler_that_nobody_told_of_is_noticed_before_anything_is_done() {
     let cluster = cluster();
     let pooler = Pooler::start(&cluster.url()).unwrap();
     let store = open(&pooler.url()).await;
-    store.append(append("a", 0, &["{}"])).await.unwrap();
+    for after in 0..2 {
+        store.append(append("a", after, &["{}"])).await.unwrap();
+    }
     // Whoever has a transaction open has the session in which the append was prepared.
     let (client, connection) = tokio_postgres::connect(&pooler.url(), tokio_postgres::NoTls).await.unwrap();
     let serving = tokio::spawn(connection);
     client.batch_execute("BEGIN").await.unwrap();
-    assert_eq!(code(&store.append(append("a", 1, &["{}"])).await.unwrap_err()), "GS0215");
+    assert_eq!(code(&store.append(append("a", 2, &["{}"])).await.unwrap_err()), "GS0215");
     drop(client);
     serving.await.unwrap().unwrap();
     let store = open(&format!("{}?pooler=transaction", pooler.url())).await;
-    assert_eq!(store.append(append("a", 1, &["{}"])).await.unwrap(), Seq(2));
+    assert_eq!(store.append(append("a", 2, &["{}"])).await.unwrap(), Seq(3));
 }
 
 #[tokio::test]

@@ -183,16 +183,15 @@ pub(super) async fn reopen(app: &App, args: &ReopenArgs) -> Result<Exit, Fail> {
         }
         return Ok(Exit::Ok);
     };
-    let said = format!("{} {}", mark.role.as_str().replace('-', " "), mark.other);
     // A source whose copy was not finished has all its runs, and nobody else has them for good.
     if !args.yes && mark.role != Role::CopyingTo {
-        let what = format!("{shown} is {said}: opening it lets two stores execute the same runs");
+        let what = format!("{shown} is {mark}: opening it lets two stores execute the same runs");
         return Err(Fail::usage(what, "make sure that nobody uses the other one, then add --yes"));
     }
     goldseam::reopen_store(url).await?;
     match app.wants_json() {
         true => out::json(&json!({ "store": shown, "reopened": true, "was": mark })),
-        false => out::line(format!("{shown} is open again; it was {said}")),
+        false => out::line(format!("{shown} is open again; it was {mark}")),
     }
     Ok(Exit::Ok)
 }
