@@ -320,7 +320,7 @@ BEGIN
         updated_at := old.updated_at;
         RETURN;
     END IF;
-    DELETE FROM goldseam.run_tags AS t USING jsonb_each_text(coalesce(old.summary::jsonb->'tags', '{}')) AS k
+    DELETE FROM goldseam.run_tags AS t USING jsonb_each_text(coalesce(goldseam.read_json(old.summary)->'tags', '{}')) AS k
         WHERE t.tag = k.key AND t.value = k.value AND t.created_at = old.created_at AND t.rid = old.rid;
     UPDATE goldseam.runs AS r SET workflow = p_workflow, status = p_status, owner = p_owner, parent = p_parent,
         cause = p_cause, created_at = p_created_at, updated_at = greatest(r.updated_at + 1, p_now),

@@ -158,6 +158,7 @@ macro_rules! conformance {
             rows::a_row_is_kept_exactly,
             rows::updated_at_strictly_grows,
             rows::put_row_compares_and_sets,
+            rows::a_row_with_any_text_is_written_again,
             rows::one_of_two_put_rows_wins,
             rows::put_row_restores_a_lost_row,
             rows::put_row_swaps_the_task,

@@ -113,6 +113,19 @@ pub async fn put_row_compares_and_sets(fixture: &Fixture) {
     assert_eq!(fixture.head("r").await.end, Seq(1), "a row writes no event");
 }
 
+/// Whatever a failure says, the row that repeats it can be written over.
+pub async fn a_row_with_any_text_is_written_again(fixture: &Fixture) {
+    fixture.append(append_with_row("r", 0)).await;
+    let message = "null \0, half a pair \\ud800, \u{1} and \u{10ffff}".to_owned();
+    let mut row = fixture.row("r").await;
+    row.summary.trouble = Some(Trouble { cause: "c0ffee".to_owned(), message, code: None });
+    for _ in 0..3 {
+        let expect = Expect::Version(fixture.row("r").await.version());
+        assert_eq!(fixture.store.put_row(row.clone(), expect).await.unwrap(), Written::Done);
+        assert_eq!(fixture.row("r").await.summary, row.summary);
+    }
+}
+
 /// Two who saw the same row cannot both replace it.
 pub async fn one_of_two_put_rows_wins(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
