@@ -25,6 +25,7 @@ pub mod conformance;
 pub mod cursor;
 pub mod error;
 pub mod faulty;
+mod filter;
 pub mod memory;
 mod shown;
 mod splitmix;
