@@ -26,6 +26,7 @@ pub mod conformance;
 pub mod cursor;
 pub mod error;
 pub mod faulty;
+mod filter;
 pub mod memory;
 pub mod pace;
 mod shown;
