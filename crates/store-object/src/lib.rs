@@ -3,8 +3,12 @@
 
 mod bucket;
 mod clock;
+mod connect;
 mod fault;
+mod link;
 mod tally;
+mod url;
 mod write;
 
 pub use tally::Tally;
+pub use url::{Options, is_ours, parse};
