@@ -7,10 +7,12 @@ mod board;
 mod bucket;
 mod claim;
 mod clock;
+mod connect;
 mod fault;
 mod keyed;
 mod keys;
 mod lanes;
+mod link;
 mod locks;
 mod log;
 mod nodes;
@@ -22,9 +24,11 @@ mod tally;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod url;
 mod walk;
 mod watch;
 mod write;
 
 pub use store::BucketStore;
 pub use tally::Tally;
+pub use url::{Options, is_ours, parse};
