@@ -1,1 +1,34 @@
-//! x
+//! Object storage as the only dependency: everything in one prefix of an S3-compatible bucket.
+#![expect(dead_code, reason = "being built")]
+
+mod append;
+mod batch;
+mod board;
+mod bucket;
+mod claim;
+mod clock;
+mod connect;
+mod fault;
+mod keyed;
+mod keys;
+mod lanes;
+mod link;
+mod locks;
+mod log;
+mod nodes;
+mod records;
+mod rows;
+mod runs;
+mod store;
+mod tally;
+mod tasks;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod url;
+mod walk;
+mod watch;
+mod write;
+
+pub use store::BucketStore;
+pub use tally::Tally;
+pub use url::{Options, is_ours, parse};

@@ -32,6 +32,7 @@ pub(super) const HOMES: &[Home] = &[
         places: &[
             "crates/engine/src/clock.rs",
             "crates/store/src/clock.rs",
+            "crates/store-object/src/clock.rs",
             "crates/store-postgres/src/clock.rs",
             "crates/store-sqlite/src/clock.rs",
             "crates/store-sqlite/examples/",
@@ -58,6 +59,7 @@ pub(super) const HOMES: &[Home] = &[
             "crates/fake-s3/src/fake.rs",
             "crates/fake-s3/src/serve.rs",
             "crates/store/src/faulty/",
+            "crates/store-object/src/link.rs",
             "crates/store-postgres/src/link.rs",
             "crates/store-postgres/src/live.rs",
             "crates/store-postgres/src/testing.rs",

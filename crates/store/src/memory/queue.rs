@@ -68,7 +68,7 @@ impl World {
     }
 
     fn due(&self, claim: &Claim) -> Vec<(TaskId, Option<LaneName>)> {
-        let wanted = self.tasks.values().filter(|task| is_wanted(task, claim) && task.run_at <= claim.now);
+        let wanted = self.tasks.values().filter(|task| claim.wants(task) && task.run_at <= claim.now);
         let mut due: Vec<&Task> = wanted.collect();
         due.sort_by_key(|task| (Reverse(task.priority), task.run_at));
         due.into_iter().map(|task| (task.id.clone(), task.lane.clone())).collect()
@@ -77,13 +77,13 @@ impl World {
     /// Tasks behind a busy lane are not counted: only the end of the claimed one can free them.
     fn next_due(&self, claim: &Claim, busy: &BTreeSet<LaneName>) -> Option<Millis> {
         let free = |task: &&Task| task.lane.as_ref().is_none_or(|lane| !busy.contains(lane));
-        let wanted = self.tasks.values().filter(|task| is_wanted(task, claim)).filter(free);
+        let wanted = self.tasks.values().filter(|task| claim.wants(task)).filter(free);
         wanted.map(|task| task.run_at).min().filter(|at| *at < Millis::NEVER)
     }
 
     pub(super) fn list_tasks(&self, filter: &TaskFilter) -> Vec<Task> {
         let after = |id: &TaskId| filter.after.as_ref().is_none_or(|after| id > after);
-        let found = self.tasks.values().filter(|task| after(&task.id) && is_listed(task, filter));
+        let found = self.tasks.values().filter(|task| after(&task.id) && filter.selects(task));
         found.take(filter.limit as usize).cloned().collect()
     }
 
@@ -92,51 +92,10 @@ impl World {
     }
 
     pub(super) fn list_locks(&self, filter: &LockFilter) -> Vec<Lock> {
-        let listed = |lock: &&Lock| {
-            filter.name.as_ref().is_none_or(|name| lock.name == *name)
-                && filter.stale_at.is_none_or(|at| lock.is_stale(at))
-                && filter.node_none_of.as_ref().is_none_or(|nodes| is_through_none_of(lock, nodes))
-                && filter.after.as_ref().is_none_or(|after| lock.name > *after)
-        };
+        let after = |lock: &Lock| filter.after.as_ref().is_none_or(|after| lock.name > *after);
+        let listed = |lock: &&Lock| after(lock) && filter.selects(lock);
         self.locks.values().filter(listed).take(filter.limit as usize).cloned().collect()
     }
-}
-
-fn is_wanted(task: &Task, claim: &Claim) -> bool {
-    task.state == TaskState::Ready
-        && claim.pools.contains(&task.pool())
-        && claim.kind.as_ref().is_none_or(|kind| task.kind == *kind)
-}
-
-fn is_listed(task: &Task, filter: &TaskFilter) -> bool {
-    filter.id.as_ref().is_none_or(|id| task.id == *id)
-        && filter.run.as_ref().is_none_or(|run| task.run.as_ref() == Some(run))
-        && filter.key.as_ref().is_none_or(|key| task.state.is_live() && task.key.as_ref() == Some(key))
-        && filter.state.is_none_or(|state| task.state == state)
-        && filter.owner.as_ref().is_none_or(|owner| task.owner.as_ref() == Some(owner))
-        && filter.queue.as_ref().is_none_or(|queue| task.queue.as_str() == queue)
-        && filter.advance.is_none_or(|advance| task.is_advance() == advance)
-        && (!filter.poked || task.poked)
-        && (!filter.open || task.state.is_live() || task.state == TaskState::Dead)
-        && is_held_as_asked(task, filter)
-}
-
-/// What a filter says about the claim, not about the task.
-fn is_held_as_asked(task: &Task, filter: &TaskFilter) -> bool {
-    let claimed = task.state == TaskState::Claimed;
-    let named = |test: &dyn Fn(&String) -> bool| claimed && task.owner.as_ref().is_some_and(test);
-    filter
-        .silent_at
-        .is_none_or(|at| claimed && task.silence_max.is_some_and(|silence| task.last_sign() + silence <= at))
-        && filter
-            .quiet_since
-            .is_none_or(|since| claimed && task.silence_max.is_none() && task.last_sign() <= since)
-        && filter.owner_prefix.as_ref().is_none_or(|prefix| named(&|owner| owner.starts_with(prefix)))
-        && filter.owner_none_of.as_ref().is_none_or(|owners| claimed && !named(&|o| owners.contains(o)))
-}
-
-fn is_through_none_of(lock: &Lock, nodes: &[String]) -> bool {
-    lock.holder.is_some() && lock.node.as_ref().is_some_and(|node| !nodes.contains(node))
 }
 
 pub(super) fn is_as_expected(version: Option<u64>, expect: Expect) -> bool {

@@ -33,7 +33,7 @@ impl World {
         let after = filter.cursor()?;
         let latest_first = filter.order.is_latest_first();
         let rows = self.runs.values().filter_map(|run| run.row.as_ref());
-        let listed = rows.filter(|row| is_listed(row, filter));
+        let listed = rows.filter(|row| filter.selects(row));
         let mut found: Vec<(Cursor, &Row)> =
             listed.filter_map(|row| Some((Cursor::of(row, filter.order)?, row))).collect();
         found.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -57,15 +57,4 @@ impl World {
         let lost = rest.filter(|(_, run)| run.row.is_none()).map(|(id, _)| id.clone());
         lost.take(limit as usize).collect()
     }
-}
-
-fn is_listed(row: &Row, filter: &RunFilter) -> bool {
-    let said = &row.summary;
-    (filter.statuses.is_empty() || filter.statuses.contains(&said.status))
-        && filter.workflow.as_ref().is_none_or(|workflow| said.workflow == *workflow)
-        && filter.tag.as_ref().is_none_or(|(key, value)| said.tags.get(key) == Some(value))
-        && filter.since.is_none_or(|since| said.created_at >= since)
-        && filter.cause.as_ref().is_none_or(|cause| said.trouble.as_ref().is_some_and(|t| t.cause == *cause))
-        && filter.owner.as_ref().is_none_or(|owner| said.owner.as_ref() == Some(owner))
-        && filter.parent.as_ref().is_none_or(|parent| said.parent.as_ref() == Some(parent))
 }

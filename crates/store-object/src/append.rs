@@ -1,0 +1,218 @@
+//! Compare-and-append, and what follows from it. An append is done once its batch is there; the row and the tasks
+//! are hints, and whatever becomes of them the append is acknowledged.
+
+use std::sync::Arc;
+
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
+use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
+
+use crate::log::Appended;
+use crate::rows::{Known, LATE, Late, NewRow};
+use crate::store::{Inner, later};
+
+impl Inner {
+    pub(crate) async fn append(self: &Arc<Self>, append: Append) -> Result<Seq, StoreError> {
+        if append.bodies.is_empty() {
+            return Err(StoreError::empty_append());
+        }
+        let run = &append.run;
+        let known = match append.after {
+            Seq::ZERO => self.rows.last_seen(run),
+            _ => self.row_seen(run).await?,
+        };
+        let goes_on = |summary: &Summary| !summary.status.is_terminal();
+        let revived =
+            known.as_ref().is_some_and(Known::is_over) && append.row.as_deref().is_some_and(goes_on);
+        let begins = append.after == Seq::ZERO;
+        if begins {
+            let created = append.row.as_ref().map_or_else(|| self.clock.now(), |row| row.created_at);
+            self.mark_new(run, created).await?;
+        } else if revived && let Some(row) = &append.row {
+            self.mark_again(row, append.after).await?;
+        }
+        let hint = async || Ok(known.as_ref().map_or(0, |known| known.batch));
+        let appended = self.logs.append(&self.bucket, &append, self.writes.next(), hint).await?;
+        let end = appended.end;
+        let active = (begins || revived).then_some(append.after);
+        let Append { run, row, tasks, .. } = append;
+        if let Err(error) = self.follow(&run, &appended, (row.map(|row| *row), active), tasks).await {
+            tracing::warn!(%run, %error, "an append was done, but not all that should follow from it");
+        }
+        self.watch.bump();
+        Ok(end)
+    }
+
+    /// Everything that goes with an append: at most one write of the row, however much changed in it.
+    async fn follow(
+        self: &Arc<Self>,
+        run: &RunId,
+        appended: &Appended,
+        (summary, active): (Option<Summary>, Option<Seq>),
+        changes: Vec<TaskChange>,
+    ) -> Result<(), StoreError> {
+        if summary.is_none() && changes.is_empty() {
+            return Ok(());
+        }
+        let begins = active == Some(Seq::ZERO);
+        let known = if begins { None } else { self.row_seen(run).await? };
+        if changes.is_empty()
+            && active.is_none()
+            && let (Some(summary), Some(known)) = (&summary, &known)
+            && may_be_late(summary, known)
+        {
+            self.put_off(run, Late { summary: summary.clone(), batch: appended.batch });
+            return Ok(());
+        }
+        let own = known.as_ref().and_then(|known| known.row.task.clone());
+        let has_row = summary.is_some() || known.is_some();
+        let done = match changes.iter().all(is_certain) {
+            // Which task will be the run's own is known before it is there: row and tasks go side by side.
+            true => {
+                let adopted = has_row.then(|| adopts(&changes)).flatten();
+                let row = self.follow_with_row(run, appended, (summary, active), adopted);
+                let (row, tasks) = tokio::join!(row, self.apply(own, changes, has_row));
+                tasks?;
+                row?
+            }
+            false => {
+                let adopted = self.apply(own, changes, has_row).await?;
+                self.follow_with_row(run, appended, (summary, active), adopted).await?
+            }
+        };
+        if let Some(known) = done.filter(Known::is_over) {
+            self.unmark_run(&known).await;
+        }
+        Ok(())
+    }
+
+    /// Writes the row, if something in it changes.
+    async fn follow_with_row(
+        &self,
+        run: &RunId,
+        appended: &Appended,
+        (summary, active): (Option<Summary>, Option<Seq>),
+        adopted: Option<TaskId>,
+    ) -> Result<Option<Known>, StoreError> {
+        let late = self.rows.take_late(run);
+        let summary = summary.or(late.map(|late| late.summary));
+        if summary.is_none() && adopted.is_none() {
+            return Ok(None);
+        }
+        let written = self.change_row(run, |known| {
+            let there = known.map(|known| &known.row);
+            let mine = summary.clone().filter(|_| known.is_none_or(|known| known.batch <= appended.batch));
+            let task = adopted.clone().or_else(|| there.and_then(|row| row.task.clone()));
+            let same_task = there.is_some_and(|row| row.task == task);
+            let batch = appended.batch.max(known.map_or(0, |known| known.batch));
+            match mine {
+                Some(summary) => Some(NewRow { summary, task, batch, active }),
+                // Somebody else has written a later row meanwhile.
+                None if same_task => None,
+                None => Some(NewRow { summary: there?.summary.clone(), task, batch, active: None }),
+            }
+        });
+        written.await
+    }
+
+    /// Writes the row in a moment, unless something else writes it before.
+    fn put_off(self: &Arc<Self>, run: &RunId, late: Late) {
+        if self.rows.put_off(run, late) {
+            let store = Arc::downgrade(self);
+            later(LATE, async move {
+                if let Some(store) = store.upgrade()
+                    && let Err(error) = store.write_all_late().await
+                {
+                    tracing::warn!(%error, "rows that were put off could not be written");
+                }
+            });
+        }
+    }
+
+    /// Carries out changes of tasks in order. Returns the task that has become the run's own, if one has.
+    async fn apply(
+        &self,
+        mut own: Option<TaskId>,
+        changes: Vec<TaskChange>,
+        has_row: bool,
+    ) -> Result<Option<TaskId>, StoreError> {
+        let mut adopted = None;
+        for change in changes {
+            match change {
+                TaskChange::Create(task) => {
+                    let there = self.create_task(&task).await?;
+                    if there && has_row && task.is_advance() {
+                        adopted = Some(task.id.clone());
+                        own = Some(task.id);
+                    }
+                }
+                TaskChange::Rest { task, run_at } => {
+                    let rest = |task: Task, now| task.state.is_live().then(|| task.returned(run_at, now));
+                    self.change_task(&task, rest).await?;
+                }
+                TaskChange::Wake { at } => {
+                    if let Some(own) = &own {
+                        self.change_task(own, |task, now| woken(task, at, now)).await?;
+                    }
+                }
+                TaskChange::Cancel { task } => {
+                    self.change_task(&task, |task, now| task.cancelled(now).ok()).await?;
+                }
+                TaskChange::Remove { task } => self.remove_task(&task).await?,
+            }
+        }
+        Ok(adopted)
+    }
+
+    pub(crate) async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        self.write_late(run).await?;
+        // The row first: it is never ahead of a log that is read after it.
+        let known = self.row(run).await?;
+        let hint = known.as_ref().map_or(0, |known| known.batch);
+        let Some(trace) = self.logs.find(&self.bucket, run, hint).await? else { return Ok(None) };
+        Ok(Some(Head { end: trace.end, row: known.map(|known| known.row) }))
+    }
+
+    pub(crate) async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        let hint = async || Ok(self.row_seen(run).await?.map_or(0, |known| known.batch));
+        self.logs.read(&self.bucket, run, (after, limit as usize), hint).await
+    }
+}
+
+/// Whether a row says nothing new but that its run is running.
+fn may_be_late(summary: &Summary, known: &Known) -> bool {
+    let before = &known.row.summary;
+    summary.status == Status::Running
+        && before.status != Status::Running
+        && before.status.is_active()
+        && before.recoveries == summary.recoveries
+        && before.branch == summary.branch
+}
+
+/// Whether nothing can keep this change from being done.
+fn is_certain(change: &TaskChange) -> bool {
+    match change {
+        TaskChange::Create(task) => task.key.is_none() && task.lane.is_none(),
+        _ => true,
+    }
+}
+
+/// The last advance task that these changes make.
+fn adopts(changes: &[TaskChange]) -> Option<TaskId> {
+    changes.iter().rev().find_map(|change| match change {
+        TaskChange::Create(task) if task.is_advance() => Some(task.id.clone()),
+        _ => None,
+    })
+}
+
+/// The run's own task is due at `at` if it is ready and would be later; if it is claimed, it is poked.
+fn woken(mut task: Task, at: Millis, now: Millis) -> Option<Task> {
+    match task.state {
+        TaskState::Ready if task.run_at > at => task.run_at = at,
+        TaskState::Claimed if !task.poked => task.poked = true,
+        _ => return None,
+    }
+    task.changed_at = now.max(task.changed_at);
+    task.version += 1;
+    Some(task)
+}

@@ -1,0 +1,117 @@
+//! One append as an object: a line that says what is in it, then the texts of the events, each with a line end.
+//!
+//! Numbers of batches are dense, so one that is written behind the last one proves that the log ended there. The
+//! texts stand as they are, so that a person can read a log with nothing but a tool that fetches objects.
+
+use bytes::Bytes;
+use goldseam_core::{Hash, Seq};
+use goldseam_store::{Record, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::fault::damaged;
+
+/// What is in a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Header {
+    batch: u64,
+    first: Seq,
+    /// The claim under which it was written, where the writer knew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch: Option<Seq>,
+    write: String,
+    /// Fingerprint of the batch before.
+    before: Hash,
+    /// Position and length of each event.
+    events: Vec<(Seq, usize)>,
+}
+
+/// One object of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) batch: u64,
+    pub(crate) first: Seq,
+    pub(crate) epoch: Option<Seq>,
+    pub(crate) write: String,
+    pub(crate) before: Hash,
+    pub(crate) records: Vec<Record>,
+}
+
+impl Batch {
+    /// Where the log ends with it.
+    pub(crate) fn end(&self) -> Seq {
+        self.records.last().map_or(self.first.before(), |record| record.seq)
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let events = self.records.iter().map(|record| (record.seq, record.body.len())).collect();
+        let header = Header {
+            batch: self.batch,
+            first: self.first,
+            epoch: self.epoch,
+            write: self.write.clone(),
+            before: self.before,
+            events,
+        };
+        let mut text = serde_json::to_vec(&header).unwrap_or_default();
+        let length: usize = self.records.iter().map(|record| record.body.len() + 1).sum();
+        text.reserve(length + 1);
+        text.push(b'\n');
+        for record in &self.records {
+            text.extend_from_slice(record.body.as_bytes());
+            text.push(b'\n');
+        }
+        text.into()
+    }
+
+    pub(crate) fn decode(key: &str, object: &[u8]) -> Result<Self, StoreError> {
+        let line = object
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .ok_or_else(|| damaged(key, "it has no first line"))?;
+        let (head, mut rest) = (&object[..line], &object[line + 1..]);
+        let header: Header = serde_json::from_slice(head).map_err(|error| damaged(key, error))?;
+        let mut records = Vec::with_capacity(header.events.len());
+        for (seq, length) in header.events {
+            let cut = || damaged(key, format_args!("event {seq} is cut off"));
+            let body = rest.get(..length).ok_or_else(cut)?;
+            let body = std::str::from_utf8(body).map_err(|error| damaged(key, error))?.to_owned();
+            rest = rest.get(length + 1..).ok_or_else(cut)?;
+            records.push(Record { seq, body });
+        }
+        let Header { batch, first, epoch, write, before, .. } = header;
+        Ok(Self { batch, first, epoch, write, before, records })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(bodies: &[&str]) -> Batch {
+        let records = (5..).zip(bodies).map(|(seq, body)| Record { seq: Seq(seq), body: (*body).to_owned() });
+        Batch {
+            batch: 3,
+            first: Seq(5),
+            epoch: Some(Seq(2)),
+            write: "w1".to_owned(),
+            before: Hash::of(b"x"),
+            records: records.collect(),
+        }
+    }
+
+    #[test]
+    fn texts_come_back_as_they_were() {
+        for bodies in [&["a", "", "line\nline\n", "ä🏺"][..], &[""], &[]] {
+            let batch = batch(bodies);
+            assert_eq!(Batch::decode("k", &batch.encode()).unwrap(), batch);
+        }
+    }
+
+    #[test]
+    fn an_object_that_was_cut_off_is_damaged() {
+        let whole = batch(&["abc", "def"]).encode();
+        for length in 0..whole.len() {
+            assert!(Batch::decode("k", &whole[..length]).is_err(), "{length} bytes");
+        }
+    }
+}

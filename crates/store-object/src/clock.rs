@@ -1,0 +1,137 @@
+//! The store's clock: the server's, as its answers tell it, carried on by this machine's stopwatch.
+//!
+//! Invariant: within a process it never goes back, and this machine's idea of the date is never asked.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use goldseam_core::Millis;
+use goldseam_store::Clock;
+
+/// How fast two stopwatches drift apart at the most, in parts of a million.
+const DRIFT_PPM: i64 = 500;
+
+/// A moment on this machine's stopwatch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(Instant);
+
+impl Moment {
+    #[expect(clippy::disallowed_methods, reason = "a stopwatch for this crate, not a date")]
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Between which bounds the server's clock stood when this machine's stopwatch stood at `at`.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    least: i64,
+    most: i64,
+    at: Moment,
+}
+
+impl Bounds {
+    /// The same bounds now, wider by what two stopwatches may drift apart.
+    fn now(self) -> Self {
+        let passed = milliseconds(self.at.elapsed());
+        let drift = passed * DRIFT_PPM / 1_000_000;
+        Self { least: self.least + passed - drift, most: self.most + passed + drift, at: Moment::now() }
+    }
+}
+
+/// A clock that only goes on.
+pub(crate) struct StoreClock {
+    /// Another clock in place of the server's.
+    given: Option<Clock>,
+    bounds: Mutex<Option<Bounds>>,
+    latest: AtomicI64,
+}
+
+impl StoreClock {
+    pub(crate) fn new(given: Option<Clock>) -> Self {
+        Self { given, bounds: Mutex::new(None), latest: AtomicI64::new(0) }
+    }
+
+    /// Whether it can tell the time yet.
+    pub(crate) fn is_set(&self) -> bool {
+        self.given.is_some() || self.bounds.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The time, or the latest one ever told if that is later.
+    pub(crate) fn now(&self) -> Millis {
+        let now = match &self.given {
+            Some(clock) => clock().0,
+            None => {
+                let bounds = *self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+                bounds.map_or(0, |bounds| {
+                    let now = bounds.now();
+                    now.least + (now.most - now.least) / 2
+                })
+            }
+        };
+        Millis(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// An answer to a request that was sent at `sent` and has just come says which second the server's clock
+    /// shows. Each answer narrows what is possible; one that contradicts the others is believed alone, as the
+    /// server's clock was set.
+    pub(crate) fn heard(&self, second: i64, sent: Moment) {
+        let round_trip = milliseconds(sent.elapsed());
+        let told = second.saturating_mul(1_000);
+        // It was said after we sent, and before now.
+        let heard = Bounds { least: told, most: told.saturating_add(1_000 + round_trip), at: Moment::now() };
+        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let both = bounds.map(Bounds::now).map(|known| Bounds {
+            least: known.least.max(heard.least),
+            most: known.most.min(heard.most),
+            at: heard.at,
+        });
+        *bounds = Some(both.filter(|both| both.least <= both.most).unwrap_or(heard));
+    }
+}
+
+fn milliseconds(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for StoreClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StoreClock").field(&self.now()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_narrow_the_time_down() {
+        let clock = StoreClock::new(None);
+        assert!(!clock.is_set());
+        clock.heard(1_000, Moment::now());
+        let first = clock.now().0;
+        assert!((1_000_000..=1_001_010).contains(&first), "{first}");
+        // The same second again, and then the next one: the turn lies between.
+        clock.heard(1_000, Moment::now());
+        clock.heard(1_001, Moment::now());
+        let narrowed = clock.now().0;
+        assert!((1_001_000..=1_001_050).contains(&narrowed), "{narrowed}");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_believed_but_never_goes_back() {
+        let clock = StoreClock::new(None);
+        clock.heard(5_000, Moment::now());
+        let before = clock.now();
+        clock.heard(1_000, Moment::now());
+        assert_eq!(clock.now().0.max(before.0), clock.now().0);
+        clock.heard(9_000, Moment::now());
+        assert!(clock.now().0 >= 9_000_000);
+    }
+}

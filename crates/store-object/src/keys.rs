@@ -1,0 +1,307 @@
+//! Every key of the bucket is made here, from checked ids and numbers only.
+//!
+//! ```text
+//! workflow/{run}/log/{batch}              the log: dense numbers, written once
+//! workflow/{run}/state.json               the cached row
+//! task/{id}  lock/{name}  lane/{name}  key/{hash}  node/{id}
+//! active/{created}/{run}/{after}          a run that is not over, since it went on behind position `after`
+//! runs/{created, backwards}/{run}         every run, the newest first
+//! recovered/{recovered, backwards}/{run}  every run that was recovered
+//! now/ready/{run_at}/…  later/{run_at}/…  tasks that are ready
+//! now/poke/{owner}/…                      claimed tasks with something new to look at
+//! ```
+//!
+//! What stands in the last five is markers: empty objects whose names say everything, found by listing. They are
+//! hints; what they say is looked up before anything is done about it.
+
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Hash, LaneName, LockName, Millis, NodeId, RunId, Seq, TaskId};
+
+/// A task that is due later than this from now is not looked at with every look.
+const SOON_MS: i64 = 60_000;
+/// Moments are written with so many digits; years go up to 2286.
+const LAST_MOMENT: i64 = 9_999_999_999_999;
+/// What stands where a task has no lane; no lane is called so.
+const NO_LANE: &str = "-";
+
+pub(crate) const WORKFLOWS: &str = "workflow/";
+pub(crate) const TASKS: &str = "task/";
+pub(crate) const LOCKS: &str = "lock/";
+pub(crate) const NODES: &str = "node/";
+pub(crate) const ACTIVE: &str = "active/";
+pub(crate) const RUNS: &str = "runs/";
+pub(crate) const RECOVERED: &str = "recovered/";
+pub(crate) const NOW: &str = "now/";
+pub(crate) const LATER: &str = "later/";
+
+const STATE: &str = "state.json";
+
+pub(crate) fn batch(run: &RunId, batch: u64) -> String {
+    format!("{WORKFLOWS}{run}/log/{batch:010}")
+}
+
+pub(crate) fn log(run: &RunId) -> String {
+    format!("{WORKFLOWS}{run}/log/")
+}
+
+pub(crate) fn state(run: &RunId) -> String {
+    format!("{WORKFLOWS}{run}/{STATE}")
+}
+
+pub(crate) fn task(id: &TaskId) -> String {
+    format!("{TASKS}{id}")
+}
+
+pub(crate) fn lock(name: &LockName) -> String {
+    format!("{LOCKS}{name}")
+}
+
+pub(crate) fn lane(name: &LaneName) -> String {
+    format!("lane/{name}")
+}
+
+/// An idempotency key may be any text.
+pub(crate) fn key(key: &str) -> String {
+    format!("key/{}", Hash::of_parts(&["key", key]))
+}
+
+pub(crate) fn node(id: &NodeId) -> String {
+    format!("{NODES}{id}")
+}
+
+/// What a key under [`WORKFLOWS`] belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A batch of the log.
+    Batch(u64),
+    /// The cached row.
+    State,
+}
+
+/// Reads a key under [`WORKFLOWS`]; none if it is not one of ours.
+pub(crate) fn part(key: &str) -> Option<(RunId, Part)> {
+    let (run, rest) = key.strip_prefix(WORKFLOWS)?.split_once('/')?;
+    let run = RunId::new(run).ok()?;
+    match rest.strip_prefix("log/") {
+        Some(batch) => Some((run, Part::Batch(batch.parse().ok()?))),
+        None => (rest == STATE).then_some((run, Part::State)),
+    }
+}
+
+fn moment(at: Millis) -> i64 {
+    at.0.clamp(0, LAST_MOMENT)
+}
+
+/// Marks a run that is not over. Whoever ends it at a position behind `after` may take the marker away: it cannot
+/// be that of a later life, which begins behind that end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Active {
+    pub(crate) created: Millis,
+    pub(crate) run: RunId,
+    pub(crate) after: Seq,
+}
+
+impl Active {
+    pub(crate) fn key(&self) -> String {
+        format!("{}{:013}", self.start(), self.after.0)
+    }
+
+    /// Where the markers of this run begin, whatever position they name.
+    pub(crate) fn start(&self) -> String {
+        format!("{ACTIVE}{:013}/{}/", moment(self.created), self.run)
+    }
+
+    pub(crate) fn parse(key: &str) -> Option<Self> {
+        let mut parts = key.strip_prefix(ACTIVE)?.split('/');
+        let created = Millis(parts.next()?.parse().ok()?);
+        let run = RunId::new(parts.next()?).ok()?;
+        Some(Self { created, run, after: Seq(parts.next()?.parse().ok()?) })
+    }
+}
+
+/// The place of a run in a list that begins with the latest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) at: Millis,
+    pub(crate) run: RunId,
+}
+
+impl Place {
+    pub(crate) fn key(&self, folder: &str) -> String {
+        format!("{folder}{:013}/{}", LAST_MOMENT - moment(self.at), self.run)
+    }
+
+    pub(crate) fn parse(folder: &str, key: &str) -> Option<Self> {
+        let (at, run) = key.strip_prefix(folder)?.split_once('/')?;
+        let at = Millis(LAST_MOMENT - at.parse::<i64>().ok()?);
+        Some(Self { at, run: RunId::new(run).ok()? })
+    }
+}
+
+/// What a marker of a task says. One that names a version that the task has left behind is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TaskMarker {
+    Ready(Ready),
+    Poke {
+        /// Of the owner's name.
+        owner: String,
+        version: u64,
+        task: TaskId,
+    },
+}
+
+/// A task that is ready, now or later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) run_at: Millis,
+    pub(crate) priority: i32,
+    pub(crate) version: u64,
+    /// Of the pool and of the kind.
+    pub(crate) sort: (String, String),
+    pub(crate) lane: Option<LaneName>,
+    pub(crate) task: TaskId,
+}
+
+impl TaskMarker {
+    /// The marker that this task needs, if it needs one. A dormant task has none: nobody looks for it.
+    pub(crate) fn of(task: &Task) -> Option<Self> {
+        match task.state {
+            TaskState::Ready if task.run_at < Millis::NEVER => Some(Self::Ready(Ready {
+                run_at: Millis(moment(task.run_at)),
+                priority: task.priority,
+                version: task.version,
+                sort: (short("pool", &task.pool()), short("kind", &task.kind)),
+                lane: task.lane.clone(),
+                task: task.id.clone(),
+            })),
+            TaskState::Claimed if task.poked => Some(Self::Poke {
+                owner: owner(task.owner.as_deref().unwrap_or_default()),
+                version: task.version,
+                task: task.id.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Both places where it may stand; which one is right depends on when it was written.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        match self {
+            Self::Ready(_) => vec![self.key_in(NOW), self.key_in(LATER)],
+            Self::Poke { .. } => vec![self.key_in(NOW)],
+        }
+    }
+
+    /// Where to put it now.
+    pub(crate) fn key(&self, now: Millis) -> String {
+        match self {
+            Self::Ready(ready) if ready.run_at.0 > now.0.saturating_add(SOON_MS) => self.key_in(LATER),
+            _ => self.key_in(NOW),
+        }
+    }
+
+    fn key_in(&self, folder: &str) -> String {
+        match self {
+            Self::Poke { owner, version, task } => format!("{NOW}poke/{owner}/{version}/{task}"),
+            Self::Ready(Ready { run_at, priority, version, sort: (pool, kind), lane, task }) => {
+                let folder = if folder == NOW { "now/ready/" } else { LATER };
+                let lane = lane.as_ref().map_or(NO_LANE, |lane| lane.as_str());
+                let priority = i64::from(*priority) - i64::from(i32::MIN);
+                format!("{folder}{:013}/{priority:010}/{version}/{pool}/{kind}/{lane}/{task}", run_at.0)
+            }
+        }
+    }
+
+    pub(crate) fn parse(key: &str) -> Option<Self> {
+        if let Some(rest) = key.strip_prefix("now/poke/") {
+            let mut parts = rest.split('/');
+            let owner = parts.next()?.to_owned();
+            let version = parts.next()?.parse().ok()?;
+            return Some(Self::Poke { owner, version, task: TaskId::new(parts.next()?).ok()? });
+        }
+        let rest = key.strip_prefix("now/ready/").or_else(|| key.strip_prefix(LATER))?;
+        let mut parts = rest.split('/');
+        let run_at = Millis(parts.next()?.parse().ok()?);
+        let priority = i32::try_from(parts.next()?.parse::<i64>().ok()? + i64::from(i32::MIN)).ok()?;
+        let version = parts.next()?.parse().ok()?;
+        let sort = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let lane = match parts.next()? {
+            NO_LANE => None,
+            lane => Some(LaneName::new(lane).ok()?),
+        };
+        Some(Self::Ready(Ready {
+            run_at,
+            priority,
+            version,
+            sort,
+            lane,
+            task: TaskId::new(parts.next()?).ok()?,
+        }))
+    }
+}
+
+/// The part of a marker's name that says whose poke it is: an owner may be called anything.
+pub(crate) fn owner(name: &str) -> String {
+    short("owner", name)
+}
+
+pub(crate) fn short(what: &str, text: &str) -> String {
+    format!("{:016x}", Hash::of_parts(&[what, text]).leading())
+}
+
+#[cfg(test)]
+mod tests {
+    use goldseam_core::task::NewTask;
+    use goldseam_core::{Payload, QueueName};
+
+    use super::*;
+
+    fn task(run_at: i64, lane: Option<&str>) -> Task {
+        let new = NewTask {
+            id: TaskId::new("t.1_x-y").unwrap(),
+            kind: "any kind / at all".to_owned(),
+            queue: QueueName::new("default").unwrap(),
+            lane: lane.map(|lane| LaneName::new(lane).unwrap()),
+            priority: -7,
+            key: None,
+            run_at: Millis(run_at),
+            payload: Payload::null(),
+            attempts_max: 1,
+            silence_max: None,
+        };
+        new.into_task(Millis(5))
+    }
+
+    #[test]
+    fn markers_say_what_they_were_told() {
+        for task in [task(77, None), task(1_700_000_000_000, Some("l.1"))] {
+            let marker = TaskMarker::of(&task).unwrap();
+            for key in marker.keys() {
+                assert_eq!(TaskMarker::parse(&key).as_ref(), Some(&marker), "{key}");
+            }
+        }
+        let poked = Task { poked: true, ..task(1, None).claimed("anybody / here", Millis(9)) };
+        let marker = TaskMarker::of(&poked).unwrap();
+        assert_eq!(TaskMarker::parse(&marker.key(Millis(9))), Some(marker));
+        assert_eq!(TaskMarker::of(&task(i64::MAX, None)), None);
+    }
+
+    #[test]
+    fn what_is_due_later_stands_elsewhere() {
+        let marker = TaskMarker::of(&task(100_000, None)).unwrap();
+        assert!(marker.key(Millis(0)).starts_with(LATER));
+        assert!(marker.key(Millis(50_000)).starts_with(NOW));
+    }
+
+    #[test]
+    fn lists_of_runs_begin_with_the_latest() {
+        let run = RunId::new("r").unwrap();
+        let place = |at| Place { at: Millis(at), run: run.clone() };
+        assert!(place(2_000).key(RUNS) < place(1_999).key(RUNS));
+        assert_eq!(Place::parse(RUNS, &place(7).key(RUNS)), Some(place(7)));
+        let active = Active { created: Millis(7), run: run.clone(), after: Seq(12) };
+        assert_eq!(Active::parse(&active.key()), Some(active));
+        assert_eq!(part(&batch(&run, 12)), Some((run.clone(), Part::Batch(12))));
+        assert_eq!(part(&state(&run)), Some((run, Part::State)));
+        assert_eq!(part("workflow/../state.json"), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! The log: batches behind one another, found from a hint, never by listing alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use goldseam_core::{Hash, RunId, Seq};
+use goldseam_store::{Append, Record, StoreError};
+
+use crate::batch::Batch;
+use crate::bucket::{Bucket, Put, SIDE_BY_SIDE, When};
+use crate::keys::{self, Part};
+
+/// Runs whose logs' ends are remembered.
+const REMEMBERED_MAX: usize = 20_000;
+/// Batches whose first positions are remembered for one run.
+const PLACES_MAX: usize = 20_000;
+
+/// What this process knows of a log: a batch that was there, and what stood where.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
+    /// The last batch that is known; 0 is before the first one.
+    pub(crate) batch: u64,
+    /// Where the log ends with it.
+    pub(crate) end: Seq,
+    /// Its fingerprint.
+    pub(crate) hash: Hash,
+    /// Batches by their first positions.
+    places: BTreeMap<Seq, u64>,
+}
+
+impl Trace {
+    const fn empty() -> Self {
+        Self { batch: 0, end: Seq::ZERO, hash: Hash::ZERO, places: BTreeMap::new() }
+    }
+
+    fn saw(&mut self, batch: &Batch, hash: Hash) {
+        if self.places.len() >= PLACES_MAX {
+            self.places.clear();
+        }
+        self.places.insert(batch.first, batch.batch);
+        if batch.batch > self.batch {
+            (self.batch, self.hash) = (batch.batch, hash);
+            self.end = self.end.max(batch.end());
+        }
+    }
+
+    /// A batch that begins at or before this position, as near as is known.
+    fn at_or_before(&self, seq: Seq) -> u64 {
+        self.places.range(..=seq).next_back().map_or(1, |(_, batch)| *batch)
+    }
+
+    /// The first batch that is known to begin behind this position.
+    fn behind(&self, seq: Seq) -> Option<u64> {
+        self.places.range(seq.next()..).next().map(|(_, batch)| *batch)
+    }
+}
+
+/// The logs of all runs, with what this process remembers of them.
+#[derive(Debug, Default)]
+pub(crate) struct Logs {
+    traces: Mutex<HashMap<RunId, Trace>>,
+}
+
+/// What became of an append.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    pub(crate) end: Seq,
+    pub(crate) batch: u64,
+}
+
+impl Logs {
+    fn known(&self, run: &RunId) -> Option<Trace> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    }
+
+    fn remember(&self, run: &RunId, trace: Trace) {
+        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        if traces.len() >= REMEMBERED_MAX {
+            traces.clear();
+        }
+        traces.insert(run.clone(), trace);
+    }
+
+    /// Forgets what it knows of a run: somebody may have changed what nobody changes.
+    pub(crate) fn forget(&self, run: &RunId) {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+    }
+
+    /// Forgets what it knows of every run.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_all(&self) {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Appends if the log ends at exactly `append.after`. `hint` names a batch that a row knew.
+    pub(crate) async fn append(
+        &self,
+        bucket: &Bucket,
+        append: &Append,
+        write: String,
+        hint: impl AsyncFnOnce() -> Result<u64, StoreError>,
+    ) -> Result<Appended, StoreError> {
+        let run = &append.run;
+        let trace = match self.known(run) {
+            Some(trace) if trace.end == append.after => trace,
+            // Most runs that begin are new: nobody looks before.
+            None if append.after == Seq::ZERO => Trace::empty(),
+            _ => {
+                let Some(trace) = self.find(bucket, run, hint().await?).await? else {
+                    return Err(StoreError::Conflict { end: Seq::ZERO });
+                };
+                if trace.end != append.after {
+                    return Err(StoreError::Conflict { end: trace.end });
+                }
+                trace
+            }
+        };
+        let first = append.after.next();
+        let records = (first.0..).map(Seq).zip(&append.bodies);
+        let batch = Batch {
+            batch: trace.batch + 1,
+            first,
+            epoch: append.row.as_ref().map(|row| row.epoch).filter(|epoch| *epoch > Seq::ZERO),
+            write,
+            before: trace.hash,
+            records: records.map(|(seq, body)| Record { seq, body: body.clone() }).collect(),
+        };
+        let object = batch.encode();
+        let hash = Hash::of(&object);
+        match bucket.put_if(&keys::batch(run, batch.batch), object, When::Never).await {
+            Ok(Put::Done(_)) => {
+                let mut trace = trace;
+                trace.saw(&batch, hash);
+                let appended = Appended { end: trace.end, batch: trace.batch };
+                self.remember(run, trace);
+                Ok(appended)
+            }
+            Ok(Put::Lost(_)) => {
+                let found = self.forward(bucket, run, trace).await?;
+                Err(StoreError::Conflict { end: found.end })
+            }
+            Err(error) => {
+                self.forget(run);
+                Err(error)
+            }
+        }
+    }
+
+    /// The end of the log as it is now; none if there is no log. Begins at the batch that `hint` names.
+    pub(crate) async fn find(
+        &self,
+        bucket: &Bucket,
+        run: &RunId,
+        hint: u64,
+    ) -> Result<Option<Trace>, StoreError> {
+        let (known, places) =
+            self.known(run).map_or_else(Default::default, |trace| (trace.batch, trace.places));
+        let mut trace = Trace { places, ..Trace::empty() };
+        let from = match hint.max(known) {
+            0 => None,
+            batch => self.get(bucket, run, batch).await?,
+        };
+        let from = match from {
+            Some(from) => Some(from),
+            // Nothing says where the log ends, or what said so was wrong: a list is a hint like any other.
+            None => {
+                let listed = bucket.list(&keys::log(run), None, usize::MAX).await?;
+                let last = listed.iter().rev().find_map(|entry| match keys::part(&entry.key) {
+                    Some((_, Part::Batch(batch))) => Some(batch),
+                    _ => None,
+                });
+                match last {
+                    Some(last) => self.get(bucket, run, last).await?,
+                    None => None,
+                }
+            }
+        };
+        if let Some((batch, hash)) = from {
+            // An emptied batch ends where the one before it does.
+            let mut earlier = batch.batch;
+            while batch.records.is_empty() && trace.end == Seq::ZERO && earlier > 1 {
+                earlier -= 1;
+                if let Some((before, _)) = self.get(bucket, run, earlier).await? {
+                    trace.end = before.end();
+                }
+            }
+            trace.saw(&batch, hash);
+        }
+        let trace = self.forward(bucket, run, trace).await?;
+        Ok((trace.batch > 0).then_some(trace))
+    }
+
+    /// Reads on from the last batch of `trace` to the end.
+    async fn forward(&self, bucket: &Bucket, run: &RunId, mut trace: Trace) -> Result<Trace, StoreError> {
+        while let Some((batch, hash)) = self.get(bucket, run, trace.batch + 1).await? {
+            trace.saw(&batch, hash);
+        }
+        if trace.batch > 0 {
+            self.remember(run, trace.clone());
+        }
+        Ok(trace)
+    }
+
+    async fn get(
+        &self,
+        bucket: &Bucket,
+        run: &RunId,
+        batch: u64,
+    ) -> Result<Option<(Batch, Hash)>, StoreError> {
+        let key = keys::batch(run, batch);
+        let Some(found) = bucket.get(&key).await? else { return Ok(None) };
+        let read = Batch::decode(&key, &found.body)?;
+        if read.batch != batch {
+            return Err(crate::fault::damaged(&key, format_args!("it says that it is batch {}", read.batch)));
+        }
+        Ok(Some((read, Hash::of(&found.body))))
+    }
+
+    /// Up to `limit` records after `after`. A batch that is missing before one that is there is a gap.
+    pub(crate) async fn read(
+        &self,
+        bucket: &Bucket,
+        run: &RunId,
+        (after, limit): (Seq, usize),
+        hint: impl AsyncFnOnce() -> Result<u64, StoreError>,
+    ) -> Result<Vec<Record>, StoreError> {
+        let mut trace = match self.known(run) {
+            Some(trace) => trace,
+            None => match self.find(bucket, run, hint().await?).await? {
+                Some(trace) => trace,
+                None => return Ok(Vec::new()),
+            },
+        };
+        let mut next = self.search(bucket, run, &mut trace, after.next()).await?;
+        let mut records = Vec::new();
+        while records.len() < limit {
+            // What is known to be there is fetched side by side; what may be there, one by one.
+            let ahead = trace.batch.saturating_sub(next).saturating_add(1).clamp(1, SIDE_BY_SIDE as u64);
+            let ahead = ahead.min((limit - records.len()) as u64);
+            let keys = (next..next + ahead).map(|batch| keys::batch(run, batch)).collect();
+            let mut over = false;
+            for (batch, found) in (next..).zip(bucket.get_all(keys).await?) {
+                let Some(found) = found else {
+                    over |= batch > trace.batch;
+                    continue;
+                };
+                let read = Batch::decode(&keys::batch(run, batch), &found.body)?;
+                trace.saw(&read, Hash::of(&found.body));
+                records.extend(read.records.into_iter().filter(|record| record.seq > after));
+            }
+            if over {
+                break;
+            }
+            next += ahead;
+        }
+        records.truncate(limit);
+        self.remember(run, trace);
+        Ok(records)
+    }
+
+    /// The batch that holds `seq`, or one before it: halves what lies between the nearest ones that are known.
+    async fn search(
+        &self,
+        bucket: &Bucket,
+        run: &RunId,
+        trace: &mut Trace,
+        seq: Seq,
+    ) -> Result<u64, StoreError> {
+        if seq > trace.end {
+            return Ok(trace.batch + 1);
+        }
+        let mut low = trace.at_or_before(seq);
+        let mut high = trace.behind(seq).unwrap_or(trace.batch + 1);
+        while high - low > SIDE_BY_SIDE as u64 {
+            let middle = low + (high - low) / 2;
+            let Some((batch, hash)) = self.get(bucket, run, middle).await? else {
+                // A gap: begin before it.
+                return Ok(low);
+            };
+            trace.saw(&batch, hash);
+            if batch.first <= seq { low = middle } else { high = middle }
+        }
+        Ok(low)
+    }
+}

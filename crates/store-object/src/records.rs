@@ -1,0 +1,180 @@
+//! Records that are truths by themselves: one object each, changed by compare-and-set, remembered by tag.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_store::StoreError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::{Bucket, Found, Put, Tag, When};
+use crate::fault::damaged;
+use crate::write::Writes;
+
+/// Something with a version that grows with every change.
+pub(crate) trait Versioned: Clone + Serialize + DeserializeOwned {
+    fn version(&self) -> u64;
+}
+
+impl Versioned for Task {
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl Versioned for Lock {
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a, T> {
+    write: String,
+    record: &'a T,
+}
+
+#[derive(Deserialize)]
+struct Read<T> {
+    record: T,
+}
+
+/// Makes the content of an object that is unlike any other's.
+pub(crate) fn encode<T: Serialize>(record: &T, writes: &Writes) -> Bytes {
+    serde_json::to_vec(&Written { write: writes.next(), record }).unwrap_or_default().into()
+}
+
+/// Reads what [`encode`] made.
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, object: &[u8]) -> Result<T, StoreError> {
+    let read: Read<T> = serde_json::from_slice(object).map_err(|error| damaged(key, error))?;
+    Ok(read.record)
+}
+
+/// A record with the tag of the object that holds it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held<T> {
+    pub(crate) record: T,
+    pub(crate) tag: Tag,
+}
+
+impl<T: Versioned> Held<T> {
+    pub(crate) fn read(key: &str, found: Found) -> Result<Self, StoreError> {
+        Ok(Self { record: decode(key, &found.body)?, tag: found.tag })
+    }
+}
+
+/// All records of a folder, as this process last saw them.
+#[derive(Debug)]
+pub(crate) struct Records<T> {
+    folder: &'static str,
+    known: Mutex<HashMap<String, Held<T>>>,
+}
+
+/// What became of a write of a record.
+pub(crate) enum Wrote<T> {
+    Done,
+    Lost(Option<Held<T>>),
+}
+
+impl<T: Versioned> Records<T> {
+    pub(crate) fn new(folder: &'static str) -> Self {
+        Self { folder, known: Mutex::default() }
+    }
+
+    /// What this process last saw: perhaps outdated, but enough to try a compare-and-set.
+    pub(crate) fn last_seen(&self, key: &str) -> Option<Held<T>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Forgets what was last seen.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_all(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn see(&self, key: &str, held: Option<Held<T>>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match held {
+            Some(held) => known.insert(key.to_owned(), held),
+            None => known.remove(key),
+        };
+    }
+
+    /// The record as it is now.
+    pub(crate) async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Held<T>>, StoreError> {
+        let held = bucket.get(key).await?.map(|found| Held::read(key, found)).transpose()?;
+        self.see(key, held.clone());
+        Ok(held)
+    }
+
+    /// The record at `version`, if that is what it has: what was last seen will do.
+    pub(crate) async fn at(
+        &self,
+        bucket: &Bucket,
+        key: &str,
+        version: u64,
+    ) -> Result<Result<Held<T>, Option<Held<T>>>, StoreError> {
+        if let Some(held) = self.last_seen(key).filter(|held| held.record.version() == version) {
+            return Ok(Ok(held));
+        }
+        Ok(match self.get(bucket, key).await? {
+            Some(held) if held.record.version() == version => Ok(held),
+            other => Err(other),
+        })
+    }
+
+    /// Writes a record over `before`.
+    pub(crate) async fn write(
+        &self,
+        bucket: &Bucket,
+        (key, record): (&str, &T),
+        before: Option<&Held<T>>,
+        writes: &Writes,
+    ) -> Result<Wrote<T>, StoreError> {
+        let when = before.map_or(When::Absent, |held| When::Is(held.tag.clone()));
+        let put = bucket.put_if(key, encode(record, writes), when).await;
+        match put.inspect_err(|_| self.see(key, None))? {
+            Put::Done(tag) => {
+                self.see(key, Some(Held { record: record.clone(), tag }));
+                Ok(Wrote::Done)
+            }
+            Put::Lost(found) => {
+                let held = found.map(|found| Held::read(key, found)).transpose()?;
+                self.see(key, held.clone());
+                Ok(Wrote::Lost(held))
+            }
+        }
+    }
+
+    pub(crate) async fn remove(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
+        self.see(key, None);
+        bucket.delete(key).await
+    }
+
+    /// All records in order of their keys: one list, and one read of each that has changed since the last time.
+    pub(crate) async fn all(&self, bucket: &Bucket) -> Result<Vec<T>, StoreError> {
+        let listed = bucket.list(self.folder, None, usize::MAX).await?;
+        let changed: Vec<String> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_known = |key: &str, tag: &Tag| known.get(key).is_some_and(|held| held.tag.is(tag));
+            let new = listed.iter().filter(|entry| !is_known(&entry.key, &entry.tag));
+            new.map(|entry| entry.key.clone()).collect()
+        };
+        let found = bucket.get_all(changed.clone()).await?;
+        for (key, found) in changed.iter().zip(found) {
+            self.see(key, found.map(|found| Held::read(key, found)).transpose()?);
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let records: Vec<T> =
+            listed.iter().filter_map(|entry| known.get(&entry.key)).map(|held| held.record.clone()).collect();
+        if known.len() > listed.len().saturating_mul(2) + 1_000 {
+            let there: std::collections::HashSet<&str> =
+                listed.iter().map(|entry| entry.key.as_str()).collect();
+            known.retain(|key, _| there.contains(key.as_str()));
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,341 @@
+//! Cached rows: `state.json` of each run, changed by compare-and-set only, with the markers by which runs are found.
+//!
+//! A row that only says that the run is running now is written a little later, together with whatever comes next:
+//! most runs end before that.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{try_join, try_join_all};
+use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
+use goldseam_store::{Expect, Row, StoreError, Written};
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::{Found, Put, Tag, When};
+use crate::fault::damaged;
+use crate::keys::{self, Active, Place};
+use crate::store::Inner;
+
+/// How late a row may be that says nothing but that its run is running.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
+/// Rows whose tags are remembered.
+const REMEMBERED_MAX: usize = 20_000;
+/// Times that a row is tried to be written against others.
+const RACES_MAX: u32 = 50;
+/// What this program writes.
+const FORMAT: u32 = 1;
+
+/// `state.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    /// Says that the object is ours: others keep states of their own under the same names.
+    goldseam: u32,
+    id: RunId,
+    status: Status,
+    updated_at: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<TaskId>,
+    /// A batch that the log has, to begin at when its end is looked for.
+    batch: u64,
+    /// The position behind which the run went on last, which its marker names.
+    active: Seq,
+    write: String,
+    summary: Summary,
+}
+
+/// A row with what belongs to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) row: Row,
+    pub(crate) batch: u64,
+    pub(crate) active: Seq,
+    pub(crate) tag: Tag,
+}
+
+impl Known {
+    /// Reads a `state.json`; none if it is somebody else's.
+    pub(crate) fn read(key: &str, found: Found) -> Result<Option<Self>, StoreError> {
+        #[derive(Deserialize)]
+        struct Whose {
+            goldseam: Option<u32>,
+        }
+        let state: State = match serde_json::from_slice(&found.body) {
+            Ok(state) => state,
+            Err(error) => match serde_json::from_slice::<Whose>(&found.body) {
+                Ok(Whose { goldseam: None }) => return Ok(None),
+                _ => return Err(damaged(key, error)),
+            },
+        };
+        let row = Row { summary: state.summary, task: state.task, updated_at: state.updated_at };
+        Ok(Some(Self { row, batch: state.batch, active: state.active, tag: found.tag }))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.row.summary.status.is_terminal()
+    }
+}
+
+/// A row to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct NewRow {
+    pub(crate) summary: Summary,
+    pub(crate) task: Option<TaskId>,
+    pub(crate) batch: u64,
+    /// Where the marker stands if the run has just begun or gone on; none: as before.
+    pub(crate) active: Option<Seq>,
+}
+
+/// A row that is written later.
+#[derive(Debug, Clone)]
+pub(crate) struct Late {
+    pub(crate) summary: Summary,
+    pub(crate) batch: u64,
+}
+
+/// What this process remembers of rows.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    known: Mutex<HashMap<RunId, Known>>,
+    late: Mutex<HashMap<RunId, Late>>,
+}
+
+impl Rows {
+    /// What this process last saw: perhaps outdated, but enough to try a compare-and-set.
+    pub(crate) fn last_seen(&self, run: &RunId) -> Option<Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    }
+
+    fn see(&self, run: &RunId, row: Option<Known>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        match row {
+            Some(row) => known.insert(run.clone(), row),
+            None => known.remove(run),
+        };
+    }
+
+    fn lateness(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Late>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a row for later. Whether it is the first one, so that somebody must come back for it.
+    pub(crate) fn put_off(&self, run: &RunId, late: Late) -> bool {
+        let mut all = self.lateness();
+        all.insert(run.clone(), late);
+        all.len() == 1
+    }
+
+    pub(crate) fn take_late(&self, run: &RunId) -> Option<Late> {
+        self.lateness().remove(run)
+    }
+
+    /// Forgets what was last seen.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_all(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn all_late(&self) -> Vec<RunId> {
+        self.lateness().keys().cloned().collect()
+    }
+}
+
+impl Inner {
+    /// The row as it is now; none if there is none, or it is somebody else's.
+    pub(crate) async fn row(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
+        let key = keys::state(run);
+        let known = match self.bucket.get(&key).await? {
+            Some(found) => Known::read(&key, found)?,
+            None => None,
+        };
+        self.rows.see(run, known.clone());
+        Ok(known)
+    }
+
+    /// What is known of the row, asked for only if nothing is.
+    pub(crate) async fn row_seen(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
+        match self.rows.last_seen(run) {
+            Some(known) => Ok(Some(known)),
+            None => self.row(run).await,
+        }
+    }
+
+    /// Writes what `make` makes of the row, again and again until nobody was faster or it makes nothing.
+    pub(crate) async fn change_row(
+        &self,
+        run: &RunId,
+        mut make: impl FnMut(Option<&Known>) -> Option<NewRow>,
+    ) -> Result<Option<Known>, StoreError> {
+        let mut known = self.row_seen(run).await?;
+        for _ in 0..RACES_MAX {
+            let Some(new) = make(known.as_ref()) else { return Ok(known) };
+            match self.write_row(new, known.as_ref()).await? {
+                Ok(written) => return Ok(Some(written)),
+                Err(there) => known = there,
+            }
+        }
+        Err(crate::fault::busy("writing a row", "too many others write it".into()))
+    }
+
+    /// Writes a row over `before`. What makes the run findable is written first, what no longer does is taken away
+    /// after it. The error is the row that is there instead.
+    async fn write_row(
+        &self,
+        new: NewRow,
+        before: Option<&Known>,
+    ) -> Result<Result<Known, Option<Known>>, StoreError> {
+        let run = new.summary.run.clone();
+        let old = before.map(|known| &known.row);
+        let updated_at = self.clock.now().max(old.map_or(Millis(1), |row| Millis(row.updated_at.0 + 1)));
+        let active = new.active.or(before.map(|known| known.active)).unwrap_or(Seq::ZERO);
+        self.mark_run(&new, before, active).await?;
+        let NewRow { summary, task, batch, .. } = new;
+        let state = State {
+            goldseam: FORMAT,
+            id: run.clone(),
+            status: summary.status,
+            updated_at,
+            task,
+            batch,
+            active,
+            write: self.writes.next(),
+            summary,
+        };
+        let body: Bytes = serde_json::to_vec(&state).unwrap_or_default().into();
+        let key = keys::state(&run);
+        let when = before.map_or(When::Absent, |known| When::Is(known.tag.clone()));
+        match self.bucket.put_if(&key, body, when).await.inspect_err(|_| self.rows.see(&run, None))? {
+            Put::Done(tag) => {
+                let row = Row { summary: state.summary, task: state.task, updated_at };
+                let known = Known { row, batch, active, tag };
+                self.rows.see(&run, Some(known.clone()));
+                Ok(Ok(known))
+            }
+            Put::Lost(found) => {
+                let foreign = found.is_some();
+                let known = found.map(|found| Known::read(&key, found)).transpose()?.flatten();
+                if foreign && known.is_none() {
+                    return Err(damaged(
+                        &key,
+                        "it is the state of somebody else's workflow of the same name",
+                    ));
+                }
+                self.rows.see(&run, known.clone());
+                Ok(Err(known))
+            }
+        }
+    }
+
+    /// Puts the markers there that a row needs and its predecessor did not.
+    async fn mark_run(&self, new: &NewRow, before: Option<&Known>, active: Seq) -> Result<(), StoreError> {
+        let NewRow { summary, .. } = new;
+        let place = |at| Place { at, run: summary.run.clone() };
+        let mut markers = Vec::new();
+        if before.is_none() && new.active.is_none() {
+            markers.push(place(summary.created_at).key(keys::RUNS));
+        }
+        let went_on = before.is_none_or(Known::is_over) && new.active.is_none();
+        if went_on && !summary.status.is_terminal() {
+            markers.push(self.active_marker(summary, active).key());
+        }
+        let recovered = summary.recovered_at;
+        if let Some(at) =
+            recovered.filter(|_| before.and_then(|known| known.row.summary.recovered_at) != recovered)
+        {
+            markers.push(place(at).key(keys::RECOVERED));
+        }
+        try_join_all(markers.iter().map(|key| self.bucket.put(key, Bytes::new()))).await?;
+        Ok(())
+    }
+
+    fn active_marker(&self, summary: &Summary, after: Seq) -> Active {
+        Active { created: summary.created_at, run: summary.run.clone(), after }
+    }
+
+    /// Marks a run that is about to begin: where it stands in lists, and that it is not over.
+    pub(crate) async fn mark_new(&self, run: &RunId, created: Millis) -> Result<(), StoreError> {
+        let active = Active { created, run: run.clone(), after: Seq::ZERO }.key();
+        let place = Place { at: created, run: run.clone() }.key(keys::RUNS);
+        try_join(self.bucket.put(&active, Bytes::new()), self.bucket.put(&place, Bytes::new())).await?;
+        Ok(())
+    }
+
+    /// Marks a run that was over and is about to go on.
+    pub(crate) async fn mark_again(&self, summary: &Summary, after: Seq) -> Result<(), StoreError> {
+        self.bucket.put(&self.active_marker(summary, after).key(), Bytes::new()).await.map(drop)
+    }
+
+    /// The run is over, and its row says so: nobody needs to look for it.
+    pub(crate) async fn unmark_run(&self, known: &Known) {
+        let key = self.active_marker(&known.row.summary, known.active).key();
+        if let Err(error) = self.bucket.delete(&key).await {
+            tracing::debug!(key, %error, "the marker of a run that is over could not be removed");
+        }
+    }
+
+    pub(crate) async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
+        let run = row.summary.run.clone();
+        self.write_late(&run).await?;
+        let known = self.row(&run).await?;
+        let version = known.as_ref().map(|known| known.row.version());
+        let as_expected = match expect {
+            Expect::Absent => version.is_none(),
+            Expect::Version(expected) => version == Some(expected),
+        };
+        if !as_expected {
+            return Ok(Written::Lost(known.map(|known| known.row)));
+        }
+        let batch = match &known {
+            Some(known) => known.batch,
+            // A run without a log has no row either, and gets none.
+            None => match self.logs.find(&self.bucket, &run, 0).await? {
+                Some(trace) => trace.batch,
+                None => return Ok(Written::Lost(None)),
+            },
+        };
+        let goes_on = known.as_ref().is_some_and(Known::is_over) && !row.summary.status.is_terminal();
+        if goes_on {
+            self.mark_again(&row.summary, row.summary.as_of).await?;
+        }
+        let active = goes_on.then_some(row.summary.as_of);
+        let new = NewRow { summary: row.summary, task: row.task, batch, active };
+        match self.write_row(new, known.as_ref()).await? {
+            Ok(written) => {
+                if written.is_over() && !known.is_some_and(|known| known.is_over()) {
+                    self.unmark_run(&written).await;
+                }
+                self.watch.bump();
+                Ok(Written::Done)
+            }
+            Err(there) => Ok(Written::Lost(there.map(|known| known.row))),
+        }
+    }
+
+    /// Writes a row that was put off.
+    pub(crate) async fn write_late(&self, run: &RunId) -> Result<(), StoreError> {
+        let Some(Late { summary, batch }) = self.rows.take_late(run) else { return Ok(()) };
+        let write = self.change_row(run, |known| {
+            let late = known.is_none_or(|known| known.batch <= batch);
+            late.then(|| NewRow {
+                summary: summary.clone(),
+                task: known.and_then(|known| known.row.task.clone()),
+                batch,
+                active: None,
+            })
+        });
+        write.await.map(drop)
+    }
+
+    /// Writes every row that was put off.
+    pub(crate) async fn write_all_late(&self) -> Result<(), StoreError> {
+        let late = self.rows.all_late();
+        for runs in late.chunks(crate::bucket::SIDE_BY_SIDE) {
+            try_join_all(runs.iter().map(|run| self.write_late(run))).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Lists of runs: markers give the order, rows say the rest. A marker that its row does not bear out is passed over.
+
+use std::time::Duration;
+
+use goldseam_core::{Millis, RunId};
+use goldseam_store::{Cursor, Moment, Page, Row, RunFilter, RunOrder, StoreError};
+
+use crate::bucket::{Listed, SIDE_BY_SIDE};
+use crate::keys::{self, Active, Place};
+use crate::rows::Known;
+use crate::store::Inner;
+
+/// Markers read at a time.
+const CHUNK: usize = 1_000;
+/// A marker whose run was never begun is left alone for so long: its writer may be on the way.
+const ON_THE_WAY: Duration = Duration::from_secs(600);
+
+/// Runs in the order of a list, and where to go on.
+struct Chunk {
+    places: Vec<Place>,
+    /// The marker to go on behind; none: this is the last chunk.
+    next: Option<String>,
+}
+
+impl Inner {
+    pub(crate) async fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
+        let after = filter.cursor()?;
+        self.write_all_late().await?;
+        let mut found: Vec<(Cursor, Row)> = Vec::new();
+        let enough = filter.limit as usize + 1;
+        let mut from = None;
+        loop {
+            let chunk = self.chunk(filter, after.as_ref(), from.take()).await?;
+            let places: Vec<&Place> =
+                chunk.places.iter().filter(|place| is_behind(place, filter, after.as_ref())).collect();
+            for places in places.chunks(SIDE_BY_SIDE) {
+                let keys = places.iter().map(|place| keys::state(&place.run)).collect();
+                for (place, object) in places.iter().zip(self.bucket.get_all(keys).await?) {
+                    let Some(object) = object else { continue };
+                    let Some(known) = Known::read(&keys::state(&place.run), object)? else { continue };
+                    let Some(cursor) = Cursor::of(&known.row, filter.order) else { continue };
+                    if cursor.at == place.at && filter.selects(&known.row) {
+                        found.push((cursor, known.row));
+                    }
+                }
+                if found.len() >= enough {
+                    break;
+                }
+            }
+            match chunk.next {
+                Some(next) if found.len() < enough => from = Some(next),
+                _ => break,
+            }
+        }
+        let more = found.len() >= enough;
+        found.truncate(filter.limit as usize);
+        let next = found.last().filter(|_| more).map(|(cursor, _)| cursor.to_string());
+        Ok(Page { items: found.into_iter().map(|(_, row)| row).collect(), next })
+    }
+
+    /// The next runs that may be in the list, in its order.
+    async fn chunk(
+        &self,
+        filter: &RunFilter,
+        after: Option<&Cursor>,
+        from: Option<String>,
+    ) -> Result<Chunk, StoreError> {
+        let is_narrow =
+            !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
+        match filter.order {
+            RunOrder::Oldest if is_narrow => self.active(from.or(after.map(before_active))).await,
+            RunOrder::Newest if is_narrow => {
+                let mut all = Vec::new();
+                let mut from = None;
+                loop {
+                    let chunk = self.active(from.take()).await?;
+                    all.extend(chunk.places);
+                    from = chunk.next;
+                    if from.is_none() {
+                        break;
+                    }
+                }
+                all.reverse();
+                Ok(Chunk { places: all, next: None })
+            }
+            RunOrder::Oldest => {
+                let listed = self.bucket.list(keys::RUNS, None, usize::MAX).await?;
+                let mut places = parse(keys::RUNS, &listed);
+                places.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
+                Ok(Chunk { places, next: None })
+            }
+            RunOrder::Newest => {
+                self.latest(keys::RUNS, from.or(after.map(|at| before(keys::RUNS, at)))).await
+            }
+            RunOrder::Recovered => {
+                self.latest(keys::RECOVERED, from.or(after.map(|at| before(keys::RECOVERED, at)))).await
+            }
+        }
+    }
+
+    /// Runs that are not over, the earliest queued first.
+    async fn active(&self, from: Option<String>) -> Result<Chunk, StoreError> {
+        let listed = self.bucket.list(keys::ACTIVE, from.as_deref(), CHUNK).await?;
+        let next = (listed.len() == CHUNK).then(|| listed.last().map(|entry| entry.key.clone())).flatten();
+        let mut places: Vec<Place> = Vec::new();
+        for marker in listed.iter().filter_map(|entry| Active::parse(&entry.key)) {
+            let place = Place { at: marker.created, run: marker.run };
+            if places.last() != Some(&place) {
+                places.push(place);
+            }
+        }
+        // Keys order runs of one moment by what follows their ids, too.
+        places.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
+        places.dedup();
+        Ok(Chunk { places, next })
+    }
+
+    /// Runs in a folder that begins with the latest. A chunk ends where a moment does: runs of one moment stand in
+    /// the folder in the order of their ids, and in the list the other way round.
+    async fn latest(&self, folder: &str, from: Option<String>) -> Result<Chunk, StoreError> {
+        let mut limit = CHUNK;
+        loop {
+            let listed = self.bucket.list(folder, from.as_deref(), limit).await?;
+            let full = listed.len() == limit;
+            let mut places = parse(folder, &listed);
+            if full {
+                let last = places.last().map(|place| place.at);
+                places.retain(|place| Some(place.at) != last);
+                if places.is_empty() {
+                    limit *= 4;
+                    continue;
+                }
+            }
+            let next = full.then(|| places.last().map(|place| place.key(folder))).flatten();
+            places.sort_by(|a, b| (b.at, &b.run).cmp(&(a.at, &a.run)));
+            // Go on behind the moment, not in the middle of it.
+            let next = next.and_then(|_| places.last().map(|place| behind(folder, place.at)));
+            return Ok(Chunk { places, next });
+        }
+    }
+
+    /// Takes markers away of runs that are over, and of runs that were never begun.
+    pub(crate) async fn tidy_active(&self) -> Result<(), StoreError> {
+        let listed = self.bucket.list(keys::ACTIVE, None, usize::MAX).await?;
+        let now = self.clock.now();
+        let old: Vec<(Active, &Listed)> = listed
+            .iter()
+            .filter(|entry| now.since(entry.modified) > ON_THE_WAY)
+            .filter_map(|entry| Some((Active::parse(&entry.key)?, entry)))
+            .collect();
+        for markers in old.chunks(SIDE_BY_SIDE) {
+            let keys = markers.iter().map(|(marker, _)| keys::state(&marker.run)).collect();
+            for ((marker, entry), object) in markers.iter().zip(self.bucket.get_all(keys).await?) {
+                let known = match object {
+                    Some(object) => Known::read(&keys::state(&marker.run), object)?,
+                    None => None,
+                };
+                let over = match known {
+                    Some(known) => {
+                        known.row.summary.created_at != marker.created
+                            || known.is_over() && known.row.summary.as_of > marker.after
+                    }
+                    None => self.logs.find(&self.bucket, &marker.run, 0).await?.is_none(),
+                };
+                if over {
+                    self.bucket.delete(&entry.key).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse(folder: &str, listed: &[Listed]) -> Vec<Place> {
+    listed.iter().filter_map(|entry| Place::parse(folder, &entry.key)).collect()
+}
+
+fn is_behind(place: &Place, filter: &RunFilter, after: Option<&Cursor>) -> bool {
+    let Some(after) = after else { return true };
+    let (here, there) = ((place.at, &place.run), (after.at, &after.run));
+    if filter.order.is_latest_first() { here < there } else { here > there }
+}
+
+/// A marker before all of the cursor's moment.
+fn before(folder: &str, cursor: &Cursor) -> String {
+    debug_assert!(matches!(cursor.by, Moment::Created | Moment::Recovered));
+    moment_of(folder, cursor.at)
+}
+
+fn moment_of(folder: &str, at: Millis) -> String {
+    // Without a run it sorts before every run of the moment.
+    let place = Place { at, run: first_run() }.key(folder);
+    place.rsplit_once('/').map_or(place.clone(), |(moment, _)| moment.to_owned())
+}
+
+/// A marker behind all of a moment: the one before it begins the next.
+fn behind(folder: &str, at: Millis) -> String {
+    moment_of(folder, Millis(at.0 - 1))
+}
+
+fn before_active(cursor: &Cursor) -> String {
+    let marker = Active { created: cursor.at, run: first_run(), after: goldseam_core::Seq::ZERO }.key();
+    let moment =
+        marker.strip_prefix(keys::ACTIVE).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    format!("{}{moment}", keys::ACTIVE)
+}
+
+fn first_run() -> RunId {
+    RunId::new("0").unwrap_or_else(|_| unreachable!("0 is an id"))
+}

@@ -1,0 +1,74 @@
+//! Requests are counted: on object storage they are what a run costs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Requests that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Writes.
+    pub puts: u64,
+    /// Reads of one object.
+    pub gets: u64,
+    /// Pages of lists.
+    pub lists: u64,
+    /// Removals.
+    pub deletes: u64,
+}
+
+impl Tally {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.puts + self.gets + self.lists + self.deletes
+    }
+
+    /// What was sent since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            puts: self.puts - earlier.puts,
+            gets: self.gets - earlier.gets,
+            lists: self.lists - earlier.lists,
+            deletes: self.deletes - earlier.deletes,
+        }
+    }
+}
+
+/// The counters behind a [`Tally`].
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    puts: AtomicU64,
+    gets: AtomicU64,
+    lists: AtomicU64,
+    deletes: AtomicU64,
+}
+
+impl Tallies {
+    pub(crate) fn put(&self, key: &str) {
+        tracing::trace!(key, "PUT");
+        self.puts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self, key: &str) {
+        tracing::trace!(key, "GET");
+        self.gets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn list(&self, folder: &str) {
+        tracing::trace!(folder, "LIST");
+        self.lists.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn delete(&self, key: &str) {
+        tracing::trace!(key, "DELETE");
+        self.deletes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            puts: self.puts.load(Ordering::Relaxed),
+            gets: self.gets.load(Ordering::Relaxed),
+            lists: self.lists.load(Ordering::Relaxed),
+            deletes: self.deletes.load(Ordering::Relaxed),
+        }
+    }
+}

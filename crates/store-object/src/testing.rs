@@ -1,0 +1,127 @@
+//! A store to test with, and harm to it, for tests of other crates. Feature `testing`.
+//!
+//! Invariant: the harm is done past the store; the store itself can damage nothing.
+
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goldseam_core::{RunId, Seq, TaskId};
+use goldseam_store::conformance::{Capabilities, Damage, Fixture};
+use goldseam_store::{Clock, ManualClock};
+use object_store::memory::InMemory;
+
+use crate::BucketStore;
+use crate::batch::Batch;
+use crate::bucket::{Bucket, Found};
+use crate::clock::StoreClock;
+use crate::keys::{self, Part};
+use crate::store::Inner;
+use crate::tally::Tallies;
+
+/// What object storage promises: rows follow their events, and nothing but beats tells that a process lives.
+pub const CAPABILITIES: Capabilities = Capabilities { atomic_rows: false, manual_clock: true, pulse: false };
+
+/// A store in this process's memory, with a clock to move: the same code and the same conditions, without a network.
+pub async fn fixture() -> Fixture {
+    let clock = ManualClock::default();
+    in_memory(clock.clock(), clock).with(CAPABILITIES)
+}
+
+/// The same by a clock that nobody moves.
+pub async fn fixture_on(clock: Clock) -> Fixture {
+    let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
+    in_memory(clock, ManualClock::default()).with(capabilities)
+}
+
+fn in_memory(clock: Clock, moved: ManualClock) -> Fixture {
+    let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(Tallies::default()));
+    let clock = Arc::new(StoreClock::new(Some(clock)));
+    around(BucketStore::on(bucket, clock), moved)
+}
+
+fn around(store: BucketStore, moved: ManualClock) -> Fixture {
+    let vandal = Vandal { bucket: store.inner().bucket.clone(), store: Arc::clone(store.inner()) };
+    Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(vandal))
+}
+
+/// Somebody who changes objects past the store. What the store remembers of them is forgotten then: tests of
+/// healing are about what is there, and a process that begins remembers nothing.
+#[derive(Debug)]
+pub struct Vandal {
+    bucket: Bucket,
+    store: Arc<Inner>,
+}
+
+impl Vandal {
+    async fn get(&self, key: &str) -> Option<Found> {
+        self.bucket.get(key).await.unwrap()
+    }
+
+    /// The batch of a log that holds this event.
+    async fn batch_with(&self, run: &RunId, seq: Seq) -> (String, Batch) {
+        for entry in self.bucket.list(&keys::log(run), None, usize::MAX).await.unwrap() {
+            let found = self.get(&entry.key).await.unwrap();
+            let batch = Batch::decode(&entry.key, &found.body).unwrap();
+            if batch.records.iter().any(|record| record.seq == seq) {
+                return (entry.key, batch);
+            }
+        }
+        panic!("{run} has no event {seq}");
+    }
+
+    async fn delete_all(&self, folder: &str, wanted: impl Fn(&str) -> bool) {
+        for entry in self.bucket.list(folder, None, usize::MAX).await.unwrap() {
+            if wanted(&entry.key) {
+                self.bucket.delete(&entry.key).await.unwrap();
+            }
+        }
+        self.store.forget_all();
+    }
+}
+
+#[async_trait]
+impl Damage for Vandal {
+    async fn lose_row(&self, run: &RunId) {
+        self.bucket.delete(&keys::state(run)).await.unwrap();
+        self.store.forget_all();
+    }
+
+    async fn lose_task(&self, task: &TaskId) {
+        self.bucket.delete(&keys::task(task)).await.unwrap();
+        self.store.forget_all();
+    }
+
+    async fn lose_event(&self, run: &RunId, seq: Seq) {
+        let (key, mut batch) = self.batch_with(run, seq).await;
+        batch.records.retain(|record| record.seq != seq);
+        self.bucket.put(&key, batch.encode()).await.unwrap();
+        self.store.forget_all();
+    }
+
+    async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
+        let (key, mut batch) = self.batch_with(run, seq).await;
+        for record in batch.records.iter_mut().filter(|record| record.seq == seq) {
+            body.clone_into(&mut record.body);
+        }
+        self.bucket.put(&key, batch.encode()).await.unwrap();
+        self.store.forget_all();
+    }
+
+    /// The markers too: they are hints like rows.
+    async fn lose_hints(&self) {
+        self.delete_all(keys::WORKFLOWS, |key| matches!(keys::part(key), Some((_, Part::State)))).await;
+        for folder in [keys::ACTIVE, keys::RUNS, keys::RECOVERED] {
+            self.delete_all(folder, |_| true).await;
+        }
+        for entry in self.bucket.list(keys::TASKS, None, usize::MAX).await.unwrap() {
+            let found = self.get(&entry.key).await.unwrap();
+            let task: goldseam_core::task::Task = crate::records::decode(&entry.key, &found.body).unwrap();
+            if task.is_advance() {
+                self.bucket.delete(&entry.key).await.unwrap();
+            }
+        }
+        self.store.forget_all();
+    }
+}

@@ -1,0 +1,95 @@
+//! A walk over everything under `workflow/`: what no marker and no row tells is found by what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use goldseam_core::RunId;
+use goldseam_store::StoreError;
+
+use crate::clock::Moment;
+use crate::keys::{self, Part};
+use crate::store::Inner;
+
+/// A walk of so many pages is made whenever somebody asks.
+const CHEAP: usize = 20;
+/// Keys on a page.
+const PAGE: usize = 1_000;
+/// How often a page is paid for where a walk has more of them: a walk over a million runs takes thousands, and
+/// what it looks for happens only if somebody removes objects.
+const PAGE_EVERY: Duration = Duration::from_secs(5);
+
+/// What the last walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Walks {
+    last: Mutex<Option<Walk>>,
+}
+
+#[derive(Debug, Clone)]
+struct Walk {
+    at: Moment,
+    pages: usize,
+    /// Runs with a log and without a state.
+    rowless: BTreeSet<RunId>,
+    /// States without a log.
+    foreign: BTreeSet<RunId>,
+}
+
+impl Inner {
+    async fn walk(&self) -> Result<Walk, StoreError> {
+        {
+            let last = self.walks.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(walk) = last.as_ref()
+                && walk.pages > CHEAP
+                && walk.at.elapsed()
+                    < PAGE_EVERY.saturating_mul(u32::try_from(walk.pages).unwrap_or(u32::MAX))
+            {
+                return Ok(walk.clone());
+            }
+        }
+        let listed = self.bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
+        let pages = listed.len() / PAGE + 1;
+        let mut parts: BTreeMap<RunId, (bool, bool)> = BTreeMap::new();
+        for entry in &listed {
+            let Some((run, part)) = keys::part(&entry.key) else { continue };
+            let (log, state) = parts.entry(run).or_default();
+            match part {
+                Part::Batch(_) => *log = true,
+                Part::State => *state = true,
+            }
+        }
+        let these = |wanted: (bool, bool)| {
+            parts.iter().filter(|(_, is)| **is == wanted).map(|(run, _)| run.clone()).collect::<BTreeSet<_>>()
+        };
+        let walk =
+            Walk { at: Moment::now(), pages, rowless: these((true, false)), foreign: these((false, true)) };
+        *self.walks.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk.clone());
+        Ok(walk)
+    }
+
+    /// Runs with a log and without a row, in order of id.
+    pub(crate) async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        self.write_all_late().await?;
+        let walk = self.walk().await?;
+        let behind = walk.rowless.into_iter().filter(|run| after.is_none_or(|after| run > after));
+        let mut rowless = Vec::new();
+        for run in behind {
+            if rowless.len() >= limit as usize {
+                break;
+            }
+            // The walk may be a while ago.
+            if walk.pages <= CHEAP || self.row(&run).await?.is_none() {
+                rowless.push(run);
+            }
+        }
+        if after.is_none() {
+            self.tidy_active().await?;
+        }
+        Ok(rowless)
+    }
+
+    /// States without a log, in order of id: somebody else's.
+    pub(crate) async fn foreign_ids(&self) -> Result<BTreeSet<RunId>, StoreError> {
+        Ok(self.walk().await?.foreign)
+    }
+}

@@ -1,0 +1,9 @@
+//! The contract of a store, in memory: the same code and conditions as over a network, without one.
+
+use goldseam_store::conformance::Fixture;
+
+async fn fresh() -> Fixture {
+    goldseam_store_object::testing::fixture().await
+}
+
+goldseam_store::conformance!(fresh);

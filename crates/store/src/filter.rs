@@ -1,0 +1,74 @@
+//! What each filter selects, for stores that read records before they choose among them.
+
+use goldseam_core::lock::Lock;
+use goldseam_core::task::{Task, TaskState};
+
+use crate::api::{Claim, LockFilter, Row, RunFilter, TaskFilter};
+
+impl TaskFilter {
+    /// Whether this task is listed, wherever the page begins.
+    pub fn selects(&self, task: &Task) -> bool {
+        self.id.as_ref().is_none_or(|id| task.id == *id)
+            && self.run.as_ref().is_none_or(|run| task.run.as_ref() == Some(run))
+            && self.key.as_ref().is_none_or(|key| task.state.is_live() && task.key.as_ref() == Some(key))
+            && self.state.is_none_or(|state| task.state == state)
+            && self.owner.as_ref().is_none_or(|owner| task.owner.as_ref() == Some(owner))
+            && self.queue.as_ref().is_none_or(|queue| task.queue.as_str() == queue)
+            && self.advance.is_none_or(|advance| task.is_advance() == advance)
+            && (!self.poked || task.poked)
+            && (!self.open || task.state.is_live() || task.state == TaskState::Dead)
+            && self.selects_claim(task)
+    }
+
+    /// What it says about the claim, not about the task.
+    fn selects_claim(&self, task: &Task) -> bool {
+        let claimed = task.state == TaskState::Claimed;
+        let named = |test: &dyn Fn(&String) -> bool| claimed && task.owner.as_ref().is_some_and(test);
+        self.silent_at.is_none_or(|at| {
+            claimed && task.silence_max.is_some_and(|silence| task.last_sign() + silence <= at)
+        }) && self
+            .quiet_since
+            .is_none_or(|since| claimed && task.silence_max.is_none() && task.last_sign() <= since)
+            && self.owner_prefix.as_ref().is_none_or(|prefix| named(&|owner| owner.starts_with(prefix)))
+            && self.owner_none_of.as_ref().is_none_or(|owners| claimed && !named(&|o| owners.contains(o)))
+    }
+}
+
+impl LockFilter {
+    /// Whether this lock is listed, wherever the page begins.
+    pub fn selects(&self, lock: &Lock) -> bool {
+        self.name.as_ref().is_none_or(|name| lock.name == *name)
+            && self.stale_at.is_none_or(|at| lock.is_stale(at))
+            && self.node_none_of.as_ref().is_none_or(|nodes| is_through_none_of(lock, nodes))
+    }
+}
+
+fn is_through_none_of(lock: &Lock, nodes: &[String]) -> bool {
+    lock.holder.is_some() && lock.node.as_ref().is_some_and(|node| !nodes.contains(node))
+}
+
+impl RunFilter {
+    /// Whether this row is listed, wherever the page begins.
+    pub fn selects(&self, row: &Row) -> bool {
+        let said = &row.summary;
+        (self.statuses.is_empty() || self.statuses.contains(&said.status))
+            && self.workflow.as_ref().is_none_or(|workflow| said.workflow == *workflow)
+            && self.tag.as_ref().is_none_or(|(key, value)| said.tags.get(key) == Some(value))
+            && self.since.is_none_or(|since| said.created_at >= since)
+            && self
+                .cause
+                .as_ref()
+                .is_none_or(|cause| said.trouble.as_ref().is_some_and(|t| t.cause == *cause))
+            && self.owner.as_ref().is_none_or(|owner| said.owner.as_ref() == Some(owner))
+            && self.parent.as_ref().is_none_or(|parent| said.parent.as_ref() == Some(parent))
+    }
+}
+
+impl Claim {
+    /// Whether this task is one of those to be claimed, now or once it is due.
+    pub fn wants(&self, task: &Task) -> bool {
+        task.state == TaskState::Ready
+            && self.pools.contains(&task.pool())
+            && self.kind.as_ref().is_none_or(|kind| task.kind == *kind)
+    }
+}
