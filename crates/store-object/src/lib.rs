@@ -16,6 +16,7 @@ mod link;
 mod locks;
 mod log;
 mod nodes;
+mod open;
 mod records;
 mod rows;
 mod runs;
@@ -24,11 +25,11 @@ mod tally;
 mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod url;
+pub mod url;
 mod walk;
 mod watch;
 mod write;
 
 pub use store::BucketStore;
 pub use tally::Tally;
-pub use url::{Options, is_ours, parse};
+pub use url::{Options, Requests};

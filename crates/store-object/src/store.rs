@@ -8,7 +8,7 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page, Record, Row,
     RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
@@ -23,6 +23,7 @@ use crate::records::Records;
 use crate::rows::Rows;
 use crate::tally::Tally;
 use crate::tasks::Tasks;
+use crate::url::Requests;
 use crate::walk::Walks;
 use crate::watch::Watch;
 use crate::write::Writes;
@@ -38,6 +39,7 @@ pub struct BucketStore {
 pub(crate) struct Inner {
     pub(crate) bucket: Bucket,
     pub(crate) clock: Arc<StoreClock>,
+    pub(crate) requests: Requests,
     pub(crate) writes: Writes,
     pub(crate) watch: Watch,
     pub(crate) logs: Logs,
@@ -51,10 +53,11 @@ pub(crate) struct Inner {
 }
 
 impl BucketStore {
-    pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>) -> Self {
+    pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>, requests: Requests) -> Self {
         let inner = Inner {
             bucket,
             clock,
+            requests,
             writes: Writes::new(),
             watch: Watch::new(),
             logs: Logs::default(),
@@ -166,5 +169,12 @@ impl Store for BucketStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         Ok(self.inner.clock.now())
+    }
+
+    fn pace(&self) -> Pace {
+        match self.inner.requests {
+            Requests::Paid => Pace::remote(self.inner.bucket.round_trip()),
+            Requests::Free => Pace::default(),
+        }
     }
 }
