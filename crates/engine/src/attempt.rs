@@ -184,7 +184,7 @@ impl<'a> Watch<'a> {
         let long = (!self.marked).then(|| self.began + self.cell.config.long_step);
         let timeout = self.limits.timeout.map(|span| self.began + span);
         let silence = self.limits.silence.map(|span| self.beat + span);
-        let details = self.beats.then(|| now + DETAILS_EVERY);
+        let details = self.beats.then(|| now + DETAILS_EVERY.max(self.cell.ledger.store.pace().beat));
         let due = [long, timeout, silence, details].into_iter().flatten().min();
         let due = due.unwrap_or(now + Duration::from_secs(3600));
         due.saturating_sub(now).max(Duration::from_millis(1))

@@ -10,12 +10,12 @@ use goldseam_core::{
     BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, RunId, Seq,
     SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
 };
-use goldseam_store::{Page, Row, RunFilter, Store};
+use goldseam_store::{Page, Record, Row, RunFilter, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::claims::{ClaimRules, Claims, Memory};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, pause};
 use crate::commit::Ledger;
 use crate::engine::{default_queue, refused};
 use crate::entropy::{Entropy, OsEntropy};
@@ -29,6 +29,9 @@ pub type Outcome = CoreOutcome;
 
 /// Longest pause between two looks at a run that lives elsewhere.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Events read from the store at a time.
+const PAGE: u32 = 500;
 
 /// Everything that can be done to runs from outside. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -237,7 +240,7 @@ impl Client {
     pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         let (mut events, mut after) = (Vec::new(), Seq::ZERO);
         loop {
-            let page = self.ledger.store.read(run, after, 500).await?;
+            let page = self.ledger.store.read(run, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(events) };
             after = last.seq;
             events.extend(page.iter().filter_map(|record| codec::decode(record.seq, &record.body).ok()));
@@ -271,15 +274,21 @@ impl Client {
 
     /// The next events after `after`, none if there are none yet.
     pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
-        let page = self.ledger.store.read(run, after, 500).await?;
-        let decode = |record: &goldseam_store::Record| codec::decode(record.seq, &record.body);
+        let page = self.ledger.store.read(run, after, PAGE).await?;
+        let decode = |record: &Record| codec::decode(record.seq, &record.body);
         let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
         decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
     }
 
-    /// Returns when something may have changed, or after a moment.
+    /// Returns when something may have changed, or after a moment; no sooner than the store wants to be asked again.
     pub async fn wait_for_change(&self, mark: u64) -> Result<u64, EngineError> {
-        match tokio::time::timeout(LOOK_AGAIN, self.ledger.store.changed(mark)).await {
+        let least = self.ledger.store.pace().wait;
+        let change = tokio::time::timeout(LOOK_AGAIN.max(least), self.ledger.store.changed(mark));
+        let changed = match least.is_zero() {
+            true => change.await,
+            false => tokio::join!(change, pause(least)).0,
+        };
+        match changed {
             Ok(next) => Ok(next?),
             Err(_) => Ok(mark),
         }
@@ -357,22 +366,42 @@ impl Client {
 
     /// Waits until the run is over.
     pub async fn outcome(&self, run: &RunId) -> Result<Outcome, EngineError> {
-        let mut mark = 0;
+        let (mut mark, mut seen) = (0, None);
         loop {
             if let Some(ended) = self.ledger.hub.wait_for(run) {
                 if let Ok(Ended::Over(outcome)) = ended.await {
                     return Ok(outcome);
                 }
+                seen = None;
                 continue;
             }
-            let summary = self.get(run).await?;
-            if summary.status.is_terminal()
-                && let Some(outcome) = self.state(run).await?.outcome
-            {
-                return Ok(outcome);
+            seen = match seen {
+                // Once it is known where the log ends, only what it gains is read.
+                Some(after) => self.unended(run, after).await?,
+                None => {
+                    let summary = self.get(run).await?;
+                    if summary.status.is_terminal()
+                        && let Some(outcome) = self.state(run).await?.outcome
+                    {
+                        return Ok(outcome);
+                    }
+                    Some(summary.as_of)
+                }
+            };
+            if seen.is_some() {
+                mark = self.wait_for_change(mark).await?;
             }
-            mark = self.wait_for_change(mark).await?;
         }
+    }
+
+    /// Where the log ends now; none if something after `after` may have ended the run.
+    async fn unended(&self, run: &RunId, after: Seq) -> Result<Option<Seq>, EngineError> {
+        let page = self.ledger.store.read(run, after, PAGE).await?;
+        let may_end = |record: &Record| {
+            codec::decode(record.seq, &record.body).map_or(true, |recorded| recorded.event.is_terminal())
+        };
+        let end = page.last().map_or(after, |last| last.seq);
+        Ok((!page.iter().any(may_end)).then_some(end))
     }
 }
 

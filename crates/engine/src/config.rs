@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Bounds;
 use goldseam_core::{Limits, QueueName, WorkflowName};
+use goldseam_store::Pace;
 
 use crate::claims::ClaimRules;
 
@@ -99,6 +100,22 @@ impl Config {
     /// How runs of this workflow are recovered.
     pub fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
+
+    /// The same on a store that wants to be asked at this pace: a store may only slow an engine down.
+    ///
+    /// Whatever a node proves about itself goes by these values: what others take it for goes by theirs.
+    #[must_use]
+    pub(crate) fn at_pace(self, pace: &Pace) -> Self {
+        Self {
+            beat: self.beat.max(pace.beat),
+            silence_max: self.silence_max.max(pace.silence_max),
+            poll: self.poll.max(pace.poll),
+            monitor: self.monitor.max(pace.monitor),
+            sweep: self.sweep.map(|every| every.max(pace.sweep)),
+            claim_watch: self.claim_watch.max(pace.claim_watch),
+            ..self
+        }
     }
 }
 

@@ -132,20 +132,21 @@ impl Builder {
             return Err(flaw);
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
-        let sure_for = self.config.silence_max / 2;
+        let config = self.config.at_pace(&self.store.pace());
+        let sure_for = config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
         let time = Arc::new(StoreTime::new(self.clock));
-        let Config { claim_lease: lease, deliveries_max, .. } = self.config;
+        let Config { claim_lease: lease, deliveries_max, .. } = config;
         meter::describe();
         let ledger = Ledger {
             store: self.store,
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
-            limits: Arc::new(self.config.limits.clone()),
+            limits: Arc::new(config.limits.clone()),
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
-        let node = Node::new(ledger.clone(), Arc::new(self.config), self.registry, (id, time));
+        let node = Node::new(ledger.clone(), Arc::new(config), self.registry, (id, time));
         node.start().await?;
         Ok(Engine { client: Client::of(ledger), node })
     }

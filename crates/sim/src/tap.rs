@@ -9,7 +9,7 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page, Record, Row,
     RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
@@ -153,5 +153,9 @@ impl Store for Tap {
     async fn now(&self) -> Result<Millis, StoreError> {
         self.call("now");
         self.inner.now().await
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
     }
 }

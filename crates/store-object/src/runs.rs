@@ -86,7 +86,7 @@ impl Inner {
             RunOrder::Oldest => {
                 let listed = self.bucket.list(keys::RUNS, None, usize::MAX).await?;
                 let mut places = parse(keys::RUNS, &listed);
-                places.reverse();
+                places.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
                 Ok(Chunk { places, next: None })
             }
             RunOrder::Newest => {

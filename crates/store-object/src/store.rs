@@ -75,6 +75,25 @@ impl BucketStore {
     }
 }
 
+#[cfg(feature = "testing")]
+impl BucketStore {
+    /// What is behind it, for somebody who harms it.
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Inner {
+    /// Forgets what it remembers of objects, like a process that begins.
+    pub(crate) fn forget_all(&self) {
+        self.logs.forget_all();
+        self.rows.forget_all();
+        self.tasks.forget_all();
+        self.locks.forget_all();
+    }
+}
+
 /// Does something after a while, if the process lives for so long.
 pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(async move {

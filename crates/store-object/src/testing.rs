@@ -17,6 +17,7 @@ use crate::batch::Batch;
 use crate::bucket::{Bucket, Found};
 use crate::clock::StoreClock;
 use crate::keys::{self, Part};
+use crate::store::Inner;
 use crate::tally::Tallies;
 
 /// What object storage promises: rows follow their events, and nothing but beats tells that a process lives.
@@ -37,14 +38,20 @@ pub async fn fixture_on(clock: Clock) -> Fixture {
 fn in_memory(clock: Clock, moved: ManualClock) -> Fixture {
     let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(Tallies::default()));
     let clock = Arc::new(StoreClock::new(Some(clock)));
-    let vandal = Arc::new(Vandal { bucket: bucket.clone() });
-    Fixture::new(Arc::new(BucketStore::on(bucket, clock)), moved).damaged_by(vandal)
+    around(BucketStore::on(bucket, clock), moved)
 }
 
-/// Somebody who changes objects past the store.
+fn around(store: BucketStore, moved: ManualClock) -> Fixture {
+    let vandal = Vandal { bucket: store.inner().bucket.clone(), store: Arc::clone(store.inner()) };
+    Fixture::new(Arc::new(store), moved).damaged_by(Arc::new(vandal))
+}
+
+/// Somebody who changes objects past the store. What the store remembers of them is forgotten then: tests of
+/// healing are about what is there, and a process that begins remembers nothing.
 #[derive(Debug)]
 pub struct Vandal {
     bucket: Bucket,
+    store: Arc<Inner>,
 }
 
 impl Vandal {
@@ -70,6 +77,7 @@ impl Vandal {
                 self.bucket.delete(&entry.key).await.unwrap();
             }
         }
+        self.store.forget_all();
     }
 }
 
@@ -77,16 +85,19 @@ impl Vandal {
 impl Damage for Vandal {
     async fn lose_row(&self, run: &RunId) {
         self.bucket.delete(&keys::state(run)).await.unwrap();
+        self.store.forget_all();
     }
 
     async fn lose_task(&self, task: &TaskId) {
         self.bucket.delete(&keys::task(task)).await.unwrap();
+        self.store.forget_all();
     }
 
     async fn lose_event(&self, run: &RunId, seq: Seq) {
         let (key, mut batch) = self.batch_with(run, seq).await;
         batch.records.retain(|record| record.seq != seq);
         self.bucket.put(&key, batch.encode()).await.unwrap();
+        self.store.forget_all();
     }
 
     async fn corrupt(&self, run: &RunId, seq: Seq, body: &str) {
@@ -95,6 +106,7 @@ impl Damage for Vandal {
             body.clone_into(&mut record.body);
         }
         self.bucket.put(&key, batch.encode()).await.unwrap();
+        self.store.forget_all();
     }
 
     /// The markers too: they are hints like rows.
@@ -110,5 +122,6 @@ impl Damage for Vandal {
                 self.bucket.delete(&entry.key).await.unwrap();
             }
         }
+        self.store.forget_all();
     }
 }

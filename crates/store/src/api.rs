@@ -8,6 +8,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
 
 use crate::error::StoreError;
+use crate::pace::Pace;
 
 /// One event as a store sees it: a position and opaque text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -352,4 +353,9 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The store's clock: the only one that expiries are judged by.
     async fn now(&self) -> Result<Millis, StoreError>;
+
+    /// How often it wants to be asked; unless a store says otherwise, as often as anybody likes.
+    fn pace(&self) -> Pace {
+        Pace::default()
+    }
 }

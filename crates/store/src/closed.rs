@@ -13,6 +13,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::pace::Pace;
 
 /// Why a store is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,5 +120,9 @@ impl Store for ClosedStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         self.inner.now().await
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
     }
 }

@@ -11,6 +11,7 @@
 //! | [`api`] | the [`Store`] trait and its types |
 //! | [`error`] | [`StoreError`], named by the caller's next move |
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
+//! | [`pace`] | how often a store wants to be asked |
 //! | [`check`] | what looking a store over reports |
 //! | [`memory`] | the reference store, for tests and simulation |
 //! | [`faulty`], [`traced`], [`closed`] | wrappers: every fault on demand; every call as a span; no writes at all |
@@ -27,6 +28,7 @@ pub mod error;
 pub mod faulty;
 mod filter;
 pub mod memory;
+pub mod pace;
 mod shown;
 mod splitmix;
 pub mod traced;
@@ -41,5 +43,6 @@ pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
 pub use memory::MemoryStore;
+pub use pace::Pace;
 pub use shown::shown_url;
 pub use traced::TracedStore;

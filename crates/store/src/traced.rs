@@ -14,6 +14,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::pace::Pace;
 
 /// Counts microseconds from anywhere.
 pub type Micros = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -170,5 +171,9 @@ impl Store for TracedStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         self.call(span!("now"), self.inner.now()).await
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
     }
 }

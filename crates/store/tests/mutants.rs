@@ -10,8 +10,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::conformance::differential::differential;
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, MemoryStore, NodeRecord, NodeSeen, Page, Record,
-    Row, RunFilter, Store, StoreError, TaskChange, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, MemoryStore, NodeRecord, NodeSeen, Pace, Page,
+    Record, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter, Written,
 };
 
 /// What is wrong with it.
@@ -172,6 +172,10 @@ impl Store for Broken {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         self.inner.now().await
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
     }
 }
 

@@ -97,8 +97,8 @@ impl Memory {
     }
 
     /// Whether a claim has to heal first; of many at once, one has to.
-    fn is_due(&self, now: Millis) -> bool {
-        let later = |last: i64| (now.since(Millis(last)) >= CLAIM_HEALS_EVERY).then_some(now.0);
+    fn is_due(&self, now: Millis, every: Duration) -> bool {
+        let later = |last: i64| (now.since(Millis(last)) >= every).then_some(now.0);
         self.healed_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
     }
 }
@@ -172,7 +172,8 @@ impl Claims {
 
     /// What a claim does first. It never stops the claim.
     pub(crate) async fn before_claim(&self, now: Millis) {
-        if !self.ledger.claims.is_due(now) {
+        let every = CLAIM_HEALS_EVERY.max(self.ledger.store.pace().claim_watch);
+        if !self.ledger.claims.is_due(now, every) {
             return;
         }
         if let Err(error) = self.go_on(now, CLAIM_READS_MAX).await {

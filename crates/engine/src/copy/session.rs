@@ -346,10 +346,11 @@ impl Copier {
 async fn living(side: &Side) -> Result<Vec<NodeSeen>, EngineError> {
     let nodes = side.ask("listing nodes", || side.store().nodes()).await?;
     let now = side.ask("asking the time", || side.store().now()).await?;
+    let silence = SILENCE_MIN.max(side.store().pace().silence_max);
     let lives = |seen: &NodeSeen| match (seen.record.state, seen.pulse) {
         (NodeState::Left | NodeState::Gone, _) | (_, Pulse::Dropped) => false,
         (_, Pulse::Held) => true,
-        (_, Pulse::Suspect | Pulse::Unknown) => now.since(seen.beat_at) < SILENCE_MIN,
+        (_, Pulse::Suspect | Pulse::Unknown) => now.since(seen.beat_at) < silence,
     };
     Ok(nodes.into_iter().filter(lives).collect())
 }

@@ -81,7 +81,8 @@ impl Client {
     }
 
     fn healer_for(&self, reason: Reason) -> Healer {
-        Healer::new(self.ledger().clone(), Rules::of(&Config::default()), reason)
+        let config = Config::default().at_pace(&self.store().pace());
+        Healer::new(self.ledger().clone(), Rules::of(&config), reason)
     }
 
     /// A sweeper over this store: tells what is stalled and, unless it is a dry run, heals it.

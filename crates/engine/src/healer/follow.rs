@@ -32,6 +32,8 @@ pub struct Follower {
     run: RunId,
     after: Seq,
     mark: u64,
+    /// [`QUIET`], or longer if the store wants it so.
+    quiet: Duration,
     /// When something was last heard.
     heard: Duration,
     glance_at: Duration,
@@ -43,8 +45,19 @@ impl Client {
     /// Follows a run from `after` on, and tells when it is stalled.
     pub fn follower(&self, run: RunId, after: Seq) -> Follower {
         let heard = self.ledger().clock.elapsed();
-        let (glance_at, examine_at) = (heard + QUIET, heard + QUIET);
-        Follower { client: self.clone(), run, after, mark: 0, heard, glance_at, examine_at, told: false }
+        let quiet = QUIET.max(self.store().pace().watch);
+        let (glance_at, examine_at) = (heard + quiet, heard + quiet);
+        Follower {
+            client: self.clone(),
+            run,
+            after,
+            mark: 0,
+            quiet,
+            heard,
+            glance_at,
+            examine_at,
+            told: false,
+        }
     }
 }
 
@@ -73,7 +86,7 @@ impl Follower {
 
     fn hear(&mut self) {
         self.heard = self.client.ledger().clock.elapsed();
-        (self.glance_at, self.examine_at) = (self.heard + QUIET, self.heard + QUIET);
+        (self.glance_at, self.examine_at) = (self.heard + self.quiet, self.heard + self.quiet);
         self.told = false;
     }
 
@@ -83,7 +96,7 @@ impl Follower {
         if self.told || now < self.glance_at {
             return Ok(None);
         }
-        self.glance_at = now + QUIET;
+        self.glance_at = now + self.quiet;
         let healer = self.client.healer();
         let liveness = healer.liveness().await?;
         let row = self.client.store().head(&self.run).await?.and_then(|head| head.row);

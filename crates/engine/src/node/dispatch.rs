@@ -67,7 +67,11 @@ impl Node {
                 }
             };
             let span = more.map_or(self.config.poll, |due| due.min(self.config.poll));
-            let _ = timeout(span, self.hub().ready.notified()).await;
+            let least = self.pace.look_every;
+            if !least.is_zero() {
+                pause(least).await;
+            }
+            let _ = timeout(span.saturating_sub(least), self.hub().ready.notified()).await;
         }
     }
 
@@ -124,7 +128,8 @@ impl Node {
             }
             self.hub().ready.notify_one();
             let before = std::mem::replace(&mut appends, self.hub().appends());
-            pause(if appends == before { LOOK_EVERY } else { LOOK_BUSY_EVERY }).await;
+            let span = if appends == before { LOOK_EVERY } else { LOOK_BUSY_EVERY };
+            pause(span.max(self.pace.look_every)).await;
         }
     }
 
@@ -292,7 +297,7 @@ impl Node {
         let now = self.ledger.clock.elapsed();
         let fresh = self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, liveness)) = fresh
-            && now.saturating_sub(at) < FRESH
+            && now.saturating_sub(at) < FRESH.max(self.pace.look_every)
         {
             return Ok(liveness);
         }

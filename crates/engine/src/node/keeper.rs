@@ -34,12 +34,19 @@ enum Verdict {
 impl Node {
     pub(super) async fn keep_watch(self: &Arc<Self>) {
         let mut reconciled = self.ledger.clock.elapsed();
+        let reconcile_every = self.config.silence_max.max(self.pace.reconcile);
+        let mut looked: Option<Duration> = None;
         while !self.is_closed() {
-            self.look_around().await;
+            let now = self.ledger.clock.elapsed();
+            // Suspects are let in out of memory: they need not wait until the store may be asked again.
+            if looked.is_none_or(|at| now.saturating_sub(at) >= self.pace.watch) {
+                looked = Some(now);
+                self.look_around().await;
+            }
             self.tell_alive().await;
             self.let_in();
             self.rest(self.watch_every()).await;
-            if self.ledger.clock.elapsed().saturating_sub(reconciled) >= self.config.silence_max {
+            if self.ledger.clock.elapsed().saturating_sub(reconciled) >= reconcile_every {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
                     tracing::warn!(node = %self.id, %error, "comparing tasks with runs failed");

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
-use goldseam_store::{NodeRecord, NodeState};
+use goldseam_store::{NodeRecord, NodeState, Pace};
 use tokio::task::JoinHandle;
 
 use crate::clock::{StoreTime, pause};
@@ -39,7 +39,9 @@ pub(crate) use mail::{child_ended, delivery_task};
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) ledger: Ledger,
+    /// Slowed down to the store's pace already.
     pub(crate) config: Arc<Config>,
+    pace: Pace,
     pub(crate) registry: Registry,
     name: String,
     time: Arc<StoreTime>,
@@ -96,10 +98,12 @@ impl Node {
         (id, time): (NodeId, Arc<StoreTime>),
     ) -> Arc<Self> {
         let name = format!("{}:{}", host(), std::process::id());
+        let pace = ledger.store.pace();
         Arc::new(Self {
             id,
             ledger,
             config,
+            pace,
             registry,
             name,
             time,

@@ -4,4 +4,5 @@
 
 mod nth_memory;
 mod nth_real;
+mod pace;
 mod seeds;

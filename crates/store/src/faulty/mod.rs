@@ -22,6 +22,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::pace::Pace;
 
 /// A method of [`Store`], by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -296,5 +297,9 @@ impl Store for FaultyStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         self.call(Op::Now, |inner| async move { inner.now().await }).await
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
     }
 }

@@ -27,10 +27,12 @@ use crate::api::{
 };
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreError;
+use crate::pace::Pace;
 
 /// Everything in memory, behind one lock. Share it in an `Arc`.
 pub struct MemoryStore {
     clock: Clock,
+    pace: Pace,
     world: Mutex<World>,
     /// Grows with every write that somebody may wait for; never 0.
     mark: AtomicU64,
@@ -64,13 +66,21 @@ impl Run {
 impl MemoryStore {
     /// An empty store that tells the time by `clock`.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, world: Mutex::default(), mark: AtomicU64::new(1), told: Notify::new() }
+        let pace = Pace::default();
+        Self { clock, pace, world: Mutex::default(), mark: AtomicU64::new(1), told: Notify::new() }
     }
 
     /// An empty store with the clock that moves it.
     pub fn manual() -> (Self, ManualClock) {
         let clock = ManualClock::default();
         (Self::new(clock.clock()), clock)
+    }
+
+    /// The same store, wanting to be asked at this pace, as one behind a slow line does.
+    #[must_use]
+    pub fn at_pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
     }
 
     /// Does something at one moment, unseen by others until it is done.
@@ -191,5 +201,9 @@ impl Store for MemoryStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         Ok(self.with(|world| world.now))
+    }
+
+    fn pace(&self) -> Pace {
+        self.pace
     }
 }
