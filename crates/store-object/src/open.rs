@@ -205,7 +205,8 @@ impl Opening {
     async fn writable(&self) -> Result<(), StoreError> {
         probe::probe(&self.bucket).await.map(drop).map_err(|error| match error {
             StoreError::Refused { code: "GS0219", what, hint } => {
-                let what = format!("these keys may not write to {}: {what}", self.place);
+                let words = what.split_once(": ").map_or(what.as_str(), |(_, words)| words);
+                let what = format!("these keys may not write to {}: {words}", self.place);
                 StoreError::Refused { code: "GS0219", what, hint }
             }
             error => error,
