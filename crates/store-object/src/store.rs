@@ -19,11 +19,12 @@ use crate::keys;
 use crate::lanes::Lanes;
 use crate::log::Logs;
 use crate::nodes::Nodes;
+use crate::open::{self, Older};
 use crate::records::Records;
 use crate::rows::Rows;
 use crate::tally::Tally;
 use crate::tasks::Tasks;
-use crate::url::Requests;
+use crate::url::{self, Options, Requests};
 use crate::walk::Walks;
 use crate::watch::Watch;
 use crate::write::Writes;
@@ -53,6 +54,26 @@ pub(crate) struct Inner {
 }
 
 impl BucketStore {
+    /// Opens a store, and makes it if there is none.
+    pub async fn open(options: Options) -> Result<Self, StoreError> {
+        Self::open_with(options, Older::Make).await
+    }
+
+    /// The same, but a prefix that holds no store is refused, untouched.
+    pub async fn open_current(options: Options) -> Result<Self, StoreError> {
+        Self::open_with(options, Older::Refuse).await
+    }
+
+    /// Opens what a URL names: `s3://BUCKET/PREFIX?endpoint=URL`.
+    pub async fn open_url(text: &str) -> Result<Self, StoreError> {
+        Self::open(url::parse(text)?).await
+    }
+
+    async fn open_with(options: Options, older: Older) -> Result<Self, StoreError> {
+        let (bucket, clock) = open::open(&options, older).await?;
+        Ok(Self::on(bucket, clock, options.requests))
+    }
+
     pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>, requests: Requests) -> Self {
         let inner = Inner {
             bucket,
