@@ -47,6 +47,11 @@ impl Tag {
         self.e_tag.is_some() && bare(self) == bare(other)
     }
 
+    /// What the server calls this one of all contents that the object had, where it keeps them.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.version.as_deref().filter(|version| *version != "null")
+    }
+
     fn of(meta: &ObjectMeta) -> Self {
         Self { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
     }
