@@ -1,5 +1,5 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate | sim | postgres`. Depends on `std` and on the
-//! servers for tests only.
+//! The project's own tooling: `cargo xtask tidy | test | generate | sim | servers | postgres`. Depends on `std` and
+//! on the servers for tests only.
 //!
 //! # Layout
 //!
@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`tidy`] | the checks that no compiler makes |
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
-//! | [`servers`] | the Postgres and the pooler that tests work with |
+//! | [`servers`] | the servers that tests work with |
 //! | [`generate`] | the files that are made from other files |
 //! | [`ratchet`] | exceptions that may only shrink |
 //! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
@@ -29,7 +29,8 @@ cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
-cargo xtask postgres           a private Postgres and a pooler for tests by hand, until Enter or Ctrl-C
+cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
+cargo xtask postgres           a private Postgres and a pooler only
 ";
 
 fn main() -> ExitCode {
@@ -42,7 +43,8 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
-        ["postgres"] => servers::run(),
+        ["servers"] => servers::run(servers::Which::All),
+        ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

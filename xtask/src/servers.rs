@@ -1,53 +1,93 @@
-//! The Postgres and the pooler that tests work with: one of each for a whole run, since every test is a process
-//! of its own.
+//! The servers that tests work with: one of each for a whole run, since every test is a process of its own.
 
-use std::io::{self, Write};
+use std::io;
+use std::thread;
 use std::time::Instant;
 
 use goldseam_testbed::pgbouncer::{self, Pooler};
 use goldseam_testbed::postgres::{self, Cluster, Options};
+use goldseam_testbed::s3::Server;
+use goldseam_testbed::{Error, moto, rclone, seaweedfs};
 
-/// Servers of our own; both end with this process, whatever its end is.
+/// An object store that tests work with.
+struct Store {
+    name: &'static str,
+    /// What tests find its bucket by.
+    variable: &'static str,
+    start: fn() -> Result<Server, Error>,
+}
+
+const STORES: &[Store] = &[
+    Store { name: "SeaweedFS", variable: seaweedfs::VARIABLE, start: seaweedfs::start },
+    Store { name: "moto", variable: moto::VARIABLE, start: moto::start },
+    Store { name: "rclone", variable: rclone::VARIABLE, start: rclone::start },
+];
+
+/// Which servers are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Postgres and its pooler.
+    Databases,
+    /// All of them.
+    All,
+}
+
+/// Servers of our own; all end with this process, whatever its end is.
 pub(crate) struct Servers {
+    stores: Vec<(&'static str, Server)>,
     pooler: Pooler,
     cluster: Cluster,
 }
 
 impl Servers {
-    /// Starts both, and says so.
-    pub(crate) fn start() -> Result<Self, String> {
-        let cluster = timed("Postgres", || Cluster::start(&Options::default()), Cluster::url)?;
-        let pooler = timed("PgBouncer", || Pooler::start(&cluster.url()), Pooler::url)?;
-        Ok(Self { pooler, cluster })
+    /// Starts them side by side, and says so.
+    pub(crate) fn start(which: Which) -> Result<Self, String> {
+        println!("starting private servers for tests, installed first if they are missing");
+        let stores = if which == Which::All { STORES } else { &[] };
+        thread::scope(|scope| {
+            let start = |store: &'static Store| {
+                let endpoint = |server: &Server| server.bucket().endpoint;
+                (store.variable, scope.spawn(move || timed(store.name, store.start, endpoint)))
+            };
+            let stores: Vec<_> = stores.iter().map(start).collect();
+            let cluster = timed("Postgres", || Cluster::start(&Options::default()), Cluster::url)?;
+            let pooler = timed("PgBouncer", || Pooler::start(&cluster.url()), Pooler::url)?;
+            let stores = stores.into_iter().map(|(variable, server)| {
+                let server =
+                    server.join().map_err(|_| format!("the thread that sets {variable} panicked"))??;
+                Ok((variable, server))
+            });
+            Ok(Self { stores: stores.collect::<Result<_, String>>()?, pooler, cluster })
+        })
     }
 
     /// What tests find them by.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
-        [(postgres::VARIABLE, self.cluster.url()), (pgbouncer::VARIABLE, self.pooler.url())]
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let databases = [(postgres::VARIABLE, self.cluster.url()), (pgbouncer::VARIABLE, self.pooler.url())];
+        let stores = self.stores.iter().map(|(variable, server)| (*variable, server.bucket().url("")));
+        databases.into_iter().chain(stores).collect()
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
 fn timed<T>(
     name: &str,
-    start: impl FnOnce() -> Result<T, goldseam_testbed::Error>,
+    start: impl FnOnce() -> Result<T, Error>,
     url: impl FnOnce(&T) -> String,
 ) -> Result<T, String> {
-    print!("starting a private {name} for tests, installed first if it is missing: ");
-    io::stdout().flush().map_err(|error| error.to_string())?;
     let from = Instant::now();
     let server = start().map_err(|error| error.to_string())?;
-    println!("{} ({:.1} s)", url(&server), from.elapsed().as_secs_f64());
+    println!("{name}: {} ({:.1} s)", url(&server), from.elapsed().as_secs_f64());
     Ok(server)
 }
 
-/// `cargo xtask postgres`: both servers until Enter is pressed, and what to tell the tests.
-pub(crate) fn run() -> Result<(), String> {
-    let servers = Servers::start()?;
+/// `cargo xtask servers` and `postgres`: servers until Enter is pressed, and what to tell the tests.
+pub(crate) fn run(which: Which) -> Result<(), String> {
+    let servers = Servers::start(which)?;
     for (name, url) in servers.variables() {
-        println!("export {name}={url}");
+        println!("export {name}='{url}'");
     }
-    println!("Enter or Ctrl-C ends both.");
+    println!("Enter or Ctrl-C ends them.");
     io::stdin().read_line(&mut String::new()).map_err(|error| error.to_string())?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::servers::Servers;
+use crate::servers::{Servers, Which};
 use crate::{tidy, tree};
 
 const DENY_VERSION: &str = "0.20.2";
@@ -112,9 +112,10 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
         Work::Tidy => tidy::run(),
         Work::Cargo(args) => cargo(root, args, &[]),
         Work::Tests(args) => {
-            let servers = Servers::start()?;
+            let servers = Servers::start(Which::All)?;
             let variables = servers.variables();
-            cargo(root, args, &variables.each_ref().map(|(name, url)| (*name, url.as_str())))
+            let variables: Vec<_> = variables.iter().map(|(name, url)| (*name, url.as_str())).collect();
+            cargo(root, args, &variables)
         }
         Work::Doc(args) => cargo(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
         Work::Deny(args) => {

@@ -101,8 +101,7 @@ impl Inner {
         }
         let written = self.change_row(run, |known| {
             let there = known.map(|known| &known.row);
-            let newer = |mine: &Summary| there.is_none_or(|row| row.summary.as_of <= mine.as_of);
-            let mine = summary.clone().filter(newer);
+            let mine = summary.clone().filter(|_| known.is_none_or(|known| known.batch <= appended.batch));
             let task = adopted.clone().or_else(|| there.and_then(|row| row.task.clone()));
             let same_task = there.is_some_and(|row| row.task == task);
             let batch = appended.batch.max(known.map_or(0, |known| known.batch));

@@ -13,10 +13,11 @@ use crate::clock::Moment;
 use crate::keys::{self, TaskMarker};
 use crate::store::Inner;
 
-/// How old a list may be that is looked at again.
-pub(crate) const FRESH: Duration = Duration::from_millis(900);
-/// The same for what is due later.
+/// How old a list of what is due later may be that is looked at again: nothing is put there that is due within a
+/// minute.
 const FRESH_LATER: Duration = Duration::from_secs(30);
+/// How long a marker whose task is not there is passed over before it is looked at again.
+const DOUBT: Duration = Duration::from_secs(2);
 /// Of what is due later, the nearest are read.
 const LATER_MAX: usize = 1_000;
 
@@ -29,6 +30,8 @@ struct Side {
     listed: Option<Moment>,
     /// What was written or removed while a list was on its way: the list may not show it.
     since: Vec<(String, bool)>,
+    /// Markers without their tasks, and since when they are not looked at.
+    doubtful: BTreeMap<String, Moment>,
 }
 
 impl Side {
@@ -38,6 +41,7 @@ impl Side {
 
     fn change(&mut self, key: &str, there: bool) {
         self.since.push((key.to_owned(), there));
+        self.doubtful.remove(key);
         match TaskMarker::parse(key).filter(|_| there) {
             Some(marker) => self.markers.insert(key.to_owned(), (marker, Millis::NEVER)),
             None => self.markers.remove(key),
@@ -79,14 +83,23 @@ impl Board {
 
     /// Everything on the board, which is listed anew if it is old.
     pub(crate) async fn look(&self, inner: &Inner) -> Result<Vec<(String, TaskMarker)>, StoreError> {
-        self.refresh(inner, FRESH).await?;
+        self.refresh(inner, inner.fresh()).await?;
         let both = [&self.now, &self.later];
         let mut all = Vec::new();
         for side in both {
-            let side = side.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend(side.markers.iter().map(|(key, (marker, _))| (key.clone(), marker.clone())));
+            let mut side = side.lock().unwrap_or_else(PoisonError::into_inner);
+            let Side { markers, doubtful, .. } = &mut *side;
+            doubtful.retain(|key, since| since.elapsed() < DOUBT && markers.contains_key(key));
+            let credible = markers.iter().filter(|(key, _)| !doubtful.contains_key(*key));
+            all.extend(credible.map(|(key, (marker, _))| (key.clone(), marker.clone())));
         }
         Ok(all)
+    }
+
+    /// The task of this marker is not there, or not yet as it says: nobody asks again for a moment.
+    pub(crate) fn doubt(&self, key: &str) {
+        let mut side = self.side(key).lock().unwrap_or_else(PoisonError::into_inner);
+        side.doubtful.insert(key.to_owned(), Moment::now());
     }
 
     /// When this marker was written; never, if this process wrote it or it is not there.

@@ -17,7 +17,9 @@ use object_store::{
 };
 use tokio::sync::Semaphore;
 
-use crate::fault::{self, Verdict};
+use crate::clock::Moment;
+use crate::fault::{self, Failure, Verdict};
+use crate::link::Heard;
 use crate::tally::Tallies;
 
 /// Requests under way at once.
@@ -28,6 +30,8 @@ pub(crate) const SIDE_BY_SIDE: usize = 32;
 const TRIES: u32 = 5;
 /// The first pause between two of them; it doubles.
 const PAUSE: Duration = Duration::from_millis(40);
+/// After this long a request is not sent again: whoever asked may know better what to do.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the server calls this content of an object.
 #[derive(Debug, Clone)]
@@ -41,6 +45,11 @@ impl Tag {
     pub(crate) fn is(&self, other: &Self) -> bool {
         let bare = |tag: &Self| tag.e_tag.as_deref().map(|tag| tag.trim_matches('"').to_owned());
         self.e_tag.is_some() && bare(self) == bare(other)
+    }
+
+    /// What the server calls this one of all contents that the object had, where it keeps them.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.version.as_deref().filter(|version| *version != "null")
     }
 
     fn of(meta: &ObjectMeta) -> Self {
@@ -93,6 +102,8 @@ pub(crate) struct Bucket {
     prefix: Arc<str>,
     at_once: Arc<Semaphore>,
     tallies: Arc<Tallies>,
+    /// What is learnt from a server's answers, if there is a server.
+    heard: Option<Arc<Heard>>,
 }
 
 impl Bucket {
@@ -101,7 +112,22 @@ impl Bucket {
             "" => Arc::from(""),
             prefix => Arc::from(format!("{prefix}/")),
         };
-        Self { inner, prefix, at_once: Arc::new(Semaphore::new(AT_ONCE)), tallies }
+        Self { inner, prefix, at_once: Arc::new(Semaphore::new(AT_ONCE)), tallies, heard: None }
+    }
+
+    /// The same with what is learnt from answers.
+    pub(crate) fn listening(self, heard: Arc<Heard>) -> Self {
+        Self { heard: Some(heard), ..self }
+    }
+
+    /// How long a request takes, going by the slowest of late.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.heard.as_ref().map_or(Duration::ZERO, |heard| heard.round_trip())
+    }
+
+    /// What the server calls itself.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.heard.as_ref().and_then(|heard| heard.server())
     }
 
     pub(crate) fn tallies(&self) -> &Tallies {
@@ -126,7 +152,7 @@ impl Bucket {
         self.tallies.get(key);
         let got = match self.inner.get_opts(&self.path(key), GetOptions::default()).await {
             Ok(got) => got,
-            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) if Failure::of(&error).verdict() == Verdict::Absent => return Ok(None),
             Err(error) => return Err(error),
         };
         let tag = Tag::of(&got.meta);
@@ -160,10 +186,6 @@ impl Bucket {
         let mut stream = stream.take(limit);
         let mut listed = Vec::new();
         while let Some(meta) = stream.try_next().await? {
-            // Each page of a list is a request of its own.
-            if !listed.is_empty() && listed.len() % PAGE == 0 {
-                self.tallies.list(folder);
-            }
             let tag = Tag::of(&meta);
             let modified = Millis(meta.last_modified.timestamp_millis());
             let path: String = meta.location.into();
@@ -200,20 +222,24 @@ impl Bucket {
         // Whether an earlier try may have been done, although its answer did not say so.
         let mut doubt = false;
         let mut last = None;
+        let begun = Moment::now();
         for turn in 0..TRIES {
-            pause(turn).await;
-            let error = match self.put_once(key, body.clone(), mode.clone()).await {
+            if !pause(turn, begun).await {
+                break;
+            }
+            let failure = match self.put_once(key, body.clone(), mode.clone()).await {
                 Ok(tag) => return Ok(Put::Done(tag)),
-                Err(error) => error,
+                Err(error) => Failure::of(&error),
             };
-            match fault::verdict(&error) {
-                Verdict::Refused => return Err(fault::refused(doing, error)),
-                Verdict::Failed { done: Some(false) } => last = Some(error),
-                Verdict::Failed { .. } => {
-                    doubt = true;
-                    last = Some(error);
+            match failure.verdict() {
+                // This one was not done, which says nothing about those before.
+                Verdict::Refused if doubt => {
+                    last = Some(failure);
+                    break;
                 }
-                Verdict::Condition => {
+                Verdict::Refused => return Err(failure.refused(doing)),
+                Verdict::Failed { done } => doubt |= done != Some(false),
+                Verdict::Condition | Verdict::Absent => {
                     let found = self.get(key).await.map_err(|error| match doubt {
                         true => fault::unknown(doing, Box::new(error)),
                         false => error,
@@ -223,16 +249,17 @@ impl Bucket {
                     }
                     match (&when, &found) {
                         // The server was busy with another request for this key, and ours was not done.
-                        (When::Never | When::Absent, None) => last = Some(error),
-                        (When::Is(tag), Some(found)) if found.tag.is(tag) => last = Some(error),
+                        (When::Never | When::Absent, None) => {}
+                        (When::Is(tag), Some(found)) if found.tag.is(tag) => {}
                         // An earlier try of ours may have been done, and somebody has written since.
                         (When::Absent | When::Is(_), _) if doubt => {
-                            return Err(fault::unknown(doing, error.into()));
+                            return Err(fault::unknown(doing, failure.into()));
                         }
                         _ => return Ok(Put::Lost(found)),
                     }
                 }
             }
+            last = Some(failure);
         }
         let source = last.map_or_else(|| "no answer".into(), Into::into);
         // One more look: a write of which only the answer was lost needs nobody's patience.
@@ -254,8 +281,8 @@ impl Bucket {
         let _turn = self.turn().await;
         self.tallies.delete(key);
         match self.inner.delete(&self.path(key)).await {
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if Failure::of(&error).verdict() != Verdict::Absent => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -266,29 +293,36 @@ impl Bucket {
         Fut: Future<Output = Result<T, Error>>,
     {
         let mut last = None;
+        let begun = Moment::now();
         for turn in 0..TRIES {
-            pause(turn).await;
-            match send().await {
+            if !pause(turn, begun).await {
+                break;
+            }
+            let failure = match send().await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => match fault::verdict(&error) {
-                    Verdict::Failed { .. } => last = Some(error),
-                    Verdict::Refused | Verdict::Condition => return Err(fault::refused(doing, error)),
-                },
+                Err(error) => Failure::of(&error),
+            };
+            match failure.verdict() {
+                // Another request for the same key was under way.
+                Verdict::Failed { .. } | Verdict::Condition => last = Some(failure),
+                Verdict::Refused | Verdict::Absent => return Err(failure.refused(doing)),
             }
         }
         Err(fault::busy(doing, last.map_or_else(|| "no answer".into(), Into::into)))
     }
 }
 
-/// Keys on a page of a list.
-const PAGE: usize = 1_000;
-
-/// Nothing before the first try, then longer every time; writers that met once do not meet again.
-async fn pause(turn: u32) {
+/// Nothing before the first try, then longer every time; writers that met once do not meet again. Tells whether
+/// there is time for another try.
+async fn pause(turn: u32, begun: Moment) -> bool {
     if turn > 0 {
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
         let span = PAUSE * 2u32.pow(turn - 1);
         tokio::time::sleep(span.mul_f64(0.5 + crate::write::chance())).await;
     }
+    true
 }
 
 impl fmt::Debug for Bucket {

@@ -11,6 +11,7 @@ use goldseam_store::{Claim, ClaimedTasks, StoreError};
 
 use crate::bucket::SIDE_BY_SIDE;
 use crate::keys::{self, Ready, TaskMarker};
+use crate::records::Held;
 use crate::store::Inner;
 use crate::tasks::Put;
 
@@ -55,21 +56,45 @@ impl Inner {
         let (due, waiting): (Vec<_>, Vec<_>) =
             offers.into_iter().partition(|offer| offer.ready.run_at <= claim.now);
         let (tasks, left, mut busy) = self.take_due(claim, due).await?;
-        let mut next_due: Option<Millis> = None;
-        for offer in left.into_iter().chain(waiting) {
-            let at = offer.ready.run_at;
-            if next_due.is_some_and(|next| next <= at) {
-                continue;
-            }
+        let mut rest: Vec<Offer> = left.into_iter().chain(waiting).collect();
+        rest.sort_by_key(|offer| offer.ready.run_at);
+        let mut next_due = None;
+        for offer in rest {
             let blocked = match &offer.ready.lane {
                 None => false,
                 Some(lane) => self.is_busy(lane, &mut busy).await?,
             };
-            if !blocked {
-                next_due = Some(at);
+            if !blocked && self.offered(claim, &offer).await?.is_some() {
+                next_due = Some(offer.ready.run_at);
+                break;
             }
         }
         Ok(ClaimedTasks { tasks, next_due })
+    }
+
+    /// The task that a marker offers, if it is still to be had; it is read only if this process does not know it. A
+    /// marker that is over is taken away.
+    async fn offered(&self, claim: &Claim, offer: &Offer) -> Result<Option<Held<Task>>, StoreError> {
+        let key = keys::task(&offer.ready.task);
+        let held = match self.tasks.last_seen(&key).filter(|held| held.record.version >= offer.ready.version)
+        {
+            Some(held) => Some(held),
+            None => self.tasks.get(&self.bucket, &key).await?,
+        };
+        let behind = |held: &Held<Task>| held.record.version < offer.ready.version;
+        if held.as_ref().is_none_or(behind) {
+            // Its writer may be on the way.
+            self.board.doubt(&offer.key);
+            self.drop_if_old(&offer.key).await;
+            return Ok(None);
+        }
+        // Two writers may have meant the same version, and only one of them was faster.
+        let marker = Some(TaskMarker::Ready(offer.ready.clone()));
+        let held = held.filter(|held| TaskMarker::of(&held.record) == marker);
+        if held.is_none() {
+            self.drop_marker(&offer.key).await;
+        }
+        Ok(held.filter(|held| claim.wants(&held.record)))
     }
 
     async fn is_busy(
@@ -134,28 +159,8 @@ impl Inner {
     }
 
     async fn take(&self, claim: &Claim, offer: &Offer) -> Result<Taken, StoreError> {
-        let key = keys::task(&offer.ready.task);
-        let held = match self.tasks.last_seen(&key).filter(|held| held.record.version == offer.ready.version)
-        {
-            Some(held) => Some(held),
-            None => self.tasks.get(&self.bucket, &key).await?,
-        };
-        let Some(held) = held else {
-            self.drop_if_old(&offer.key).await;
-            return Ok(Taken::No);
-        };
+        let Some(held) = self.offered(claim, offer).await? else { return Ok(Taken::No) };
         let task = &held.record;
-        if task.version > offer.ready.version || (task.version == offer.ready.version && !claim.wants(task)) {
-            self.drop_marker(&offer.key).await;
-            return Ok(Taken::No);
-        }
-        if task.version < offer.ready.version {
-            self.drop_if_old(&offer.key).await;
-            return Ok(Taken::No);
-        }
-        if task.run_at > claim.now {
-            return Ok(Taken::No);
-        }
         let claimed = task.clone().claimed(&claim.owner, claim.now);
         match self.write_task(&claimed, Some(&held)).await? {
             Put::Done => Ok(Taken::Yes(Box::new(claimed))),

@@ -1,11 +1,11 @@
 //! The store's clock: the server's, as its answers tell it, carried on by this machine's stopwatch.
 //!
-//! Invariant: within a process it never goes back, and this machine's idea of the date is never asked.
+//! Invariant: within a process it never goes back, and this machine's idea of the date is never asked to tell it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use goldseam_core::Millis;
 use goldseam_store::Clock;
@@ -76,6 +76,24 @@ impl StoreClock {
             }
         };
         Millis(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// By how many milliseconds the server's clock is ahead of this machine's. For people: nothing is decided by it.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this machine's date is told to people, and used for nothing"
+    )]
+    pub(crate) fn ahead(&self) -> Option<i64> {
+        let bounds = (*self.bounds.lock().unwrap_or_else(PoisonError::into_inner))?.now();
+        let here = milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).ok()?);
+        // No more than is certain: an answer names whole seconds.
+        Some(if here < bounds.least {
+            bounds.least - here
+        } else if here > bounds.most {
+            bounds.most - here
+        } else {
+            0
+        })
     }
 
     /// An answer to a request that was sent at `sent` and has just come says which second the server's clock

@@ -86,6 +86,12 @@ impl Logs {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
     }
 
+    /// Forgets what it knows of every run.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_all(&self) {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Appends if the log ends at exactly `append.after`. `hint` names a batch that a row knew.
     pub(crate) async fn append(
         &self,
@@ -147,8 +153,9 @@ impl Logs {
         run: &RunId,
         hint: u64,
     ) -> Result<Option<Trace>, StoreError> {
-        let known = self.known(run).map_or(0, |trace| trace.batch);
-        let mut trace = Trace::empty();
+        let (known, places) =
+            self.known(run).map_or_else(Default::default, |trace| (trace.batch, trace.places));
+        let mut trace = Trace { places, ..Trace::empty() };
         let from = match hint.max(known) {
             0 => None,
             batch => self.get(bucket, run, batch).await?,

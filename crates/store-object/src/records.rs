@@ -89,6 +89,12 @@ impl<T: Versioned> Records<T> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
+    /// Forgets what was last seen.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_all(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn see(&self, key: &str, held: Option<Held<T>>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match held {

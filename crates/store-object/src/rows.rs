@@ -133,6 +133,12 @@ impl Rows {
         self.lateness().remove(run)
     }
 
+    /// Forgets what was last seen.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_all(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn all_late(&self) -> Vec<RunId> {
         self.lateness().keys().cloned().collect()
     }
@@ -313,7 +319,7 @@ impl Inner {
     pub(crate) async fn write_late(&self, run: &RunId) -> Result<(), StoreError> {
         let Some(Late { summary, batch }) = self.rows.take_late(run) else { return Ok(()) };
         let write = self.change_row(run, |known| {
-            let late = known.is_none_or(|known| known.row.summary.as_of < summary.as_of);
+            let late = known.is_none_or(|known| known.batch <= batch);
             late.then(|| NewRow {
                 summary: summary.clone(),
                 task: known.and_then(|known| known.row.task.clone()),

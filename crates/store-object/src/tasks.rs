@@ -74,7 +74,9 @@ impl Inner {
         match self.tasks.write(&self.bucket, (&keys::task(&task.id), task), before, &self.writes).await? {
             Wrote::Done => {
                 if let Some(old) = old {
-                    self.unmark(old).await;
+                    if TaskMarker::of(old) != TaskMarker::of(task) {
+                        self.unmark(old).await;
+                    }
                     if lane_held(old) != lane_held(task) {
                         self.leave_lane(old).await;
                     }

@@ -1,10 +1,11 @@
 # Owns one server and its folder for as long as its standard input is open.
 #
-# DIR is the folder, made and removed here. PREPARE, SERVE and READY are commands that run inside it; END is
-# the signal that ends the server at once. Each line is an order and is answered by `done` or `failed`:
+# DIR is the folder, made and removed here. PREPARE, SERVE, READY and CLEAN are commands that run inside it; END
+# is the signal that ends the server at once. Each line is an order and is answered by `done` or `failed`:
 #
 #   prepare         runs PREPARE
 #   start ARG       runs SERVE with $arg, and waits until READY holds
+#   watch           pauses, and fails if the server is gone
 #   stop SIGNAL     ends the server, and waits until it is gone
 
 # What the owner had open by number must not stay open here.
@@ -19,6 +20,7 @@ leave() {
         kill -s "$END" "$server" 2>/dev/null
         wait "$server" 2>/dev/null
     fi
+    eval "$CLEAN"
     cd / && rm -rf "$DIR"
 }
 trap leave EXIT
@@ -40,6 +42,11 @@ while read -r order arg; do
         (eval "$SERVE") </dev/null >>log 2>&1 &
         server=$!
         is_ready
+        ;;
+    watch)
+        # A command that is waited for lets the shell notice that the server has ended.
+        sleep 0.02
+        kill -0 "$server" 2>/dev/null
         ;;
     stop)
         kill -s "$arg" "$server" 2>/dev/null

@@ -20,13 +20,22 @@
 //! |---|---|
 //! | [`postgres`] | a cluster, and the faults that tests want of it |
 //! | [`pgbouncer`] | a transaction pooler in front of a cluster |
+//! | [`s3`] | what the servers that speak S3 have in common: a server, a bucket on it |
+//! | [`seaweedfs`], [`moto`] | servers that keep conditions |
+//! | [`rclone`] | one that ignores them |
 //! | `keeper` | the process that owns a server and its folder |
 //! | `programs` | where programs are, how a missing one is installed, as whom they run |
+//! | `wheels` | programs that come as Python packages |
 
 mod error;
 mod keeper;
+pub mod moto;
 pub mod pgbouncer;
 pub mod postgres;
 mod programs;
+pub mod rclone;
+pub mod s3;
+pub mod seaweedfs;
+mod wheels;
 
 pub use error::Error;

@@ -10,7 +10,7 @@ use crate::{Error, postgres, programs};
 /// Names the pooler for tests that has been started already; [`shared`] takes it from here.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_POOLER";
 
-const JOB: Job = Job {
+static JOB: Job = Job {
     name: "pgbouncer",
     prepare: r#"printf '%s' "$USERS" >users"#,
     serve: r#"
@@ -19,6 +19,10 @@ const JOB: Job = Job {
     ready: r#"[ "$(cat pid 2>/dev/null)" = "$server" ]"#,
     // It keeps nothing, and what is gentler differs from version to version.
     end: "KILL",
+    clean: "",
+    ports: 1,
+    answers: |_| true,
+    refuses_root: true,
 };
 
 /// The last section: the port is added to it. A server that was away is tried again soon.
@@ -41,7 +45,6 @@ ignore_startup_parameters = extra_float_digits,options
 #[derive(Debug)]
 pub struct Pooler {
     keeper: Keeper,
-    port: u16,
     account: Account,
 }
 
@@ -67,15 +70,14 @@ impl Pooler {
             ("USERS", format!("\"{}\" \"\"\n", account.user)),
             ("SETTINGS", database + SETTINGS),
         ];
-        let keeper = Keeper::new(&JOB, &values)?;
-        let port = keeper.start_anywhere()?;
-        Ok(Self { keeper, port, account })
+        let keeper = Keeper::start(&JOB, &values)?;
+        Ok(Self { keeper, account })
     }
 
     /// Its address, with the user and the database of the server behind it.
     pub fn url(&self) -> String {
         let Account { user, database, .. } = &self.account;
-        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
+        format!("postgres://{user}@127.0.0.1:{}/{database}", self.keeper.port())
     }
 
     /// The folder that everything of it is in.
@@ -86,7 +88,7 @@ impl Pooler {
     /// Drops all clients, and is back at the same address.
     pub fn restart(&self) -> Result<(), Error> {
         self.keeper.stop(JOB.end)?;
-        self.keeper.start(self.port)
+        self.keeper.start_again()
     }
 }
 

@@ -20,7 +20,7 @@ const WITH_PASSWORD: &str = "with_password";
 /// How many new sessions a change of settings may need until it is seen.
 const RELOAD_TRIES: u32 = 500;
 
-const JOB: Job = Job {
+static JOB: Job = Job {
     name: "postgres",
     prepare: r#"
         "$BIN/initdb" --pgdata data --username "$NAME" --auth trust --encoding UTF8 --locale C --no-sync &&
@@ -30,6 +30,10 @@ const JOB: Job = Job {
     // Its first line is the process, its eighth what it is doing.
     ready: r#"[ "$(sed -n '1p;8p' data/postmaster.pid 2>/dev/null | tr -d ' \n')" = "${server}ready" ]"#,
     end: "QUIT",
+    clean: "",
+    ports: 1,
+    answers: |_| true,
+    refuses_root: true,
 };
 
 /// How a cluster is set up.
@@ -57,7 +61,6 @@ pub enum Shutdown {
 pub struct Cluster {
     keeper: Keeper,
     programs: PathBuf,
-    port: u16,
 }
 
 impl Cluster {
@@ -70,9 +73,8 @@ impl Cluster {
             ("SETTINGS", settings(options)),
             ("ACCESS", access()),
         ];
-        let keeper = Keeper::new(&JOB, &values)?;
-        let port = keeper.start_anywhere()?;
-        let cluster = Self { keeper, programs, port };
+        let keeper = Keeper::start(&JOB, &values)?;
+        let cluster = Self { keeper, programs };
         let values = [("name", NAME), ("group", WITH_PASSWORD)];
         cluster.psql("postgres", r#"CREATE DATABASE :"name"; CREATE ROLE :"group";"#, &values)?;
         Ok(cluster)
@@ -80,13 +82,13 @@ impl Cluster {
 
     /// Its address over TCP.
     pub fn url(&self) -> String {
-        format!("postgres://{NAME}@127.0.0.1:{}/{NAME}", self.port)
+        format!("postgres://{NAME}@127.0.0.1:{}/{NAME}", self.keeper.port())
     }
 
     /// Its address over its socket.
     pub fn socket_url(&self) -> String {
         let folder = self.keeper.folder().display();
-        format!("postgres:///{NAME}?host={folder}&port={}&user={NAME}", self.port)
+        format!("postgres:///{NAME}?host={folder}&port={}&user={NAME}", self.keeper.port())
     }
 
     /// The folder that everything of it is in.
@@ -98,7 +100,7 @@ impl Cluster {
     pub fn user(&self, name: &str, password: &str) -> Result<String, Error> {
         let values = [("name", name), ("password", password), ("group", WITH_PASSWORD)];
         self.psql(NAME, r#"CREATE ROLE :"name" LOGIN PASSWORD :'password' IN ROLE :"group";"#, &values)?;
-        Ok(format!("postgres://{name}:{password}@127.0.0.1:{}/{NAME}", self.port))
+        Ok(format!("postgres://{name}:{password}@127.0.0.1:{}/{NAME}", self.keeper.port()))
     }
 
     /// Runs statements as the superuser by `psql`, each in its own transaction. Returns rows as lines, columns
@@ -138,7 +140,7 @@ impl Cluster {
 
     /// Starts a server that was stopped, at the same addresses.
     pub fn start_again(&self) -> Result<(), Error> {
-        self.keeper.start(self.port)
+        self.keeper.start_again()
     }
 
     /// `values` are named in `statements` as `:"identifier"` and `:'literal'`.
@@ -147,7 +149,7 @@ impl Cluster {
         let mut psql = command(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"]);
         psql.args(values.iter().map(|(name, value)| format!("--set={name}={value}")));
-        psql.arg("--host").arg(self.keeper.folder()).arg(format!("--port={}", self.port));
+        psql.arg("--host").arg(self.keeper.folder()).arg(format!("--port={}", self.keeper.port()));
         psql.args(["--username", NAME, "--dbname", database]);
         psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = psql.spawn().map_err(|error| failed(&error))?;

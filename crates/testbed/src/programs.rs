@@ -18,6 +18,9 @@ const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 /// Who servers run as if we are root, which they refuse: the first that exists.
 const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
 
+/// How names of variables begin that would turn a program to other servers or other keys.
+const TURNING: [&str; 6] = ["PG", "AWS_", "S3_", "WEED_", "RCLONE_", "MOTO_"];
+
 /// The folder with `initdb`, `postgres` and `psql`; installs them if they are missing and we may.
 pub(crate) fn postgres() -> Result<PathBuf, Error> {
     found_or_installed(postgres_if_installed, ("Postgres", "postgresql"))
@@ -39,7 +42,8 @@ fn pgbouncer_if_installed() -> Option<PathBuf> {
     path().chain(SBIN.map(PathBuf::from)).map(|folder| folder.join("pgbouncer")).find(|file| file.is_file())
 }
 
-fn path() -> impl Iterator<Item = PathBuf> {
+/// The folders that programs are looked for in.
+pub(crate) fn path() -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).collect::<Vec<_>>().into_iter()
 }
@@ -64,7 +68,8 @@ fn is_complete(folder: &Path) -> bool {
     ["initdb", "postgres", "psql"].iter().all(|program| folder.join(program).is_file())
 }
 
-fn found_or_installed(
+/// What `find` finds, after Debian's package is installed if it finds nothing and we may install it.
+pub(crate) fn found_or_installed(
     find: fn() -> Option<PathBuf>,
     (program, package): (&'static str, &str),
 ) -> Result<PathBuf, Error> {
@@ -101,7 +106,9 @@ pub(crate) fn last_lines(text: &str) -> String {
 /// A command that nothing in our environment turns to another server or another language.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+    let turns =
+        |name: &OsStr| TURNING.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+    for (name, _) in env::vars_os().filter(|(name, _)| turns(name)) {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C");
@@ -126,7 +133,7 @@ pub(crate) fn is_root() -> bool {
 }
 
 /// What a command says, if it succeeds.
-fn output(command: &mut Command) -> Option<String> {
+pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| said.trim().to_owned())

@@ -32,11 +32,13 @@ pub(super) const HOMES: &[Home] = &[
         places: &[
             "crates/engine/src/clock.rs",
             "crates/store/src/clock.rs",
+            "crates/store-object/src/clock.rs",
             "crates/store-postgres/src/clock.rs",
             "crates/store-sqlite/src/clock.rs",
             "crates/store-sqlite/examples/",
             "crates/cli/src/commands/demo.rs",
             "crates/cli/src/commands/demo/",
+            "crates/fake-s3/src/clock.rs",
             "crates/bench/",
             "crates/sim/",
             "xtask/",
@@ -54,7 +56,10 @@ pub(super) const HOMES: &[Home] = &[
         ],
         places: &[
             "crates/engine/src/spawn.rs",
+            "crates/fake-s3/src/fake.rs",
+            "crates/fake-s3/src/serve.rs",
             "crates/store/src/faulty/",
+            "crates/store-object/src/link.rs",
             "crates/store-postgres/src/link.rs",
             "crates/store-postgres/src/live.rs",
             "crates/store-postgres/src/testing.rs",
@@ -85,8 +90,8 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-cli", "goldseam-sim", "goldseam-bench"],
 ];
 
-/// Crates with real servers to test against. They use no crate of ours.
-pub(super) const TESTBEDS: &[&str] = &["goldseam-testbed"];
+/// Crates with servers to test against, real and fake. They use no crate of ours.
+pub(super) const TESTBEDS: &[&str] = &["goldseam-testbed", "goldseam-fake-s3"];
 
 /// Programs of developers, which may use a testbed for more than their tests.
 pub(super) const DEVELOPERS: &[&str] = &["goldseam-bench", "goldseam-sim", "xtask"];
@@ -98,6 +103,7 @@ pub(super) const CORE_BANNED: &[&str] = &[
     "futures",
     "futures-*",
     "getrandom",
+    "goldseam-fake-s3",
     "goldseam-testbed",
     "jiff",
     "rand",

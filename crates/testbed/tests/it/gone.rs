@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use goldseam_testbed::pgbouncer::Pooler;
 use goldseam_testbed::postgres::{Cluster, Options};
+use goldseam_testbed::{moto, rclone, seaweedfs};
 
 /// Tells a test binary to play the owner, and how it ends.
 const OWNER: &str = "GOLDSEAM_TEST_OWNER";
@@ -34,6 +35,20 @@ impl Traces {
     }
 }
 
+/// Whether a process works in `folder`, be it there or removed.
+fn is_worked_in(folder: &Path) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    places.any(|place| place.to_string_lossy().starts_with(&*folder.to_string_lossy()))
+}
+
+/// What SeaweedFS makes outside its folder.
+fn sockets(ports: &str) -> Vec<PathBuf> {
+    let names = fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.path());
+    let is_of = |path: &PathBuf, port: &str| path.to_string_lossy().ends_with(&format!("-grpc-{port}.sock"));
+    names.filter(|path| ports.split_whitespace().any(|port| is_of(path, port))).collect()
+}
+
 /// Waits for a condition; there is nothing to be notified by.
 fn eventually(condition: impl Fn() -> bool) -> bool {
     for _ in 0..3_000 {
@@ -51,15 +66,18 @@ fn play_the_owner() {
     let Ok(end) = std::env::var(OWNER) else { return };
     let cluster = Cluster::start(&Options::default()).unwrap();
     let pooler = Pooler::start(&cluster.url()).unwrap();
-    println!("\nowns {}\nowns {}", cluster.folder().display(), pooler.folder().display());
+    let store = rclone::start().unwrap();
+    for folder in [cluster.folder(), pooler.folder(), store.folder()] {
+        println!("\nowns {}", folder.display());
+    }
     if end == "exit" {
         std::process::exit(0);
     }
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// An owner of a cluster and a pooler, its output from then on, and their folders.
-fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 2]) {
+/// An owner of a cluster, a pooler and an object store, its output from then on, and their folders.
+fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 3]) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "gone::play_the_owner", "--nocapture"])
         .env(OWNER, end)
@@ -71,7 +89,7 @@ fn start_owner(end: &str) -> (Child, BufReader<ChildStdout>, [PathBuf; 2]) {
     let mut lines = output.by_ref().lines().map_while(Result::ok);
     let mut folder =
         || lines.find_map(|line| line.strip_prefix("owns ").map(PathBuf::from)).expect("the owner failed");
-    let folders = [folder(), folder()];
+    let folders = [folder(), folder(), folder()];
     (owner, output, folders)
 }
 
@@ -86,13 +104,28 @@ fn it_is_gone_when_it_is_dropped() {
 }
 
 #[test]
+fn an_object_store_is_gone_when_it_is_dropped() {
+    for start in [seaweedfs::start, moto::start, rclone::start] {
+        let server = start().unwrap();
+        let folder = server.folder().to_owned();
+        let ports = fs::read_to_string(folder.join("ports")).unwrap_or_default();
+        assert!(is_worked_in(&folder));
+        drop(server);
+        assert!(!is_worked_in(&folder) && !folder.exists(), "{folder:?}");
+        assert_eq!(sockets(&ports), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
 fn it_is_gone_when_its_owner_was_killed() {
     let (mut owner, _output, folders) = start_owner("be killed");
-    let traces = folders.map(|folder| Traces::of(&folder));
-    assert!(traces.iter().all(|traces| !traces.are_gone()));
+    let [cluster, pooler, store] = folders;
+    let traces = [cluster, pooler].map(|folder| Traces::of(&folder));
+    assert!(traces.iter().all(|traces| !traces.are_gone()) && is_worked_in(&store));
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(eventually(|| traces.iter().all(Traces::are_gone)), "{traces:?}");
+    assert!(eventually(|| !is_worked_in(&store) && !store.exists()), "{store:?}");
 }
 
 #[test]

@@ -5,3 +5,4 @@
 mod gone;
 mod pgbouncer;
 mod postgres;
+mod s3;

@@ -1,0 +1,166 @@
+//! What is stored: conditions, listing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use md5::{Digest, Md5};
+
+use crate::fault::Refusal;
+use crate::request::{Condition, Page};
+
+/// How many changes are remembered for a list that is behind.
+const CHANGES_MAX: usize = 4_096;
+/// How many keys a list has if nothing else is said.
+const KEYS_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) bytes: Bytes,
+    /// Of the content only: equal content has an equal one.
+    pub(crate) etag: String,
+    /// In milliseconds, by the server's clock.
+    pub(crate) modified: u64,
+}
+
+/// All objects of the bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    current: BTreeMap<String, Object>,
+    /// What the last changes replaced, newest last.
+    replaced: VecDeque<(String, Option<Object>)>,
+}
+
+/// One page of keys.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Listed {
+    pub(crate) objects: Vec<(String, Object)>,
+    pub(crate) prefixes: Vec<String>,
+    /// Where to go on, if there is more.
+    pub(crate) next: Option<String>,
+}
+
+impl Objects {
+    pub(crate) fn get(&self, key: &str) -> Option<&Object> {
+        self.current.get(key)
+    }
+
+    pub(crate) fn all(&self) -> &BTreeMap<String, Object> {
+        &self.current
+    }
+
+    /// Whether a write may be done.
+    pub(crate) fn check(&self, key: &str, condition: Option<&Condition>) -> Result<(), Refusal> {
+        match (condition, self.get(key)) {
+            (None, _) | (Some(Condition::Absent), None) => Ok(()),
+            (Some(Condition::Is(etag)), Some(object)) if object.etag == *etag => Ok(()),
+            (Some(Condition::Is(_)), None) => Err(Refusal::new(404, "NoSuchKey")),
+            _ => Err(Refusal::new(412, "PreconditionFailed")),
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: &str, bytes: Bytes, now: u64) -> String {
+        let etag: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let object = Object { bytes, etag: etag.clone(), modified: now };
+        let before = self.current.insert(key.to_owned(), object);
+        self.remember(key, before);
+        etag
+    }
+
+    pub(crate) fn delete(&mut self, key: &str) {
+        if let Some(before) = self.current.remove(key) {
+            self.remember(key, Some(before));
+        }
+    }
+
+    fn remember(&mut self, key: &str, before: Option<Object>) {
+        self.replaced.push_back((key.to_owned(), before));
+        if self.replaced.len() > CHANGES_MAX {
+            self.replaced.pop_front();
+        }
+    }
+
+    /// A page of the keys that begin with `prefix`, as they were `behind` changes ago.
+    pub(crate) fn list(&self, prefix: &str, page: &Page, behind: usize, keys_max: usize) -> Listed {
+        let view = self.before(behind);
+        let max = page.keys_max.unwrap_or(KEYS_MAX).min(keys_max).min(KEYS_MAX);
+        let starts_after = |key: &str| page.start_after.as_deref().is_none_or(|start| key > start);
+        let mut listed = Listed::default();
+        let mut last = page.token.clone();
+        let from = view.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        for (key, object) in from.filter(|(key, _)| starts_after(key)) {
+            let folded = page.delimiter.as_deref().and_then(|delimiter| folded(key, prefix, delimiter));
+            let entry = folded.unwrap_or(key);
+            if last.as_deref().is_some_and(|last| entry <= last) {
+                continue;
+            }
+            if listed.objects.len() + listed.prefixes.len() == max {
+                listed.next = last;
+                break;
+            }
+            last = Some(entry.to_owned());
+            match folded {
+                Some(folded) => listed.prefixes.push(folded.to_owned()),
+                None => listed.objects.push((key.clone(), object.clone())),
+            }
+        }
+        listed
+    }
+
+    fn before(&self, changes: usize) -> BTreeMap<String, Object> {
+        let mut view = self.current.clone();
+        for (key, object) in self.replaced.iter().rev().take(changes) {
+            match object {
+                Some(object) => view.insert(key.clone(), object.clone()),
+                None => view.remove(key),
+            };
+        }
+        view
+    }
+}
+
+/// What stands for all keys that are the same up to the delimiter.
+fn folded<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
+    let at = key.get(prefix.len()..)?.find(delimiter)?;
+    key.get(..prefix.len() + at + delimiter.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects(keys: &[&str]) -> Objects {
+        let mut objects = Objects::default();
+        for key in keys {
+            objects.put(key, Bytes::from_static(b"x"), 0);
+        }
+        objects
+    }
+
+    fn keys(listed: &Listed) -> Vec<&str> {
+        listed.objects.iter().map(|(key, _)| key.as_str()).collect()
+    }
+
+    #[test]
+    fn pages_are_sorted_and_go_on_where_the_last_one_ended() {
+        let objects = objects(&["a/3", "a/1", "b/1", "a/2", "a/x/1", "a/x/2"]);
+        let mut page = Page { delimiter: Some("/".to_owned()), keys_max: Some(2), ..Page::default() };
+        let first = objects.list("a/", &page, 0, 1_000);
+        assert_eq!((keys(&first), first.next.as_deref()), (vec!["a/1", "a/2"], Some("a/2")));
+        page.token = first.next;
+        let second = objects.list("a/", &page, 0, 1_000);
+        assert_eq!((keys(&second), second.prefixes.as_slice()), (vec!["a/3"], &["a/x/".to_owned()][..]));
+        assert_eq!(second.next, None);
+    }
+
+    #[test]
+    fn a_list_starts_after_a_key_and_may_be_behind() {
+        let mut objects = objects(&["a/1", "a/2", "a/3"]);
+        let page = Page { start_after: Some("a/1".to_owned()), ..Page::default() };
+        assert_eq!(keys(&objects.list("a/", &page, 0, 1_000)), ["a/2", "a/3"]);
+        objects.delete("a/2");
+        objects.delete("missing");
+        assert_eq!(keys(&objects.list("a/", &page, 0, 1_000)), ["a/3"]);
+        assert_eq!(keys(&objects.list("a/", &page, 1, 1_000)), ["a/2", "a/3"]);
+        assert_eq!(keys(&objects.list("a/", &page, 2, 1_000)), ["a/2"]);
+    }
+}

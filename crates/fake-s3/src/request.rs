@@ -1,0 +1,194 @@
+//! What a client asks for.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH, RANGE};
+use hyper::{Method, Uri};
+use percent_encoding::percent_decode_str;
+
+use crate::fault::Refusal;
+
+/// The kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// Reads an object.
+    Get,
+    /// Looks whether an object is there.
+    Head,
+    /// Writes an object.
+    Put,
+    /// Removes an object.
+    Delete,
+    /// Removes many objects.
+    DeleteMany,
+    /// Lists keys by a prefix.
+    List,
+}
+
+impl Op {
+    /// Whether it changes anything.
+    pub fn is_write(self) -> bool {
+        matches!(self, Self::Put | Self::Delete | Self::DeleteMany)
+    }
+}
+
+/// What has to hold for a request to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// There is no such object (`If-None-Match: *`).
+    Absent,
+    /// The object has this ETag (`If-Match`).
+    Is(String),
+    /// The object has another ETag (`If-None-Match`).
+    IsNot(String),
+}
+
+/// A request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Its number among all, from one.
+    pub number: u64,
+    /// What is to be done.
+    pub op: Op,
+    /// The key without its bucket; of a list, the prefix; of a deletion of many, nothing.
+    pub key: String,
+    /// What has to hold for it to be done.
+    pub condition: Option<Condition>,
+    /// What is to be written.
+    pub body: Bytes,
+    pub(crate) bucket: String,
+    pub(crate) range: Option<Range>,
+    pub(crate) page: Page,
+}
+
+/// Which bytes are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// From the first to before the second.
+    Between(usize, usize),
+    From(usize),
+    Last(usize),
+}
+
+/// Which keys are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Page {
+    pub(crate) delimiter: Option<String>,
+    pub(crate) start_after: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) keys_max: Option<usize>,
+}
+
+impl Request {
+    /// The request of a client, or why it is none that is understood here.
+    pub(crate) async fn read(request: hyper::Request<Incoming>) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(|_| Refusal::new(400, "IncompleteBody"))?.to_bytes();
+        Self::parse(&parts.method, &parts.uri, &parts.headers, body)
+    }
+
+    fn parse(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Result<Self, Refusal> {
+        let (bucket, key) = match uri.path().trim_start_matches('/').split_once('/') {
+            Some((bucket, key)) => (decoded(bucket), decoded(key)),
+            None => (decoded(uri.path().trim_start_matches('/')), String::new()),
+        };
+        let query = Query::of(uri);
+        let op = match *method {
+            Method::GET if key.is_empty() && query.get("list-type").as_deref() == Some("2") => Op::List,
+            Method::POST if key.is_empty() && query.get("delete").is_some() => Op::DeleteMany,
+            // Uploads in parts, tags, versions and the rest have queries of their own; copies have a header.
+            _ if key.is_empty() || !query.is_plain() || headers.contains_key("x-amz-copy-source") => {
+                return Err(Refusal::new(501, "NotImplemented"));
+            }
+            Method::GET => Op::Get,
+            Method::HEAD => Op::Head,
+            Method::PUT => Op::Put,
+            Method::DELETE => Op::Delete,
+            _ => return Err(Refusal::new(405, "MethodNotAllowed")),
+        };
+        let condition = condition(op, headers)?;
+        let page = Page {
+            delimiter: query.get("delimiter"),
+            start_after: query.get("start-after"),
+            token: query.get("continuation-token"),
+            keys_max: query.get("max-keys").and_then(|max| max.parse().ok()),
+        };
+        let key = if op == Op::List { query.get("prefix").unwrap_or_default() } else { key };
+        let range = headers.get(RANGE).and_then(|range| Range::parse(range.to_str().ok()?));
+        Ok(Self { number: 0, op, key, condition, body, bucket, range, page })
+    }
+
+    /// The keys that are to be removed together.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let text = String::from_utf8_lossy(&self.body);
+        let ends = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
+        ends.map(|(key, _)| unescaped(key)).collect()
+    }
+}
+
+fn condition(op: Op, headers: &HeaderMap) -> Result<Option<Condition>, Refusal> {
+    let header = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let etag = |value: &str| value.trim_matches('"').to_owned();
+    match (header(IF_MATCH), header(IF_NONE_MATCH)) {
+        (None, None) => Ok(None),
+        (None, Some(any)) if any == "*" => Ok(Some(Condition::Absent)),
+        // A write can ask for "not there" only.
+        (None, Some(other)) if !op.is_write() => Ok(Some(Condition::IsNot(etag(&other)))),
+        (Some(one), None) => Ok(Some(Condition::Is(etag(&one)))),
+        _ => Err(Refusal::new(501, "NotImplemented")),
+    }
+}
+
+impl Range {
+    fn parse(text: &str) -> Option<Self> {
+        let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
+        match (from.parse::<usize>().ok(), to.parse::<usize>().ok()) {
+            (Some(from), Some(to)) => Some(Self::Between(from, to + 1)),
+            (Some(from), None) => Some(Self::From(from)),
+            (None, Some(count)) => Some(Self::Last(count)),
+            (None, None) => None,
+        }
+    }
+
+    /// The bytes of an object of this length, if there are any.
+    pub(crate) fn within(self, length: usize) -> Option<std::ops::Range<usize>> {
+        let range = match self {
+            Self::Between(from, to) => from..to.min(length),
+            Self::From(from) => from..length,
+            Self::Last(count) => length.saturating_sub(count)..length,
+        };
+        (range.start < range.end).then_some(range)
+    }
+}
+
+/// The part of an address after the question mark.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn of(uri: &Uri) -> Self {
+        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(&value.replace('+', " ")))
+        };
+        Self(pairs.map(pair).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<String> {
+        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone())
+    }
+
+    fn is_plain(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn unescaped(text: &str) -> String {
+    let pairs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+    pairs.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
+}

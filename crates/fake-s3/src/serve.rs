@@ -1,0 +1,172 @@
+//! The server: a request, its fault, its answer.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request as HttpRequest, Response};
+use hyper_util::rt::TokioIo;
+use tokio::sync::oneshot;
+
+use crate::answer::Outcome;
+use crate::fake::{BUCKET, Conditions, Shared};
+use crate::fault::{Answer, Fault, Refusal};
+use crate::request::{Condition, Op, Request};
+
+/// How long a racy server lets others in between its look and its write.
+const RACE: Duration = Duration::from_millis(20);
+
+/// Accepts connections until `ended` is gone.
+pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, ended: oneshot::Receiver<Infallible>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let accept = async {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            // Small answers are not to wait for more.
+            let _ = stream.set_nodelay(true);
+            let shared = shared.clone();
+            let service = service_fn(move |request| answer(shared.clone(), request));
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            // It ends with its client, or with the runtime.
+            tokio::spawn(connection);
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        _ = ended => {}
+    }
+}
+
+/// The connection is closed instead of an answer.
+#[derive(Debug)]
+struct Dropped;
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection is dropped")
+    }
+}
+
+impl std::error::Error for Dropped {}
+
+async fn answer(
+    shared: Arc<Shared>,
+    request: HttpRequest<Incoming>,
+) -> Result<Response<Full<Bytes>>, Dropped> {
+    let request = match Request::read(request).await {
+        Ok(request) => request,
+        Err(refusal) => return Ok(Outcome::Refused(refusal).into_response(None, shared.now())),
+    };
+    let (request, fault) = shared.arrived(request);
+    // A client that gives up takes nothing back: what is late is done late.
+    tokio::spawn(process(shared, request, fault)).await.unwrap_or(Err(Dropped))
+}
+
+async fn process(
+    shared: Arc<Shared>,
+    request: Request,
+    fault: Fault,
+) -> Result<Response<Full<Bytes>>, Dropped> {
+    if shared.is_cut_off() {
+        return lost(&shared).await;
+    }
+    fault.before.over().await;
+    let mut outcome = None;
+    for _ in 0..fault.times {
+        outcome = Some(done(&shared, &request).await);
+    }
+    fault.after.over().await;
+    if shared.is_cut_off() {
+        return lost(&shared).await;
+    }
+    let outcome = match (fault.answer, outcome) {
+        (Answer::Own, Some(outcome)) => outcome,
+        (Answer::Refused(refusal), _) => Outcome::Refused(refusal),
+        (Answer::Missing, _) => std::future::pending().await,
+        (Answer::Dropped | Answer::Own, _) => return Err(Dropped),
+    };
+    let response = outcome.into_response(Some(&request), shared.now());
+    shared.answered(&request, response.status().as_u16());
+    Ok(response)
+}
+
+/// Nothing comes through until the network is whole again, and then the connection is gone.
+async fn lost(shared: &Shared) -> Result<Response<Full<Bytes>>, Dropped> {
+    shared.healed().await;
+    Err(Dropped)
+}
+
+async fn done(shared: &Shared, request: &Request) -> Outcome {
+    let outcome = if request.bucket != BUCKET {
+        Err(Refusal::new(404, "NoSuchBucket"))
+    } else if request.op.is_write() && shared.modes().read_only {
+        match (Refusal::new(403, "AccessDenied"), request.op) {
+            // This is said for each key.
+            (refusal, Op::DeleteMany) => Ok(Outcome::KeptMany(request.keys(), refusal)),
+            (refusal, _) => Err(refusal),
+        }
+    } else {
+        match request.op {
+            Op::Put => written(shared, request).await,
+            Op::Delete | Op::DeleteMany => Ok(deleted(shared, request)),
+            Op::Get | Op::Head => read(shared, request),
+            Op::List => Ok(listed(shared, request)),
+        }
+    };
+    outcome.unwrap_or_else(Outcome::Refused)
+}
+
+async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal> {
+    let mut condition = request.condition.as_ref();
+    match shared.modes().conditions {
+        Conditions::Kept => {}
+        Conditions::Ignored => condition = None,
+        Conditions::Racy => {
+            shared.objects().check(&request.key, condition)?;
+            if condition.take().is_some() {
+                tokio::time::sleep(RACE).await;
+            }
+        }
+    }
+    let now = shared.now();
+    let mut objects = shared.objects();
+    objects.check(&request.key, condition)?;
+    Ok(Outcome::Written(objects.put(&request.key, request.body.clone(), now)))
+}
+
+fn deleted(shared: &Shared, request: &Request) -> Outcome {
+    let mut objects = shared.objects();
+    if request.op == Op::Delete {
+        objects.delete(&request.key);
+        return Outcome::Deleted;
+    }
+    let keys = request.keys();
+    for key in &keys {
+        objects.delete(key);
+    }
+    Outcome::DeletedMany(keys)
+}
+
+fn read(shared: &Shared, request: &Request) -> Result<Outcome, Refusal> {
+    let objects = shared.objects();
+    let object = objects.get(&request.key).ok_or_else(|| Refusal::new(404, "NoSuchKey"))?;
+    match &request.condition {
+        Some(Condition::IsNot(etag)) if *etag == object.etag => Ok(Outcome::Unchanged),
+        Some(Condition::Absent) => Ok(Outcome::Unchanged),
+        Some(Condition::Is(etag)) if *etag != object.etag => Err(Refusal::new(412, "PreconditionFailed")),
+        _ => Ok(Outcome::Read(object.clone())),
+    }
+}
+
+fn listed(shared: &Shared, request: &Request) -> Outcome {
+    let listing = shared.modes().listing;
+    let objects = shared.objects();
+    Outcome::Listed(objects.list(&request.key, &request.page, listing.behind, listing.keys_max))
+}

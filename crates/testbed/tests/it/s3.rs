@@ -1,0 +1,46 @@
+//! Object stores answer at the address that they are given out by.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use goldseam_testbed::s3::{BUCKET, Bucket};
+use goldseam_testbed::{moto, rclone, seaweedfs};
+
+/// What a client that does not sign gets: the status and the rest.
+fn ask(bucket: &Bucket, method: &str, key: &str) -> (u16, String) {
+    let host = bucket.endpoint.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "{method} /{}/{key} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", bucket.name)
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+#[test]
+fn one_of_each_is_shared_and_has_a_bucket() {
+    for (shared, status, code) in [
+        (seaweedfs::shared as fn() -> _, 403, "AccessDenied"),
+        (moto::shared, 404, "NoSuchKey"),
+        (rclone::shared, 400, "UnsupportedAlgorithm"),
+    ] {
+        let bucket: &Bucket = shared().unwrap();
+        assert_eq!(bucket.name, BUCKET);
+        assert_eq!(shared().unwrap(), bucket);
+        let (answered, text) = ask(bucket, "GET", "nothing");
+        assert_eq!(answered, status, "{text}");
+        assert!(text.contains(code), "{text}");
+    }
+}
+
+#[test]
+fn it_is_back_at_the_same_address() {
+    let server = seaweedfs::start().unwrap();
+    let bucket = server.bucket();
+    assert_eq!(ask(&bucket, "GET", "nothing").0, 403);
+    server.stop().unwrap();
+    assert!(TcpStream::connect(bucket.endpoint.strip_prefix("http://").unwrap()).is_err());
+    server.start_again().unwrap();
+    assert_eq!(server.bucket(), bucket);
+    assert_eq!(ask(&bucket, "GET", "nothing").0, 403);
+}
