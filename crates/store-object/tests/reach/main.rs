@@ -1,5 +1,6 @@
 //! Reaching a bucket: on real servers, as they are and as they should not be.
 
 mod accepted;
+mod faults;
 mod refused;
 mod support;
