@@ -13,9 +13,8 @@ use crate::clock::Moment;
 use crate::keys::{self, TaskMarker};
 use crate::store::Inner;
 
-/// How old a list may be that is looked at again.
-pub(crate) const FRESH: Duration = Duration::from_millis(900);
-/// The same for what is due later.
+/// How old a list of what is due later may be that is looked at again: nothing is put there that is due within a
+/// minute.
 const FRESH_LATER: Duration = Duration::from_secs(30);
 /// How long a marker whose task is not there is passed over before it is looked at again.
 const DOUBT: Duration = Duration::from_secs(2);
@@ -84,7 +83,7 @@ impl Board {
 
     /// Everything on the board, which is listed anew if it is old.
     pub(crate) async fn look(&self, inner: &Inner) -> Result<Vec<(String, TaskMarker)>, StoreError> {
-        self.refresh(inner, FRESH).await?;
+        self.refresh(inner, inner.fresh()).await?;
         let both = [&self.now, &self.later];
         let mut all = Vec::new();
         for side in both {

@@ -4,15 +4,16 @@
 //! workflow/{run}/log/{batch}              the log: dense numbers, written once
 //! workflow/{run}/state.json               the cached row
 //! task/{id}  lock/{name}  lane/{name}  key/{hash}  node/{id}
-//! active/{created}/{run}/{after}          a run that is not over, since it went on behind position `after`
-//! runs/{created, backwards}/{run}         every run, the newest first
-//! recovered/{recovered, backwards}/{run}  every run that was recovered
-//! now/ready/{run_at}/…  later/{run_at}/…  tasks that are ready
-//! now/poke/{owner}/…                      claimed tasks with something new to look at
+//! active/{created}.{after}.{run}          a run that is not over, since it went on behind position `after`
+//! runs/{created, backwards}.{run}         every run, the newest first
+//! recovered/{recovered, backwards}.{run}  every run that was recovered
+//! now/ready.{run_at}…  later/{run_at}…    tasks that are ready
+//! now/poke.{owner}…                       claimed tasks with something new to look at
 //! ```
 //!
 //! What stands in the last five is markers: empty objects whose names say everything, found by listing. They are
-//! hints; what they say is looked up before anything is done about it.
+//! hints; what they say is looked up before anything is done about it. Their folders are flat: some servers keep
+//! folders as such, and do not list behind a part of one.
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, LaneName, LockName, Millis, NodeId, RunId, Seq, TaskId};
@@ -34,6 +35,8 @@ pub(crate) const RECOVERED: &str = "recovered/";
 pub(crate) const NOW: &str = "now/";
 pub(crate) const LATER: &str = "later/";
 
+const READY: &str = "now/ready.";
+const POKES: &str = "now/poke.";
 const STATE: &str = "state.json";
 
 pub(crate) fn batch(run: &RunId, batch: u64) -> String {
@@ -103,19 +106,19 @@ pub(crate) struct Active {
 
 impl Active {
     pub(crate) fn key(&self) -> String {
-        format!("{}{:013}", self.start(), self.after.0)
+        format!("{}.{:013}.{}", Self::moment(self.created), self.after.0, self.run)
     }
 
-    /// Where the markers of this run begin, whatever position they name.
-    pub(crate) fn start(&self) -> String {
-        format!("{ACTIVE}{:013}/{}/", moment(self.created), self.run)
+    /// What sorts before all markers of a moment.
+    pub(crate) fn moment(created: Millis) -> String {
+        format!("{ACTIVE}{:013}", moment(created))
     }
 
     pub(crate) fn parse(key: &str) -> Option<Self> {
-        let mut parts = key.strip_prefix(ACTIVE)?.split('/');
-        let created = Millis(parts.next()?.parse().ok()?);
-        let run = RunId::new(parts.next()?).ok()?;
-        Some(Self { created, run, after: Seq(parts.next()?.parse().ok()?) })
+        let (created, rest) = key.strip_prefix(ACTIVE)?.split_once('.')?;
+        let (after, run) = rest.split_once('.')?;
+        let created = Millis(created.parse().ok()?);
+        Some(Self { created, run: RunId::new(run).ok()?, after: Seq(after.parse().ok()?) })
     }
 }
 
@@ -128,11 +131,16 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn key(&self, folder: &str) -> String {
-        format!("{folder}{:013}/{}", LAST_MOMENT - moment(self.at), self.run)
+        format!("{}.{}", Self::moment(folder, self.at), self.run)
+    }
+
+    /// What sorts before all markers of a moment.
+    pub(crate) fn moment(folder: &str, at: Millis) -> String {
+        format!("{folder}{:013}", LAST_MOMENT - moment(at))
     }
 
     pub(crate) fn parse(folder: &str, key: &str) -> Option<Self> {
-        let (at, run) = key.strip_prefix(folder)?.split_once('/')?;
+        let (at, run) = key.strip_prefix(folder)?.split_once('.')?;
         let at = Millis(LAST_MOMENT - at.parse::<i64>().ok()?);
         Some(Self { at, run: RunId::new(run).ok()? })
     }
@@ -201,41 +209,35 @@ impl TaskMarker {
 
     fn key_in(&self, folder: &str) -> String {
         match self {
-            Self::Poke { owner, version, task } => format!("{NOW}poke/{owner}/{version}/{task}"),
+            Self::Poke { owner, version, task } => format!("{POKES}{owner}.{version}.{task}"),
             Self::Ready(Ready { run_at, priority, version, sort: (pool, kind), lane, task }) => {
-                let folder = if folder == NOW { "now/ready/" } else { LATER };
+                let folder = if folder == NOW { READY } else { LATER };
                 let lane = lane.as_ref().map_or(NO_LANE, |lane| lane.as_str());
                 let priority = i64::from(*priority) - i64::from(i32::MIN);
-                format!("{folder}{:013}/{priority:010}/{version}/{pool}/{kind}/{lane}/{task}", run_at.0)
+                format!("{folder}{:013}.{priority:010}.{version}.{pool}.{kind}.{lane}={task}", run_at.0)
             }
         }
     }
 
     pub(crate) fn parse(key: &str) -> Option<Self> {
-        if let Some(rest) = key.strip_prefix("now/poke/") {
-            let mut parts = rest.split('/');
+        if let Some(rest) = key.strip_prefix(POKES) {
+            let mut parts = rest.splitn(3, '.');
             let owner = parts.next()?.to_owned();
             let version = parts.next()?.parse().ok()?;
             return Some(Self::Poke { owner, version, task: TaskId::new(parts.next()?).ok()? });
         }
-        let rest = key.strip_prefix("now/ready/").or_else(|| key.strip_prefix(LATER))?;
-        let mut parts = rest.split('/');
+        let rest = key.strip_prefix(READY).or_else(|| key.strip_prefix(LATER))?;
+        let mut parts = rest.splitn(6, '.');
         let run_at = Millis(parts.next()?.parse().ok()?);
         let priority = i32::try_from(parts.next()?.parse::<i64>().ok()? + i64::from(i32::MIN)).ok()?;
         let version = parts.next()?.parse().ok()?;
         let sort = (parts.next()?.to_owned(), parts.next()?.to_owned());
-        let lane = match parts.next()? {
+        let (lane, task) = parts.next()?.split_once('=')?;
+        let lane = match lane {
             NO_LANE => None,
             lane => Some(LaneName::new(lane).ok()?),
         };
-        Some(Self::Ready(Ready {
-            run_at,
-            priority,
-            version,
-            sort,
-            lane,
-            task: TaskId::new(parts.next()?).ok()?,
-        }))
+        Some(Self::Ready(Ready { run_at, priority, version, sort, lane, task: TaskId::new(task).ok()? }))
     }
 }
 

@@ -28,7 +28,7 @@ mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod trial;
-mod url;
+pub mod url;
 mod walk;
 mod watch;
 mod write;
@@ -36,4 +36,4 @@ mod write;
 pub use check::{check, migrate};
 pub use store::BucketStore;
 pub use tally::Tally;
-pub use url::{Options, is_ours, parse};
+pub use url::{Options, Requests};

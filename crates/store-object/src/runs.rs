@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam_core::{Millis, RunId};
-use goldseam_store::{Cursor, Moment, Page, Row, RunFilter, RunOrder, StoreError};
+use goldseam_core::Millis;
+use goldseam_store::{Cursor, Page, Row, RunFilter, RunOrder, StoreError};
 
 use crate::bucket::{Listed, SIDE_BY_SIDE};
 use crate::keys::{self, Active, Place};
@@ -68,7 +68,9 @@ impl Inner {
         let is_narrow =
             !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
         match filter.order {
-            RunOrder::Oldest if is_narrow => self.active(from.or(after.map(before_active))).await,
+            RunOrder::Oldest if is_narrow => {
+                self.active(from.or(after.map(|after| Active::moment(after.at)))).await
+            }
             RunOrder::Newest if is_narrow => {
                 let mut all = Vec::new();
                 let mut from = None;
@@ -90,52 +92,60 @@ impl Inner {
                 Ok(Chunk { places, next: None })
             }
             RunOrder::Newest => {
-                self.latest(keys::RUNS, from.or(after.map(|at| before(keys::RUNS, at)))).await
+                self.latest(keys::RUNS, from.or(after.map(|after| Place::moment(keys::RUNS, after.at)))).await
             }
             RunOrder::Recovered => {
-                self.latest(keys::RECOVERED, from.or(after.map(|at| before(keys::RECOVERED, at)))).await
+                self.latest(
+                    keys::RECOVERED,
+                    from.or(after.map(|after| Place::moment(keys::RECOVERED, after.at))),
+                )
+                .await
             }
         }
     }
 
     /// Runs that are not over, the earliest queued first.
     async fn active(&self, from: Option<String>) -> Result<Chunk, StoreError> {
-        let listed = self.bucket.list(keys::ACTIVE, from.as_deref(), CHUNK).await?;
-        let next = (listed.len() == CHUNK).then(|| listed.last().map(|entry| entry.key.clone())).flatten();
-        let mut places: Vec<Place> = Vec::new();
-        for marker in listed.iter().filter_map(|entry| Active::parse(&entry.key)) {
-            let place = Place { at: marker.created, run: marker.run };
-            if places.last() != Some(&place) {
-                places.push(place);
-            }
-        }
-        // Keys order runs of one moment by what follows their ids, too.
+        let place = |key: &str| {
+            let marker = Active::parse(key)?;
+            Some(Place { at: marker.created, run: marker.run })
+        };
+        let (mut places, last) = self.whole_moments(keys::ACTIVE, from, place).await?;
         places.sort_by(|a, b| (a.at, &a.run).cmp(&(b.at, &b.run)));
         places.dedup();
-        Ok(Chunk { places, next })
+        Ok(Chunk { places, next: last.map(|at| Active::moment(Millis(at.0 + 1))) })
     }
 
-    /// Runs in a folder that begins with the latest. A chunk ends where a moment does: runs of one moment stand in
-    /// the folder in the order of their ids, and in the list the other way round.
+    /// Runs in a folder that begins with the latest.
     async fn latest(&self, folder: &str, from: Option<String>) -> Result<Chunk, StoreError> {
+        let place = |key: &str| Place::parse(folder, key);
+        let (mut places, last) = self.whole_moments(folder, from, place).await?;
+        places.sort_by(|a, b| (b.at, &b.run).cmp(&(a.at, &a.run)));
+        Ok(Chunk { places, next: last.map(|at| Place::moment(folder, Millis(at.0 - 1))) })
+    }
+
+    /// The next markers of a folder, all of each moment: within a moment they do not stand in the order of a list.
+    /// With the last moment, if there may be more.
+    async fn whole_moments(
+        &self,
+        folder: &str,
+        from: Option<String>,
+        parse: impl Fn(&str) -> Option<Place>,
+    ) -> Result<(Vec<Place>, Option<Millis>), StoreError> {
         let mut limit = CHUNK;
         loop {
             let listed = self.bucket.list(folder, from.as_deref(), limit).await?;
-            let full = listed.len() == limit;
-            let mut places = parse(folder, &listed);
-            if full {
-                let last = places.last().map(|place| place.at);
-                places.retain(|place| Some(place.at) != last);
-                if places.is_empty() {
-                    limit *= 4;
-                    continue;
-                }
+            let full = listed.len() >= limit;
+            let mut places: Vec<Place> = listed.iter().filter_map(|entry| parse(&entry.key)).collect();
+            if !full {
+                return Ok((places, None));
             }
-            let next = full.then(|| places.last().map(|place| place.key(folder))).flatten();
-            places.sort_by(|a, b| (b.at, &b.run).cmp(&(a.at, &a.run)));
-            // Go on behind the moment, not in the middle of it.
-            let next = next.and_then(|_| places.last().map(|place| behind(folder, place.at)));
-            return Ok(Chunk { places, next });
+            let last = places.last().map(|place| place.at);
+            places.retain(|place| Some(place.at) != last);
+            match places.last().map(|place| place.at) {
+                Some(last) => return Ok((places, Some(last))),
+                None => limit *= 4,
+            }
         }
     }
 
@@ -179,32 +189,4 @@ fn is_behind(place: &Place, filter: &RunFilter, after: Option<&Cursor>) -> bool 
     let Some(after) = after else { return true };
     let (here, there) = ((place.at, &place.run), (after.at, &after.run));
     if filter.order.is_latest_first() { here < there } else { here > there }
-}
-
-/// A marker before all of the cursor's moment.
-fn before(folder: &str, cursor: &Cursor) -> String {
-    debug_assert!(matches!(cursor.by, Moment::Created | Moment::Recovered));
-    moment_of(folder, cursor.at)
-}
-
-fn moment_of(folder: &str, at: Millis) -> String {
-    // Without a run it sorts before every run of the moment.
-    let place = Place { at, run: first_run() }.key(folder);
-    place.rsplit_once('/').map_or(place.clone(), |(moment, _)| moment.to_owned())
-}
-
-/// A marker behind all of a moment: the one before it begins the next.
-fn behind(folder: &str, at: Millis) -> String {
-    moment_of(folder, Millis(at.0 - 1))
-}
-
-fn before_active(cursor: &Cursor) -> String {
-    let marker = Active { created: cursor.at, run: first_run(), after: goldseam_core::Seq::ZERO }.key();
-    let moment =
-        marker.strip_prefix(keys::ACTIVE).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    format!("{}{moment}", keys::ACTIVE)
-}
-
-fn first_run() -> RunId {
-    RunId::new("0").unwrap_or_else(|_| unreachable!("0 is an id"))
 }

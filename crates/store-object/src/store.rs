@@ -8,7 +8,7 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page, Record, Row,
     RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
@@ -19,10 +19,12 @@ use crate::keys;
 use crate::lanes::Lanes;
 use crate::log::Logs;
 use crate::nodes::Nodes;
+use crate::open::{self, Older};
 use crate::records::Records;
 use crate::rows::Rows;
 use crate::tally::Tally;
 use crate::tasks::Tasks;
+use crate::url::{self, Options, Requests};
 use crate::walk::Walks;
 use crate::watch::Watch;
 use crate::write::Writes;
@@ -38,6 +40,7 @@ pub struct BucketStore {
 pub(crate) struct Inner {
     pub(crate) bucket: Bucket,
     pub(crate) clock: Arc<StoreClock>,
+    pub(crate) requests: Requests,
     pub(crate) writes: Writes,
     pub(crate) watch: Watch,
     pub(crate) logs: Logs,
@@ -51,10 +54,31 @@ pub(crate) struct Inner {
 }
 
 impl BucketStore {
-    pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>) -> Self {
+    /// Opens a store, and makes it if there is none.
+    pub async fn open(options: Options) -> Result<Self, StoreError> {
+        Self::open_with(options, Older::Make).await
+    }
+
+    /// The same, but a prefix that holds no store is refused, untouched.
+    pub async fn open_current(options: Options) -> Result<Self, StoreError> {
+        Self::open_with(options, Older::Refuse).await
+    }
+
+    /// Opens what a URL names: `s3://BUCKET/PREFIX?endpoint=URL`.
+    pub async fn open_url(text: &str) -> Result<Self, StoreError> {
+        Self::open(url::parse(text)?).await
+    }
+
+    async fn open_with(options: Options, older: Older) -> Result<Self, StoreError> {
+        let (bucket, clock) = open::open(&options, older).await?;
+        Ok(Self::on(bucket, clock, options.requests))
+    }
+
+    pub(crate) fn on(bucket: Bucket, clock: Arc<StoreClock>, requests: Requests) -> Self {
         let inner = Inner {
             bucket,
             clock,
+            requests,
             writes: Writes::new(),
             watch: Watch::new(),
             logs: Logs::default(),
@@ -166,5 +190,12 @@ impl Store for BucketStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         Ok(self.inner.clock.now())
+    }
+
+    fn pace(&self) -> Pace {
+        match self.inner.requests {
+            Requests::Paid => Pace::remote(self.inner.bucket.round_trip()),
+            Requests::Free => Pace::default(),
+        }
     }
 }

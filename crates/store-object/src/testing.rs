@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use crate::clock::StoreClock;
 use crate::keys::{self, Part};
 use crate::store::Inner;
 use crate::tally::Tallies;
+use crate::url::{self, Options, Requests};
 
 /// What object storage promises: rows follow their events, and nothing but beats tells that a process lives.
 pub const CAPABILITIES: Capabilities = Capabilities { atomic_rows: false, manual_clock: true, pulse: false };
@@ -38,7 +40,39 @@ pub async fn fixture_on(clock: Clock) -> Fixture {
 fn in_memory(clock: Clock, moved: ManualClock) -> Fixture {
     let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(Tallies::default()));
     let clock = Arc::new(StoreClock::new(Some(clock)));
-    around(BucketStore::on(bucket, clock), moved)
+    around(BucketStore::on(bucket, clock, Requests::Free), moved)
+}
+
+/// A store under a prefix of its own on the shared SeaweedFS, with a clock to move.
+pub async fn fixture_on_seaweedfs() -> Fixture {
+    let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
+    on_server(&bucket.url(&fresh_prefix())).await
+}
+
+/// The same in a bucket of its own on the shared moto, without a prefix.
+pub async fn fixture_on_moto() -> Fixture {
+    let bucket = goldseam_testbed::moto::fresh(&fresh_prefix()).unwrap();
+    on_server(&bucket.url("")).await
+}
+
+/// A store at this URL, with a clock to move.
+pub async fn on_server(url: &str) -> Fixture {
+    let clock = ManualClock::default();
+    let options = url::parse(url).unwrap();
+    let options = Options { clock: Some(clock.clock()), requests: Requests::Free, ..options };
+    around(BucketStore::open(options).await.unwrap(), clock).with(CAPABILITIES)
+}
+
+/// A store at this URL that tells the time by its server's clock.
+pub async fn on_servers_clock(url: &str) -> Fixture {
+    let options = Options { requests: Requests::Free, ..url::parse(url).unwrap() };
+    let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
+    around(BucketStore::open(options).await.unwrap(), ManualClock::default()).with(capabilities)
+}
+
+/// A prefix that nobody else has. The server is removed after the tests, and everything with it.
+pub fn fresh_prefix() -> String {
+    format!("t-{:016x}", RandomState::new().build_hasher().finish())
 }
 
 fn around(store: BucketStore, moved: ManualClock) -> Fixture {

@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 /// How long a request may take, by default: past it nobody knows what became of it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a URL may say.
-const KNOWN: &str = "endpoint, region, access_key_id, secret_access_key, session_token, insecure";
+const KNOWN: &str = "endpoint, region, access_key_id, secret_access_key, session_token, insecure, requests";
 
 /// How to reach a bucket.
 #[derive(Clone)]
@@ -29,10 +29,22 @@ pub struct Options {
     pub(crate) keys: Option<Keys>,
     /// Data may travel over a network in the clear.
     pub insecure: bool,
+    /// Whether requests cost money.
+    pub requests: Requests,
     /// How long a request may take.
     pub call_timeout: Duration,
     /// Another clock in place of the server's.
     pub clock: Option<Clock>,
+}
+
+/// Whether requests cost money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Requests {
+    /// They do: an idle node makes fewer than two per second, and what others do is seen after a second.
+    #[default]
+    Paid,
+    /// They do not, on a server of one's own: it is asked as often as a local store.
+    Free,
 }
 
 /// What proves who we are.
@@ -95,6 +107,7 @@ pub fn parse(url: &str) -> Result<Options, StoreError> {
         region: said.region,
         keys,
         insecure: said.insecure,
+        requests: said.requests,
         call_timeout: CALL_TIMEOUT,
         clock: None,
     })
@@ -109,6 +122,7 @@ struct Said {
     secret: Option<String>,
     token: Option<String>,
     insecure: bool,
+    requests: Requests,
 }
 
 impl Said {
@@ -128,6 +142,18 @@ impl Said {
             "access_key_id" => &mut self.id,
             "secret_access_key" => &mut self.secret,
             "session_token" => &mut self.token,
+            "requests" => {
+                self.requests = match value.as_str() {
+                    "paid" => Requests::Paid,
+                    "free" => Requests::Free,
+                    _ => {
+                        return Err(format!(
+                            "{value:?} is not understood: write requests=paid or requests=free"
+                        ));
+                    }
+                };
+                return Ok(());
+            }
             "insecure" if value == "allow" => {
                 self.insecure = true;
                 return Ok(());

@@ -9,11 +9,14 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::store::Inner;
+use crate::url::Requests;
 
 /// Pause between two looks at what others have put on the board.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 /// The same while something is going on.
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(250);
+/// The same where requests cost nothing.
+const LOOK_FREE_EVERY: Duration = Duration::from_millis(50);
 /// How long something is going on after its last sign.
 const BUSY: Duration = Duration::from_secs(3);
 
@@ -41,13 +44,25 @@ impl Watch {
         self.mark.send_modify(|mark| *mark += 1);
     }
 
-    fn look_every(&self) -> Duration {
-        let still = self.moved.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-        if still < BUSY { LOOK_BUSY_EVERY } else { LOOK_EVERY }
+    fn still(&self) -> Duration {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
 
 impl Inner {
+    fn look_every(&self) -> Duration {
+        match self.requests {
+            Requests::Free => LOOK_FREE_EVERY,
+            Requests::Paid if self.watch.still() < BUSY => LOOK_BUSY_EVERY,
+            Requests::Paid => LOOK_EVERY,
+        }
+    }
+
+    /// How old the board may be that is looked at again.
+    pub(crate) fn fresh(&self) -> Duration {
+        self.look_every().mul_f64(0.9)
+    }
+
     /// Waits until the mark is not `seen`, looking at the board now and then.
     pub(crate) async fn changed(&self, seen: u64) -> u64 {
         let mut marks = self.watch.mark.subscribe();
@@ -67,7 +82,7 @@ impl Inner {
     async fn look_out(&self) {
         let _one = self.watch.looking.lock().await;
         loop {
-            let every = self.watch.look_every();
+            let every = self.look_every();
             tokio::time::sleep(every).await;
             match self.board.refresh(self, every.mul_f64(0.9)).await {
                 Ok(true) => return self.watch.bump(),

@@ -8,6 +8,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
 
 use crate::error::StoreError;
+use crate::foreign::ForeignStates;
 use crate::pace::Pace;
 
 /// One event as a store sees it: a position and opaque text.
@@ -231,6 +232,13 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
+impl<T> Default for Page<T> {
+    /// The only page of a list with nothing in it.
+    fn default() -> Self {
+        Self { items: Vec::new(), next: None }
+    }
+}
+
 /// One incarnation of an engine process, as it tells about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeRecord {
@@ -357,5 +365,10 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// How often it wants to be asked; unless a store says otherwise, as often as anybody likes.
     fn pace(&self) -> Pace {
         Pace::default()
+    }
+
+    /// States that somebody else keeps in the same place; none: there can be no such states.
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        None
     }
 }

@@ -13,6 +13,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
 /// Why a store is closed.
@@ -124,5 +125,23 @@ impl Store for ClosedStore {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+#[async_trait]
+impl ForeignStates for ClosedStore {
+    async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
+        match self.inner.foreign() {
+            Some(foreign) => foreign.states(after, limit).await,
+            None => Ok(Page::default()),
+        }
+    }
+
+    async fn swap(&self, _: &RunId, _: &str, _: &str) -> Result<Written<ForeignState>, StoreError> {
+        self.refuse()
     }
 }

@@ -11,6 +11,7 @@
 //! | [`api`] | the [`Store`] trait and its types |
 //! | [`error`] | [`StoreError`], named by the caller's next move |
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
+//! | [`foreign`] | states that somebody else keeps in the same place |
 //! | [`pace`] | how often a store wants to be asked |
 //! | [`check`] | what looking a store over reports |
 //! | [`memory`] | the reference store, for tests and simulation |
@@ -27,6 +28,7 @@ pub mod cursor;
 pub mod error;
 pub mod faulty;
 mod filter;
+pub mod foreign;
 pub mod memory;
 pub mod pace;
 mod shown;
@@ -42,6 +44,7 @@ pub use closed::{Closed, ClosedStore};
 pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
+pub use foreign::{ForeignState, ForeignStates};
 pub use memory::MemoryStore;
 pub use pace::Pace;
 pub use shown::shown_url;

@@ -14,6 +14,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
 /// Counts microseconds from anywhere.
@@ -175,5 +176,22 @@ impl Store for TracedStore {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+#[async_trait]
+impl ForeignStates for TracedStore {
+    async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
+        let Some(foreign) = self.inner.foreign() else { return Ok(Page::default()) };
+        self.call(span!("foreign_states"), foreign.states(after, limit)).await
+    }
+
+    async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
+        let Some(foreign) = self.inner.foreign() else { return Ok(Written::Lost(None)) };
+        self.call(span!("swap_foreign", id), foreign.swap(id, version, body)).await
     }
 }

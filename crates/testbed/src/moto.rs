@@ -56,3 +56,13 @@ pub fn shared() -> Result<&'static Bucket, Error> {
     static SHARED: Shared = Shared::new();
     s3::shared(&SHARED, VARIABLE, start)
 }
+
+/// A bucket of its own on the server of [`shared`]: this server looks through a whole bucket for every list.
+pub fn fresh(name: &str) -> Result<Bucket, Error> {
+    let bucket = shared()?.named(name);
+    let port = bucket.endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
+    match port.and_then(|port| s3::status(port, "PUT", &format!("/{name}"))) {
+        Some(200) => Ok(bucket),
+        answer => Err(Error::failed(format!("making bucket {name}"), format!("{answer:?}"))),
+    }
+}

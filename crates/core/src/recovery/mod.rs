@@ -5,6 +5,7 @@
 //! moved meanwhile is left alone.
 
 mod detect;
+pub mod foreign;
 mod rules;
 
 use std::time::Duration;

@@ -38,6 +38,15 @@ pub trait Damage: Debug + Send + Sync + 'static {
 
     /// Every row and every advance task is lost. Logs, locks and users' tasks stay.
     async fn lose_hints(&self);
+
+    /// Somebody else writes a state of his own under this name.
+    ///
+    /// # Panics
+    ///
+    /// If the store has no place for such states.
+    async fn put_foreign(&self, id: &RunId, body: &str) {
+        panic!("there is no place for a state of {id} that says {body}");
+    }
 }
 
 /// A run with its row and its own task.

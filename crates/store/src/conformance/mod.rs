@@ -15,6 +15,7 @@ pub mod append;
 pub mod claim;
 pub mod damage;
 pub mod differential;
+pub mod foreign;
 pub mod lanes;
 mod lives;
 pub mod locks;
@@ -251,6 +252,14 @@ macro_rules! conformance {
             damage::a_lost_end_is_no_gap,
             damage::a_changed_event_reads_as_it_is,
             damage::all_hints_are_lost_and_truths_stay,
+            foreign::states_of_others_are_listed_in_order_of_id,
+            foreign::pages_of_foreign_states_are_complete,
+            foreign::a_foreign_state_is_kept_exactly,
+            foreign::a_swap_compares_and_sets,
+            foreign::a_lost_swap_changes_nothing,
+            foreign::one_of_many_swaps_wins,
+            foreign::a_state_that_is_not_there_is_not_made,
+            foreign::a_run_is_no_state_of_others_and_the_other_way_round,
             views::golden_histories_are_shown_as_derived,
             views::what_was_done_on_a_branch_that_was_left_is_not_shown,
             views::a_remote_step_runs_while_somebody_has_its_task,

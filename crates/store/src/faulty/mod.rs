@@ -22,9 +22,10 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
-/// A method of [`Store`], by name.
+/// A method of [`Store`] or of [`ForeignStates`], by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Op {
@@ -44,6 +45,8 @@ pub enum Op {
     Forget,
     Changed,
     Now,
+    ForeignStates,
+    SwapForeign,
 }
 
 impl Op {
@@ -66,12 +69,23 @@ impl Op {
             Self::Forget => "forget",
             Self::Changed => "changed",
             Self::Now => "now",
+            Self::ForeignStates => "foreign_states",
+            Self::SwapForeign => "swap_foreign",
         }
     }
 
     /// Whether its reply can be lost after it was done; anything else can only fail before.
     pub fn writes(self) -> bool {
-        matches!(self, Self::Append | Self::PutTask | Self::PutLock | Self::PutRow | Self::Claim | Self::Beat)
+        matches!(
+            self,
+            Self::Append
+                | Self::PutTask
+                | Self::PutLock
+                | Self::PutRow
+                | Self::Claim
+                | Self::Beat
+                | Self::SwapForeign
+        )
     }
 }
 
@@ -301,5 +315,34 @@ impl Store for FaultyStore {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+#[async_trait]
+impl ForeignStates for FaultyStore {
+    async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
+        let after = after.map(str::to_owned);
+        let states = |inner: Arc<dyn Store>| async move {
+            match inner.foreign() {
+                Some(foreign) => foreign.states(after.as_deref(), limit).await,
+                None => Ok(Page::default()),
+            }
+        };
+        self.call(Op::ForeignStates, states).await
+    }
+
+    async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
+        let (id, version, body) = (id.clone(), version.to_owned(), body.to_owned());
+        let swap = |inner: Arc<dyn Store>| async move {
+            match inner.foreign() {
+                Some(foreign) => foreign.swap(&id, &version, &body).await,
+                None => Ok(Written::Lost(None)),
+            }
+        };
+        self.call(Op::SwapForeign, swap).await
     }
 }

@@ -5,6 +5,7 @@
 //! same answers, which is what the simulation builds on.
 
 mod damage;
+mod foreign;
 mod log;
 mod nodes;
 mod queue;
@@ -27,6 +28,7 @@ use crate::api::{
 };
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreError;
+use crate::foreign::ForeignStates;
 use crate::pace::Pace;
 
 /// Everything in memory, behind one lock. Share it in an `Arc`.
@@ -48,6 +50,8 @@ struct World {
     tasks: BTreeMap<TaskId, Task>,
     locks: BTreeMap<LockName, Lock>,
     nodes: BTreeMap<NodeId, NodeSeen>,
+    /// States of others: version and text.
+    foreign: BTreeMap<RunId, (u64, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -205,5 +209,9 @@ impl Store for MemoryStore {
 
     fn pace(&self) -> Pace {
         self.pace
+    }
+
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        Some(self)
     }
 }
