@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match, Op, Refusal};
-use goldseam_store_object::{Options, check, migrate, parse};
+use goldseam_store_object::url::parse;
+use goldseam_store_object::{BucketStore, Options, check, migrate};
 
 use crate::support::{code, shown};
 
@@ -128,4 +129,27 @@ async fn keys_that_may_only_read_are_told_so_and_leave_nothing() {
     migrate(at(&fake)).await.unwrap();
     fake.set_read_only(true);
     assert!(check(at(&fake)).await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn who_only_looks_in_tries_nothing_out_that_was_tried_lately() {
+    let fake = FakeS3::start().unwrap();
+    assert_eq!(code(BucketStore::open_current(at(&fake)).await), "GS0205");
+    assert!(fake.objects().is_empty());
+    BucketStore::open(at(&fake)).await.unwrap();
+    fake.forget_log();
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    assert_eq!(fake.log().len(), 1, "{:?}", fake.log());
+    // Two days later, by keys that may write and by keys that may not.
+    fake.set_clock(goldseam_fake_s3::Clock::Running { ahead: 2 * 24 * 3_600_000 });
+    fake.set_read_only(true);
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    fake.set_read_only(false);
+    fake.forget_log();
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    assert!(fake.log().len() > 1);
+    fake.forget_log();
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    assert_eq!(fake.log().len(), 1, "{:?}", fake.log());
+    assert_eq!(fake.objects().len(), 1);
 }
