@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::fault::{self, Fault, Match, Rule};
@@ -38,7 +38,7 @@ pub enum Conditions {
     Kept,
     /// As if they had not been said.
     Ignored,
-    /// Others may write between the look and the write.
+    /// Two that look at the same time both write. A write without a rival takes a moment longer.
     Racy,
 }
 
@@ -64,6 +64,8 @@ pub struct Logged {
 pub(crate) struct Shared {
     state: Mutex<State>,
     objects: Mutex<Objects>,
+    /// Who has looked at a key and not yet written, on a racy server.
+    races: Mutex<BTreeMap<String, Arc<Notify>>>,
     /// Told of each request and each answer.
     changed: Condvar,
     cut_off: watch::Sender<bool>,
@@ -126,7 +128,7 @@ impl FakeS3 {
         self.shared.state().rules.clear();
     }
 
-    /// Nothing comes through any more, nor back; what was not done by now is not done.
+    /// Nothing comes through any more, nor back: what comes is in the log, but is not done, and no script sees it.
     pub fn cut_off(&self) {
         self.shared.cut_off.send_replace(true);
     }
@@ -233,6 +235,7 @@ impl Shared {
         Self {
             state: Mutex::new(State { modes, rules: Vec::new(), requests: 0, log: Vec::new() }),
             objects: Mutex::default(),
+            races: Mutex::default(),
             changed: Condvar::new(),
             cut_off: watch::Sender::new(false),
         }
@@ -246,6 +249,10 @@ impl Shared {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn races(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Notify>>> {
+        self.races.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn modes(&self) -> Modes {
         self.state().modes
     }
@@ -254,16 +261,21 @@ impl Shared {
         self.modes().clock.now()
     }
 
-    /// Numbers a request, and says what goes wrong with it.
-    pub(crate) fn arrived(&self, request: Request) -> (Request, Fault) {
+    /// Numbers a request, and says what goes wrong with it; nothing if it does not come through.
+    pub(crate) fn arrived(&self, request: Request) -> (Request, Option<Fault>) {
         let mut state = self.state();
+        // Whoever sees it in the log knows whether it came through.
+        let is_cut_off = self.is_cut_off();
         state.requests += 1;
         let request = Request { number: state.requests, ..request };
         state.log.push(Logged { request: request.clone(), status: None });
+        self.changed.notify_all();
+        if is_cut_off {
+            return (request, None);
+        }
         // Each rule sees each request, so that it can count them.
         let faults: Vec<Fault> = state.rules.iter_mut().filter_map(|rule| rule(&request)).collect();
-        self.changed.notify_all();
-        (request, faults.into_iter().next().unwrap_or_else(Fault::none))
+        (request, Some(faults.into_iter().next().unwrap_or_else(Fault::none)))
     }
 
     pub(crate) fn answered(&self, request: &Request, status: u16) {

@@ -13,15 +13,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request as HttpRequest, Response};
 use hyper_util::rt::TokioIo;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::answer::Outcome;
 use crate::fake::{BUCKET, Conditions, Shared};
 use crate::fault::{Answer, Fault, Refusal};
 use crate::request::{Condition, Op, Request};
 
-/// How long a racy server lets others in between its look and its write.
-const RACE: Duration = Duration::from_millis(20);
+/// How long a racy server waits between its look and its write for somebody who looks at the same.
+const RACE: Duration = Duration::from_millis(300);
 
 /// Accepts connections until `ended` is gone.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, ended: oneshot::Receiver<Infallible>) {
@@ -72,11 +72,9 @@ async fn answer(
 async fn process(
     shared: Arc<Shared>,
     request: Request,
-    fault: Fault,
+    fault: Option<Fault>,
 ) -> Result<Response<Full<Bytes>>, Dropped> {
-    if shared.is_cut_off() {
-        return lost(&shared).await;
-    }
+    let Some(fault) = fault else { return lost(&shared).await };
     fault.before.over().await;
     let mut outcome = None;
     for _ in 0..fault.times {
@@ -131,7 +129,7 @@ async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal>
         Conditions::Racy => {
             shared.objects().check(&request.key, condition)?;
             if condition.take().is_some() {
-                tokio::time::sleep(RACE).await;
+                met_a_rival(shared, &request.key).await;
             }
         }
     }
@@ -139,6 +137,20 @@ async fn written(shared: &Shared, request: &Request) -> Result<Outcome, Refusal>
     let mut objects = shared.objects();
     objects.check(&request.key, condition)?;
     Ok(Outcome::Written(objects.put(&request.key, request.body.clone(), now)))
+}
+
+/// Returns once two have looked at the same key, or if nobody else comes.
+async fn met_a_rival(shared: &Shared, key: &str) {
+    let rival = shared.races().remove(key);
+    if let Some(rival) = rival {
+        rival.notify_one();
+        return;
+    }
+    let met = Arc::new(Notify::new());
+    shared.races().insert(key.to_owned(), met.clone());
+    if tokio::time::timeout(RACE, met.notified()).await.is_err() {
+        shared.races().remove(key);
+    }
 }
 
 fn deleted(shared: &Shared, request: &Request) -> Outcome {

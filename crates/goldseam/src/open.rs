@@ -10,6 +10,8 @@ use goldseam_engine::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, 
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
 use goldseam_store::check::{Migrated, Report};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
+#[cfg(feature = "object")]
+use goldseam_store_object::BucketStore;
 #[cfg(feature = "postgres")]
 use goldseam_store_postgres::PostgresStore;
 use goldseam_store_sqlite::SqliteStore;
@@ -21,6 +23,8 @@ enum Place {
     Sqlite(PathBuf, goldseam_store_sqlite::Options),
     #[cfg(feature = "postgres")]
     Postgres(Box<goldseam_store_postgres::Options>),
+    #[cfg(feature = "object")]
+    Object(Box<goldseam_store_object::Options>),
 }
 
 impl Place {
@@ -33,16 +37,22 @@ impl Place {
         if goldseam_store_postgres::url::is_ours(url) {
             return Ok(Self::Postgres(Box::new(goldseam_store_postgres::url::parse(url)?)));
         }
+        #[cfg(feature = "object")]
+        if goldseam_store_object::url::is_ours(url) {
+            return Ok(Self::Object(Box::new(goldseam_store_object::url::parse(url)?)));
+        }
         Err(EngineError::Store(StoreError::Refused {
             code: "GS0206",
             what: format!("{:?} is not a store URL that this build understands", shown_url(url)),
-            hint: "write sqlite:PATH, for example sqlite:goldseam.db, or postgres://USER@HOST/DATABASE"
+            hint: "write sqlite:PATH, for example sqlite:goldseam.db, postgres://USER@HOST/DATABASE, or \
+                s3://BUCKET/PREFIX"
                 .to_owned(),
         }))
     }
 }
 
-/// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`, `postgres://USER@HOST/DATABASE`.
+/// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`, `postgres://USER@HOST/DATABASE`,
+/// `s3://BUCKET/PREFIX`.
 ///
 /// Makes it if it is not there and brings an older schema up to date: an engine in its users' own process
 /// has nobody else to do it. A store that a copy closed can be read only.
@@ -63,6 +73,8 @@ async fn make(url: &str) -> Result<Arc<dyn Store>, EngineError> {
         Place::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => Arc::new(PostgresStore::open(*options).await?),
+        #[cfg(feature = "object")]
+        Place::Object(options) => Arc::new(BucketStore::open(*options).await?),
     })
 }
 
@@ -91,6 +103,8 @@ async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
         Place::Sqlite(path, options) => Arc::new(SqliteStore::open_current(&path, options)?),
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => Arc::new(PostgresStore::open_current(*options).await?),
+        #[cfg(feature = "object")]
+        Place::Object(options) => Arc::new(BucketStore::open_current(*options).await?),
     })
 }
 
@@ -100,6 +114,8 @@ pub async fn check_store(url: &str) -> Result<Report, EngineError> {
         Place::Sqlite(path, options) => goldseam_store_sqlite::check::check(&path, &options)?,
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => goldseam_store_postgres::check::check(*options).await?,
+        #[cfg(feature = "object")]
+        Place::Object(options) => goldseam_store_object::check(*options).await?,
     })
 }
 
@@ -109,6 +125,8 @@ pub async fn migrate_store(url: &str) -> Result<Migrated, EngineError> {
         Place::Sqlite(path, options) => goldseam_store_sqlite::check::migrate(&path, &options)?,
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => goldseam_store_postgres::check::migrate(*options).await?,
+        #[cfg(feature = "object")]
+        Place::Object(options) => goldseam_store_object::migrate(*options).await?,
     })
 }
 
@@ -155,6 +173,8 @@ async fn is_there(url: &str) -> Result<bool, EngineError> {
         Place::Sqlite(path, _) => path.exists(),
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => goldseam_store_postgres::check::check(*options).await?.schema > 0,
+        #[cfg(feature = "object")]
+        Place::Object(options) => goldseam_store_object::is_there(&options).await?,
     })
 }
 

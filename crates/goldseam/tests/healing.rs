@@ -31,3 +31,23 @@ mod postgres {
 
     goldseam_engine::healing!(fresh);
 }
+
+mod object_in_memory {
+    use super::Fixture;
+
+    async fn fresh() -> Fixture {
+        goldseam_store_object::testing::fixture_on(goldseam_store_sqlite::system_clock()).await
+    }
+
+    goldseam_engine::healing!(fresh);
+}
+
+mod object {
+    use super::Fixture;
+
+    async fn fresh() -> Fixture {
+        goldseam_store_object::testing::fixture_on_servers_clock().await
+    }
+
+    goldseam_engine::healing!(fresh);
+}

@@ -260,3 +260,8 @@ impl Link {
         batch.records.is_empty().then(|| "it has no events".to_owned())
     }
 }
+
+/// Whether there is a store at all. Changes nothing.
+pub async fn is_there(options: &Options) -> Result<bool, StoreError> {
+    Ok(Opening::new(options)?.format().await? > 0)
+}

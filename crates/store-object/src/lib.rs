@@ -33,7 +33,7 @@ mod walk;
 mod watch;
 mod write;
 
-pub use check::{check, migrate};
+pub use check::{check, is_there, migrate};
 pub use store::BucketStore;
 pub use tally::Tally;
 pub use url::{Options, Requests};

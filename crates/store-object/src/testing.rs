@@ -63,9 +63,11 @@ pub async fn on_server(url: &str) -> Fixture {
     around(BucketStore::open(options).await.unwrap(), clock).with(CAPABILITIES)
 }
 
-/// A store at this URL that tells the time by its server's clock.
-pub async fn on_servers_clock(url: &str) -> Fixture {
-    let options = Options { requests: Requests::Free, ..url::parse(url).unwrap() };
+/// A store under a prefix of its own on the shared SeaweedFS that tells the time by its server's clock.
+pub async fn fixture_on_servers_clock() -> Fixture {
+    let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
+    let options = url::parse(&bucket.url(&fresh_prefix())).unwrap();
+    let options = Options { requests: Requests::Free, ..options };
     let capabilities = Capabilities { manual_clock: false, ..CAPABILITIES };
     around(BucketStore::open(options).await.unwrap(), ManualClock::default()).with(capabilities)
 }
