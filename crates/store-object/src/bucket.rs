@@ -330,3 +330,6 @@ impl fmt::Debug for Bucket {
         write!(f, "Bucket({}/{})", self.inner, self.prefix)
     }
 }
+
+#[cfg(test)]
+mod tests;

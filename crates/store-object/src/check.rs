@@ -12,6 +12,7 @@ use goldseam_store::check::{Fact, Migrated, Report};
 
 use crate::batch::Batch;
 use crate::bucket::{Bucket, SIDE_BY_SIDE};
+use crate::fault;
 use crate::keys::{self, Active, Part};
 use crate::open::{FORMAT, Older, Opening};
 use crate::rows::Known;
@@ -28,6 +29,11 @@ const ON_THE_WAY: Duration = Duration::from_secs(600);
 /// Looks a prefix over: races two writers at its server for two seconds, then reads all of it and changes nothing.
 pub async fn check(options: Options) -> Result<Report, StoreError> {
     let opening = Opening::new(&options)?;
+    // Nobody waits and tries again here.
+    look(&options, &opening).await.map_err(|error| fault::at_opening(error, &options.place()))
+}
+
+async fn look(options: &Options, opening: &Opening) -> Result<Report, StoreError> {
     let format = opening.format().await?;
     let bucket = &opening.bucket;
     let tried = trial::long(bucket).await?;
@@ -37,7 +43,7 @@ pub async fn check(options: Options) -> Result<Report, StoreError> {
     }
     let left = match format {
         0 => 0,
-        _ => markers_left(&opening, &found.runs).await?,
+        _ => markers_left(opening, &found.runs).await?,
     };
     let mut facts = vec![
         ("server", Fact::Text(bucket.server().unwrap_or("unnamed").to_owned())),

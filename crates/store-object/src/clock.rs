@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use goldseam_core::Millis;
 use goldseam_store::Clock;
 
-/// How fast two stopwatches drift apart at the most, in parts of a million.
-const DRIFT_PPM: i64 = 500;
+/// Two stopwatches drift apart by one part of so many at the most.
+const DRIFT: i64 = 2_000;
 
 /// A moment on this machine's stopwatch.
 #[derive(Debug, Clone, Copy)]
@@ -26,9 +26,18 @@ impl Moment {
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
+
+    fn since(self, earlier: Self) -> Duration {
+        self.0.duration_since(earlier.0)
+    }
 }
 
-/// Between which bounds the server's clock stood when this machine's stopwatch stood at `at`.
+/// Nanoseconds of a millisecond, and of a second.
+const MILLI: i64 = 1_000_000;
+const SECOND: i64 = 1_000 * MILLI;
+
+/// Between which bounds the server's clock stood when this machine's stopwatch stood at `at`, in nanoseconds: they
+/// are carried on with every answer, and what is rounded off would add up.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     least: i64,
@@ -37,11 +46,11 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The same bounds now, wider by what two stopwatches may drift apart.
-    fn now(self) -> Self {
-        let passed = milliseconds(self.at.elapsed());
-        let drift = passed * DRIFT_PPM / 1_000_000;
-        Self { least: self.least + passed - drift, most: self.most + passed + drift, at: Moment::now() }
+    /// The same bounds at a later moment, wider by what two stopwatches may drift apart.
+    fn at(self, at: Moment) -> Self {
+        let passed = nanoseconds(at.since(self.at));
+        let drift = passed / DRIFT;
+        Self { least: self.least + passed - drift, most: self.most + passed + drift, at }
     }
 }
 
@@ -70,8 +79,8 @@ impl StoreClock {
             None => {
                 let bounds = *self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
                 bounds.map_or(0, |bounds| {
-                    let now = bounds.now();
-                    now.least + (now.most - now.least) / 2
+                    let now = bounds.at(Moment::now());
+                    (now.least + (now.most - now.least) / 2) / MILLI
                 })
             }
         };
@@ -84,38 +93,38 @@ impl StoreClock {
         reason = "this machine's date is told to people, and used for nothing"
     )]
     pub(crate) fn ahead(&self) -> Option<i64> {
-        let bounds = (*self.bounds.lock().unwrap_or_else(PoisonError::into_inner))?.now();
-        let here = milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).ok()?);
+        let bounds = (*self.bounds.lock().unwrap_or_else(PoisonError::into_inner))?.at(Moment::now());
+        let here = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).ok()?);
         // No more than is certain: an answer names whole seconds.
-        Some(if here < bounds.least {
-            bounds.least - here
-        } else if here > bounds.most {
-            bounds.most - here
-        } else {
-            0
-        })
+        let certain = match here {
+            here if here < bounds.least => bounds.least - here,
+            here if here > bounds.most => bounds.most - here,
+            _ => 0,
+        };
+        Some(certain / MILLI)
     }
 
     /// An answer to a request that was sent at `sent` and has just come says which second the server's clock
     /// shows. Each answer narrows what is possible; one that contradicts the others is believed alone, as the
     /// server's clock was set.
     pub(crate) fn heard(&self, second: i64, sent: Moment) {
-        let round_trip = milliseconds(sent.elapsed());
-        let told = second.saturating_mul(1_000);
-        // It was said after we sent, and before now.
-        let heard = Bounds { least: told, most: told.saturating_add(1_000 + round_trip), at: Moment::now() };
         let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
-        let both = bounds.map(Bounds::now).map(|known| Bounds {
+        let at = Moment::now();
+        let told = second.saturating_mul(SECOND);
+        // It was said after we sent, and before now.
+        let most = told.saturating_add(SECOND).saturating_add(nanoseconds(at.since(sent)));
+        let heard = Bounds { least: told, most, at };
+        let both = bounds.map(|known| known.at(at)).map(|known| Bounds {
             least: known.least.max(heard.least),
             most: known.most.min(heard.most),
-            at: heard.at,
+            at,
         });
         *bounds = Some(both.filter(|both| both.least <= both.most).unwrap_or(heard));
     }
 }
 
-fn milliseconds(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+fn nanoseconds(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl fmt::Debug for StoreClock {
@@ -140,6 +149,22 @@ mod tests {
         clock.heard(1_001, Moment::now());
         let narrowed = clock.now().0;
         assert!((1_001_000..=1_001_050).contains(&narrowed), "{narrowed}");
+    }
+
+    #[test]
+    fn many_answers_do_not_slow_the_clock() {
+        let begun = Moment::now();
+        let first = Bounds { least: 0, most: 0, at: begun };
+        let mut carried = first;
+        let mut answers = 0;
+        while begun.elapsed() < Duration::from_millis(20) {
+            carried = carried.at(Moment::now());
+            answers += 1;
+        }
+        // Each answer may round off a nanosecond or so, and some drift.
+        let passed = nanoseconds(carried.at.since(begun));
+        assert!(carried.most >= passed - answers, "{carried:?} after {passed}");
+        assert!(carried.least <= passed && carried.least >= passed - passed / 1_000, "{carried:?}");
     }
 
     #[test]

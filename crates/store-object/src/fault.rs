@@ -321,6 +321,11 @@ pub(crate) fn at_opening(error: StoreError, place: &str) -> StoreError {
     };
     match source.downcast::<Failure>() {
         Ok(failure) if failure.nature == Nature::NoKeys => failure.refused(doing),
+        Ok(failure) if failure.nature == Nature::Throttled => StoreError::Refused {
+            code: "GS0205",
+            what: format!("the server of {place} has too much to do: {failure}"),
+            hint: "try again in a while; nothing was changed".to_owned(),
+        },
         Ok(failure) => unreachable_at(place, &failure),
         Err(source) => unreachable_at(place, &source),
     }

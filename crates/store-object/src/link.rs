@@ -194,3 +194,42 @@ fn told_apart(error: HttpError) -> HttpError {
         source.and_then(|cause| cause.downcast_ref::<reqwest::Error>()).is_some_and(|e| e.is_connect());
     if connecting { HttpError::new(HttpErrorKind::Connect, error) } else { error }
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::aws::AmazonS3Builder;
+    use object_store::{ObjectStoreExt, RetryConfig};
+
+    use super::*;
+    use crate::fault::{Failure, Verdict};
+
+    #[test]
+    fn the_slowest_of_late_is_what_a_request_takes() {
+        let mut trips = Trips::default();
+        assert_eq!(trips.estimate(), Duration::ZERO);
+        trips.took(Duration::from_millis(900));
+        for _ in 0..100 {
+            trips.took(Duration::from_millis(10));
+        }
+        assert_eq!(trips.estimate(), Duration::from_millis(900));
+        // Long ago.
+        trips.longest = None;
+        let usual = trips.estimate();
+        assert!((Duration::from_millis(10)..Duration::from_millis(20)).contains(&usual), "{usual:?}");
+    }
+
+    #[tokio::test]
+    async fn where_nobody_gives_keys_nothing_is_sent() {
+        let heard = Arc::new(Heard::new(Arc::new(StoreClock::new(None)), Arc::default()));
+        let s3 = AmazonS3Builder::new()
+            .with_bucket_name("bucket")
+            .with_metadata_endpoint("http://127.0.0.1:1")
+            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+            .with_http_connector(Connector(heard))
+            .build()
+            .unwrap();
+        let failure = Failure::of(&s3.get(&"k".into()).await.unwrap_err());
+        assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
+        assert!(failure.to_string().starts_with("the environment has none, and 127.0.0.1 gives none: "));
+    }
+}

@@ -7,12 +7,26 @@ use crate::{Error, wheels};
 /// Names the bucket for tests on a server that has been started already; [`shared`] takes it from here.
 pub const VARIABLE: &str = "GOLDSEAM_TEST_S3_MOTO";
 
+/// It looks at conditions first and writes later, and on a machine with more to do another thread comes in between:
+/// two writers win then, in one of a hundred races. So requests are done one after the other.
+const PROGRAM: &str = r"
+import threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication as App
+from moto.server import main
+alone, serve = threading.Lock(), App.__call__
+def in_turn(self, environ, start_response):
+    with alone:
+        return serve(self, environ, start_response)
+App.__call__ = in_turn
+main()
+";
+
 static JOB: Job = Job {
     name: "moto",
     prepare: ":",
     serve: r#"
         export PYTHONPATH="$MODULES" PYTHONNOUSERSITE=1
-        exec "$BIN" -m moto.server -H 127.0.0.1 -p "$arg""#,
+        exec "$BIN" -c "$PROGRAM" -H 127.0.0.1 -p "$arg""#,
     ready: ":",
     end: "KILL",
     clean: "",
@@ -28,7 +42,11 @@ static JOB: Job = Job {
 pub fn start() -> Result<Server, Error> {
     let packages = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
     let (python, modules) = wheels::modules("moto", &packages)?;
-    let values = [("BIN", python.display().to_string()), ("MODULES", modules.display().to_string())];
+    let values = [
+        ("BIN", python.display().to_string()),
+        ("MODULES", modules.display().to_string()),
+        ("PROGRAM", PROGRAM.to_owned()),
+    ];
     Server::start(&JOB, &values)
 }
 

@@ -1,7 +1,11 @@
 //! Servers that keep conditions, and prefixes that can be made a store.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use goldseam_store::check::{Fact, Migrated};
-use goldseam_store_object::{check, migrate, parse};
+use goldseam_store_object::url::parse;
+use goldseam_store_object::{check, migrate};
 use goldseam_testbed::s3::{Bucket, READER};
 use goldseam_testbed::{moto, seaweedfs};
 
@@ -75,4 +79,32 @@ async fn keys_that_may_only_read_are_enough_to_look_a_store_over() {
     let report = check(parse(&bucket.accessed_by(READER).url(&prefix)).unwrap()).await.unwrap();
     assert_eq!(fact(&report.facts, "conditions"), "not tried: these keys may not write");
     assert_eq!((report.schema, report.is_sound()), (1, true));
+}
+
+#[tokio::test]
+async fn a_bucket_that_keeps_versions_can_be_used() {
+    let bucket = moto::fresh(&format!("versions-{}", std::process::id())).unwrap();
+    keep_versions(&bucket);
+    let options = parse(&bucket.url("")).unwrap();
+    assert_eq!(migrate(options.clone()).await.unwrap(), Migrated { from: 0, to: 1 });
+    assert_eq!(migrate(options.clone()).await.unwrap(), Migrated { from: 1, to: 1 });
+    let report = check(options).await.unwrap();
+    assert_eq!((fact(&report.facts, "versioned").as_str(), report.is_sound()), ("yes", true), "{report:?}");
+}
+
+/// Moto does what everybody says.
+fn keep_versions(bucket: &Bucket) {
+    let host = bucket.endpoint.strip_prefix("http://").unwrap();
+    let body = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let mut stream = TcpStream::connect(host).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "PUT /{}?versioning HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}",
+        bucket.name
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }

@@ -1,6 +1,7 @@
 //! Servers, keys and prefixes that cannot be used: each is told in its own words, and nothing is changed.
 
-use goldseam_store_object::{check, migrate, parse};
+use goldseam_store_object::url::parse;
+use goldseam_store_object::{check, migrate};
 use goldseam_testbed::s3::READER;
 use goldseam_testbed::{moto, rclone, seaweedfs};
 

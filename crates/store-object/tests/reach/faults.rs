@@ -1,0 +1,155 @@
+//! Opening at a server that does what it should not.
+
+use std::time::Duration;
+
+use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match, Op, Refusal};
+use goldseam_store_object::url::parse;
+use goldseam_store_object::{BucketStore, Options, check, migrate};
+
+use crate::support::{code, shown};
+
+fn at(fake: &FakeS3) -> Options {
+    parse(&fake.url("p")).unwrap()
+}
+
+async fn told(fake: &FakeS3, fault: Fault) -> String {
+    fake.clear_faults();
+    fake.fail(Match::any(), fault);
+    shown(migrate(at(fake)).await, &fake.endpoint(), "none")
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_told_in_our_words() {
+    let fake = FakeS3::start().unwrap();
+    let refused = |status, code| Fault::refused(Refusal::new(status, code));
+    insta::assert_snapshot!(told(&fake, Fault::skewed()).await, @r#"
+    GS0221: this machine's clock is too far from the server's, while reading an object: 403 RequestTimeTooSkewed RequestTimeTooSkewed
+    hint: set the clock of this machine, and have it kept by NTP
+    "#);
+    insta::assert_snapshot!(told(&fake, Fault::denied()).await, @r#"
+    GS0219: these keys may not do that in the bucket, while reading an object: 403 AccessDenied AccessDenied
+    hint: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
+    "#);
+    insta::assert_snapshot!(told(&fake, Fault::no_bucket()).await, @r#"
+    GS0218: there is no such bucket, while reading an object: 404 NoSuchBucket NoSuchBucket
+    hint: create it, or look at the bucket, endpoint and region in the URL
+    "#);
+    insta::assert_snapshot!(told(&fake, refused(400, "ExpiredToken")).await, @r#"
+    GS0217: the server does not accept these keys, while reading an object: 400 ExpiredToken ExpiredToken
+    hint: look at access_key_id and secret_access_key in the URL, or at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; keys for a session end after a while
+    "#);
+    insta::assert_snapshot!(told(&fake, refused(301, "PermanentRedirect")).await, @r#"
+    GS0223: the bucket is not at this server or in this region: 301 PermanentRedirect PermanentRedirect
+    hint: look at region and endpoint in the URL: the bucket lives elsewhere
+    "#);
+    insta::assert_snapshot!(told(&fake, refused(501, "NotImplemented")).await, @r#"
+    GS0220: the server cannot do what the store needs of it, while reading an object: 501 NotImplemented NotImplemented
+    hint: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS; see goldseam explain GS0220
+    "#);
+    insta::assert_snapshot!(told(&fake, refused(418, "")).await, @r#"
+    GS0223: the server does not answer as S3 does, while reading an object: 418
+    hint: look at endpoint in the URL: it must be the address of an S3 service
+    "#);
+    insta::assert_snapshot!(told(&fake, Fault::slow_down()).await, @r#"
+    GS0205: the server of "p" in bucket "goldseam" at SERVER has too much to do: 503 SlowDown SlowDown
+    hint: try again in a while; nothing was changed
+    "#);
+    assert!(fake.objects().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    let fake = FakeS3::start().unwrap();
+    fake.fail(Match::any(), Fault::unanswered());
+    let mut options = at(&fake);
+    options.call_timeout = Duration::from_secs(1);
+    assert_eq!(code(migrate(options).await), "GS0205");
+}
+
+#[tokio::test]
+async fn conditions_that_are_ignored_are_found_out_and_nothing_is_left() {
+    let fake = FakeS3::start().unwrap();
+    fake.set_conditions(Conditions::Ignored);
+    assert_eq!(code(migrate(at(&fake)).await), "GS0220");
+    assert_eq!(code(check(at(&fake)).await), "GS0220");
+    assert!(fake.objects().is_empty(), "{:?}", fake.objects().keys());
+}
+
+#[tokio::test]
+async fn conditions_that_do_not_hold_in_a_race_are_found_out() {
+    let fake = FakeS3::start().unwrap();
+    fake.set_conditions(Conditions::Racy);
+    assert_eq!(code(check(at(&fake)).await), "GS0220");
+    assert!(fake.objects().is_empty(), "{:?}", fake.objects().keys());
+}
+
+#[tokio::test]
+async fn opening_survives_passing_faults() {
+    let refused = |status, code| Fault::refused(Refusal::new(status, code));
+    for number in 1..=14 {
+        for fault in [
+            Fault::internal(),
+            Fault::internal().after_commit(),
+            Fault::slow_down(),
+            Fault::dropped(),
+            Fault::dropped().after_commit(),
+            refused(503, ""),
+        ] {
+            let fake = FakeS3::start().unwrap();
+            fake.fail(Match::any().nth(number), fault.clone());
+            let migrated = migrate(at(&fake)).await;
+            assert!(migrated.is_ok(), "{number} {fault:?} {migrated:?}");
+            let keys: Vec<_> = fake.objects().into_keys().collect();
+            assert_eq!(keys, ["p/goldseam.json"], "{number} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_probe_left_behind_is_tidied_by_the_next() {
+    let fake = FakeS3::start().unwrap();
+    // The machine goes away in the middle of a probe, and the server's clock goes on.
+    fake.fail(Match::any().op(Op::Delete), Fault::denied());
+    migrate(at(&fake)).await.unwrap();
+    assert_eq!(fake.objects().len(), 2);
+    fake.clear_faults();
+    fake.set_clock(goldseam_fake_s3::Clock::Running { ahead: 3_600_000 });
+    migrate(at(&fake)).await.unwrap();
+    let keys: Vec<_> = fake.objects().into_keys().collect();
+    assert_eq!(keys, ["p/goldseam.json"]);
+}
+
+#[tokio::test]
+async fn keys_that_may_only_read_are_told_so_and_leave_nothing() {
+    let fake = FakeS3::start().unwrap();
+    fake.set_read_only(true);
+    assert_eq!(code(migrate(at(&fake)).await), "GS0219");
+    assert!(fake.objects().is_empty());
+    fake.set_read_only(false);
+    migrate(at(&fake)).await.unwrap();
+    fake.set_read_only(true);
+    assert!(check(at(&fake)).await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn who_only_looks_in_tries_nothing_out_that_was_tried_lately() {
+    let fake = FakeS3::start().unwrap();
+    assert_eq!(code(BucketStore::open_current(at(&fake)).await), "GS0205");
+    assert!(fake.objects().is_empty());
+    BucketStore::open(at(&fake)).await.unwrap();
+    fake.forget_log();
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    assert_eq!(fake.log().len(), 1, "{:?}", fake.log());
+    // Two days later, by keys that may write and by keys that may not.
+    fake.set_clock(goldseam_fake_s3::Clock::Running { ahead: 2 * 24 * 3_600_000 });
+    fake.set_read_only(true);
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    fake.set_read_only(false);
+    fake.forget_log();
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    assert!(fake.log().len() > 1);
+    fake.forget_log();
+    BucketStore::open_current(at(&fake)).await.unwrap();
+    assert_eq!(fake.log().len(), 1, "{:?}", fake.log());
+    assert_eq!(fake.objects().len(), 1);
+}
