@@ -3,6 +3,7 @@
 //! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]`,
 //! `restart|takeover|sweep|healthy` for what happens when something is killed or stalls, or could be, and
 //! `nodes|wake|idle|growth` for what matters on a server. `--store postgres` starts one and measures on it.
+//! `requests --store s3` counts what a run costs where every call is a request, and fails past its bounds.
 //! Rounds of both sides alternate and medians are compared, because machines are noisy.
 
 #![expect(clippy::print_stdout, reason = "a benchmark reports to its reader")]
@@ -21,6 +22,7 @@ mod nodes;
 mod place;
 mod raw;
 mod report;
+mod requests;
 mod restart;
 mod server;
 mod sweep;
@@ -43,7 +45,7 @@ struct Args {
     #[command(subcommand)]
     measure: Measure,
     /// Store to measure on: sqlite:PATH (default: a scratch file), postgres://… (in schemas of its own, removed
-    /// afterwards), or postgres (a private and durable server on a socket)
+    /// afterwards), postgres (a private and durable server on a socket), or s3 (a private server with a bucket)
     #[arg(long, global = true)]
     store: Option<String>,
     /// One JSON object per measure
@@ -96,6 +98,8 @@ enum Measure {
     Idle,
     /// Appends, claims and a sweep among more and more finished runs
     Growth(growth::Far),
+    /// Requests per run, per step, per second of an idle node and of a waiting run; fails past the bounds
+    Requests,
     /// All that the store has
     All,
     /// A process to be killed
@@ -111,6 +115,9 @@ const HEALTHY_ROUNDS: usize = 9;
 impl Measure {
     /// All that a file is measured by, or a server: there finished runs are the business of `growth`.
     fn all(place: &Place) -> Vec<Self> {
+        if place.is_bucket() {
+            return vec![Self::Requests];
+        }
         let mut all = vec![
             Self::Latency,
             Self::Throughput,
@@ -144,6 +151,7 @@ impl Measure {
             Self::Wake => wake::measure(place).await,
             Self::Idle => idle::measure(place).await,
             Self::Growth(far) => growth::measure(place, &far).await,
+            Self::Requests => requests::measure(place).await,
             Self::All | Self::Worker(_) => Ok(Vec::new()),
         }
     }
@@ -163,6 +171,7 @@ fn main() -> Fallible<()> {
         one => vec![one],
     };
     runtime.block_on(async {
+        let mut broken = Vec::new();
         for measure in measures {
             let reports = measure.take(&place).await;
             place.clear().await?;
@@ -172,8 +181,9 @@ fn main() -> Fallible<()> {
                 } else {
                     println!("{report}");
                 }
+                broken.extend(requests::broken(&report));
             }
         }
-        Ok(())
+        if broken.is_empty() { Ok(()) } else { Err(broken.join(", ").into()) }
     })
 }

@@ -1,9 +1,11 @@
-//! Where is measured: a SQLite file or a Postgres server, with scratch stores for each side of a comparison.
+//! Where is measured: a SQLite file, a Postgres server or a bucket, with scratch stores for each side of a comparison.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use goldseam_testbed::postgres::{Cluster, Options};
+use goldseam_testbed::s3::{self, Server};
+use goldseam_testbed::seaweedfs;
 
 use crate::Fallible;
 use crate::raw::postgres;
@@ -23,14 +25,16 @@ enum Base {
     Folder,
     /// Schemas in a database, which are ours to remove.
     Database { url: String, schemas: RefCell<Vec<String>>, _cluster: Option<Box<Cluster>> },
+    /// Prefixes in a bucket, on a server that ends with this.
+    Bucket { _server: Box<Server>, bucket: s3::Bucket },
 }
 
 /// Settings that a server has if nobody sets them; those of a test's server are smaller.
 const SETTINGS: [(&str, &str); 2] = [("shared_buffers", "128MB"), ("max_wal_size", "1GB")];
 
 impl Place {
-    /// What `--store` names: nothing (a scratch file), `sqlite:PATH`, `postgres://…`, or `postgres` for a private and
-    /// durable server on a socket, which ends with this.
+    /// What `--store` names: nothing (a scratch file), `sqlite:PATH`, `postgres://…`, or a private server that ends with
+    /// this: `postgres` for a durable one on a socket, `s3` for a bucket.
     pub(crate) fn open(store: Option<&str>, dir: &Path) -> Fallible<Self> {
         let dir = dir.to_owned();
         let (url, cluster) = match store {
@@ -42,6 +46,12 @@ impl Place {
                 let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
                 let cluster = Cluster::start(&Options { durable: true, settings })?;
                 (cluster.socket_url(), Some(cluster))
+            }
+            Some("s3") => {
+                let server = seaweedfs::start()?;
+                let bucket = server.bucket();
+                let (url, _server) = (bucket.url("bench"), Box::new(server));
+                return Ok(Self { url, dir, base: Base::Bucket { _server, bucket } });
             }
             Some(url) if is_postgres(url) => (url.to_owned(), None),
             Some(url) => return Ok(Self { url: url.to_owned(), dir, base: Base::Folder }),
@@ -64,6 +74,7 @@ impl Place {
                 schemas.borrow_mut().push(schema);
                 scratch
             }
+            Base::Bucket { bucket, .. } => bucket.url(name),
         }
     }
 
@@ -84,11 +95,16 @@ impl Place {
     /// The server, for measures that ask it about itself.
     pub(crate) fn server(&self) -> Fallible<&str> {
         match &self.base {
-            Base::Folder => {
+            Base::Folder | Base::Bucket { .. } => {
                 Err("this is measured on a server only: --store postgres, or postgres://…".into())
             }
             Base::Database { url, .. } => Ok(url),
         }
+    }
+
+    /// Whether every call is a request that is counted.
+    pub(crate) fn is_bucket(&self) -> bool {
+        matches!(self.base, Base::Bucket { .. })
     }
 
     /// Removes the scratch stores that a server would keep.

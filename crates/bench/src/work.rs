@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use goldseam::Config;
 use goldseam::prelude::*;
+use goldseam::{Builder, Config};
 
 use crate::Fallible;
 
@@ -18,6 +18,11 @@ pub(crate) async fn engine(url: &str, mark: Mark) -> Fallible<Engine> {
 
 /// The same, configured.
 pub(crate) async fn engine_with(url: &str, mark: Mark, config: Config) -> Fallible<Engine> {
+    engine_on(Engine::open(url).await?, mark, config).await
+}
+
+/// The same on a store that is open.
+pub(crate) async fn engine_on(open: Builder, mark: Mark, config: Config) -> Fallible<Engine> {
     let steps = move |ctx: Context, count: u32| {
         let mark = Arc::clone(&mark);
         async move {
@@ -37,7 +42,7 @@ pub(crate) async fn engine_with(url: &str, mark: Mark, config: Config) -> Fallib
     };
     let nap =
         |ctx: Context, seconds: u64| async move { ctx.sleep("nap", Duration::from_secs(seconds)).await };
-    let open = Engine::open(url).await?.config(Config { slots: 4_000, ..config });
+    let open = open.config(Config { slots: 4_000, ..config });
     Ok(open.workflow("steps", steps).workflow("nap", nap).start().await?)
 }
 

@@ -33,8 +33,11 @@ enum Verdict {
 
 impl Node {
     pub(super) async fn keep_watch(self: &Arc<Self>) {
-        let mut reconciled = self.ledger.clock.elapsed();
+        let begun = self.ledger.clock.elapsed();
+        let (mut reconciled, mut requeued) = (begun, begun);
         let reconcile_every = self.config.silence_max.max(self.pace.reconcile);
+        // As often as a sweep, which looks at the same rows: on some stores each of them is a question.
+        let requeue_every = self.config.silence_max.max(self.pace.sweep);
         let mut looked: Option<Duration> = None;
         while !self.is_closed() {
             let now = self.ledger.clock.elapsed();
@@ -51,6 +54,9 @@ impl Node {
                 if let Err(error) = self.reconcile().await {
                     tracing::warn!(node = %self.id, %error, "comparing tasks with runs failed");
                 }
+            }
+            if self.ledger.clock.elapsed().saturating_sub(requeued) >= requeue_every {
+                requeued = self.ledger.clock.elapsed();
                 if let Err(error) = self.requeue_unheld().await {
                     tracing::warn!(node = %self.id, %error, "looking for runs that are not executed failed");
                 }

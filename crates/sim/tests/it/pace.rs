@@ -101,7 +101,7 @@ async fn no_sort_of_question_is_asked_more_often_than_the_pace_allows() {
     assert!(count(Op::Claim) <= most(pace.poll));
     assert!(count(Op::Locks) <= 2 * most(pace.claim_watch));
     assert!(count(Op::Rowless) <= most(pace.sweep));
-    assert!(count(Op::Runs) <= most(pace.sweep) + most(pace.reconcile));
+    assert!(count(Op::Runs) <= 2 * most(pace.sweep));
     let rounds = most(pace.claim_watch) + most(pace.monitor) + most(pace.sweep) + most(pace.reconcile);
     assert!(count(Op::Nodes) <= most(pace.watch) + rounds);
     engine.shutdown().await;
