@@ -1,6 +1,7 @@
 //! What is wrong, as `sweeper` and `doctor` show it.
 
 use goldseam::healer::doctor::Finding;
+use goldseam::healer::foreign::ForeignStalled;
 use goldseam::healer::sweeper::{Fate, Stalled};
 use goldseam::recovery::Code;
 use serde_json::{Value, json};
@@ -13,10 +14,10 @@ use crate::{text, when};
 /// One finding.
 #[derive(Debug)]
 pub(crate) struct Item<'a> {
-    /// The rule.
-    pub(crate) code: Code,
-    /// `run`, `task` or `lock`.
-    kind: &'static str,
+    /// The rule; none for a state of somebody else, of which no rule speaks.
+    pub(crate) code: Option<Code>,
+    /// `run`, `task`, `lock` or `state`.
+    pub(crate) kind: &'static str,
     /// Which one.
     pub(crate) name: &'a str,
     evidence: &'a str,
@@ -28,7 +29,7 @@ pub(crate) struct Item<'a> {
 impl<'a> From<&'a Finding> for Item<'a> {
     fn from(finding: &'a Finding) -> Self {
         Self {
-            code: finding.code,
+            code: Some(finding.code),
             kind: finding.subject.kind(),
             name: finding.subject.name(),
             evidence: &finding.evidence,
@@ -42,7 +43,7 @@ impl<'a> From<&'a Stalled> for Item<'a> {
     fn from(stalled: &'a Stalled) -> Self {
         let diagnosis = &stalled.found.diagnosis;
         Self {
-            code: diagnosis.rule,
+            code: Some(diagnosis.rule),
             kind: "run",
             name: stalled.found.run.as_str(),
             evidence: &diagnosis.evidence,
@@ -52,11 +53,35 @@ impl<'a> From<&'a Stalled> for Item<'a> {
     }
 }
 
+impl<'a> From<&'a ForeignStalled> for Item<'a> {
+    fn from(stalled: &'a ForeignStalled) -> Self {
+        let remedy = match stalled.fate {
+            Fate::NeedsHelp => "see why its task takes its workers down",
+            _ => "give it a new task",
+        };
+        Self {
+            code: None,
+            kind: "state",
+            name: stalled.id.as_str(),
+            evidence: &stalled.evidence,
+            remedy: remedy.to_owned(),
+            fate: &stalled.fate,
+        }
+    }
+}
+
 impl Item<'_> {
+    fn code(&self) -> String {
+        self.code.map_or_else(|| "-".to_owned(), |code| code.to_string())
+    }
+
     /// As a program reads it.
     pub(crate) fn document(&self) -> Value {
-        let mut document = json!({ "code": self.code, "evidence": self.evidence, "remedy": self.remedy,
-            "fate": self.fate.as_str() });
+        let mut document =
+            json!({ "evidence": self.evidence, "remedy": self.remedy, "fate": self.fate.as_str() });
+        if let Some(code) = self.code {
+            document["code"] = json!(code);
+        }
         document[self.kind] = json!(self.name);
         if let Fate::Failed(error) = self.fate {
             document["error"] = json!(error);
@@ -69,6 +94,13 @@ impl Item<'_> {
 pub(crate) fn stalled(stalled: &Stalled) -> Value {
     let mut document = Item::from(stalled).document();
     document["event"] = json!(stalled.found.at);
+    document["since"] = json!(when::iso(stalled.since));
+    document
+}
+
+/// A stalled state of somebody else as a program reads it.
+pub(crate) fn foreign(stalled: &ForeignStalled) -> Value {
+    let mut document = Item::from(stalled).document();
     document["since"] = json!(when::iso(stalled.since));
     document
 }
@@ -92,7 +124,7 @@ pub(crate) fn table(app: &App, items: &[Item<'_>]) -> Table {
         for item in items {
             let (fate, _) = words(item.fate);
             table.row(vec![
-                item.code.to_string(),
+                item.code(),
                 item.kind.to_owned(),
                 item.name.to_owned(),
                 fate,
@@ -108,7 +140,7 @@ pub(crate) fn table(app: &App, items: &[Item<'_>]) -> Table {
         let what =
             if item.kind == "run" { item.name.to_owned() } else { format!("{} {}", item.kind, item.name) };
         let why = format!("{} → {}", item.evidence, item.remedy);
-        table.row(vec![item.code.to_string(), what, app.paint.on(hue, fate), why]);
+        table.row(vec![item.code(), what, app.paint.on(hue, fate), why]);
     }
     table
 }

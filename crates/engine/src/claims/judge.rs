@@ -26,18 +26,18 @@ pub(crate) fn is_node_name(name: &str) -> bool {
 
 /// Why something is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stale {
+pub(crate) struct Stale {
     /// One of few words, for metrics.
     pub(super) reason: &'static str,
     /// For the audit and for people.
-    pub(super) why: String,
+    pub(crate) why: String,
     /// For how long, where that is known.
     pub(super) span: Option<Duration>,
 }
 
 /// The nodes of a store, as they were seen at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(crate) struct Roster {
     known: HashMap<String, Seen>,
     own: Option<String>,
 }
@@ -50,7 +50,7 @@ struct Seen {
 
 impl Roster {
     /// Of `nodes`; `own` is the node of this process, which lives.
-    pub(super) fn new(nodes: &[NodeSeen], own: Option<&str>) -> Self {
+    pub(crate) fn new(nodes: &[NodeSeen], own: Option<&str>) -> Self {
         let seen = |node: &NodeSeen| {
             let gone = node.is_gone() || node.record.state == NodeState::Left;
             (node.record.id.as_str().to_owned(), Seen { gone, beat_at: node.beat_at })
@@ -100,7 +100,7 @@ pub(super) fn lock(lock: &Lock, roster: &Roster, now: Millis) -> Option<Stale> {
 }
 
 /// Why a user's task is claimed by nobody alive (rule L2).
-pub(super) fn task(task: &Task, roster: &Roster, (now, lease): (Millis, Duration)) -> Option<Stale> {
+pub(crate) fn task(task: &Task, roster: &Roster, (now, lease): (Millis, Duration)) -> Option<Stale> {
     if task.state != TaskState::Claimed || is_engines_own(task) {
         return None;
     }

@@ -113,6 +113,8 @@ impl Client {
             rule: options.rule,
             parked: true,
             deep: options.deep,
+            // No rule speaks of them.
+            foreign: false,
         };
         let mut sweeper = self.sweeper(sweep);
         let mut checkup = Checkup::default();

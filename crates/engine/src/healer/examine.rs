@@ -1,5 +1,7 @@
 //! The facts about one run, and what `diagnose` makes of them.
 
+use std::time::Duration;
+
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
@@ -17,6 +19,9 @@ use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written}
 use super::{Healed, Healer, Liveness};
 use crate::error::EngineError;
 use crate::node::child_ended;
+
+/// How long a row may stay behind a recovery before whoever wrote that is taken for lost.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(2);
 
 /// One thing that is wrong with one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +78,9 @@ impl Healer {
             Err(EngineError::Corrupt { corrupt, .. }) => return Ok(broken(run, end, row.as_ref(), &corrupt)),
             Err(error) => return Err(error),
         };
+        if row.as_ref().is_some_and(|row| is_being_healed(&row.summary, &state.summary, liveness.now)) {
+            return Ok(Examined { found: Vec::new(), row_is_off: false, state: Some(state) });
+        }
         let task = match row.as_ref().and_then(|row| row.task.clone()) {
             Some(id) => self.task(id).await?,
             None => self.advance_task_of(run).await?,
@@ -237,6 +245,15 @@ impl Healer {
             cutoff: None,
         }
     }
+}
+
+/// Whether somebody has appended a recovery and is about to write what follows from it: some stores write the row and
+/// the task a moment after the log. If they never come, the recovery is an old one soon.
+fn is_being_healed(row: &Summary, log: &Summary, now: Millis) -> bool {
+    row.as_of < log.as_of
+        && log.recovered_at == Some(log.last_event_at)
+        && row.recovered_at != log.recovered_at
+        && now.since(log.last_event_at) < FOLLOWS_WITHIN
 }
 
 /// The row of a run whose log cannot be read: what it was, and that it needs a person.

@@ -8,6 +8,7 @@ pub mod doctor;
 mod examine;
 pub mod feed;
 pub mod follow;
+pub mod foreign;
 mod liveness;
 pub mod monitor;
 pub mod sweeper;

@@ -1,9 +1,11 @@
-//! The sweeper: looks over all active runs, finds the stalled ones, heals them by their rule.
+//! The sweeper: looks over all active runs, finds the stalled ones, heals them by their rule; then over the states of
+//! others.
 //!
 //! Cost grows with what is active and has changed: a run that a live node executes costs nothing but
 //! its place in the list, and one that has not changed since it was last found healthy is not read again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
@@ -11,6 +13,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
 
+use super::foreign::{ForeignReport, Others, Treatment};
 use super::{Examined, Found, Healed, Healer, Liveness};
 use crate::error::EngineError;
 
@@ -38,6 +41,8 @@ pub struct SweepOptions {
     pub parked: bool,
     /// Read every log, whatever the cached rows say.
     pub deep: bool,
+    /// Look at the states of others too, where the store has a place for them.
+    pub foreign: bool,
 }
 
 impl Default for SweepOptions {
@@ -48,6 +53,7 @@ impl Default for SweepOptions {
             rule: None,
             parked: false,
             deep: false,
+            foreign: true,
         }
     }
 }
@@ -109,6 +115,8 @@ pub struct SweepReport {
     pub rows_rewritten: u64,
     /// Each stalled run with its reason.
     pub stalled: Vec<Stalled>,
+    /// What was found among the states of others; none if they were not looked at.
+    pub foreign: Option<ForeignReport>,
     /// Whether there is more to look at before the sweep is complete.
     pub more: bool,
 }
@@ -122,6 +130,9 @@ impl SweepReport {
         self.healed += later.healed;
         self.rows_rewritten += later.rows_rewritten;
         self.stalled.extend(later.stalled);
+        if let Some(foreign) = later.foreign {
+            self.foreign.get_or_insert_default().add(foreign);
+        }
         self.more = later.more;
     }
 }
@@ -142,6 +153,8 @@ enum Stage {
     Rowless,
     /// Active runs, from this cursor on.
     Active(Option<String>),
+    /// States of others, from this cursor on.
+    Foreign(Option<String>),
 }
 
 /// Looks over all active runs, a batch per tick. Any number of them at once is safe.
@@ -153,11 +166,13 @@ pub struct Sweeper {
     sightings: HashMap<RunId, Sighting>,
     /// What was found well: fingerprint of the run's id, and of what its row and task were then.
     well: HashMap<u64, u64>,
+    others: Others,
 }
 
 impl Sweeper {
     pub(crate) fn new(healer: Healer, options: SweepOptions) -> Self {
-        Self { healer, options, stage: Stage::default(), sightings: HashMap::new(), well: HashMap::new() }
+        let (sightings, well) = (HashMap::new(), HashMap::new());
+        Self { healer, options, stage: Stage::default(), sightings, well, others: Others::default() }
     }
 
     /// Changes how long a finding must hold and why it is looked for, from the next tick on.
@@ -201,6 +216,14 @@ impl Sweeper {
                     }
                     match page.next {
                         Some(next) => self.stage = Stage::Active(Some(next)),
+                        None if self.wants_foreign() => self.stage = Stage::Foreign(None),
+                        None => return Ok(self.end_of_sweep(report)),
+                    }
+                }
+                Stage::Foreign(after) => {
+                    left = left.saturating_sub(PAGE);
+                    match self.look_at_others(after.clone(), &liveness, &mut report).await? {
+                        Some(next) => self.stage = Stage::Foreign(Some(next)),
                         None => return Ok(self.end_of_sweep(report)),
                     }
                 }
@@ -223,8 +246,34 @@ impl Sweeper {
         Ok(self.healer.ledger.store.runs(filter).await?)
     }
 
+    fn wants_foreign(&self) -> bool {
+        let wanted = self.options.foreign && self.options.rule.is_none();
+        wanted && self.healer.ledger.store.foreign().is_some()
+    }
+
+    /// A page of the states of others. Returns where the next one begins.
+    async fn look_at_others(
+        &mut self,
+        after: Option<String>,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<Option<String>, EngineError> {
+        let store = Arc::clone(&self.healer.ledger.store);
+        let Some(place) = store.foreign() else { return Ok(None) };
+        let stale_after = self.options.stale_after.unwrap_or(self.healer.rules.recovery.stale_after);
+        let treatment = Treatment { stale_after, dry_run: self.options.dry_run };
+        let page = place.states(after.as_deref(), PAGE).await?;
+        let found = report.foreign.get_or_insert_default();
+        for state in &page.items {
+            let look = self.healer.look_at_foreign((place, state), &mut self.others, treatment, liveness);
+            found.add(look.await?);
+        }
+        Ok(page.next)
+    }
+
     fn end_of_sweep(&mut self, report: SweepReport) -> SweepReport {
         self.stage = Stage::default();
+        self.others.end_of_sweep();
         if self.well.len() > REMEMBERED_MAX {
             self.well.clear();
         }

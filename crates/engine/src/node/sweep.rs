@@ -7,7 +7,7 @@ use goldseam_core::recovery::{CATALOGUE, Code, Detector, Reason};
 
 use super::Node;
 use crate::healer::monitor::Monitor;
-use crate::healer::sweeper::{SweepOptions, SweepReport, Sweeper};
+use crate::healer::sweeper::{Fate, SweepOptions, SweepReport, Sweeper};
 use crate::meter;
 
 /// Pause between two batches of one sweep: a store with a million sleeping runs is not hurried.
@@ -66,6 +66,11 @@ impl Node {
         if report.healed > 0 || report.rows_rewritten > 0 {
             let (healed, rows) = (report.healed, report.rows_rewritten);
             tracing::info!(node = %self.id, healed, rows, "a sweep mended runs");
+        }
+        for failed in report.foreign.iter().flat_map(|foreign| &foreign.stalled) {
+            if let Fate::Failed(error) = &failed.fate {
+                tracing::warn!(id = %failed.id, error, "a state of somebody else could not be healed");
+            }
         }
     }
 }

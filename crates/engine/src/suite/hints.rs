@@ -96,7 +96,7 @@ pub async fn o2_what_a_dead_node_had_goes_on(fixture: &Fixture) {
 /// W1
 pub async fn w1_a_timer_that_nobody_wakes(fixture: &Fixture) {
     let ward = Ward::on(fixture);
-    ward.at_rest("r", "\"300\"", Status::Sleeping).await;
+    ward.at_rest("r", "\"2000\"", Status::Sleeping).await;
     ward.tamper("r", |task| Task { run_at: NEVER, ..task }).await;
     let found = || async { ward.codes().await.contains(&"W1".to_owned()) };
     eventually("the timer is due and nobody wakes the run", found).await;

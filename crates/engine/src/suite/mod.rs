@@ -6,6 +6,7 @@
 
 pub mod alone;
 pub mod copying;
+pub mod foreign;
 pub mod hints;
 pub mod logs;
 pub mod remote;
@@ -88,6 +89,14 @@ macro_rules! healing {
             alone::three_deploys_cost_a_long_step_nothing,
             alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
+            foreign::a_foreign_state_without_its_task_gets_a_new_one,
+            foreign::a_foreign_state_is_judged_by_its_task,
+            foreign::a_foreign_state_whose_tasks_lease_is_over_gets_a_new_one,
+            foreign::foreign_states_that_are_not_for_us_are_skipped,
+            foreign::a_foreign_state_must_have_been_stalled_for_a_while,
+            foreign::many_sweepers_give_a_foreign_state_one_task,
+            foreign::an_engine_heals_foreign_states,
+            foreign::a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_sweep,
             views::a_step_is_seen_to_run_beat_and_fail,
         }
     };

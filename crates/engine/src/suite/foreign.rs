@@ -1,0 +1,281 @@
+//! States that somebody else keeps in the same place; a store without such a place passes all of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::task::{NewTask, Task, TaskState};
+use goldseam_core::{Failure, Limits, Millis, Payload, QueueName, TaskId};
+use goldseam_store::faulty::{Fault, Op, Plan};
+use goldseam_store::{FaultyStore, ForeignStates, TaskFilter};
+
+use super::ward::{Ward, id};
+use super::{Fixture, eventually};
+use crate::config::Recovery;
+use crate::healer::foreign::ForeignReport;
+use crate::healer::sweeper::{Fate, SweepOptions};
+use crate::queue::Want;
+use crate::{Client, OsEntropy, SystemClock};
+
+fn at_once() -> SweepOptions {
+    SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }
+}
+
+fn default_queue() -> QueueName {
+    QueueName::new("default").unwrap()
+}
+
+/// A state in the form that others write, with blanks and fields of their own.
+fn state(name: &str, status: &str, task: &str) -> String {
+    format!(
+        "{{ \"id\": \"{name}\",\n  \"status\":\"{status}\", \"orchestrator_task_id\": \"{task}\", \"z\": 1.10,\n  \
+         \"updated_at\": \"2026-01-02T03:04:05Z\", \"steps\": [ {{\"n\": 12345678901234567890123}} ] }}"
+    )
+}
+
+/// A house with states of others in it.
+struct House<'a> {
+    ward: Ward<'a>,
+    place: &'a dyn ForeignStates,
+}
+
+impl<'a> House<'a> {
+    /// None where the store has no place for them.
+    fn on(fixture: &'a Fixture) -> Option<Self> {
+        Some(Self { ward: Ward::on(fixture), place: fixture.store.foreign()? })
+    }
+
+    async fn put(&self, name: &str, body: &str) {
+        self.ward.damage().put_foreign(&id(name), body).await;
+    }
+
+    async fn body(&self, name: &str) -> String {
+        let page = self.place.states(None, 100).await.unwrap();
+        page.items.into_iter().find(|state| state.id == id(name)).unwrap().body
+    }
+
+    /// The task that the state names now, if the queue has it.
+    async fn task(&self, name: &str) -> Option<Task> {
+        let body: serde_json::Value = serde_json::from_str(&self.body(name).await).unwrap();
+        let task = TaskId::new(body["orchestrator_task_id"].as_str().unwrap()).unwrap();
+        self.ward.client.queue().get(&task).await.ok()
+    }
+
+    async fn all_tasks(&self) -> Vec<Task> {
+        self.ward.store().tasks(TaskFilter { limit: 100, ..TaskFilter::default() }).await.unwrap()
+    }
+
+    async fn sweep(&self) -> ForeignReport {
+        sweep(&self.ward.client, at_once()).await
+    }
+
+    /// A task of somebody else, and how it ended; none: it waits.
+    async fn task_that(&self, name: &str, end: Option<TaskState>) {
+        let queue = self.ward.client.queue();
+        queue.submit(new_task(name, None)).await.unwrap();
+        let id = TaskId::new(name).unwrap();
+        if end == Some(TaskState::Cancelled) {
+            queue.cancel(&id).await.unwrap();
+            return;
+        }
+        let Some(end) = end else { return };
+        let want = Want { owner: "theirs".to_owned(), queue: queue_of(name), kind: None, limit: 1 };
+        let task = queue.claim(want).await.unwrap().remove(0);
+        match end {
+            TaskState::Completed => drop(queue.complete(&id, task.fence, Payload::null()).await.unwrap()),
+            TaskState::Failed => {
+                drop(queue.fail(&id, task.fence, Failure::terminal("broken")).await.unwrap());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A queue of its own, so that a claim finds this task and no other.
+fn queue_of(name: &str) -> QueueName {
+    QueueName::new(format!("q-{name}")).unwrap()
+}
+
+fn new_task(name: &str, silence_max: Option<Duration>) -> NewTask {
+    NewTask {
+        id: TaskId::new(name).unwrap(),
+        kind: "workflow.orchestrate".to_owned(),
+        queue: queue_of(name),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max,
+    }
+}
+
+async fn sweep(client: &Client, options: SweepOptions) -> ForeignReport {
+    client.sweeper(options).sweep().await.unwrap().foreign.unwrap()
+}
+
+fn fates(report: &ForeignReport) -> Vec<(&str, Fate)> {
+    report.stalled.iter().map(|stalled| (stalled.id.as_str(), stalled.fate.clone())).collect()
+}
+
+/// A state whose task is gone gets the task that its owner expects, and nothing else of it changes.
+pub async fn a_foreign_state_without_its_task_gets_a_new_one(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    for status in ["running", "waiting_signal", "compensating"] {
+        let name = format!("wf-{}", status.replace('_', "-"));
+        house.put(&name, &state(&name, status, "gone")).await;
+    }
+    let report = house.sweep().await;
+    assert_eq!((report.scanned, report.healed, report.healthy, report.skipped), (3, 3, 0, 0), "{report:?}");
+    assert_eq!(report.stalled[0].evidence, "its task gone is missing");
+    let task = house.task("wf-running").await.unwrap();
+    assert_eq!(task.kind, "workflow.orchestrate");
+    assert_eq!(task.key.as_deref(), Some("wf-running:orchestrate:2026-01-02T03:04:05Z"));
+    assert_eq!((task.queue.as_str(), task.state), ("default", TaskState::Ready));
+    assert_eq!(task.payload.as_str(), r#"{"workflow_id":"wf-running"}"#);
+    let expected = state("wf-running", "running", task.id.as_str());
+    assert_eq!(house.body("wf-running").await, expected);
+    let again = house.sweep().await;
+    assert_eq!((again.scanned, again.healthy, again.stalled.len()), (3, 3, 0), "{again:?}");
+}
+
+/// A task that is over moves nothing, however it ended; one that waits or is held does.
+pub async fn a_foreign_state_is_judged_by_its_task(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    let ends = [
+        ("completed", Some(TaskState::Completed)),
+        ("failed", Some(TaskState::Failed)),
+        ("cancelled", Some(TaskState::Cancelled)),
+        ("held", Some(TaskState::Claimed)),
+        ("waits", None),
+    ];
+    for (name, end) in ends {
+        house.task_that(&format!("t-{name}"), end).await;
+        house.put(name, &state(name, "running", &format!("t-{name}"))).await;
+    }
+    let report = house.sweep().await;
+    assert_eq!(
+        fates(&report),
+        [("cancelled", Fate::Healed), ("completed", Fate::Healed), ("failed", Fate::Healed)]
+    );
+    assert_eq!((report.scanned, report.healthy), (5, 2));
+    for name in ["held", "waits"] {
+        assert_eq!(house.body(name).await, state(name, "running", &format!("t-{name}")));
+    }
+}
+
+/// Whoever holds the task without a sign of life loses it; a new one takes its place.
+pub async fn a_foreign_state_whose_tasks_lease_is_over_gets_a_new_one(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    let queue = house.ward.client.queue();
+    queue.submit(new_task("t", Some(Duration::from_millis(1)))).await.unwrap();
+    let want = Want { owner: "theirs".to_owned(), queue: queue_of("t"), kind: None, limit: 1 };
+    let claimed = queue.claim(want).await.unwrap().remove(0);
+    house.put("wf", &state("wf", "running", "t")).await;
+    eventually("its lease is over", || async { house.sweep().await.healed == 1 }).await;
+    let new = house.task("wf").await.unwrap();
+    assert_eq!((new.state, new.queue.as_str()), (TaskState::Ready, "default"));
+    let late = queue.complete(&claimed.id, claimed.fence, Payload::null()).await;
+    assert!(late.is_err(), "who lost it brings nothing any more");
+}
+
+/// What is over, paused, without a task or no such state at all is left alone.
+pub async fn foreign_states_that_are_not_for_us_are_skipped(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    let bodies = [
+        ("a", state("a", "completed", "gone")),
+        ("b", state("b", "failed", "gone")),
+        ("c", state("c", "paused", "gone")),
+        ("d", r#"{"id":"d","status":"running","updated_at":1}"#.to_owned()),
+        ("e", r#"{"id":"e","status":"running","orchestrator_task_id":null,"updated_at":1}"#.to_owned()),
+        ("f", "no JSON at all".to_owned()),
+        ("g", state("another", "running", "gone")),
+    ];
+    for (name, body) in &bodies {
+        house.put(name, body).await;
+    }
+    let report = house.sweep().await;
+    assert_eq!((report.scanned, report.skipped, report.stalled.len()), (7, 7, 0), "{report:?}");
+    for (name, body) in &bodies {
+        assert_eq!(&house.body(name).await, body);
+    }
+    assert_eq!(house.all_tasks().await, []);
+}
+
+/// A dry run tells, and a finding must have held, with the state as it was.
+pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    house.put("wf", &state("wf", "running", "gone")).await;
+    let dry = sweep(&house.ward.client, SweepOptions { dry_run: true, ..at_once() }).await;
+    assert_eq!((fates(&dry), dry.healed), (vec![("wf", Fate::Told)], 0));
+    let hour = SweepOptions { stale_after: Some(Duration::from_secs(3600)), ..at_once() };
+    let mut patient = house.ward.client.sweeper(hour);
+    let first = patient.sweep().await.unwrap().foreign.unwrap();
+    let second = patient.sweep().await.unwrap().foreign.unwrap();
+    assert_eq!((fates(&first), fates(&second)), (vec![("wf", Fate::Young)], vec![("wf", Fate::Young)]));
+    assert_eq!(first.stalled[0].since, second.stalled[0].since);
+    house.put("wf", &state("wf", "compensating", "gone")).await;
+    eventually("its owner's write begins the wait anew", || async {
+        let report = house.ward.client.sweeper(SweepOptions::default()).sweep().await.unwrap();
+        report.foreign.unwrap().stalled[0].since > first.stalled[0].since
+    })
+    .await;
+    let third = patient.sweep().await.unwrap().foreign.unwrap();
+    assert!(third.stalled[0].since > first.stalled[0].since);
+    assert_eq!(house.all_tasks().await, []);
+    assert_eq!(house.body("wf").await, state("wf", "compensating", "gone"));
+}
+
+/// Any number of sweepers make one task, and a task that falls away is replaced again.
+pub async fn many_sweepers_give_a_foreign_state_one_task(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    house.put("wf", &state("wf", "running", "gone")).await;
+    for count in 1..=3 {
+        let sweeps = (0..8).map(|_| async { house.sweep().await.healed });
+        let healed: u64 = futures_util::future::join_all(sweeps).await.into_iter().sum();
+        assert_eq!((healed, house.all_tasks().await.len()), (1, count));
+        let task = house.task("wf").await.unwrap();
+        let want = Want { owner: "w".to_owned(), queue: default_queue(), kind: None, limit: 1 };
+        let queue = house.ward.client.queue();
+        let claimed = queue.claim(want).await.unwrap().remove(0);
+        assert_eq!(claimed.id, task.id);
+        queue.complete(&claimed.id, claimed.fence, Payload::null()).await.unwrap();
+    }
+}
+
+/// An engine that sweeps looks at them too.
+pub async fn an_engine_heals_foreign_states(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    house.put("wf", &state("wf", "waiting_signal", "gone")).await;
+    let engine = house.ward.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
+    let engine = engine.start().await.unwrap();
+    eventually("it has a task", || async { house.task("wf").await.is_some() }).await;
+    engine.shutdown().await;
+}
+
+/// Whatever call fails, the next sweep ends with one task that the state names.
+pub async fn a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_sweep(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    for fault in [Fault::FailBefore, Fault::LoseReply] {
+        for number in 1..20 {
+            let name = format!("wf-{number}-{}", fault == Fault::LoseReply);
+            house.put(&name, &state(&name, "running", "gone")).await;
+            let before = house.all_tasks().await.len();
+            let link =
+                Arc::new(FaultyStore::new(Arc::clone(house.ward.store()), Plan::pass().at(number, fault)));
+            let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
+            let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
+            let _ = client.sweeper(at_once()).sweep().await;
+            house.sweep().await;
+            let task = house.task(&name).await.unwrap();
+            assert_eq!(task.state, TaskState::Ready, "{fault:?} {number}");
+            assert_eq!(house.body(&name).await, state(&name, "running", task.id.as_str()));
+            assert_eq!(house.all_tasks().await.len(), before + 1, "{fault:?} {number}");
+            let reached = link.calls().iter().any(|call| call.op == Op::SwapForeign);
+            house.put(&name, &state(&name, "completed", "gone")).await;
+            if reached && link.count() < number {
+                break;
+            }
+        }
+    }
+}
