@@ -30,8 +30,9 @@ pub(crate) const SIDE_BY_SIDE: usize = 32;
 const TRIES: u32 = 5;
 /// The first pause between two of them; it doubles.
 const PAUSE: Duration = Duration::from_millis(40);
-/// After this long a request is not sent again: whoever asked may know better what to do.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// After this long a request is not sent again: whoever asked may know better what to do. One that was never answered
+/// is sent a second time.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What the server calls this content of an object.
 #[derive(Debug, Clone)]

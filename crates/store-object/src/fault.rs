@@ -299,7 +299,7 @@ impl Failure {
 
 /// What to do about a server that cannot write under a condition.
 pub(crate) const CONDITIONS_HINT: &str = "use a server that keeps If-None-Match and If-Match on writes: Amazon S3, \
-    Cloudflare R2, MinIO, Ceph, SeaweedFS; see goldseam explain GS0220";
+    Cloudflare R2, MinIO, Ceph, SeaweedFS";
 
 pub(crate) fn busy(doing: &'static str, source: BoxError) -> StoreError {
     StoreError::Busy { doing, source }

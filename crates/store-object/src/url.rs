@@ -10,7 +10,7 @@ use goldseam_store::{Clock, StoreError, shown_url};
 use percent_encoding::percent_decode_str;
 
 /// How long a request may take, by default: past it nobody knows what became of it.
-const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a URL may say.
 const KNOWN: &str = "endpoint, region, access_key_id, secret_access_key, session_token, insecure, requests";
 

@@ -44,7 +44,7 @@ async fn what_the_server_refuses_is_told_in_our_words() {
     "#);
     insta::assert_snapshot!(told(&fake, refused(501, "NotImplemented")).await, @r#"
     GS0220: the server cannot do what the store needs of it, while reading an object: 501 NotImplemented NotImplemented
-    hint: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS; see goldseam explain GS0220
+    hint: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
     "#);
     insta::assert_snapshot!(told(&fake, refused(418, "")).await, @r#"
     GS0223: the server does not answer as S3 does, while reading an object: 418

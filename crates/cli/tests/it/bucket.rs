@@ -1,0 +1,86 @@
+//! Object storage that cannot be used, as a person at a terminal is told.
+
+use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match};
+
+use crate::support::Place;
+
+/// A folder whose environment names a prefix at a server of its own.
+fn at(fake: &FakeS3) -> Place {
+    Place::with_store(fake.url("orders"))
+}
+
+fn told(err: &str, fake: &FakeS3) -> String {
+    err.replace(&fake.endpoint(), "SERVER")
+}
+
+#[test]
+fn a_bucket_that_cannot_be_used_is_told_with_a_way_out() {
+    let fake = FakeS3::start().unwrap();
+    let place = at(&fake);
+    insta::assert_snapshot!(told(&place.run(&["ls"]).fails(7, "GS0205"), &fake), @r#"
+    error[GS0205]: there is no store at "orders" in bucket "goldseam" at SERVER
+    help: start an engine, which makes it, or run goldseam store migrate with this URL
+    docs: goldseam explain GS0205
+    "#);
+    fake.set_read_only(true);
+    insta::assert_snapshot!(told(&place.run(&["store", "migrate"]).fails(7, "GS0219"), &fake), @r#"
+    error[GS0219]: these keys may not write to "orders" in bucket "goldseam" at SERVER: 403 AccessDenied AccessDenied
+    help: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
+    docs: goldseam explain GS0219
+    "#);
+    fake.set_read_only(false);
+    fake.set_conditions(Conditions::Ignored);
+    insta::assert_snapshot!(told(&place.run(&["store", "check"]).fails(7, "GS0220"), &fake), @r#"
+    error[GS0220]: the server does not keep conditions: two writers created the same object, and both were told that they did
+    help: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
+    docs: goldseam explain GS0220
+    "#);
+    fake.set_conditions(Conditions::Kept);
+    fake.fail(Match::any(), Fault::no_bucket());
+    insta::assert_snapshot!(told(&place.run(&["start", "order"]).fails(7, "GS0218"), &fake), @r#"
+    error[GS0218]: there is no such bucket, while reading an object: 404 NoSuchBucket NoSuchBucket
+    help: create it, or look at the bucket, endpoint and region in the URL
+    docs: goldseam explain GS0218
+    "#);
+    fake.clear_faults();
+    fake.put_raw("orders/photos/1.jpg", "not ours");
+    insta::assert_snapshot!(told(&place.run(&["store", "migrate"]).fails(7, "GS0222"), &fake), @r#"
+    error[GS0222]: "orders" in bucket "goldseam" at SERVER is in use by something else: it holds "photos/1.jpg", and no goldseam.json
+    help: use a prefix of its own: s3://BUCKET/ANOTHER; nothing was changed here
+    docs: goldseam explain GS0222
+    "#);
+    assert_eq!(fake.objects().len(), 1);
+}
+
+#[test]
+fn a_store_is_looked_over_with_its_server() {
+    let fake = FakeS3::start().unwrap();
+    let place = at(&fake);
+    place.run(&["store", "migrate"]).ok();
+    let report = place.run(&["store", "check", "--json"]).json();
+    assert_eq!((&report["schema"], &report["runs"]), (&1.into(), &0.into()), "{report}");
+    let text = report.to_string();
+    for fact in ["conditions", "versioned", "put", "get", "list", "server_clock_ahead"] {
+        assert!(text.contains(&format!("\"{fact}\"")), "{text}");
+    }
+    // Keys that may only read are enough to look.
+    fake.set_read_only(true);
+    place.run(&["store", "check"]).ok();
+    place.run(&["ls"]).ok();
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let place = Place::new();
+    let keys = "access_key_id=ada&secret_access_key=s3cret&session_token=s3cret";
+    for url in [
+        format!("s3://bucket/x?endpoint=http://127.0.0.1:1&{keys}"),
+        format!("s3://bucket/x?nonsense=1&{keys}"),
+    ] {
+        for command in [&["ls"][..], &["store", "check"], &["store", "migrate"], &["start", "order"]] {
+            let ran = place.run(&[command, &["--store", &url]].concat());
+            assert_ne!(ran.code, 0, "{command:?}");
+            assert!(!format!("{}{}", ran.out, ran.err).contains("s3cret"), "{}{}", ran.out, ran.err);
+        }
+    }
+}
