@@ -53,6 +53,16 @@ impl Tag {
         self.version.as_deref().filter(|version| *version != "null")
     }
 
+    /// The tag that [`name`](Self::name) told.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { e_tag: Some(name.to_owned()), version: None }
+    }
+
+    /// What to call it outside of this crate.
+    pub(crate) fn name(&self) -> String {
+        self.e_tag.clone().unwrap_or_default()
+    }
+
     fn of(meta: &ObjectMeta) -> Self {
         Self { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
     }

@@ -8,8 +8,8 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page, Record, Row,
-    RunFilter, Store, StoreError, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page,
+    Record, Row, RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
 use crate::board::Board;
@@ -190,6 +190,10 @@ impl Store for BucketStore {
 
     async fn now(&self) -> Result<Millis, StoreError> {
         Ok(self.inner.clock.now())
+    }
+
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        Some(&*self.inner)
     }
 
     fn pace(&self) -> Pace {

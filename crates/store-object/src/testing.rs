@@ -145,6 +145,10 @@ impl Damage for Vandal {
         self.store.forget_all();
     }
 
+    async fn put_foreign(&self, id: &RunId, body: &str) {
+        self.bucket.put(&keys::state(id), body.to_owned().into()).await.unwrap();
+    }
+
     /// The markers too: they are hints like rows.
     async fn lose_hints(&self) {
         self.delete_all(keys::WORKFLOWS, |key| matches!(keys::part(key), Some((_, Part::State)))).await;

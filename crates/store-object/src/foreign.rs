@@ -1,0 +1,51 @@
+//! States of others: `workflow/{id}/state.json` objects that no log of ours stands beside.
+
+use async_trait::async_trait;
+use goldseam_core::RunId;
+use goldseam_store::{ForeignState, ForeignStates, Page, StoreError, Written};
+
+use crate::bucket::{Found, Put, Tag, When};
+use crate::fault::damaged;
+use crate::keys;
+use crate::rows::Known;
+use crate::store::Inner;
+
+#[async_trait]
+impl ForeignStates for Inner {
+    async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
+        let ids = self.foreign_ids().await?;
+        let mut behind = ids.into_iter().filter(|id| after.is_none_or(|after| id.as_str() > after));
+        let page: Vec<RunId> = behind.by_ref().take(limit as usize).collect();
+        let next = behind.next().and(page.last()).map(|last| last.as_str().to_owned());
+        let objects = self.bucket.get_all(page.iter().map(keys::state).collect()).await?;
+        let mut items = Vec::new();
+        for (id, object) in page.into_iter().zip(objects) {
+            if let Some(found) = object {
+                items.extend(theirs(id, found)?);
+            }
+        }
+        Ok(Page { items, next })
+    }
+
+    async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
+        let key = keys::state(id);
+        match self.bucket.put_if(&key, body.to_owned().into(), When::Is(Tag::named(version))).await? {
+            Put::Done(_) => Ok(Written::Done),
+            Put::Lost(found) => {
+                Ok(Written::Lost(found.map(|found| theirs(id.clone(), found)).transpose()?.flatten()))
+            }
+        }
+    }
+}
+
+/// A state that is not ours; none if it is.
+fn theirs(id: RunId, found: Found) -> Result<Option<ForeignState>, StoreError> {
+    let key = keys::state(&id);
+    let body = std::str::from_utf8(&found.body).map_err(|error| damaged(&key, error))?.to_owned();
+    let version = found.tag.name();
+    // What cannot be read at all is not ours either: ours is written whole.
+    match Known::read(&key, found) {
+        Ok(Some(_)) => Ok(None),
+        Ok(None) | Err(_) => Ok(Some(ForeignState { id, version, body })),
+    }
+}
