@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 /// Options that hold for every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The store, for example sqlite:goldseam.db
+    /// The store: sqlite:FILE, postgres://USER@HOST/DATABASE or s3://BUCKET/PREFIX
     #[arg(
         long,
         global = true,

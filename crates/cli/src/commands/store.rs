@@ -16,14 +16,14 @@ use crate::paint::Hue;
 pub(crate) enum StoreCommand {
     /// Read all of the store and say whether it is sound; changes nothing
     #[command(
-        after_help = "Exit code 1 if something is wrong.\n\nExample:\n  goldseam store check sqlite:goldseam.db"
+        after_help = "Exit code 1 if something is wrong.\n\nExamples:\n  goldseam store check sqlite:goldseam.db\n  goldseam store check 's3://my-bucket/orders?region=eu-west-1'"
     )]
     Check {
         /// The store; the one of --store unless given
         url: Option<String>,
     },
     /// Bring the schema up to date, or make a new store
-    #[command(after_help = "Example:\n  goldseam store migrate sqlite:goldseam.db")]
+    #[command(after_help = "Examples:\n  goldseam store migrate sqlite:goldseam.db\n  goldseam store migrate 's3://my-bucket/orders?region=eu-west-1'")]
     Migrate {
         /// The store; the one of --store unless given
         url: Option<String>,

@@ -29,6 +29,7 @@ use crate::{out, progress, text, when};
 6 if one of the two is in use or TO is not empty.\n\nExamples:\n  \
 goldseam store copy sqlite:orders.db postgres://app@db/orders --dry-run\n  \
 goldseam store copy sqlite:orders.db postgres://app@db/orders\n  \
+goldseam store copy sqlite:orders.db s3://my-bucket/orders\n  \
 goldseam store copy sqlite:eu.db sqlite:all.db --merge"
 )]
 pub(crate) struct CopyArgs {
