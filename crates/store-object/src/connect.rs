@@ -46,6 +46,7 @@ pub(crate) fn connect(
     if let Some(endpoint) = &endpoint {
         check_endpoint(endpoint, options.insecure).map_err(|why| misconfigured(options, &why))?;
     }
+    let older_way = builder.get_config_value(&AmazonS3ConfigKey::ImdsV1Fallback).as_deref() == Some("true");
     let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     let limit = |span: Duration| format!("{} ms", span.as_millis());
     let client = |key| AmazonS3ConfigKey::Client(key);
@@ -67,7 +68,7 @@ pub(crate) fn connect(
             retry_timeout: options.call_timeout,
             backoff: BackoffConfig::default(),
         })
-        .with_http_connector(Connector(Arc::clone(&heard)))
+        .with_http_connector(Connector { heard: Arc::clone(&heard), older_way })
         .build()
         .map_err(|error| misconfigured(options, &fault::words(&error)))?;
     Ok(Bucket::new(Arc::new(s3), &options.prefix, tallies).listening(heard))

@@ -118,13 +118,17 @@ impl Trips {
 
 /// Makes lines.
 #[derive(Debug)]
-pub(crate) struct Connector(pub(crate) Arc<Heard>);
+pub(crate) struct Connector {
+    pub(crate) heard: Arc<Heard>,
+    /// A machine that refuses to hand out keys the newer way is asked the older way.
+    pub(crate) older_way: bool,
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let failed = |error: io::Error| object_store::Error::Generic { store: "S3", source: error.into() };
         let inner = ReqwestConnector::default().connect(options)?;
-        let line = Line { inner, heard: Arc::clone(&self.0) };
+        let line = Line { inner, heard: Arc::clone(&self.heard), older_way: self.older_way };
         Ok(HttpClient::new(SpawnService::new(line, runtime().map_err(failed)?)))
     }
 }
@@ -134,6 +138,7 @@ impl HttpConnector for Connector {
 struct Line {
     inner: HttpClient,
     heard: Arc<Heard>,
+    older_way: bool,
 }
 
 #[async_trait]
@@ -174,7 +179,7 @@ impl Line {
         let answer = answer.map_err(|error| failed(error.kind(), fault::words(&error)))?;
         match answer.status().as_u16() {
             // Where to ask next is decided by this one.
-            403 => Ok(answer),
+            403 if self.older_way => Ok(answer),
             _ if answer.status().is_success() => Ok(answer),
             status => Err(failed(HttpErrorKind::Unknown, format!("it answers {status}"))),
         }
@@ -218,18 +223,37 @@ mod tests {
         assert!((Duration::from_millis(10)..Duration::from_millis(20)).contains(&usual), "{usual:?}");
     }
 
-    #[tokio::test]
-    async fn where_nobody_gives_keys_nothing_is_sent() {
+    /// What becomes of a request if keys are to be had at this address.
+    async fn asked_for_keys_at(endpoint: &str) -> Failure {
         let heard = Arc::new(Heard::new(Arc::new(StoreClock::new(None)), Arc::default()));
         let s3 = AmazonS3Builder::new()
             .with_bucket_name("bucket")
-            .with_metadata_endpoint("http://127.0.0.1:1")
+            .with_metadata_endpoint(endpoint)
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
-            .with_http_connector(Connector(heard))
+            .with_http_connector(Connector { heard, older_way: false })
             .build()
             .unwrap();
-        let failure = Failure::of(&s3.get(&"k".into()).await.unwrap_err());
+        Failure::of(&s3.get(&"k".into()).await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn where_nobody_gives_keys_nothing_is_sent() {
+        let failure = asked_for_keys_at("http://127.0.0.1:1").await;
         assert_eq!(failure.verdict(), Verdict::Failed { done: Some(false) });
         assert!(failure.to_string().starts_with("the environment has none, and 127.0.0.1 gives none: "));
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_refuses_to_give_keys_is_told_as_such() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let refusing = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+        };
+        let (failure, ()) = tokio::join!(asked_for_keys_at(&endpoint), refusing);
+        assert_eq!(failure.to_string(), "the environment has none, and 127.0.0.1 gives none: it answers 403");
     }
 }

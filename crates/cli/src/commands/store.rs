@@ -23,7 +23,9 @@ pub(crate) enum StoreCommand {
         url: Option<String>,
     },
     /// Bring the schema up to date, or make a new store
-    #[command(after_help = "Examples:\n  goldseam store migrate sqlite:goldseam.db\n  goldseam store migrate 's3://my-bucket/orders?region=eu-west-1'")]
+    #[command(
+        after_help = "Examples:\n  goldseam store migrate sqlite:goldseam.db\n  goldseam store migrate 's3://my-bucket/orders?region=eu-west-1'"
+    )]
     Migrate {
         /// The store; the one of --store unless given
         url: Option<String>,

@@ -1,5 +1,6 @@
 //! Every command of the guides is run, and says what the guide shows.
 
+use goldseam_store_object::testing::fresh_prefix;
 use goldseam_store_postgres::testing::Schema;
 
 use crate::sick::sick_as;
@@ -14,6 +15,20 @@ fn the_walk_from_one_machine_to_many_is_true() {
     let schema = Schema::fresh();
     let place = Place::with_store(schema.url());
     assert!(walk(&place, MANY) >= 5);
+}
+
+const BUCKET: &str = include_str!("../../../../docs/guides/nothing-but-s3.md");
+
+/// A store under a prefix of its own on the shared SeaweedFS, as the guide names it.
+const DEMO: &str = "s3://my-bucket/demo?endpoint=http://127.0.0.1:8333&region=us-east-1&requests=free";
+
+#[test]
+fn the_walk_with_nothing_but_s3_is_true() {
+    let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
+    let fresh = || format!("{}&requests=free", bucket.url(&fresh_prefix()));
+    let place = Place::with_store(fresh());
+    assert!(BUCKET.contains(DEMO));
+    assert!(walk(&place, &BUCKET.replace(DEMO, &fresh())) >= 14);
 }
 
 const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use goldseam::client::Outcome;
+use goldseam::core::NodeId;
 use goldseam::core::Recorded;
 use goldseam::core::event::{Cause, Event};
-use goldseam::{Client, Millis, RunId, Status};
+use goldseam::{Client, RunId, Status};
 use serde::Serialize;
 
 use super::fleet::Kill;
@@ -14,9 +15,6 @@ use super::witness::Seen;
 use crate::fail::Fail;
 use crate::spread::Spread;
 
-/// How far an engine's clock, which follows the store's, may be from the witness's. A takeover takes longer.
-const SLACK_MS: i64 = 5;
-
 /// What the demo was told is durable.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged {
@@ -24,6 +22,8 @@ pub(crate) struct Acknowledged {
     pub(crate) starts: Vec<RunId>,
     /// Answers that returned, by run, with their ids.
     pub(crate) answers: BTreeMap<RunId, String>,
+    /// The process of each node.
+    pub(crate) pids: HashMap<NodeId, u32>,
 }
 
 /// The account as a program reads it.
@@ -105,7 +105,8 @@ pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Acco
         }
         let answer = evidence.acknowledged.answers.get(run);
         let seen = by_run.get(run.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let mut case = Case { run, history: &history, seen, findings: &mut findings };
+        let pids = &evidence.acknowledged.pids;
+        let mut case = Case { run, history: &history, seen, pids, findings: &mut findings };
         lost += case.lost(answer);
         repeated += case.repeated();
         case.count();
@@ -144,23 +145,55 @@ fn taken_over(history: &[Recorded], kill: &Kill) -> Option<i64> {
     recovered.map(|at| at.0 - kill.at_ms).min()
 }
 
+/// Who completed an effect.
+struct Completion<'a> {
+    node: Option<&'a NodeId>,
+    /// How often that node had claimed the run.
+    claims: usize,
+    /// The attempt, where the log says it.
+    attempt: Option<u32>,
+}
+
 /// One run: its log and what the witness saw of it.
 struct Case<'a> {
     run: &'a RunId,
     history: &'a [Recorded],
     seen: &'a [&'a Seen],
+    pids: &'a HashMap<NodeId, u32>,
     findings: &'a mut Findings,
 }
 
 impl Case<'_> {
-    /// Completed effects by the witness's name for them, and when.
-    fn completions(&self) -> BTreeMap<String, Millis> {
-        let of = |recorded: &Recorded| match &recorded.event {
-            Event::StepCompleted(step) => Some((step.path.to_string(), recorded.at)),
-            Event::CompensationCompleted { path } => Some((format!("undo/{path}"), recorded.at)),
-            _ => None,
-        };
-        self.history.iter().filter_map(of).collect()
+    /// Completed effects by the witness's name for them.
+    fn completions(&self) -> BTreeMap<String, Completion<'_>> {
+        let mut claimants: Vec<&NodeId> = Vec::new();
+        let mut completions = BTreeMap::new();
+        for recorded in self.history {
+            let (path, attempt) = match &recorded.event {
+                Event::RunClaimed(claimed) => {
+                    claimants.push(&claimed.node);
+                    continue;
+                }
+                Event::StepCompleted(step) => (step.path.to_string(), Some(step.attempt)),
+                Event::CompensationCompleted { path } => (format!("undo/{path}"), None),
+                _ => continue,
+            };
+            let node = claimants.last().copied();
+            let claims = claimants.iter().filter(|claimant| Some(**claimant) == node).count();
+            completions.insert(path, Completion { node, claims, attempt });
+        }
+        completions
+    }
+
+    /// Where the witness saw the end of the execution that the log has as complete.
+    fn end_of(&self, path: &str, done: &Completion<'_>) -> Option<usize> {
+        let pid = self.pids.get(done.node?)?;
+        let mut ends = self.seen.iter().enumerate().filter_map(|(at, seen)| {
+            let same = seen.ended && seen.path == path && seen.pid == *pid;
+            (same && done.attempt.is_none_or(|attempt| attempt == seen.attempt)).then_some(at)
+        });
+        // A node that had lost the run and claimed it again may have been refused the first time.
+        if done.claims > 1 { ends.next_back() } else { ends.next() }
     }
 
     fn lost(&mut self, answer: Option<&String>) -> usize {
@@ -195,15 +228,14 @@ impl Case<'_> {
         count
     }
 
+    /// Judged by the order of the witness, too: engines follow the store's clock, which is not the witness's.
     fn repeated(&mut self) -> usize {
-        let completions = self.completions();
         let mut wrong: Vec<String> = Vec::new();
-        for seen in self.seen.iter().filter(|seen| !seen.ended) {
-            if let Some(at) = completions.get(&seen.path)
-                && seen.micros / 1_000 > at.0 + SLACK_MS
-            {
-                wrong.push(format!("run {}: {} began again after it was complete", self.run, seen.path));
-            }
+        for (path, done) in self.completions() {
+            let Some(end) = self.end_of(&path, &done) else { continue };
+            let again = self.seen.iter().skip(end).filter(|seen| !seen.ended && seen.path == path);
+            wrong
+                .extend(again.map(|_| format!("run {}: {path} began again after it was complete", self.run)));
         }
         let twice = self.history.iter().filter_map(|recorded| match &recorded.event {
             Event::StepCompleted(step) => Some((step.path.clone(), recorded.branch)),
@@ -222,10 +254,10 @@ impl Case<'_> {
 
     /// Counts what is right: steps done, and effects that a kill cut off and that began again.
     fn count(&mut self) {
-        let completions = self.completions();
-        self.findings.steps += completions.len();
+        let completions = self.completions().len();
+        self.findings.steps += completions;
         let failed = |recorded: &&Recorded| matches!(recorded.event, Event::StepFailed(_));
-        let recorded = completions.len() + self.history.iter().filter(failed).count();
+        let recorded = completions + self.history.iter().filter(failed).count();
         let begun = self.seen.iter().filter(|seen| !seen.ended).count();
         self.findings.cut_off += begun.saturating_sub(recorded);
     }
@@ -237,46 +269,67 @@ fn stage_of(path: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use goldseam::core::event::StepCompleted;
+    use goldseam::Millis;
+    use goldseam::core::event::{RunClaimed, StepCompleted};
     use goldseam::core::{BranchId, Hash, WriteId};
 
     use super::*;
 
-    fn completed(seq: u64, path: &str, at: i64) -> Recorded {
+    fn recorded(seq: u64, event: Event) -> Recorded {
+        let (branch, prev) = (BranchId::ROOT, Hash::ZERO);
+        let (seq, at) = (goldseam::Seq(seq), Millis(1));
+        Recorded { seq, at, branch, epoch: None, write: WriteId(seq.0), prev, event }
+    }
+
+    fn node(pid: u32) -> NodeId {
+        NodeId::new(format!("n-{pid}")).unwrap()
+    }
+
+    fn claimed(seq: u64, pid: u32) -> Recorded {
+        let (attempt, alone) = (0, false);
+        let claimed = RunClaimed { node: node(pid), cause: Cause::Start, attempt, alone };
+        recorded(seq, Event::RunClaimed(claimed))
+    }
+
+    fn completed(seq: u64, path: &str) -> Recorded {
         let path = goldseam::Path::new(path).unwrap();
-        let (output, began) = (goldseam::Payload::null(), Millis(at - 20));
+        let (output, began) = (goldseam::Payload::null(), Millis(1));
         let (input, undo, group, fence) = (None, false, false, None);
         let step = StepCompleted { path, ord: 0, attempt: 1, began, output, input, undo, group, fence };
-        let (branch, prev) = (BranchId::ROOT, Hash::ZERO);
-        let (seq, event) = (goldseam::Seq(seq), Event::StepCompleted(step));
-        Recorded { seq, at: Millis(at), branch, epoch: None, write: WriteId(seq.0), prev, event }
+        recorded(seq, Event::StepCompleted(step))
     }
 
-    fn seen(path: &str, ended: bool, at: i64) -> Seen {
+    fn seen(path: &str, ended: bool, pid: u32) -> Seen {
         let (run, path, key) = ("r".to_owned(), path.to_owned(), "k".to_owned());
-        Seen { ended, run, path, attempt: 1, key, pid: 1, micros: at * 1_000 }
+        Seen { ended, run, path, attempt: 1, key, pid, micros: 0 }
     }
 
-    /// What is found about a log with `reserve` done at 100 and `charge` done at 200: lost, repeated.
+    /// What is found about a log with `reserve` done by process 1, and `charge` by process 2: lost, repeated.
     fn found(seen: &[Seen]) -> (usize, usize) {
-        let history = [completed(1, "reserve", 100), completed(2, "charge", 200)];
+        let history = [claimed(1, 1), completed(2, "reserve"), claimed(3, 2), completed(4, "charge")];
         let run = RunId::new("r").unwrap();
         let mut findings = Findings::default();
         let seen: Vec<&Seen> = seen.iter().collect();
-        let mut case = Case { run: &run, history: &history, seen: &seen, findings: &mut findings };
+        let pids = HashMap::from([(node(1), 1), (node(2), 2)]);
+        let mut case =
+            Case { run: &run, history: &history, seen: &seen, pids: &pids, findings: &mut findings };
         (case.lost(None), case.repeated())
     }
 
     #[test]
     fn what_is_lost_or_repeated_is_found() {
-        let whole = |path: &str, at: i64| [seen(path, false, at - 20), seen(path, true, at)];
-        let good = [whole("reserve", 99), whole("charge", 199)].concat();
+        let whole = |path: &str, pid: u32| [seen(path, false, pid), seen(path, true, pid)];
+        let good = [whole("reserve", 1), whole("charge", 2)].concat();
         assert_eq!(found(&good), (0, 0));
-        let cut_off = [&[seen("reserve", false, 40)][..], &good].concat();
+        let cut_off = [&[seen("reserve", false, 3)][..], &good].concat();
         assert_eq!(found(&cut_off), (0, 0), "an effect that a kill cut off may begin again");
-        let again = [&good[..], &[seen("charge", false, 230)]].concat();
+        let unrecorded = [&good[..2], &whole("charge", 1), &good[2..]].concat();
+        assert_eq!(found(&unrecorded), (0, 0), "and so may one that ended and was not recorded");
+        let again = [&good[..], &[seen("charge", false, 3)]].concat();
         assert_eq!(found(&again), (0, 1), "a completed step began again");
-        let back = [&good[..3], &whole("reserve", 190), &good[3..]].concat();
+        let again = [&good[..], &whole("charge", 2)].concat();
+        assert_eq!(found(&again), (0, 1), "in the same process, too");
+        let back = [&good[..3], &whole("reserve", 2), &good[3..]].concat();
         assert_eq!(found(&back), (1, 1), "an earlier step began again after a later one");
         assert_eq!(found(&good[..3]), (1, 0), "a completion that nobody saw");
     }

@@ -76,6 +76,7 @@ impl<'a> Course<'a> {
             }
             tokio::time::sleep(LOOK).await;
         }
+        self.meet().await?;
         Ok(self.acknowledged)
     }
 
@@ -137,14 +138,21 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Kills a worker that has work, unless there is none to be had. Says whether it did.
-    async fn kill_one(&mut self, runs: &[Summary]) -> Result<bool, Fail> {
+    /// Learns which nodes the workers are.
+    async fn meet(&mut self) -> Result<(), Fail> {
         for seen in self.client.store().nodes().await? {
             let pid = seen.record.name.rsplit_once(':').and_then(|(_, pid)| pid.parse().ok());
             if let Some(pid) = pid {
+                self.acknowledged.pids.insert(seen.record.id.clone(), pid);
                 self.nodes.insert(pid, seen.record.id);
             }
         }
+        Ok(())
+    }
+
+    /// Kills a worker that has work, unless there is none to be had. Says whether it did.
+    async fn kill_one(&mut self, runs: &[Summary]) -> Result<bool, Fail> {
+        self.meet().await?;
         let known = |at: &usize| self.nodes.contains_key(&self.fleet.pid(*at));
         let joined: Vec<usize> = (0..self.fleet.len()).filter(known).collect();
         let owns = |at: &&usize| {

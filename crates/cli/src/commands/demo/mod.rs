@@ -40,7 +40,7 @@ const SHOWN_MAX: usize = 10;
 #[command(
     after_help = "With --store on the command line it uses that store, which must be empty, and leaves its runs there.\n\n\
 Exit code 1 if anything was lost or repeated, or a run did not end.\n\n\
-Examples:\n  goldseam demo\n  goldseam demo --store 'postgres://ada@db.example/orders?schema=demo'\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --json | jq .recovery_ms"
+Examples:\n  goldseam demo\n  goldseam demo --store 'postgres://ada@db.example/orders?schema=demo'\n  goldseam demo --store 's3://my-bucket/demo?region=eu-west-1'\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --json | jq .recovery_ms"
 )]
 pub(crate) struct DemoArgs {
     /// How many orders
@@ -114,7 +114,10 @@ async fn must_be_empty(client: &Client, url: &str) -> Result<(), Fail> {
         return Ok(());
     }
     let what = format!("{} holds runs already", goldseam::shown_url(url));
-    Err(Fail::usage(what, "name a store that is empty: another --dir, another file, or another schema=NAME"))
+    Err(Fail::usage(
+        what,
+        "name a store that is empty: another --dir, another file, another schema=NAME, or another prefix",
+    ))
 }
 
 /// Where the demo's files and its store are.
