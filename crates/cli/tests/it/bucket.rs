@@ -84,3 +84,29 @@ fn a_secret_is_never_shown() {
         }
     }
 }
+
+#[test]
+fn a_sweeper_gives_a_state_of_somebody_else_a_new_task() {
+    let fake = FakeS3::start().unwrap();
+    let place = at(&fake);
+    let state = |task: &str| {
+        format!(
+            r#"{{ "status":"running", "updated_at": "2026-01-02T03:04:05Z",
+            "orchestrator_task_id": "{task}", "more":1.10 }}"#
+        )
+    };
+    let key = "orders/workflow/wf-1/state.json";
+    fake.put_raw(key, state("lost"));
+    fake.put_raw("orders/workflow/wf-2/state.json", r#"{"status":"running"}"#);
+    place.run(&["store", "migrate"]).ok();
+    let sweep = || place.run(&["sweeper", "--once", "--stale-after", "0", "--json"]).json();
+    let report = &sweep()["foreign"];
+    assert_eq!((&report["scanned"], &report["skipped"]), (&2.into(), &1.into()), "{report}");
+    assert_eq!(report["healed"], 1, "{report}");
+    let tasks = &place.run(&["queue", "ls", "--json"]).json()["items"];
+    let task = tasks[0]["id"].as_str().unwrap_or_else(|| panic!("{tasks}"));
+    assert_eq!(tasks[0]["kind"], "workflow.orchestrate", "{tasks}");
+    assert_eq!(fake.objects()[key], state(task), "nothing else of it has changed");
+    let report = &sweep()["foreign"];
+    assert_eq!((&report["healthy"], &report["healed"]), (&1.into(), &0.into()), "{report}");
+}
