@@ -33,7 +33,7 @@ const IDLE_MAX: f64 = 2.0;
 /// Requests of a waiting run while nobody sweeps.
 const WAITING_MAX: f64 = 0.0;
 
-/// What is idle is taken off by its mean, and a beat may fall on either side.
+/// What a node asks when it is idle is taken off by its mean, and a look may fall on either side.
 const SLACK: f64 = 0.1;
 
 /// A figure past its bound, in words.
@@ -69,7 +69,9 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
 /// Requests by kind, per something.
 #[derive(Debug, Clone, Copy)]
 struct Requests {
+    /// Without beats.
     puts: f64,
+    beats: f64,
     gets: f64,
     lists: f64,
     deletes: f64,
@@ -77,14 +79,23 @@ struct Requests {
 
 impl Requests {
     fn per(tally: Tally, what: f64) -> Self {
-        let Tally { puts, gets, lists, deletes } = tally;
+        let Tally { puts, beats, gets, lists, deletes } = tally;
         let each = |count: u64| count as f64 / what;
-        Self { puts: each(puts), gets: each(gets), lists: each(lists), deletes: each(deletes) }
+        // Beats are what a node costs, whatever it does.
+        let puts = puts - beats;
+        Self {
+            puts: each(puts),
+            beats: each(beats),
+            gets: each(gets),
+            lists: each(lists),
+            deletes: each(deletes),
+        }
     }
 
     fn both(self, other: Self, op: fn(f64, f64) -> f64) -> Self {
         Self {
             puts: op(self.puts, other.puts),
+            beats: op(self.beats, other.beats),
             gets: op(self.gets, other.gets),
             lists: op(self.lists, other.lists),
             deletes: op(self.deletes, other.deletes),
@@ -92,8 +103,14 @@ impl Requests {
     }
 
     fn times(self, factor: f64) -> Self {
-        let Self { puts, gets, lists, deletes } = self;
-        Self { puts: puts * factor, gets: gets * factor, lists: lists * factor, deletes: deletes * factor }
+        let Self { puts, beats, gets, lists, deletes } = self;
+        Self {
+            puts: puts * factor,
+            beats: beats * factor,
+            gets: gets * factor,
+            lists: lists * factor,
+            deletes: deletes * factor,
+        }
     }
 
     /// Without what so many seconds of idleness would have cost.
@@ -102,7 +119,7 @@ impl Requests {
     }
 
     fn all(&self) -> f64 {
-        self.puts + self.gets + self.lists + self.deletes
+        self.puts + self.beats + self.gets + self.lists + self.deletes
     }
 }
 
@@ -112,7 +129,13 @@ fn report(
     by: &Requests,
     store: &str,
 ) -> Report {
-    let more = vec![("puts", by.puts), ("gets", by.gets), ("lists", by.lists), ("deletes", by.deletes)];
+    let more = vec![
+        ("puts", by.puts),
+        ("beats", by.beats),
+        ("gets", by.gets),
+        ("lists", by.lists),
+        ("deletes", by.deletes),
+    ];
     let ratio = (bound > 0.0).then(|| value / bound);
     Report { measure, store: store.to_owned(), value, unit, baseline: Some(bound), ratio, more }
 }

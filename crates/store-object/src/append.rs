@@ -7,9 +7,10 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
+use crate::link::later;
 use crate::log::Appended;
 use crate::rows::{Known, LATE, Late, NewRow};
-use crate::store::{Inner, later};
+use crate::store::Inner;
 
 impl Inner {
     pub(crate) async fn append(self: &Arc<Self>, append: Append) -> Result<Seq, StoreError> {
@@ -99,7 +100,9 @@ impl Inner {
         if summary.is_none() && adopted.is_none() {
             return Ok(None);
         }
-        let written = self.change_row(run, |known| {
+        // The row of a run that has just begun is not there yet.
+        let known = if active == Some(Seq::ZERO) { None } else { self.row_seen(run).await? };
+        let mut make = |known: Option<&Known>| {
             let there = known.map(|known| &known.row);
             let mine = summary.clone().filter(|_| known.is_none_or(|known| known.batch <= appended.batch));
             let task = adopted.clone().or_else(|| there.and_then(|row| row.task.clone()));
@@ -111,8 +114,8 @@ impl Inner {
                 None if same_task => None,
                 None => Some(NewRow { summary: there?.summary.clone(), task, batch, active: None }),
             }
-        });
-        written.await
+        };
+        self.change_row_from(known, &mut make).await
     }
 
     /// Writes the row in a moment, unless something else writes it before.

@@ -103,6 +103,9 @@ pub(crate) enum When {
     Absent,
     /// It has this content.
     Is(Tag),
+    /// The same, for an object whose form is not ours: its content is not unlike any other's, so somebody else may
+    /// have written the very same.
+    Theirs(Tag),
 }
 
 /// A prefix of a bucket.
@@ -226,7 +229,7 @@ impl Bucket {
         let doing = "writing an object";
         let mode = match &when {
             When::Never | When::Absent => PutMode::Create,
-            When::Is(Tag { e_tag, version }) => {
+            When::Is(Tag { e_tag, version }) | When::Theirs(Tag { e_tag, version }) => {
                 PutMode::Update(UpdateVersion { e_tag: e_tag.clone(), version: version.clone() })
             }
         };
@@ -255,15 +258,17 @@ impl Bucket {
                         true => fault::unknown(doing, Box::new(error)),
                         false => error,
                     })?;
-                    if let Some(found) = found.as_ref().filter(|found| found.body == body) {
+                    let is_ours =
+                        |found: &&Found| found.body == body && (doubt || !matches!(when, When::Theirs(_)));
+                    if let Some(found) = found.as_ref().filter(is_ours) {
                         return Ok(Put::Done(found.tag.clone()));
                     }
                     match (&when, &found) {
                         // The server was busy with another request for this key, and ours was not done.
                         (When::Never | When::Absent, None) => {}
-                        (When::Is(tag), Some(found)) if found.tag.is(tag) => {}
+                        (When::Is(tag) | When::Theirs(tag), Some(found)) if found.tag.is(tag) => {}
                         // An earlier try of ours may have been done, and somebody has written since.
-                        (When::Absent | When::Is(_), _) if doubt => {
+                        (When::Absent | When::Is(_) | When::Theirs(_), _) if doubt => {
                             return Err(fault::unknown(doing, failure.into()));
                         }
                         _ => return Ok(Put::Lost(found)),

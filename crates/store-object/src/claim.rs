@@ -111,7 +111,6 @@ impl Inner {
     }
 
     /// Takes what is due, best first, several side by side; of each lane at most one.
-    #[expect(clippy::type_complexity, reason = "taken, left, and what is known of lanes")]
     async fn take_due(
         &self,
         claim: &Claim,

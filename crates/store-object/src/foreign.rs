@@ -29,7 +29,7 @@ impl ForeignStates for Inner {
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let key = keys::state(id);
-        match self.bucket.put_if(&key, body.to_owned().into(), When::Is(Tag::named(version))).await? {
+        match self.bucket.put_if(&key, body.to_owned().into(), When::Theirs(Tag::named(version))).await? {
             Put::Done(_) => Ok(Written::Done),
             Put::Lost(found) => {
                 Ok(Written::Lost(found.map(|found| theirs(id.clone(), found)).transpose()?.flatten()))

@@ -37,6 +37,17 @@ fn runtime() -> io::Result<Handle> {
     Ok(RUNTIME.get_or_init(|| handle).clone())
 }
 
+/// Does something after a while, if the process lives for so long.
+pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'static) {
+    match runtime() {
+        Ok(runtime) => drop(runtime.spawn(async move {
+            tokio::time::sleep(span).await;
+            work.await;
+        })),
+        Err(error) => tracing::warn!(%error, "there is no thread for what is to be done later"),
+    }
+}
+
 /// What answers tell besides what was asked.
 #[derive(Debug)]
 pub(crate) struct Heard {

@@ -25,7 +25,7 @@ impl Inner {
                 }
                 // What was last seen was outdated, and the lock has the version that is asked for.
                 Wrote::Lost(Some(held)) if Expect::Version(held.record.version) == expect => {
-                    before = Some(held)
+                    before = Some(held);
                 }
                 Wrote::Lost(held) => return Ok(Written::Lost(held.map(|held| held.record))),
             }

@@ -1,8 +1,9 @@
 //! The log: batches behind one another, found from a hint, never by listing alone.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::try_join_all;
 use goldseam_core::{Hash, RunId, Seq};
 use goldseam_store::{Append, Record, StoreError};
 
@@ -12,6 +13,10 @@ use crate::keys::{self, Part};
 
 /// Runs whose logs' ends are remembered.
 const REMEMBERED_MAX: usize = 20_000;
+/// Bytes of batches that are kept.
+const KEPT_MAX: usize = 32 << 20;
+/// Bytes that a batch costs besides its events.
+const KEPT_EACH: usize = 256;
 /// Batches whose first positions are remembered for one run.
 const PLACES_MAX: usize = 20_000;
 
@@ -59,6 +64,26 @@ impl Trace {
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     traces: Mutex<HashMap<RunId, Trace>>,
+    batches: Mutex<Batches>,
+}
+
+/// Batches that this process has written or read: nobody changes one, so none is read twice.
+#[derive(Debug, Default)]
+struct Batches {
+    all: HashMap<String, (Arc<Batch>, Hash)>,
+    bytes: usize,
+}
+
+impl Batches {
+    fn keep(&mut self, key: String, batch: Arc<Batch>, hash: Hash) {
+        let bytes = batch.records.iter().map(|record| record.body.len()).sum::<usize>() + KEPT_EACH;
+        if self.bytes + bytes > KEPT_MAX {
+            *self = Self::default();
+        }
+        if bytes <= KEPT_MAX && self.all.insert(key, (batch, hash)).is_none() {
+            self.bytes += bytes;
+        }
+    }
 }
 
 /// What became of an append.
@@ -90,6 +115,15 @@ impl Logs {
     #[cfg(feature = "testing")]
     pub(crate) fn forget_all(&self) {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.batches.lock().unwrap_or_else(PoisonError::into_inner) = Batches::default();
+    }
+
+    fn kept(&self, key: &str) -> Option<(Arc<Batch>, Hash)> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).all.get(key).cloned()
+    }
+
+    fn keep(&self, key: String, batch: Arc<Batch>, hash: Hash) {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).keep(key, batch, hash);
     }
 
     /// Appends if the log ends at exactly `append.after`. `hint` names a batch that a row knew.
@@ -127,10 +161,12 @@ impl Logs {
         };
         let object = batch.encode();
         let hash = Hash::of(&object);
-        match bucket.put_if(&keys::batch(run, batch.batch), object, When::Never).await {
+        let key = keys::batch(run, batch.batch);
+        match bucket.put_if(&key, object, When::Never).await {
             Ok(Put::Done(_)) => {
                 let mut trace = trace;
                 trace.saw(&batch, hash);
+                self.keep(key, Arc::new(batch), hash);
                 let appended = Appended { end: trace.end, batch: trace.batch };
                 self.remember(run, trace);
                 Ok(appended)
@@ -201,19 +237,25 @@ impl Logs {
         Ok(trace)
     }
 
+    /// A batch, if it is there.
     async fn get(
         &self,
         bucket: &Bucket,
         run: &RunId,
         batch: u64,
-    ) -> Result<Option<(Batch, Hash)>, StoreError> {
+    ) -> Result<Option<(Arc<Batch>, Hash)>, StoreError> {
         let key = keys::batch(run, batch);
+        if let Some(kept) = self.kept(&key) {
+            return Ok(Some(kept));
+        }
         let Some(found) = bucket.get(&key).await? else { return Ok(None) };
-        let read = Batch::decode(&key, &found.body)?;
+        let read = Arc::new(Batch::decode(&key, &found.body)?);
         if read.batch != batch {
             return Err(crate::fault::damaged(&key, format_args!("it says that it is batch {}", read.batch)));
         }
-        Ok(Some((read, Hash::of(&found.body))))
+        let hash = Hash::of(&found.body);
+        self.keep(key, Arc::clone(&read), hash);
+        Ok(Some((read, hash)))
     }
 
     /// Up to `limit` records after `after`. A batch that is missing before one that is there is a gap.
@@ -237,16 +279,16 @@ impl Logs {
             // What is known to be there is fetched side by side; what may be there, one by one.
             let ahead = trace.batch.saturating_sub(next).saturating_add(1).clamp(1, SIDE_BY_SIDE as u64);
             let ahead = ahead.min((limit - records.len()) as u64);
-            let keys = (next..next + ahead).map(|batch| keys::batch(run, batch)).collect();
+            let gets = (next..next + ahead).map(|batch| self.get(bucket, run, batch));
+            let found = try_join_all(gets).await?;
             let mut over = false;
-            for (batch, found) in (next..).zip(bucket.get_all(keys).await?) {
-                let Some(found) = found else {
+            for (batch, found) in (next..).zip(found) {
+                let Some((read, hash)) = found else {
                     over |= batch > trace.batch;
                     continue;
                 };
-                let read = Batch::decode(&keys::batch(run, batch), &found.body)?;
-                trace.saw(&read, Hash::of(&found.body));
-                records.extend(read.records.into_iter().filter(|record| record.seq > after));
+                trace.saw(&read, hash);
+                records.extend(read.records.iter().filter(|record| record.seq > after).cloned());
             }
             if over {
                 break;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use goldseam_core::lock::Lock;
@@ -10,9 +11,15 @@ use goldseam_store::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Found, Put, Tag, When};
+use crate::bucket::{Bucket, Found, Listed, Put, Tag, When};
+use crate::clock::Moment;
 use crate::fault::damaged;
 use crate::write::Writes;
+
+/// How long a list says enough to a sweep.
+const A_MOMENT: Duration = Duration::from_secs(60);
+/// Records of a folder that a list is remembered of.
+const LISTED_MAX: usize = 20_000;
 
 /// Something with a version that grows with every change.
 pub(crate) trait Versioned: Clone + Serialize + DeserializeOwned {
@@ -71,6 +78,8 @@ impl<T: Versioned> Held<T> {
 pub(crate) struct Records<T> {
     folder: &'static str,
     known: Mutex<HashMap<String, Held<T>>>,
+    /// What the last list showed, unless that was too much to remember.
+    listed: Mutex<Option<(Moment, HashMap<String, Tag>)>>,
 }
 
 /// What became of a write of a record.
@@ -81,7 +90,7 @@ pub(crate) enum Wrote<T> {
 
 impl<T: Versioned> Records<T> {
     pub(crate) fn new(folder: &'static str) -> Self {
-        Self { folder, known: Mutex::default() }
+        Self { folder, known: Mutex::default(), listed: Mutex::default() }
     }
 
     /// What this process last saw: perhaps outdated, but enough to try a compare-and-set.
@@ -108,6 +117,31 @@ impl<T: Versioned> Records<T> {
         let held = bucket.get(key).await?.map(|found| Held::read(key, found)).transpose()?;
         self.see(key, held.clone());
         Ok(held)
+    }
+
+    /// The record as it was a moment ago, for whoever looks at many and will look again: a list costs what a few
+    /// reads do.
+    pub(crate) async fn get_for_sweep(&self, bucket: &Bucket, key: &str) -> Result<Option<T>, StoreError> {
+        let is_old = {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.as_ref().is_none_or(|(at, _)| at.elapsed() > A_MOMENT)
+        };
+        if is_old && self.count() < LISTED_MAX {
+            self.all(bucket).await?;
+        }
+        let seen = self.last_seen(key);
+        let same = seen.filter(|held| {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.as_ref().and_then(|(_, tags)| tags.get(key)).is_some_and(|tag| tag.is(&held.tag))
+        });
+        match same {
+            Some(held) => Ok(Some(held.record)),
+            None => Ok(self.get(bucket, key).await?.map(|held| held.record)),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The record at `version`, if that is what it has: what was last seen will do.
@@ -156,7 +190,12 @@ impl<T: Versioned> Records<T> {
 
     /// All records in order of their keys: one list, and one read of each that has changed since the last time.
     pub(crate) async fn all(&self, bucket: &Bucket) -> Result<Vec<T>, StoreError> {
+        let at = Moment::now();
         let listed = bucket.list(self.folder, None, usize::MAX).await?;
+        let tags = |entry: &Listed| (entry.key.clone(), entry.tag.clone());
+        let few = listed.len() < LISTED_MAX;
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) =
+            few.then(|| (at, listed.iter().map(tags).collect()));
         let changed: Vec<String> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let is_known = |key: &str, tag: &Tag| known.get(key).is_some_and(|held| held.tag.is(tag));

@@ -168,9 +168,18 @@ impl Inner {
     pub(crate) async fn change_row(
         &self,
         run: &RunId,
-        mut make: impl FnMut(Option<&Known>) -> Option<NewRow>,
+        mut make: impl FnMut(Option<&Known>) -> Option<NewRow> + Send,
     ) -> Result<Option<Known>, StoreError> {
-        let mut known = self.row_seen(run).await?;
+        let known = self.row_seen(run).await?;
+        self.change_row_from(known, &mut make).await
+    }
+
+    /// The same for somebody who knows what the row is.
+    pub(crate) async fn change_row_from(
+        &self,
+        mut known: Option<Known>,
+        make: &mut (dyn FnMut(Option<&Known>) -> Option<NewRow> + Send),
+    ) -> Result<Option<Known>, StoreError> {
         for _ in 0..RACES_MAX {
             let Some(new) = make(known.as_ref()) else { return Ok(known) };
             match self.write_row(new, known.as_ref()).await? {

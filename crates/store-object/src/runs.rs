@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam_core::Millis;
+use futures_util::future::try_join_all;
+use goldseam_core::{Millis, RunId};
 use goldseam_store::{Cursor, Page, Row, RunFilter, RunOrder, StoreError};
 
 use crate::bucket::{Listed, SIDE_BY_SIDE};
@@ -34,10 +35,9 @@ impl Inner {
             let places: Vec<&Place> =
                 chunk.places.iter().filter(|place| is_behind(place, filter, after.as_ref())).collect();
             for places in places.chunks(SIDE_BY_SIDE) {
-                let keys = places.iter().map(|place| keys::state(&place.run)).collect();
-                for (place, object) in places.iter().zip(self.bucket.get_all(keys).await?) {
-                    let Some(object) = object else { continue };
-                    let Some(known) = Known::read(&keys::state(&place.run), object)? else { continue };
+                let rows = try_join_all(places.iter().map(|place| self.row_for_list(&place.run))).await?;
+                for (place, known) in places.iter().zip(rows) {
+                    let Some(known) = known else { continue };
                     let Some(cursor) = Cursor::of(&known.row, filter.order) else { continue };
                     if cursor.at == place.at && filter.selects(&known.row) {
                         found.push((cursor, known.row));
@@ -56,6 +56,14 @@ impl Inner {
         found.truncate(filter.limit as usize);
         let next = found.last().filter(|_| more).map(|(cursor, _)| cursor.to_string());
         Ok(Page { items: found.into_iter().map(|(_, row)| row).collect(), next })
+    }
+
+    /// A row as it is, or as it was when a sweep began that goes on.
+    async fn row_for_list(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
+        match self.rows.last_seen(run).filter(|known| self.walks.had(run, &known.tag)) {
+            Some(known) => Ok(Some(known)),
+            None => self.row(run).await,
+        }
     }
 
     /// The next runs that may be in the list, in its order.

@@ -1,7 +1,6 @@
 //! [`BucketStore`]: the trait's calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
@@ -116,14 +115,6 @@ impl Inner {
         self.tasks.forget_all();
         self.locks.forget_all();
     }
-}
-
-/// Does something after a while, if the process lives for so long.
-pub(crate) fn later(span: Duration, work: impl Future<Output = ()> + Send + 'static) {
-    tokio::spawn(async move {
-        tokio::time::sleep(span).await;
-        work.await;
-    });
 }
 
 #[async_trait]

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Tally {
     /// Writes.
     pub puts: u64,
+    /// Those of them that are beats of nodes.
+    pub beats: u64,
     /// Reads of one object.
     pub gets: u64,
     /// Pages of lists.
@@ -26,6 +28,7 @@ impl Tally {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             puts: self.puts - earlier.puts,
+            beats: self.beats - earlier.beats,
             gets: self.gets - earlier.gets,
             lists: self.lists - earlier.lists,
             deletes: self.deletes - earlier.deletes,
@@ -37,6 +40,7 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
     puts: AtomicU64,
+    beats: AtomicU64,
     gets: AtomicU64,
     lists: AtomicU64,
     deletes: AtomicU64,
@@ -46,6 +50,9 @@ impl Tallies {
     pub(crate) fn put(&self, key: &str) {
         tracing::trace!(key, "PUT");
         self.puts.fetch_add(1, Ordering::Relaxed);
+        if key.starts_with(crate::keys::NODES) {
+            self.beats.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn get(&self, key: &str) {
@@ -66,6 +73,7 @@ impl Tallies {
     pub(crate) fn tally(&self) -> Tally {
         Tally {
             puts: self.puts.load(Ordering::Relaxed),
+            beats: self.beats.load(Ordering::Relaxed),
             gets: self.gets.load(Ordering::Relaxed),
             lists: self.lists.load(Ordering::Relaxed),
             deletes: self.deletes.load(Ordering::Relaxed),

@@ -116,6 +116,10 @@ impl Inner {
 
     pub(crate) async fn list_tasks(&self, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
         let found = match filter {
+            // A sweep looks at the advance task of every run, and reads what it does not like again.
+            TaskFilter { id: Some(id), advance: Some(true), .. } => {
+                self.tasks.get_for_sweep(&self.bucket, &keys::task(id)).await?.into_iter().collect()
+            }
             TaskFilter { id: Some(id), .. } => self.task(id).await?.into_iter().collect(),
             TaskFilter { key: Some(key), .. } => self.task_of_key(key).await?.into_iter().collect(),
             TaskFilter { poked: true, owner: Some(owner), .. } => self.poked(owner).await?,

@@ -1,18 +1,21 @@
 //! A walk over everything under `workflow/`: what no marker and no row tells is found by what is there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::RunId;
 use goldseam_store::StoreError;
 
+use crate::bucket::Tag;
 use crate::clock::Moment;
 use crate::keys::{self, Part};
 use crate::store::Inner;
 
 /// A walk of so many pages is made whenever somebody asks.
 const CHEAP: usize = 20;
+/// A sweep asks for rows right after it asked for runs without one: what did not change meanwhile is not read again.
+const A_MOMENT: Duration = Duration::from_secs(60);
 /// Keys on a page.
 const PAGE: usize = 1_000;
 /// How often a page is paid for where a walk has more of them: a walk over a million runs takes thousands, and
@@ -33,6 +36,18 @@ struct Walk {
     rowless: BTreeSet<RunId>,
     /// States without a log.
     foreign: BTreeSet<RunId>,
+    /// What each state was, unless there are too many to remember.
+    states: HashMap<RunId, Tag>,
+}
+
+impl Walks {
+    /// Whether a state had this content a moment ago.
+    pub(crate) fn had(&self, run: &RunId, tag: &Tag) -> bool {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref()
+            .filter(|walk| walk.at.elapsed() < A_MOMENT)
+            .is_some_and(|walk| walk.states.get(run).is_some_and(|seen| seen.is(tag)))
+    }
 }
 
 impl Inner {
@@ -47,11 +62,16 @@ impl Inner {
                 return Ok(walk.clone());
             }
         }
+        let at = Moment::now();
         let listed = self.bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
         let pages = listed.len() / PAGE + 1;
         let mut parts: BTreeMap<RunId, (bool, bool)> = BTreeMap::new();
-        for entry in &listed {
+        let mut states = HashMap::new();
+        for entry in listed {
             let Some((run, part)) = keys::part(&entry.key) else { continue };
+            if part == Part::State && pages <= CHEAP {
+                states.insert(run.clone(), entry.tag);
+            }
             let (log, state) = parts.entry(run).or_default();
             match part {
                 Part::Batch(_) => *log = true,
@@ -61,8 +81,7 @@ impl Inner {
         let these = |wanted: (bool, bool)| {
             parts.iter().filter(|(_, is)| **is == wanted).map(|(run, _)| run.clone()).collect::<BTreeSet<_>>()
         };
-        let walk =
-            Walk { at: Moment::now(), pages, rowless: these((true, false)), foreign: these((false, true)) };
+        let walk = Walk { at, pages, rowless: these((true, false)), foreign: these((false, true)), states };
         *self.walks.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk.clone());
         Ok(walk)
     }

@@ -60,6 +60,12 @@ impl Healer {
         Ok(self.ledger.store.tasks(filter).await?.into_iter().next())
     }
 
+    /// A run's advance task as it was a moment ago: enough to see that nothing is wrong.
+    pub(super) async fn advance_task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
+        let filter = TaskFilter { id: Some(id), advance: Some(true), limit: 1, ..TaskFilter::default() };
+        Ok(self.ledger.store.tasks(filter).await?.pop())
+    }
+
     /// Whether the row names a task that will move its run.
     pub(crate) async fn has_live_task(&self, row: &Row) -> Result<bool, EngineError> {
         match row.task.clone() {

@@ -297,7 +297,7 @@ impl Sweeper {
             return Ok(());
         }
         let task = match row.task.clone() {
-            Some(id) => self.healer.task(id).await?,
+            Some(id) => self.healer.advance_task(id).await?,
             None => None,
         };
         let mark = mark(row, task.as_ref());

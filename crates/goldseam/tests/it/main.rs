@@ -5,6 +5,7 @@
 mod basics;
 mod claims;
 mod examples;
+mod object;
 mod people;
 mod postgres;
 mod queue_and_locks;
