@@ -1,7 +1,8 @@
 //! A node of a fleet: the same program on every machine, on the store that `GOLDSEAM_STORE` names, until it is
 //! told to stop. SIGTERM hands its runs over; whatever happens instead, another node takes them.
 //!
-//! `GOLDSEAM_STORE=postgres://ada@db.example/orders cargo run -p goldseam --example fleet`
+//! `GOLDSEAM_STORE=postgres://ada@db.example/orders cargo run -p goldseam --example fleet`, or with a bucket,
+//! `GOLDSEAM_STORE='s3://my-bucket/orders?region=eu-west-1'`
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -28,6 +28,12 @@ fn the_walk_with_nothing_but_s3_is_true() {
     let fresh = || format!("{}&requests=free", bucket.url(&fresh_prefix()));
     let place = Place::with_store(fresh());
     assert!(BUCKET.contains(DEMO));
+    let policies: Vec<&str> =
+        BUCKET.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(policies.len(), 2);
+    for policy in policies {
+        serde_json::from_str::<serde_json::Value>(policy).unwrap();
+    }
     assert!(walk(&place, &BUCKET.replace(DEMO, &fresh())) >= 10);
 }
 
