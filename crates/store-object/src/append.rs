@@ -7,6 +7,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
+use crate::keys;
 use crate::link::later;
 use crate::log::Appended;
 use crate::rows::{Known, LATE, Late, NewRow};
@@ -18,18 +19,15 @@ impl Inner {
             return Err(StoreError::empty_append());
         }
         let run = &append.run;
-        let known = match append.after {
-            Seq::ZERO => self.rows.last_seen(run),
-            _ => self.row_seen(run).await?,
-        };
+        let begins = append.after == Seq::ZERO;
+        let known = if begins { self.begin(&append).await? } else { self.row_seen(run).await? };
         let goes_on = |summary: &Summary| !summary.status.is_terminal();
         let revived =
             known.as_ref().is_some_and(Known::is_over) && append.row.as_deref().is_some_and(goes_on);
-        let begins = append.after == Seq::ZERO;
-        if begins {
-            let created = append.row.as_ref().map_or_else(|| self.clock.now(), |row| row.created_at);
-            self.mark_new(run, created).await?;
-        } else if revived && let Some(row) = &append.row {
+        if !begins
+            && revived
+            && let Some(row) = &append.row
+        {
             self.mark_again(row, append.after).await?;
         }
         let hint = async || Ok(known.as_ref().map_or(0, |known| known.batch));
@@ -42,6 +40,27 @@ impl Inner {
         }
         self.watch.bump();
         Ok(end)
+    }
+
+    /// Marks a run that is about to begin, and looks whether there is one of its name: a log whose first batch was
+    /// removed must not be begun anew. Both at once, as most runs that begin are new.
+    async fn begin(&self, append: &Append) -> Result<Option<Known>, StoreError> {
+        let created = append.row.as_ref().map_or_else(|| self.clock.now(), |row| row.created_at);
+        let key = keys::state(&append.run);
+        let (marked, found) = tokio::join!(self.mark_new(&append.run, created), self.bucket.get(&key));
+        marked?;
+        let Some(found) = found? else { return Ok(None) };
+        let known = Known::read(&key, found)?.ok_or_else(|| StoreError::Refused {
+            code: "GS0222",
+            what: format!("{key} is the state of somebody else's workflow"),
+            hint: "start the run under another id".to_owned(),
+        })?;
+        let hint = known.batch;
+        let end = self.logs.find(&self.bucket, &append.run, hint).await?.map_or(Seq::ZERO, |trace| trace.end);
+        match end {
+            Seq::ZERO => Ok(Some(known)),
+            end => Err(StoreError::Conflict { end }),
+        }
     }
 
     /// Everything that goes with an append: at most one write of the row, however much changed in it.

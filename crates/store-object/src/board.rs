@@ -16,6 +16,8 @@ use crate::store::Inner;
 /// How old a list of what is due later may be that is looked at again: nothing is put there that is due within a
 /// minute.
 const FRESH_LATER: Duration = Duration::from_secs(30);
+/// How long a list is remembered.
+const REMEMBERED: Duration = Duration::from_secs(300);
 /// How long a marker whose task is not there is passed over before it is looked at again.
 const DOUBT: Duration = Duration::from_secs(2);
 /// Of what is due later, the nearest are read.
@@ -28,8 +30,8 @@ type Markers = BTreeMap<String, (TaskMarker, Millis)>;
 struct Side {
     markers: Markers,
     listed: Option<Moment>,
-    /// What was written or removed while a list was on its way: the list may not show it.
-    since: Vec<(String, bool)>,
+    /// What was written or removed while a list is on its way: the list may not show it. None: there is none.
+    since: Option<Vec<(String, bool)>>,
     /// Markers without their tasks, and since when they are not looked at.
     doubtful: BTreeMap<String, Moment>,
 }
@@ -40,7 +42,14 @@ impl Side {
     }
 
     fn change(&mut self, key: &str, there: bool) {
-        self.since.push((key.to_owned(), there));
+        if let Some(since) = &mut self.since {
+            since.push((key.to_owned(), there));
+        }
+        // Whoever never looks need not remember what there is to see.
+        if !self.is_fresh(REMEMBERED) {
+            self.markers.clear();
+            return;
+        }
         self.doubtful.remove(key);
         match TaskMarker::parse(key).filter(|_| there) {
             Some(marker) => self.markers.insert(key.to_owned(), (marker, Millis::NEVER)),
@@ -122,7 +131,7 @@ impl Board {
     }
 
     async fn list(&self, inner: &Inner, folder: &str, limit: usize) -> Result<bool, StoreError> {
-        self.side(folder).lock().unwrap_or_else(PoisonError::into_inner).since.clear();
+        self.side(folder).lock().unwrap_or_else(PoisonError::into_inner).since = Some(Vec::new());
         let at = Moment::now();
         let listed = inner.bucket.list(folder, None, limit).await?;
         let mut side = self.side(folder).lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +140,7 @@ impl Board {
             .into_iter()
             .filter_map(|entry| Some((entry.key.clone(), (parse(&entry.key)?, entry.modified))))
             .collect();
-        for (key, there) in std::mem::take(&mut side.since) {
+        for (key, there) in side.since.take().unwrap_or_default() {
             match parse(&key).filter(|_| there) {
                 Some(marker) => markers.insert(key, (marker, Millis::NEVER)),
                 None => markers.remove(&key),

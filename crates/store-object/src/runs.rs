@@ -167,12 +167,8 @@ impl Inner {
             .filter_map(|entry| Some((Active::parse(&entry.key)?, entry)))
             .collect();
         for markers in old.chunks(SIDE_BY_SIDE) {
-            let keys = markers.iter().map(|(marker, _)| keys::state(&marker.run)).collect();
-            for ((marker, entry), object) in markers.iter().zip(self.bucket.get_all(keys).await?) {
-                let known = match object {
-                    Some(object) => Known::read(&keys::state(&marker.run), object)?,
-                    None => None,
-                };
+            let rows = try_join_all(markers.iter().map(|(marker, _)| self.row_for_list(&marker.run))).await?;
+            for ((marker, entry), known) in markers.iter().zip(rows) {
                 let over = match known {
                     Some(known) => {
                         known.row.summary.created_at != marker.created
