@@ -1,12 +1,13 @@
 //! Compare-and-append, and what follows from it. An append is done once its batch is there; the row and the tasks
 //! are hints, and whatever becomes of them the append is acknowledged.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
+use crate::clock::Moment;
 use crate::keys;
 use crate::link::later;
 use crate::log::Appended;
@@ -81,7 +82,8 @@ impl Inner {
             && let (Some(summary), Some(known)) = (&summary, &known)
             && may_be_late(summary, known)
         {
-            self.put_off(run, Late { summary: summary.clone(), batch: appended.batch });
+            let since = Moment::now();
+            self.put_off(run, Late { summary: summary.clone(), batch: appended.batch, since });
             return Ok(());
         }
         let own = known.as_ref().and_then(|known| known.row.task.clone());
@@ -140,14 +142,7 @@ impl Inner {
     /// Writes the row in a moment, unless something else writes it before.
     fn put_off(self: &Arc<Self>, run: &RunId, late: Late) {
         if self.rows.put_off(run, late) {
-            let store = Arc::downgrade(self);
-            later(LATE, async move {
-                if let Some(store) = store.upgrade()
-                    && let Err(error) = store.write_all_late().await
-                {
-                    tracing::warn!(%error, "rows that were put off could not be written");
-                }
-            });
+            come_back(Arc::downgrade(self));
         }
     }
 
@@ -199,6 +194,20 @@ impl Inner {
         let hint = async || Ok(self.row_seen(run).await?.map_or(0, |known| known.batch));
         self.logs.read(&self.bucket, run, (after, limit as usize), hint).await
     }
+}
+
+/// Comes back for rows that were put off, for as long as there are any.
+fn come_back(store: Weak<Inner>) {
+    later(LATE, async move {
+        let Some(inner) = store.upgrade() else { return };
+        let (runs, more) = inner.rows.long_put_off();
+        if let Err(error) = inner.write_these(&runs).await {
+            tracing::warn!(%error, "rows that were put off could not be written");
+        }
+        if more {
+            come_back(store);
+        }
+    });
 }
 
 /// Whether a row says nothing new but that its run is running.

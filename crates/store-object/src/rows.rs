@@ -4,6 +4,7 @@
 //! most runs end before that.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use goldseam_store::{Expect, Row, StoreError, Written};
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Found, Put, Tag, When};
+use crate::clock::Moment;
 use crate::fault::damaged;
 use crate::keys::{self, Active, Place};
 use crate::store::Inner;
@@ -92,6 +94,7 @@ pub(crate) struct NewRow {
 pub(crate) struct Late {
     pub(crate) summary: Summary,
     pub(crate) batch: u64,
+    pub(crate) since: Moment,
 }
 
 /// What this process remembers of rows.
@@ -99,6 +102,8 @@ pub(crate) struct Late {
 pub(crate) struct Rows {
     known: Mutex<HashMap<RunId, Known>>,
     late: Mutex<HashMap<RunId, Late>>,
+    /// Somebody will come back for what was put off.
+    coming: AtomicBool,
 }
 
 impl Rows {
@@ -122,11 +127,20 @@ impl Rows {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a row for later. Whether it is the first one, so that somebody must come back for it.
+    /// Keeps a row for later. Whether somebody must come back for it, as nobody else will.
     pub(crate) fn put_off(&self, run: &RunId, late: Late) -> bool {
-        let mut all = self.lateness();
-        all.insert(run.clone(), late);
-        all.len() == 1
+        self.lateness().insert(run.clone(), late);
+        !self.coming.swap(true, Ordering::SeqCst)
+    }
+
+    /// Rows that have been put off for long enough, once somebody has come back. Whether there are others.
+    pub(crate) fn long_put_off(&self) -> (Vec<RunId>, bool) {
+        let all = self.lateness();
+        let old = |late: &Late| late.since.elapsed() >= LATE;
+        let runs: Vec<RunId> = all.iter().filter(|(_, late)| old(late)).map(|(run, _)| run.clone()).collect();
+        let more = runs.len() < all.len();
+        self.coming.store(more, Ordering::SeqCst);
+        (runs, more)
     }
 
     pub(crate) fn take_late(&self, run: &RunId) -> Option<Late> {
@@ -326,7 +340,7 @@ impl Inner {
 
     /// Writes a row that was put off.
     pub(crate) async fn write_late(&self, run: &RunId) -> Result<(), StoreError> {
-        let Some(Late { summary, batch }) = self.rows.take_late(run) else { return Ok(()) };
+        let Some(Late { summary, batch, .. }) = self.rows.take_late(run) else { return Ok(()) };
         let write = self.change_row(run, |known| {
             let late = known.is_none_or(|known| known.batch <= batch);
             late.then(|| NewRow {
@@ -341,7 +355,11 @@ impl Inner {
 
     /// Writes every row that was put off.
     pub(crate) async fn write_all_late(&self) -> Result<(), StoreError> {
-        let late = self.rows.all_late();
+        self.write_these(&self.rows.all_late()).await
+    }
+
+    /// Writes these rows, if they were put off.
+    pub(crate) async fn write_these(&self, late: &[RunId]) -> Result<(), StoreError> {
         for runs in late.chunks(crate::bucket::SIDE_BY_SIDE) {
             try_join_all(runs.iter().map(|run| self.write_late(run))).await?;
         }

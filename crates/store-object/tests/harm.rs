@@ -1,0 +1,70 @@
+//! Objects that are removed or put there past the store: nothing is filled in, nobody's state is written over.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use goldseam_core::{RunId, Seq};
+use goldseam_fake_s3::FakeS3;
+use goldseam_store::conformance::make::{append, append_with_row, run};
+use goldseam_store::{Store, StoreError};
+use goldseam_store_object::BucketStore;
+
+async fn open(fake: &FakeS3) -> BucketStore {
+    BucketStore::open_url(&fake.url("s")).await.unwrap()
+}
+
+/// A run with three batches, each of one event, and a row that knows them.
+async fn three_batches(fake: &FakeS3) -> RunId {
+    let store = open(fake).await;
+    for after in 0..3 {
+        store.append(append_with_row("r", after)).await.unwrap();
+    }
+    run("r")
+}
+
+#[tokio::test]
+async fn a_log_whose_first_batch_was_removed_is_not_begun_anew() {
+    let fake = FakeS3::start().unwrap();
+    let run = three_batches(&fake).await;
+    fake.delete_raw("s/workflow/r/log/0000000001");
+    let store = open(&fake).await;
+    let begun = store.append(append_with_row("r", 0)).await;
+    assert!(matches!(begun, Err(StoreError::Conflict { end: Seq(3) })), "{begun:?}");
+    let left = store.read(&run, Seq::ZERO, 9).await.unwrap();
+    assert_eq!(left.iter().map(|record| record.seq.0).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[tokio::test]
+async fn a_batch_that_was_removed_from_the_middle_is_a_gap_and_stays_one() {
+    let fake = FakeS3::start().unwrap();
+    let run = three_batches(&fake).await;
+    fake.delete_raw("s/workflow/r/log/0000000002");
+    let store = open(&fake).await;
+    let stale = store.append(append("r", 1, &["x"])).await;
+    assert!(matches!(stale, Err(StoreError::Conflict { end: Seq(3) })), "{stale:?}");
+    assert_eq!(store.append(append("r", 3, &["d"])).await.unwrap(), Seq(4));
+    let left = store.read(&run, Seq::ZERO, 9).await.unwrap();
+    assert_eq!(left.iter().map(|record| record.seq.0).collect::<Vec<_>>(), [1, 3, 4]);
+    assert!(!fake.objects().contains_key("s/workflow/r/log/0000000002"));
+}
+
+#[tokio::test]
+async fn without_its_row_too_a_log_is_found_to_its_end() {
+    let fake = FakeS3::start().unwrap();
+    let run = three_batches(&fake).await;
+    fake.delete_raw("s/workflow/r/state.json");
+    fake.delete_raw("s/workflow/r/log/0000000001");
+    let head = open(&fake).await.head(&run).await.unwrap().unwrap();
+    assert_eq!((head.end, head.row), (Seq(3), None));
+}
+
+#[tokio::test]
+async fn a_run_is_not_started_over_the_state_of_somebody_elses_workflow() {
+    let fake = FakeS3::start().unwrap();
+    let theirs = r#"{"id": "r", "status": "running", "orchestrator_task_id": "t"}"#;
+    fake.put_raw("s/workflow/r/state.json", theirs);
+    let store = open(&fake).await;
+    let started = store.append(append_with_row("r", 0)).await;
+    assert!(matches!(started, Err(StoreError::Refused { code: "GS0222", .. })), "{started:?}");
+    assert_eq!(fake.objects()["s/workflow/r/state.json"], theirs.as_bytes());
+    assert!(!fake.objects().keys().any(|key| key.contains("/log/")));
+}
