@@ -104,7 +104,12 @@ impl FakeS3 {
     /// The address of what begins with `prefix` in its bucket: `s3://goldseam/PREFIX?endpoint=…` with a region and
     /// keys. Any keys do.
     pub fn url(&self, prefix: &str) -> String {
-        let access = "access_key_id=anybody&secret_access_key=anything";
+        self.url_for("anybody", prefix)
+    }
+
+    /// The same for somebody by name: requests tell who asks.
+    pub fn url_for(&self, name: &str, prefix: &str) -> String {
+        let access = format!("access_key_id={name}&secret_access_key=anything");
         format!("s3://{BUCKET}/{prefix}?endpoint={}&region=us-east-1&{access}", self.endpoint())
     }
 

@@ -164,6 +164,7 @@ pub struct Match {
     op: Option<Op>,
     writes: bool,
     key: String,
+    by: Option<String>,
     skipped: u64,
     times_max: Option<u64>,
 }
@@ -192,6 +193,12 @@ impl Match {
         Self { key: part.to_owned(), ..self }
     }
 
+    /// Those of somebody of this name.
+    #[must_use]
+    pub fn by(self, name: &str) -> Self {
+        Self { by: Some(name.to_owned()), ..self }
+    }
+
     /// Of these, only the one of this number, from one.
     #[must_use]
     pub fn nth(self, number: u64) -> Self {
@@ -208,6 +215,7 @@ impl Match {
         self.op.is_none_or(|op| op == request.op)
             && (!self.writes || request.op.is_write())
             && request.key.contains(&self.key)
+            && self.by.as_ref().is_none_or(|name| *name == request.by)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is stored: conditions, listing.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -106,7 +107,10 @@ impl Objects {
         listed
     }
 
-    fn before(&self, changes: usize) -> BTreeMap<String, Object> {
+    fn before(&self, changes: usize) -> Cow<'_, BTreeMap<String, Object>> {
+        if changes == 0 {
+            return Cow::Borrowed(&self.current);
+        }
         let mut view = self.current.clone();
         for (key, object) in self.replaced.iter().rev().take(changes) {
             match object {
@@ -114,7 +118,7 @@ impl Objects {
                 None => view.remove(key),
             };
         }
-        view
+        Cow::Owned(view)
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH, RANGE};
+use hyper::header::{AUTHORIZATION, HeaderMap, IF_MATCH, IF_NONE_MATCH, RANGE};
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
@@ -53,6 +53,8 @@ pub struct Request {
     pub op: Op,
     /// The key without its bucket; of a list, the prefix; of a deletion of many, nothing.
     pub key: String,
+    /// Who asks: the id of the access key that it is signed with, or nothing.
+    pub by: String,
     /// What has to hold for it to be done.
     pub condition: Option<Condition>,
     /// What is to be written.
@@ -116,7 +118,8 @@ impl Request {
         };
         let key = if op == Op::List { query.get("prefix").unwrap_or_default() } else { key };
         let range = headers.get(RANGE).and_then(|range| Range::parse(range.to_str().ok()?));
-        Ok(Self { number: 0, op, key, condition, body, bucket, range, page })
+        let by = signer(headers);
+        Ok(Self { number: 0, op, key, by, condition, body, bucket, range, page })
     }
 
     /// The keys that are to be removed together.
@@ -125,6 +128,13 @@ impl Request {
         let ends = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
         ends.map(|(key, _)| unescaped(key)).collect()
     }
+}
+
+/// The id of the access key in a signature.
+fn signer(headers: &HeaderMap) -> String {
+    let signature = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let id = signature.split_once("Credential=").and_then(|(_, rest)| rest.split_once('/'));
+    id.map(|(id, _)| id.to_owned()).unwrap_or_default()
 }
 
 fn condition(op: Op, headers: &HeaderMap) -> Result<Option<Condition>, Refusal> {

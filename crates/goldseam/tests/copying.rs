@@ -15,6 +15,14 @@ async fn postgres() -> Fixture {
     goldseam_store_postgres::testing::fixture_on_real_clock().await
 }
 
+async fn object() -> Fixture {
+    goldseam_store_object::testing::fixture_on(goldseam_store_sqlite::system_clock()).await
+}
+
+async fn object_on_a_server() -> Fixture {
+    goldseam_store_object::testing::fixture_on_servers_clock().await
+}
+
 mod memory_to_sqlite {
     goldseam_engine::copying!(super::memory, super::sqlite);
 }
@@ -39,6 +47,26 @@ mod postgres_to_postgres {
     goldseam_engine::copying!(super::postgres, super::postgres);
 }
 
+mod sqlite_to_object {
+    goldseam_engine::copying!(super::sqlite, super::object);
+}
+
+mod object_to_sqlite {
+    goldseam_engine::copying!(super::object, super::sqlite);
+}
+
+mod object_to_postgres {
+    goldseam_engine::copying!(super::object, super::postgres);
+}
+
+mod object_to_object {
+    goldseam_engine::copying!(super::object, super::object);
+}
+
+mod sqlite_to_object_on_a_server {
+    goldseam_engine::copying!(super::sqlite, super::object_on_a_server);
+}
+
 #[tokio::test]
 async fn every_call_to_the_destination_may_fail() {
     let cases = every_call(&memory().await, memory, (Bad::To, 1, 1)).await;
@@ -60,5 +88,13 @@ async fn calls_may_fail_on_files_too() {
 #[tokio::test]
 async fn calls_may_fail_on_a_server_too() {
     let cases = every_call(&sqlite().await, postgres, (Bad::To, 5, 29)).await;
+    assert!(cases > 20, "{cases}");
+}
+
+#[tokio::test]
+async fn calls_may_fail_on_object_storage_too() {
+    let cases = every_call(&sqlite().await, object, (Bad::To, 5, 7)).await;
+    assert!(cases > 20, "{cases}");
+    let cases = every_call(&object().await, sqlite, (Bad::From, 3, 7)).await;
     assert!(cases > 20, "{cases}");
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use goldseam_core::Millis;
@@ -35,6 +35,8 @@ impl Moment {
 /// Nanoseconds of a millisecond, and of a second.
 const MILLI: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MILLI;
+/// For so long the clock stands still if the server's is behind it.
+const STILL_MAX: i64 = 2 * SECOND;
 
 /// Between which bounds the server's clock stood when this machine's stopwatch stood at `at`, in nanoseconds: they
 /// are carried on with every answer, and what is rounded off would add up.
@@ -52,37 +54,55 @@ impl Bounds {
         let drift = passed / DRIFT;
         Self { least: self.least + passed - drift, most: self.most + passed + drift, at }
     }
+
+    fn middle(self) -> i64 {
+        self.least + (self.most - self.least) / 2
+    }
 }
 
-/// A clock that only goes on.
+/// What answers have told.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    bounds: Bounds,
+    /// How far this clock is ahead of the server's, which was set back.
+    ahead: i64,
+}
+
+impl Known {
+    /// What this clock shows, in nanoseconds.
+    fn shown(&self, at: Moment) -> i64 {
+        self.bounds.at(at).middle() + self.ahead
+    }
+}
+
+/// A clock that only goes on. It does not stand still for long either: time that somebody waits for comes, even if
+/// the server's clock is set back by hours.
 pub(crate) struct StoreClock {
     /// Another clock in place of the server's.
     given: Option<Clock>,
-    bounds: Mutex<Option<Bounds>>,
+    known: Mutex<Option<Known>>,
     latest: AtomicI64,
 }
 
 impl StoreClock {
     pub(crate) fn new(given: Option<Clock>) -> Self {
-        Self { given, bounds: Mutex::new(None), latest: AtomicI64::new(0) }
+        Self { given, known: Mutex::new(None), latest: AtomicI64::new(0) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it can tell the time yet.
     pub(crate) fn is_set(&self) -> bool {
-        self.given.is_some() || self.bounds.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.given.is_some() || self.known().is_some()
     }
 
     /// The time, or the latest one ever told if that is later.
     pub(crate) fn now(&self) -> Millis {
         let now = match &self.given {
             Some(clock) => clock().0,
-            None => {
-                let bounds = *self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
-                bounds.map_or(0, |bounds| {
-                    let now = bounds.at(Moment::now());
-                    (now.least + (now.most - now.least) / 2) / MILLI
-                })
-            }
+            None => self.known().map_or(0, |known| known.shown(Moment::now()) / MILLI),
         };
         Millis(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
     }
@@ -93,7 +113,7 @@ impl StoreClock {
         reason = "this machine's date is told to people, and used for nothing"
     )]
     pub(crate) fn ahead(&self) -> Option<i64> {
-        let bounds = (*self.bounds.lock().unwrap_or_else(PoisonError::into_inner))?.at(Moment::now());
+        let bounds = (*self.known())?.bounds.at(Moment::now());
         let here = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).ok()?);
         // No more than is certain: an answer names whole seconds.
         let certain = match here {
@@ -108,18 +128,20 @@ impl StoreClock {
     /// shows. Each answer narrows what is possible; one that contradicts the others is believed alone, as the
     /// server's clock was set.
     pub(crate) fn heard(&self, second: i64, sent: Moment) {
-        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         let at = Moment::now();
         let told = second.saturating_mul(SECOND);
         // It was said after we sent, and before now.
         let most = told.saturating_add(SECOND).saturating_add(nanoseconds(at.since(sent)));
         let heard = Bounds { least: told, most, at };
-        let both = bounds.map(|known| known.at(at)).map(|known| Bounds {
+        let both = known.map(|known| known.bounds.at(at)).map(|known| Bounds {
             least: known.least.max(heard.least),
             most: known.most.min(heard.most),
             at,
         });
-        *bounds = Some(both.filter(|both| both.least <= both.most).unwrap_or(heard));
+        let bounds = both.filter(|both| both.least <= both.most).unwrap_or(heard);
+        let back = known.map_or(0, |known| known.shown(at) - bounds.middle());
+        *known = Some(Known { bounds, ahead: if back > STILL_MAX { back } else { 0 } });
     }
 }
 
@@ -176,5 +198,25 @@ mod tests {
         assert_eq!(clock.now().0.max(before.0), clock.now().0);
         clock.heard(9_000, Moment::now());
         assert!(clock.now().0 >= 9_000_000);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_goes_on_and_is_right_again_once_it_has_been_set_forward() {
+        let clock = StoreClock::new(None);
+        clock.heard(5_000, Moment::now());
+        clock.heard(1_000, Moment::now());
+        let (before, begun) = (clock.now().0, Moment::now());
+        while begun.elapsed() < Duration::from_millis(20) {
+            clock.heard(1_000, Moment::now());
+        }
+        let passed = clock.now().0 - before;
+        assert!((15..1_500).contains(&passed), "{passed} ms");
+        // Two servers that disagree do not drive it forward.
+        for _ in 0..100 {
+            clock.heard(6_000, Moment::now());
+            clock.heard(5_990, Moment::now());
+        }
+        let now = clock.now().0;
+        assert!((6_000_000..6_003_000).contains(&now), "{now}");
     }
 }

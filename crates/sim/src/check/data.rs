@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use goldseam_core::branch::Branches;
 use goldseam_core::codec::decode_all;
 use goldseam_core::{Branch, Event, Hash, Path, Recorded, RunId, Seq, Status, Summary};
-use goldseam_store::{Record, RunFilter, RunOrder, Store};
+use goldseam_store::{Record, RunFilter, RunOrder, Store, StoreError};
 
 use crate::book::Facts;
 
@@ -98,13 +98,13 @@ pub struct Evidence {
 
 impl Evidence {
     /// Reads every log and row of `store`.
-    pub async fn read_logs(&mut self, store: &dyn Store) {
+    pub async fn read_logs(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
-        let Ok(page) = store.runs(filter).await else { return };
-        for row in page.items {
+        for row in store.runs(filter).await?.items {
             let run = row.summary.run.clone();
-            let records = store.read(&run, Seq::ZERO, u32::MAX).await.unwrap_or_default();
+            let records = store.read(&run, Seq::ZERO, u32::MAX).await?;
             self.logs.insert(run, Log::of(records, Some(row.summary)));
         }
+        Ok(())
     }
 }

@@ -4,5 +4,6 @@
 
 mod nth_memory;
 mod nth_real;
+mod nth_requests;
 mod pace;
 mod seeds;

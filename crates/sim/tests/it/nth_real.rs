@@ -25,7 +25,7 @@ struct Stage {
 
 async fn one(stage: Stage, (scenario, number, fault): (&'static str, u64, Fault)) -> u64 {
     let place = (stage.fresh)();
-    let case = Case { scenario: find(scenario).unwrap(), number, fault };
+    let case = Case { scenario: find(scenario).unwrap(), number, fault, freezes: 0 };
     let verdict = tell(Backend::Real(&place.url()), case).await.unwrap();
     assert!(verdict.violations.is_empty(), "{scenario}, call {number}, {fault:?}: {:#?}", verdict.violations);
     verdict.calls
@@ -67,7 +67,7 @@ macro_rules! stories {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::all($stage, stringify!($name)).await;
+                $crate::nth_real::all($stage, stringify!($name)).await;
             }
         )+
     };
@@ -113,4 +113,58 @@ mod postgres {
     }
 
     stories!(super::Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+}
+
+mod object {
+    fn all() -> bool {
+        std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all")
+    }
+
+    mod fake {
+        use goldseam_fake_s3::FakeS3;
+
+        use crate::nth_real::{Place, Stage};
+
+        impl Place for FakeS3 {
+            fn url(&self) -> String {
+                format!("{}&requests=free", self.url("story"))
+            }
+        }
+
+        fn fresh() -> Box<dyn Place + Send + Sync> {
+            Box::new(FakeS3::start().unwrap())
+        }
+
+        /// What is said of Postgres holds here too.
+        fn step() -> u64 {
+            if super::all() { 1 } else { 16 }
+        }
+
+        stories!(Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+    }
+
+    mod seaweedfs {
+        use goldseam_store_object::testing::fresh_prefix;
+
+        use crate::nth_real::{Place, Stage};
+
+        struct Prefix(String);
+
+        impl Place for Prefix {
+            fn url(&self) -> String {
+                self.0.clone()
+            }
+        }
+
+        fn fresh() -> Box<dyn Place + Send + Sync> {
+            let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
+            Box::new(Prefix(format!("{}&requests=free", bucket.url(&fresh_prefix()))))
+        }
+
+        fn step() -> u64 {
+            if super::all() { 1 } else { 47 }
+        }
+
+        stories!(Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+    }
 }

@@ -19,7 +19,7 @@ use crate::suite::{Fixture, eventually};
 use crate::{Attempt, Client, Engine, Error};
 
 /// How long the sleeping run sleeps.
-const NAP: Duration = Duration::from_millis(1_500);
+const NAP: Duration = Duration::from_secs(4);
 /// A node that nobody ever saw.
 pub(super) const GHOST: &str = "n-00000000000000aa";
 
@@ -104,6 +104,9 @@ pub(super) async fn furnish(ward: &Ward<'_>) {
     begin(ward, &["again"], "again").await;
     begin(ward, &["naps"], "nap").await;
     begin(ward, &["retries"], "retry").await;
+    // First what does not wait for us.
+    rests(ward, "naps", Status::Sleeping).await;
+    rests(ward, "retries", Status::Sleeping).await;
     ward.reaches("done", Status::Completed).await;
     ward.reaches("failed", Status::Failed).await;
     for run in
@@ -115,8 +118,6 @@ pub(super) async fn furnish(ward: &Ward<'_>) {
         rests(ward, run, Status::Waiting).await;
     }
     rests(ward, kid(&ward.client).await.as_str(), Status::Waiting).await;
-    rests(ward, "naps", Status::Sleeping).await;
-    rests(ward, "retries", Status::Sleeping).await;
     ward.client.cancel(&id("cancelled"), By::default()).await.unwrap();
     ward.reaches("cancelled", Status::Cancelled).await;
     ward.client.jump(&id("jumped"), &Path::new("a").unwrap(), Jump::default()).await.unwrap();

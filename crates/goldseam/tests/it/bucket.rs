@@ -1,0 +1,204 @@
+//! Engines on one bucket that know nothing of each other but what is in it.
+
+use std::time::Duration;
+
+use goldseam::client::StartOptions;
+use goldseam::core::Event;
+use goldseam::engine::Config;
+use goldseam::{Client, Context, Engine, Payload, RunId, Status};
+use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match, Op};
+use tokio::sync::watch;
+
+use crate::support::{Witness, eventually, reaches};
+
+const HOURS: i64 = 3_600_000;
+
+/// Short limits, so that little time shows much.
+fn config() -> Config {
+    Config {
+        beat: Duration::from_millis(100),
+        silence_max: Duration::from_millis(800),
+        watch: Duration::from_millis(50),
+        grace: Duration::from_millis(100),
+        poll: Duration::from_millis(100),
+        ..Config::default()
+    }
+}
+
+fn url(fake: &FakeS3, name: &str) -> String {
+    format!("{}&requests=free", fake.url_for(name, "fleet"))
+}
+
+/// What the nodes of a test have in common besides the bucket: it is not theirs.
+#[derive(Clone)]
+struct Outside {
+    witness: Witness,
+    /// Open once the steps in the middle may end.
+    gate: watch::Receiver<bool>,
+}
+
+/// A step, one that waits on the first node that comes to it, and one behind it.
+async fn work(ctx: Context, name: String, (node, outside): (String, Outside)) -> goldseam::Result<String> {
+    let saw = |what: &str| {
+        outside.witness.saw(format!("{name} {what}"));
+        async { Ok::<(), goldseam::Error>(()) }
+    };
+    ctx.step("before", || saw("before")).await?;
+    let held = || {
+        let (outside, name, node) = (outside.clone(), name.clone(), node.clone());
+        async move {
+            let first = outside.witness.saw(format!("{name} held")) == 1;
+            outside.witness.saw(format!("{name} held by {node}"));
+            let mut gate = outside.gate;
+            if first {
+                gate.wait_for(|open| *open)
+                    .await
+                    .map_err(|error| goldseam::Error::terminal(error.to_string()))?;
+            }
+            Ok::<String, goldseam::Error>(node)
+        }
+    };
+    let by = ctx.step("held", held).await?;
+    ctx.step("after", || saw("after")).await?;
+    Ok(by)
+}
+
+async fn node(fake: &FakeS3, name: &str, outside: &Outside) -> Engine {
+    let with = (name.to_owned(), outside.clone());
+    let builder = Engine::open(&url(fake, name)).await.unwrap().config(config());
+    builder.workflow("work", move |ctx, input| work(ctx, input, with.clone())).start().await.unwrap()
+}
+
+/// How often each step's end is in the log.
+async fn ends(client: &Client, run: &RunId) -> Vec<String> {
+    let history = client.history(run).await.unwrap();
+    let end = |event: &Event| match event {
+        Event::StepCompleted(done) => Some(done.path.as_str().to_owned()),
+        _ => None,
+    };
+    history.iter().filter_map(|recorded| end(&recorded.event)).collect()
+}
+
+struct Held {
+    fake: FakeS3,
+    outside: Outside,
+    open: watch::Sender<bool>,
+    first: Engine,
+    second: Engine,
+    client: Client,
+    run: RunId,
+}
+
+/// Two nodes, and a run that waits in its middle on the first.
+async fn held() -> Held {
+    let fake = FakeS3::start().unwrap();
+    let (open, gate) = watch::channel(false);
+    let outside = Outside { witness: Witness::default(), gate };
+    let first = node(&fake, "first", &outside).await;
+    let second = node(&fake, "second", &outside).await;
+    let client = goldseam::connect(&url(&fake, "client")).await.unwrap();
+    first.run("work", "w", &"w").await.unwrap();
+    eventually("it is in the middle", async || outside.witness.count("w held by first") == 1).await;
+    Held { fake, outside, open, first, second, client, run: RunId::new("w").unwrap() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_requests_hang_is_taken_over_and_its_late_writes_are_refused() {
+    let Held { fake, outside, open, first, second, client, run } = held().await;
+    let frozen = Gate::closed();
+    fake.fail(Match::any().by("first"), Fault::held(&frozen));
+    reaches(&client, "w", Status::Completed).await;
+    let before = client.history(&run).await.unwrap();
+    // The step ends where it began, and that is written once the requests are let go.
+    open.send_replace(true);
+    frozen.open();
+    let asked = fake.log().len();
+    let late = |request: &goldseam_fake_s3::Logged| request.request.by == "first" && request.status.is_some();
+    assert!(fake.wait_for_log(|log| log.len() > asked + 10 && log[asked..].iter().any(late)));
+    eventually("it holds nothing any more", async || first.hot_runs() == 0).await;
+    assert_eq!(client.history(&run).await.unwrap(), before);
+    assert_eq!(ends(&client, &run).await, ["before", "held", "after"]);
+    assert_eq!(second.run("work", "w", &"w").await.unwrap().result::<String>().await.unwrap(), "second");
+    for step in ["before", "after"] {
+        assert_eq!(outside.witness.count(&format!("w {step}")), 1, "{step}");
+    }
+    first.shutdown().await;
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_crashed_is_taken_over_by_one_that_sees_its_beats_stand_still() {
+    let Held { fake: _fake, outside, first, second, client, run, .. } = held().await;
+    first.crash();
+    reaches(&client, "w", Status::Completed).await;
+    assert_eq!(ends(&client, &run).await, ["before", "held", "after"]);
+    assert_eq!(outside.witness.count("w before"), 1);
+    let history = client.history(&run).await.unwrap();
+    assert!(history.iter().any(|recorded| matches!(recorded.event, Event::RunRecovered { .. })));
+    second.shutdown().await;
+}
+
+async fn nap(ctx: Context, _: ()) -> goldseam::Result<u32> {
+    ctx.sleep("nap", Duration::from_millis(300)).await?;
+    Ok(1)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_clock_is_hours_off_and_jumps_changes_nothing() {
+    let fake = FakeS3::start().unwrap();
+    fake.set_clock(Clock::Running { ahead: 5 * HOURS });
+    let mut engines = Vec::new();
+    for name in ["first", "second"] {
+        let builder = Engine::open(&url(&fake, name)).await.unwrap().config(config());
+        engines.push(builder.workflow("nap", nap).start().await.unwrap());
+    }
+    for (round, hours) in [5, 9, 2, -3].into_iter().enumerate() {
+        fake.set_clock(Clock::Running { ahead: hours * HOURS });
+        for n in 0..4 {
+            let id = format!("nap-{round}-{n}");
+            engines[n % 2].run("nap", &id, &()).await.unwrap();
+        }
+        for n in 0..4 {
+            let id = format!("nap-{round}-{n}");
+            reaches(&engines[(n + 1) % 2], &id, Status::Completed).await;
+            let history = engines[0].history(&RunId::new(id).unwrap()).await.unwrap();
+            let recovered =
+                history.iter().find(|recorded| matches!(recorded.event, Event::RunRecovered { .. }));
+            assert!(recovered.is_none(), "a living node was taken over: {recovered:?}");
+        }
+    }
+    for engine in engines {
+        engine.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_that_a_client_starts_are_done_once_by_whoever_takes_them() {
+    let fake = FakeS3::start().unwrap();
+    let (_open, gate) = watch::channel(true);
+    let outside = Outside { witness: Witness::default(), gate };
+    let engines = [node(&fake, "first", &outside).await, node(&fake, "second", &outside).await];
+    let client = goldseam::connect(&url(&fake, "client")).await.unwrap();
+    for n in 0..20 {
+        let name = format!("w-{n}");
+        let input = Payload::of(&name, &goldseam::Limits::default()).unwrap();
+        let run = RunId::new(&name).unwrap();
+        client.start("work", &run, input, StartOptions::default()).await.unwrap();
+    }
+    for n in 0..20 {
+        let name = format!("w-{n}");
+        reaches(&client, &name, Status::Completed).await;
+        for step in ["before", "held", "after"] {
+            assert_eq!(outside.witness.count(&format!("{name} {step}")), 1, "{step} of {name}");
+        }
+        assert_eq!(ends(&client, &RunId::new(&name).unwrap()).await, ["before", "held", "after"]);
+    }
+    for name in ["first", "second"] {
+        let wrote = fake
+            .count(|request| request.by == name && request.op == Op::Put && request.key.contains("/log/"));
+        assert!(wrote > 0, "{name} did nothing");
+    }
+    for engine in engines {
+        engine.shutdown().await;
+    }
+}
