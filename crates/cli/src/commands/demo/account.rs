@@ -301,7 +301,7 @@ mod tests {
 
     fn seen(path: &str, ended: bool, pid: u32) -> Seen {
         let (run, path, key) = ("r".to_owned(), path.to_owned(), "k".to_owned());
-        Seen { ended, run, path, attempt: 1, key, pid, micros: 0 }
+        Seen { ended, run, path, attempt: 1, key, pid }
     }
 
     /// What is found about a log with `reserve` done by process 1, and `charge` by process 2: lost, repeated.

@@ -205,9 +205,13 @@ fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
 /// What to type next, as this shell would find the program.
 fn next_commands(place: &Place, run: &str) {
     let program = std::env::args().next().unwrap_or_else(|| "goldseam".to_owned());
-    let start =
-        format!("{} --store {}", text::quoted(&program), text::quoted(&goldseam::shown_url(&place.url())));
-    out::note("\nlook around:");
+    let (url, shown) = (place.url(), goldseam::shown_url(&place.url()));
+    let start = format!("{} --store {}", text::quoted(&program), text::quoted(&shown));
+    out::note(if shown == url {
+        "\nlook around:"
+    } else {
+        "\nlook around, with your secret in place of ***:"
+    });
     for words in ["ls --status failed".to_owned(), format!("show {run}"), format!("history {run}")] {
         out::note(format!("  {start} {words}"));
     }

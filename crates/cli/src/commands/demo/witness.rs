@@ -27,8 +27,6 @@ pub(crate) struct Seen {
     pub(crate) key: String,
     /// Who did it.
     pub(crate) pid: u32,
-    /// Microseconds since 1970.
-    pub(crate) micros: i64,
 }
 
 impl Witness {
@@ -69,11 +67,13 @@ fn parse(line: &str) -> Option<Seen> {
     };
     let (run, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
     let (attempt, key) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-    let (pid, micros) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(Seen { ended, run, path, attempt, key, pid, micros })
+    let pid = parts.next()?.parse().ok()?;
+    // The moment is for people.
+    parts.next()?;
+    Some(Seen { ended, run, path, attempt, key, pid })
 }
 
-/// Now, by the machine's clock: the one that events carry, to the microsecond.
+/// Now, by the machine's clock, to the microsecond.
 #[expect(clippy::disallowed_methods, reason = "the witness must not ask the engine what time it is")]
 pub(crate) fn micros_now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
