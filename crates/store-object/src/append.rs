@@ -36,8 +36,16 @@ impl Inner {
         let end = appended.end;
         let active = (begins || revived).then_some(append.after);
         let Append { run, row, tasks, .. } = append;
-        if let Err(error) = self.follow(&run, &appended, (row.map(|row| *row), active), tasks).await {
-            tracing::warn!(%run, %error, "an append was done, but not all that should follow from it");
+        let new = |change: &TaskChange| match change {
+            TaskChange::Create(task) => Some((**task).clone()),
+            _ => None,
+        };
+        let unmade: Vec<Task> = tasks.iter().filter_map(new).collect();
+        let summary = row.map(|row| *row);
+        if let Err(error) = self.follow(&run, &appended, (summary.clone(), active), tasks).await {
+            tracing::warn!(%run, %error, "an append was done, but not all that should follow from it: again later");
+            let since = Moment::now();
+            self.put_off(&run, Late { summary, batch: appended.batch, unmade, since });
         }
         self.watch.bump();
         Ok(end)
@@ -83,7 +91,9 @@ impl Inner {
             && may_be_late(summary, known)
         {
             let since = Moment::now();
-            self.put_off(run, Late { summary: summary.clone(), batch: appended.batch, since });
+            let late =
+                Late { summary: Some(summary.clone()), batch: appended.batch, unmade: Vec::new(), since };
+            self.put_off(run, late);
             return Ok(());
         }
         let own = known.as_ref().and_then(|known| known.row.task.clone());
@@ -117,10 +127,29 @@ impl Inner {
         adopted: Option<TaskId>,
     ) -> Result<Option<Known>, StoreError> {
         let late = self.rows.take_late(run);
-        let summary = summary.or(late.map(|late| late.summary));
-        if summary.is_none() && adopted.is_none() {
-            return Ok(None);
+        let summary = summary.or_else(|| late.as_ref().and_then(|late| late.summary.clone()));
+        let written = match summary.is_some() || adopted.is_some() {
+            true => self.follow_with(run, appended, (summary, active), adopted).await,
+            false => Ok(None),
+        };
+        // What was put off is over with this row, but not the tasks that could not be made.
+        if let Some(late) = late {
+            match &written {
+                Ok(_) if late.unmade.is_empty() => {}
+                Ok(_) => self.rows.put_back(run, Late { summary: None, ..late }),
+                Err(_) => self.rows.put_back(run, late),
+            }
         }
+        written
+    }
+
+    async fn follow_with(
+        &self,
+        run: &RunId,
+        appended: &Appended,
+        (summary, active): (Option<Summary>, Option<Seq>),
+        adopted: Option<TaskId>,
+    ) -> Result<Option<Known>, StoreError> {
         // The row of a run that has just begun is not there yet.
         let known = if active == Some(Seq::ZERO) { None } else { self.row_seen(run).await? };
         let mut make = |known: Option<&Known>| {
@@ -200,11 +229,11 @@ impl Inner {
 fn come_back(store: Weak<Inner>) {
     later(LATE, async move {
         let Some(inner) = store.upgrade() else { return };
-        let (runs, more) = inner.rows.long_put_off();
+        let runs = inner.rows.long_put_off();
         if let Err(error) = inner.write_these(&runs).await {
             tracing::warn!(%error, "rows that were put off could not be written");
         }
-        if more {
+        if inner.rows.is_more_put_off() {
             come_back(store);
         }
     });

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
+use goldseam_core::task::Task;
 use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Expect, Row, StoreError, Written};
 use serde::{Deserialize, Serialize};
@@ -92,8 +93,10 @@ pub(crate) struct NewRow {
 /// A row that is written later.
 #[derive(Debug, Clone)]
 pub(crate) struct Late {
-    pub(crate) summary: Summary,
+    pub(crate) summary: Option<Summary>,
     pub(crate) batch: u64,
+    /// Tasks that could not be made when they should have been.
+    pub(crate) unmade: Vec<Task>,
     pub(crate) since: Moment,
 }
 
@@ -129,18 +132,23 @@ impl Rows {
 
     /// Keeps a row for later. Whether somebody must come back for it, as nobody else will.
     pub(crate) fn put_off(&self, run: &RunId, late: Late) -> bool {
-        self.lateness().insert(run.clone(), late);
+        let mut all = self.lateness();
+        all.insert(run.clone(), late);
         !self.coming.swap(true, Ordering::SeqCst)
     }
 
-    /// Rows that have been put off for long enough, once somebody has come back. Whether there are others.
-    pub(crate) fn long_put_off(&self) -> (Vec<RunId>, bool) {
+    /// Rows that have been put off for long enough.
+    pub(crate) fn long_put_off(&self) -> Vec<RunId> {
         let all = self.lateness();
-        let old = |late: &Late| late.since.elapsed() >= LATE;
-        let runs: Vec<RunId> = all.iter().filter(|(_, late)| old(late)).map(|(run, _)| run.clone()).collect();
-        let more = runs.len() < all.len();
-        self.coming.store(more, Ordering::SeqCst);
-        (runs, more)
+        let old = all.iter().filter(|(_, late)| late.since.elapsed() >= LATE);
+        old.map(|(run, _)| run.clone()).collect()
+    }
+
+    /// Whether somebody must come back once more; if not, whoever puts off the next row sees to that.
+    pub(crate) fn is_more_put_off(&self) -> bool {
+        let all = self.lateness();
+        self.coming.store(!all.is_empty(), Ordering::SeqCst);
+        !all.is_empty()
     }
 
     pub(crate) fn take_late(&self, run: &RunId) -> Option<Late> {
@@ -151,6 +159,11 @@ impl Rows {
     #[cfg(feature = "testing")]
     pub(crate) fn forget_all(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Keeps a row that could not be written, unless a newer one was put off meanwhile.
+    pub(crate) fn put_back(&self, run: &RunId, late: Late) {
+        self.lateness().entry(run.clone()).or_insert(late);
     }
 
     fn all_late(&self) -> Vec<RunId> {
@@ -338,19 +351,39 @@ impl Inner {
         }
     }
 
-    /// Writes a row that was put off.
+    /// Writes a row that was put off, and makes the tasks that could not be made with it.
     pub(crate) async fn write_late(&self, run: &RunId) -> Result<(), StoreError> {
-        let Some(Late { summary, batch, .. }) = self.rows.take_late(run) else { return Ok(()) };
-        let write = self.change_row(run, |known| {
-            let late = known.is_none_or(|known| known.batch <= batch);
-            late.then(|| NewRow {
+        let Some(late) = self.rows.take_late(run) else { return Ok(()) };
+        let written = self.catch_up(run, &late).await;
+        if written.is_err() {
+            self.rows.put_back(run, late);
+        }
+        written
+    }
+
+    async fn catch_up(&self, run: &RunId, late: &Late) -> Result<(), StoreError> {
+        for task in &late.unmade {
+            self.create_task(task).await?;
+        }
+        let Late { summary: Some(summary), batch, .. } = late else { return Ok(()) };
+        let own = late.unmade.iter().rev().find(|task| task.is_advance()).map(|task| task.id.clone());
+        let written = self.change_row(run, |known| {
+            let is_late = known.is_none_or(|known| known.batch <= *batch);
+            is_late.then(|| NewRow {
                 summary: summary.clone(),
-                task: known.and_then(|known| known.row.task.clone()),
-                batch,
+                task: own.clone().or_else(|| known.and_then(|known| known.row.task.clone())),
+                batch: *batch,
                 active: None,
             })
         });
-        write.await.map(drop)
+        // Nobody advances a run that is over, and nobody looks for it.
+        if let Some(known) = written.await?.filter(Known::is_over) {
+            if let Some(task) = &known.row.task {
+                self.remove_task(task).await?;
+            }
+            self.unmark_run(&known).await;
+        }
+        Ok(())
     }
 
     /// Writes every row that was put off.

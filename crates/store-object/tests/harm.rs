@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use goldseam_core::{RunId, Seq};
-use goldseam_fake_s3::FakeS3;
-use goldseam_store::conformance::make::{append, append_with_row, run};
-use goldseam_store::{Store, StoreError};
+use goldseam_fake_s3::{FakeS3, Fault, Op};
+use goldseam_store::conformance::make::{advance, append, append_with_row, create, run, task_id};
+use goldseam_store::{Append, Store, StoreError};
 use goldseam_store_object::BucketStore;
 
 async fn open(fake: &FakeS3) -> BucketStore {
@@ -67,4 +67,29 @@ async fn a_run_is_not_started_over_the_state_of_somebody_elses_workflow() {
     assert!(matches!(started, Err(StoreError::Refused { code: "GS0222", .. })), "{started:?}");
     assert_eq!(fake.objects()["s/workflow/r/state.json"], theirs.as_bytes());
     assert!(!fake.objects().keys().any(|key| key.contains("/log/")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_follow_an_append_follows_later() {
+    let fake = FakeS3::start().unwrap();
+    let store = open(&fake).await;
+    let hints = ["/state.json", "/task/"];
+    fake.script(move |request| {
+        let is_hint = request.op == Op::Put && hints.iter().any(|hint| request.key.contains(hint));
+        is_hint.then(Fault::internal)
+    });
+    let tasks = vec![create(advance("r", "own"))];
+    let append = Append { tasks, ..append_with_row("r", 0) };
+    assert_eq!(store.append(append).await.unwrap(), Seq(1), "the log has it, whatever becomes of the rest");
+    fake.clear_faults();
+    let done = |key: &str| {
+        fake.wait_for_log(|log| {
+            log.iter().any(|line| {
+                line.request.op == Op::Put && line.request.key.ends_with(key) && line.status == Some(200)
+            })
+        })
+    };
+    assert!(done("/task/own") && done("/state.json"));
+    let head = open(&fake).await.head(&run("r")).await.unwrap().unwrap();
+    assert_eq!(head.row.and_then(|row| row.task), Some(task_id("own")));
 }
