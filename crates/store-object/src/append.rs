@@ -41,11 +41,15 @@ impl Inner {
             _ => None,
         };
         let unmade: Vec<Task> = tasks.iter().filter_map(new).collect();
+        let wake = tasks.iter().find_map(|change| match change {
+            TaskChange::Wake { at } => Some(*at),
+            _ => None,
+        });
         let summary = row.map(|row| *row);
         if let Err(error) = self.follow(&run, &appended, (summary.clone(), active), tasks).await {
             tracing::warn!(%run, %error, "an append was done, but not all that should follow from it: again later");
             let since = Moment::now();
-            self.put_off(&run, Late { summary, batch: appended.batch, unmade, since });
+            self.put_off(&run, Late { summary, batch: appended.batch, unmade, wake, since });
         }
         self.watch.bump();
         Ok(end)
@@ -91,9 +95,9 @@ impl Inner {
             && may_be_late(summary, known)
         {
             let since = Moment::now();
-            let late =
-                Late { summary: Some(summary.clone()), batch: appended.batch, unmade: Vec::new(), since };
-            self.put_off(run, late);
+            let (batch, unmade) = (appended.batch, Vec::new());
+            let summary = Some(summary.clone());
+            self.put_off(run, Late { summary, batch, unmade, wake: None, since });
             return Ok(());
         }
         let own = known.as_ref().and_then(|known| known.row.task.clone());
@@ -132,10 +136,10 @@ impl Inner {
             true => self.follow_with(run, appended, (summary, active), adopted).await,
             false => Ok(None),
         };
-        // What was put off is over with this row, but not the tasks that could not be made.
+        // What was put off is over with this row, but not what could not be done to tasks.
         if let Some(late) = late {
             match &written {
-                Ok(_) if late.unmade.is_empty() => {}
+                Ok(_) if late.unmade.is_empty() && late.wake.is_none() => {}
                 Ok(_) => self.rows.put_back(run, Late { summary: None, ..late }),
                 Err(_) => self.rows.put_back(run, late),
             }
@@ -266,7 +270,7 @@ fn adopts(changes: &[TaskChange]) -> Option<TaskId> {
 }
 
 /// The run's own task is due at `at` if it is ready and would be later; if it is claimed, it is poked.
-fn woken(mut task: Task, at: Millis, now: Millis) -> Option<Task> {
+pub(crate) fn woken(mut task: Task, at: Millis, now: Millis) -> Option<Task> {
     match task.state {
         TaskState::Ready if task.run_at > at => task.run_at = at,
         TaskState::Claimed if !task.poked => task.poked = true,

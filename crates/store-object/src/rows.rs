@@ -15,6 +15,7 @@ use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Expect, Row, StoreError, Written};
 use serde::{Deserialize, Serialize};
 
+use crate::append::woken;
 use crate::bucket::{Found, Put, Tag, When};
 use crate::clock::Moment;
 use crate::fault::damaged;
@@ -97,6 +98,8 @@ pub(crate) struct Late {
     pub(crate) batch: u64,
     /// Tasks that could not be made when they should have been.
     pub(crate) unmade: Vec<Task>,
+    /// When the run's own task should have been due, if it could not be woken.
+    pub(crate) wake: Option<Millis>,
     pub(crate) since: Moment,
 }
 
@@ -365,25 +368,41 @@ impl Inner {
         for task in &late.unmade {
             self.create_task(task).await?;
         }
-        let Late { summary: Some(summary), batch, .. } = late else { return Ok(()) };
         let own = late.unmade.iter().rev().find(|task| task.is_advance()).map(|task| task.id.clone());
-        let written = self.change_row(run, |known| {
-            let is_late = known.is_none_or(|known| known.batch <= *batch);
-            is_late.then(|| NewRow {
-                summary: summary.clone(),
-                task: own.clone().or_else(|| known.and_then(|known| known.row.task.clone())),
-                batch: *batch,
-                active: None,
-            })
-        });
+        let row = match &late.summary {
+            Some(summary) => self.write_late_row(run, (summary, late.batch), own).await?,
+            None => self.row_seen(run).await?,
+        };
+        let task = row.as_ref().and_then(|known| known.row.task.clone());
+        if let (Some(at), Some(task)) = (late.wake, &task) {
+            self.change_task(task, |task, now| woken(task, at, now)).await?;
+        }
         // Nobody advances a run that is over, and nobody looks for it.
-        if let Some(known) = written.await?.filter(Known::is_over) {
-            if let Some(task) = &known.row.task {
+        if let Some(known) = row.filter(Known::is_over) {
+            if let Some(task) = &task {
                 self.remove_task(task).await?;
             }
             self.unmark_run(&known).await;
         }
         Ok(())
+    }
+
+    async fn write_late_row(
+        &self,
+        run: &RunId,
+        (summary, batch): (&Summary, u64),
+        own: Option<TaskId>,
+    ) -> Result<Option<Known>, StoreError> {
+        let written = self.change_row(run, |known| {
+            let is_late = known.is_none_or(|known| known.batch <= batch);
+            is_late.then(|| NewRow {
+                summary: summary.clone(),
+                task: own.clone().or_else(|| known.and_then(|known| known.row.task.clone())),
+                batch,
+                active: None,
+            })
+        });
+        written.await
     }
 
     /// Writes every row that was put off.

@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use goldseam_core::{RunId, Seq};
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, RunId, Seq};
 use goldseam_fake_s3::{FakeS3, Fault, Op};
-use goldseam_store::conformance::make::{advance, append, append_with_row, create, run, task_id};
-use goldseam_store::{Append, Store, StoreError};
+use goldseam_store::conformance::make::{
+    advance, append, append_with, append_with_row, create, run, task_id,
+};
+use goldseam_store::{Append, Store, StoreError, TaskChange, TaskFilter};
 use goldseam_store_object::BucketStore;
 
 async fn open(fake: &FakeS3) -> BucketStore {
@@ -92,4 +95,22 @@ async fn what_could_not_follow_an_append_follows_later() {
     assert!(done("/task/own") && done("/state.json"));
     let head = open(&fake).await.head(&run("r")).await.unwrap().unwrap();
     assert_eq!(head.row.and_then(|row| row.task), Some(task_id("own")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_could_not_be_woken_is_woken_later() {
+    let fake = FakeS3::start().unwrap();
+    let store = open(&fake).await;
+    let tasks = vec![create(Task { run_at: Millis::NEVER, ..advance("r", "own") })];
+    store.append(Append { tasks, ..append_with_row("r", 0) }).await.unwrap();
+    fake.script(|request| (request.op == Op::Put && request.key.contains("/task/")).then(Fault::internal));
+    store.append(append_with("r", 1, vec![TaskChange::Wake { at: Millis(1) }])).await.unwrap();
+    fake.clear_faults();
+    fake.forget_log();
+    let is_woken = |line: &goldseam_fake_s3::Logged| {
+        line.request.op == Op::Put && line.request.key.ends_with("/task/own") && line.status == Some(200)
+    };
+    assert!(fake.wait_for_log(|log| log.iter().any(is_woken)));
+    let found = TaskFilter { id: Some(task_id("own")), limit: 1, ..TaskFilter::default() };
+    assert_eq!(open(&fake).await.tasks(found).await.unwrap()[0].run_at, Millis(1));
 }
