@@ -35,8 +35,12 @@ impl Inner {
             let places: Vec<&Place> =
                 chunk.places.iter().filter(|place| is_behind(place, filter, after.as_ref())).collect();
             for places in places.chunks(SIDE_BY_SIDE) {
-                let rows = try_join_all(places.iter().map(|place| self.row_for_list(&place.run))).await?;
-                for (place, known) in places.iter().zip(rows) {
+                // A sweep goes from the oldest run that is not over to the newest; everybody else is told what is so.
+                let rows = places.iter().map(async |place| match filter.order {
+                    RunOrder::Oldest if is_narrow(filter) => self.row_for_sweep(&place.run).await,
+                    _ => self.row(&place.run).await,
+                });
+                for (place, known) in places.iter().zip(try_join_all(rows).await?) {
                     let Some(known) = known else { continue };
                     let Some(cursor) = Cursor::of(&known.row, filter.order) else { continue };
                     if cursor.at == place.at && filter.selects(&known.row) {
@@ -59,7 +63,7 @@ impl Inner {
     }
 
     /// A row as it is, or as it was when a sweep began that goes on.
-    async fn row_for_list(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
+    async fn row_for_sweep(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
         match self.rows.last_seen(run).filter(|known| self.walks.had(run, &known.tag)) {
             Some(known) => Ok(Some(known)),
             None => self.row(run).await,
@@ -73,8 +77,7 @@ impl Inner {
         after: Option<&Cursor>,
         from: Option<String>,
     ) -> Result<Chunk, StoreError> {
-        let is_narrow =
-            !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
+        let is_narrow = is_narrow(filter);
         match filter.order {
             RunOrder::Oldest if is_narrow => {
                 self.active(from.or(after.map(|after| Active::moment(after.at)))).await
@@ -167,7 +170,8 @@ impl Inner {
             .filter_map(|entry| Some((Active::parse(&entry.key)?, entry)))
             .collect();
         for markers in old.chunks(SIDE_BY_SIDE) {
-            let rows = try_join_all(markers.iter().map(|(marker, _)| self.row_for_list(&marker.run))).await?;
+            let rows =
+                try_join_all(markers.iter().map(|(marker, _)| self.row_for_sweep(&marker.run))).await?;
             for ((marker, entry), known) in markers.iter().zip(rows) {
                 let over = match known {
                     Some(known) => {
@@ -183,6 +187,11 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// Whether only runs are asked for that are not over: they have markers of their own.
+fn is_narrow(filter: &RunFilter) -> bool {
+    !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal())
 }
 
 fn parse(folder: &str, listed: &[Listed]) -> Vec<Place> {

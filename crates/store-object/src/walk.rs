@@ -15,7 +15,7 @@ use crate::store::Inner;
 /// A walk of so many pages is made whenever somebody asks.
 const CHEAP: usize = 20;
 /// A sweep asks for rows right after it asked for runs without one: what did not change meanwhile is not read again.
-const A_MOMENT: Duration = Duration::from_secs(60);
+const A_MOMENT: Duration = Duration::from_secs(10);
 /// Keys on a page.
 const PAGE: usize = 1_000;
 /// How often a page is paid for where a walk has more of them: a walk over a million runs takes thousands, and
