@@ -98,6 +98,11 @@ impl Logs {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
     }
 
+    /// The last batch that this process knows of.
+    pub(crate) fn last_batch(&self, run: &RunId) -> u64 {
+        self.known(run).map_or(0, |trace| trace.batch)
+    }
+
     fn remember(&self, run: &RunId, trace: Trace) {
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         if traces.len() >= REMEMBERED_MAX {

@@ -329,7 +329,8 @@ impl Inner {
             return Ok(Written::Lost(known.map(|known| known.row)));
         }
         let batch = match &known {
-            Some(known) => known.batch,
+            // Whoever made this row has read the log: it is newer than whatever was put off before.
+            Some(known) => known.batch.max(self.logs.last_batch(&run)),
             // A run without a log has no row either, and gets none.
             None => match self.logs.find(&self.bucket, &run, 0).await? {
                 Some(trace) => trace.batch,

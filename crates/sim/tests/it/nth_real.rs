@@ -165,6 +165,7 @@ mod object {
             if super::all() { 1 } else { 47 }
         }
 
-        stories!(Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+        // All of them are told on the fake server; here it is a real one that answers.
+        stories!(Stage { fresh, step: step() } => saga, signal, parallel);
     }
 }
