@@ -183,6 +183,18 @@ impl<T: Versioned> Records<T> {
         }
     }
 
+    /// Writes a record whatever is there.
+    pub(crate) async fn overwrite(
+        &self,
+        bucket: &Bucket,
+        (key, record): (&str, &T),
+        writes: &Writes,
+    ) -> Result<(), StoreError> {
+        let tag = bucket.put(key, encode(record, writes)).await?;
+        self.see(key, Some(Held { record: record.clone(), tag }));
+        Ok(())
+    }
+
     pub(crate) async fn remove(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
         self.see(key, None);
         bucket.delete(key).await

@@ -85,7 +85,7 @@ impl BucketStore {
             tasks: Records::new(keys::TASKS),
             locks: Records::new(keys::LOCKS),
             lanes: Lanes::default(),
-            nodes: Nodes::default(),
+            nodes: Records::new(keys::NODES),
             board: Board::default(),
             walks: Walks::default(),
         };

@@ -18,7 +18,7 @@ impl Inner {
     pub(crate) async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         let key = keys::task(&task.id);
         let lost = |held: Option<Held<Task>>| Ok(Written::Lost(held.map(|held| held.record)));
-        let before = match expect {
+        let mut before = match expect {
             Expect::Version(version) => match self.tasks.at(&self.bucket, &key, version).await? {
                 Ok(held) => Some(held),
                 Err(other) => return lost(other),
@@ -32,28 +32,21 @@ impl Inner {
             }
             Expect::Absent => None,
         };
-        match self.write_task(&task, before.as_ref()).await? {
-            Put::Done => {
-                self.watch.bump();
-                Ok(Written::Done)
-            }
-            Put::Lost(held) => {
-                // What was last seen may be outdated, and the task have the version that is asked for.
-                let again = |held: &Held<Task>| Expect::Version(held.record.version) == expect;
-                match held {
-                    Some(held) if again(&held) => match self.write_task(&task, Some(&held)).await? {
-                        Put::Done => {
-                            self.watch.bump();
-                            Ok(Written::Done)
-                        }
-                        Put::Lost(held) => lost(held),
-                        Put::Rival(rival) => Ok(Written::Lost(Some(rival))),
-                    },
-                    other => lost(other),
+        for _ in 0..2 {
+            match self.write_task(&task, before.as_ref()).await? {
+                Put::Done => {
+                    self.watch.bump();
+                    return Ok(Written::Done);
                 }
+                Put::Rival(rival) => return Ok(Written::Lost(Some(rival))),
+                // What was last seen was outdated, and the task has the version that is asked for.
+                Put::Lost(Some(held)) if Expect::Version(held.record.version) == expect => {
+                    before = Some(held)
+                }
+                Put::Lost(held) => return lost(held),
             }
-            Put::Rival(rival) => Ok(Written::Lost(Some(rival))),
         }
+        lost(before)
     }
 
     /// Writes a task over `before`, with everything that follows from it.
