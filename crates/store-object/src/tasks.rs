@@ -41,7 +41,7 @@ impl Inner {
                 Put::Rival(rival) => return Ok(Written::Lost(Some(rival))),
                 // What was last seen was outdated, and the task has the version that is asked for.
                 Put::Lost(Some(held)) if Expect::Version(held.record.version) == expect => {
-                    before = Some(held)
+                    before = Some(held);
                 }
                 Put::Lost(held) => return lost(held),
             }
