@@ -5,32 +5,14 @@
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use goldseam_core::Millis;
 use goldseam_store::Clock;
+pub(crate) use goldseam_store::clock::Moment;
 
 /// Two stopwatches drift apart by one part of so many at the most.
 const DRIFT: i64 = 2_000;
-
-/// A moment on this machine's stopwatch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment(Instant);
-
-impl Moment {
-    #[expect(clippy::disallowed_methods, reason = "a stopwatch for this crate, not a date")]
-    pub(crate) fn now() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn elapsed(self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn since(self, earlier: Self) -> Duration {
-        self.0.duration_since(earlier.0)
-    }
-}
 
 /// Nanoseconds of a millisecond, and of a second.
 const MILLI: i64 = 1_000_000;

@@ -5,25 +5,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use goldseam_core::Millis;
 use goldseam_store::Clock;
-
-/// A moment on this machine's stopwatch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment(Instant);
-
-impl Moment {
-    #[expect(clippy::disallowed_methods, reason = "a stopwatch for this crate, not a date")]
-    pub(crate) fn now() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn elapsed(self) -> Duration {
-        self.0.elapsed()
-    }
-}
+pub(crate) use goldseam_store::clock::Moment;
 
 /// What the database's clock said, and when it was heard.
 #[derive(Debug, Clone, Copy)]

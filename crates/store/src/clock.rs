@@ -3,12 +3,34 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goldseam_core::Millis;
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
+
+/// A moment on this machine's stopwatch: spans between two of them, never a date.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(Instant);
+
+impl Moment {
+    /// This one.
+    #[expect(clippy::disallowed_methods, reason = "a stopwatch for stores, not a date")]
+    pub fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long ago it was.
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// How long after `earlier` it was; zero if it was not.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_duration_since(earlier.0)
+    }
+}
 
 /// A clock that stands still until somebody moves it. Clones share their hands.
 #[derive(Clone)]

@@ -33,7 +33,6 @@ pub(super) const HOMES: &[Home] = &[
             "crates/engine/src/clock.rs",
             "crates/store/src/clock.rs",
             "crates/store-object/src/clock.rs",
-            "crates/store-postgres/src/clock.rs",
             "crates/store-sqlite/src/clock.rs",
             "crates/store-sqlite/examples/",
             "crates/cli/src/commands/demo.rs",
