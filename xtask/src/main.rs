@@ -1,5 +1,5 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate | sim | servers | postgres`. Depends on `std` and
-//! on the servers for tests only.
+//! The project's own tooling: `cargo xtask tidy | test | generate | sim | models | servers | postgres`. Depends
+//! on `std` and on the servers for tests only.
 //!
 //! # Layout
 //!
@@ -29,6 +29,7 @@ cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
+cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
+        ["models"] => steps::models(),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {
