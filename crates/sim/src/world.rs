@@ -97,7 +97,8 @@ impl World {
             let tap = Tap::new(memory.clone(), book.clone(), 99);
             Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.draw(), rates)))
         };
-        let clock = Arc::new(SimClock::new(time, 0, 0));
+        // Whoever is outside has a clock as wrong as any other.
+        let clock = Arc::new(SimClock::new(time, dice.below(7_200_000).cast_signed() - 3_600_000, 0));
         let entropy = Arc::new(Seeded::new(dice.draw()));
         let client = Client::with(client_link.clone(), clock, entropy, limits());
         let seat = |index| {
