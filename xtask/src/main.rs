@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate | sim | servers | postgres`. Depends on `std` and
+//! The project's own tooling: `cargo xtask tidy | test | generate | sim | record | servers | postgres`. Depends on `std` and
 //! on the servers for tests only.
 //!
 //! # Layout
@@ -9,6 +9,7 @@
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
 //! | [`servers`] | the servers that tests work with |
 //! | [`generate`] | the files that are made from other files |
+//! | [`record`] | what long searches counted, kept |
 //! | [`ratchet`] | exceptions that may only shrink |
 //! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
 
@@ -16,6 +17,7 @@
 
 mod generate;
 mod ratchet;
+mod record;
 mod servers;
 mod source;
 mod steps;
@@ -29,6 +31,7 @@ cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
+cargo xtask record KIND -- COMMAND  run a long search and keep what it counted in docs/record.md
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
+        ["record", kind, "--", command @ ..] => record::run(kind, command),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

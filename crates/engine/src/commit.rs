@@ -20,7 +20,7 @@ use goldseam_core::{
 use goldseam_store::{Append, Head, Row, Store, StoreError, TaskChange};
 
 use crate::claims::Memory;
-use crate::clock::{Clock, pause};
+use crate::clock::{Clock, StoreTime, pause};
 use crate::entropy::Entropy;
 use crate::error::EngineError;
 use crate::node::{Hub, delivery_task};
@@ -41,6 +41,8 @@ pub struct Ledger {
     pub entropy: Arc<dyn Entropy>,
     /// Bounds.
     pub limits: Arc<Limits>,
+    /// The clock above, for whoever has no heartbeat to set it by.
+    pub(crate) asks: Option<Arc<StoreTime>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) claims: Arc<Memory>,
 }
@@ -154,6 +156,7 @@ impl Ledger {
     ) -> Result<Committed, EngineError> {
         let write = self.entropy.write_id();
         let mut patience = Patience::new(self, "a command");
+        self.ask_time(&mut patience).await?;
         let mut doubt: Option<Seq> = None;
         for _ in 0..CONFLICTS_MAX {
             let known = match seen.take() {
@@ -210,6 +213,16 @@ impl Ledger {
             }
         }
         Err(EngineError::Patience { doing: "a command against many others", seconds: 0 })
+    }
+
+    /// What is ready now is ready by the store's clock, whatever the machine of a client thinks.
+    async fn ask_time(&self, patience: &mut Patience) -> Result<(), EngineError> {
+        if let Some(time) = self.asks.as_ref().filter(|time| time.is_old()) {
+            let sent = self.clock.elapsed();
+            let told = patience.insist(self, || async { Ok(self.store.now().await?) }).await?;
+            time.set(told, sent);
+        }
+        Ok(())
     }
 
     fn place(&self, known: &Known, write: WriteId) -> Place {

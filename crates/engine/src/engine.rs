@@ -143,6 +143,7 @@ impl Builder {
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(config.limits.clone()),
+            asks: None,
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
