@@ -121,12 +121,13 @@ static void note(char kind, int file, uint64_t offset, const void *bytes, uint32
 }
 
 /* Whether this call fails; the lock is held. */
-static int fails(int call) {
+static int fails(int call, int file) {
     long number = ++calls[call];
     if (call != fault_call || number < fault_first) return 0;
     if (fault_manner == ONCE && number > fault_first) return 0;
     if (fault_manner == SHORT && number != fault_first + 1) return 0;
     if (healed && !access(healed, F_OK)) return 0;
+    note('F', file, 0, NULL, 0);
     errno = fault_errno;
     return 1;
 }
@@ -136,7 +137,7 @@ static int open_as(const char *path, int flags, mode_t mode) {
     if (file == OTHER) return REAL(open, open_fn)(path, flags, mode);
     enter();
     int is_new = (flags & O_CREAT) && access(path, F_OK);
-    int fd = file != FOLDER && fails(OPEN) ? -1 : REAL(open, open_fn)(path, flags, mode);
+    int fd = file != FOLDER && fails(OPEN, file) ? -1 : REAL(open, open_fn)(path, flags, mode);
     if (fd >= 0 && fd < (int)sizeof known) known[fd] = (signed char)(file + 1);
     if (fd >= 0 && is_new) note('C', file, 0, NULL, 0);
     leave();
@@ -147,7 +148,7 @@ static int sync_as(int fd, const char *name) {
     int file = which(fd);
     if (file == OTHER) return REAL(fsync, sync_fn)(fd);
     enter();
-    int done = fails(SYNC) ? -1 : ((sync_fn)real(name))(fd);
+    int done = fails(SYNC, file) ? -1 : ((sync_fn)real(name))(fd);
     if (!done) note('S', file, 0, NULL, 0);
     leave();
     return done;
@@ -155,7 +156,7 @@ static int sync_as(int fd, const char *name) {
 
 static ssize_t write_as(int fd, const void *bytes, size_t length, off_t offset) {
     enter();
-    if (fails(WRITE)) {
+    if (fails(WRITE, which(fd))) {
         leave();
         return -1;
     }
@@ -168,7 +169,7 @@ static ssize_t write_as(int fd, const void *bytes, size_t length, off_t offset) 
 
 static ssize_t read_as(int fd, void *bytes, size_t length, off_t offset) {
     enter();
-    int failed = fails(READ);
+    int failed = fails(READ, which(fd));
     leave();
     return failed ? -1 : REAL(pread, pread_fn)(fd, bytes, length, offset);
 }
@@ -177,7 +178,7 @@ static int truncate_as(int fd, off_t length) {
     int file = which(fd);
     if (file == OTHER) return REAL(ftruncate, truncate_fn)(fd, length);
     enter();
-    int done = fails(TRUNCATE) ? -1 : REAL(ftruncate, truncate_fn)(fd, length);
+    int done = fails(TRUNCATE, file) ? -1 : REAL(ftruncate, truncate_fn)(fd, length);
     if (!done) note('T', file, (uint64_t)length, NULL, 0);
     leave();
     return done;

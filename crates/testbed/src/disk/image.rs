@@ -145,7 +145,7 @@ impl Remains {
                     pending.drain(..).for_each(|change| change.apply(bytes));
                 }
             }
-            Change::Mark(_) => {}
+            Change::Mark(_) | Change::Failed(_) => {}
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn images(changes: &[Change]) -> Vec<Image> {
-        (0..300).map(|seed| after_power_loss(changes, &mut Dice::new(seed))).collect()
+        (0..2_000).map(|seed| after_power_loss(changes, &mut Dice::new(seed))).collect()
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub enum Change {
     Synced(File),
     /// A file was removed.
     Removed(File),
+    /// A call failed, as the disk was told.
+    Failed(File),
     /// A test left a word.
     Mark(String),
 }
@@ -86,6 +88,17 @@ impl Journal {
             rest = after;
         }
         Ok(Self { changes })
+    }
+
+    /// The files were there before anything happened: `database` as it is, and nothing else.
+    #[must_use]
+    pub fn onto(self, database: &[u8]) -> Self {
+        let file = File::Database;
+        let mut changes = vec![Change::Made(file), Change::Synced(File::Folder)];
+        changes.push(Change::Written { file, offset: 0, bytes: database.to_vec() });
+        changes.push(Change::Synced(file));
+        changes.extend(self.changes);
+        Self { changes }
     }
 
     /// Leaves a word between the changes, in one write like theirs.
@@ -117,6 +130,7 @@ fn parse(bytes: &[u8]) -> Option<(Change, &[u8])> {
         b'T' => Change::Cut { file, length: offset },
         b'S' => Change::Synced(file),
         b'U' => Change::Removed(file),
+        b'F' => Change::Failed(file),
         MARK => Change::Mark(String::from_utf8_lossy(carried).into_owned()),
         _ => return None,
     };

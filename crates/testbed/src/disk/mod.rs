@@ -14,6 +14,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 pub use dice::Dice;
 pub use journal::{Change, File, Journal};
@@ -127,6 +128,11 @@ impl Disk {
 
 /// The library, compiled once and kept beside the program that asks for it.
 fn library() -> Result<PathBuf, Error> {
+    static LIBRARY: OnceLock<Result<PathBuf, Error>> = OnceLock::new();
+    LIBRARY.get_or_init(compile).clone()
+}
+
+fn compile() -> Result<PathBuf, Error> {
     let failed = |error: std::io::Error| Error::failed("compiling the disk that fails", error);
     let mut hasher = DefaultHasher::new();
     SOURCE.hash(&mut hasher);
@@ -135,7 +141,7 @@ fn library() -> Result<PathBuf, Error> {
     if library.is_file() {
         return Ok(library);
     }
-    // Several may do it at once: each in its own files, and the last one stays.
+    // Several processes may do it at once: each in its own files, and the last one stays.
     let own = library.with_extension(format!("{}.so", std::process::id()));
     let source = own.with_extension("c");
     fs::write(&source, SOURCE).map_err(failed)?;
