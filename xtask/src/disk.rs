@@ -7,11 +7,8 @@ use crate::tree;
 
 const SEARCH: &str = "disk::search::the_long_search_finds_nothing_lost";
 /// Options and the variables that the search reads them from.
-const OPTIONS: &[(&str, &str)] = &[
-    ("--seeds", "GOLDSEAM_DISK_SEEDS"),
-    ("--from", "GOLDSEAM_DISK_FROM"),
-    ("--step", "GOLDSEAM_DISK_STEP"),
-];
+const OPTIONS: &[(&str, &str)] =
+    &[("--seeds", "GOLDSEAM_DISK_SEEDS"), ("--from", "GOLDSEAM_DISK_FROM"), ("--step", "GOLDSEAM_DISK_STEP")];
 
 /// Runs the search; its last line is the record.
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
@@ -38,5 +35,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     }
     let status = search.wait().map_err(cannot)?;
     println!("{}", record.ok_or("the search came to no end")?);
-    if status.success() { Ok(()) } else { Err("the search found something; see the lines with `wrong`".to_owned()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err("the search found something; see the lines with `wrong`".to_owned())
+    }
 }

@@ -134,10 +134,7 @@ impl Node {
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
             let runs = thread("goldseam-beat", async move { node.keep_beating().await });
-            runs.map_err(|error| StoreError::Busy {
-                doing: "starting a thread",
-                source: error.into(),
-            })?;
+            runs.map_err(|error| StoreError::Busy { doing: "starting a thread", source: error.into() })?;
         } else {
             self.adopt(spawn(async move { node.keep_beating().await }));
         }

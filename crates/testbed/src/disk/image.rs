@@ -202,13 +202,18 @@ mod tests {
         let seen: Vec<Vec<u8>> = images(&changes).into_iter().map(|image| image.0[&DB].clone()).collect();
         let has = |parts: [u8; 3]| {
             seen.iter().any(|bytes| {
-                parts.iter().enumerate().all(|(at, part)| bytes.get(at * SECTOR).copied().unwrap_or(0) == *part)
+                parts
+                    .iter()
+                    .enumerate()
+                    .all(|(at, part)| bytes.get(at * SECTOR).copied().unwrap_or(0) == *part)
             })
         };
         for parts in [[1, 1, 0], [2, 2, 3], [2, 2, 0], [1, 1, 3], [1, 2, 3], [2, 1, 0]] {
             assert!(has(parts), "{parts:?}");
         }
-        assert!(seen.iter().all(|bytes| bytes.len() >= 1024 && bytes.iter().all(|byte| (1..=3).contains(byte))));
+        assert!(
+            seen.iter().all(|bytes| bytes.len() >= 1024 && bytes.iter().all(|byte| (1..=3).contains(byte)))
+        );
     }
 
     #[test]

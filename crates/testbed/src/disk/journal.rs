@@ -76,8 +76,7 @@ pub struct Journal {
 impl Journal {
     /// Reads what a disk remembered.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes =
-            fs::read(path).map_err(|error| Error::failed("reading the journal of a disk", error))?;
+        let bytes = fs::read(path).map_err(|error| Error::failed("reading the journal of a disk", error))?;
         let mut changes = Vec::new();
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {

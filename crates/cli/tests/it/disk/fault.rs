@@ -53,7 +53,9 @@ impl Base {
             _ if failures(&path) == 0 => Outcome::NotMet,
             None => Outcome::WentOn,
             Some(0) => return Err(format!("{fault}: it ended as if nothing had been")),
-            Some(_) => told_why(&site.told()).map(|()| Outcome::Ended).map_err(|e| format!("{fault}: {e}"))?,
+            Some(_) => {
+                told_why(&site.told()).map(|()| Outcome::Ended).map_err(|e| format!("{fault}: {e}"))?
+            }
         };
         let fresh = site.worker(None);
         site.finish(None);
@@ -94,5 +96,9 @@ pub(crate) fn failures(journal: &std::path::Path) -> usize {
 /// An error with its code, what to do, and where to read on.
 fn told_why(told: &str) -> Result<(), String> {
     let parts = ["error[GS02", "\nhelp: ", "\ndocs: goldseam explain GS02"];
-    if parts.iter().all(|part| told.contains(part)) { Ok(()) } else { Err(format!("it did not say why: {told}")) }
+    if parts.iter().all(|part| told.contains(part)) {
+        Ok(())
+    } else {
+        Err(format!("it did not say why: {told}"))
+    }
 }

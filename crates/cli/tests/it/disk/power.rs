@@ -70,7 +70,9 @@ impl Recording {
         let mut dice = Dice::new(seed ^ (position as u64) << 20);
         let image = image::after_power_loss(&self.journal.changes[..position], &mut dice);
         match self.judge(&image, position).map_err(|wrong| format!("cut {position} seed {seed}: {wrong}"))? {
-            Some(lost) if !self.options.contains("process") => Err(format!("cut {position} seed {seed}: {lost}")),
+            Some(lost) if !self.options.contains("process") => {
+                Err(format!("cut {position} seed {seed}: {lost}"))
+            }
             Some(_) => Ok(Kept::Prefix),
             None => Ok(Kept::All),
         }

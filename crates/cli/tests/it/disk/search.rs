@@ -58,7 +58,8 @@ impl Tally {
     /// How many lost something acknowledged or did something again, and how many left something else behind.
     fn wrong(&self) -> (usize, usize) {
         let all = self.wrong.lock().unwrap();
-        let is_loss = |words: &&String| ["acknowledged", "again", "changed"].iter().any(|w| words.contains(w));
+        let is_loss =
+            |words: &&String| ["acknowledged", "again", "changed"].iter().any(|w| words.contains(w));
         let lost = all.iter().filter(is_loss).count();
         (lost, all.len() - lost)
     }

@@ -116,7 +116,8 @@ impl Site {
         eventually("every order ends", || {
             let statuses = self.statuses();
             for (run, _) in statuses.iter().filter(|(_, status)| *status == "waiting") {
-                if !answered.contains(run) && self.run(None, &["show", run, "--json"]).out.contains("release") {
+                if !answered.contains(run) && self.run(None, &["show", run, "--json"]).out.contains("release")
+                {
                     let word = if answered.len() % 3 == 2 { "decline" } else { "ship" };
                     // It may have been answered before the power went.
                     let ran = self.run(disk, &["answer", run, "release", &format!("\"{word}\"")]);
@@ -136,7 +137,8 @@ impl Site {
         for line in witness.lines() {
             let words: Vec<&str> = line.split('\t').collect();
             let [word, run, path, ..] = words[..] else { return Err(format!("torn witness: {line}")) };
-            let stage = ["reserve", "pick:", "charge", "ship"].iter().position(|stage| path.starts_with(stage));
+            let stage =
+                ["reserve", "pick:", "charge", "ship"].iter().position(|stage| path.starts_with(stage));
             let (Some(stage), "begin") = (stage, word) else { continue };
             let furthest = furthest.entry(run).or_default();
             if stage < *furthest {
