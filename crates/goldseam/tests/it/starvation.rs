@@ -134,7 +134,7 @@ async fn a_crowd_of_followers_does_not_stop_a_run() {
         let client = Arc::clone(&client);
         followers.spawn(async move {
             let mut seen = Vec::new();
-            while !seen.last().is_some_and(|name| *name == "run.completed") {
+            while seen.last().is_none_or(|name| *name != "run.completed") {
                 let after = Seq(seen.len() as u64);
                 let events = client.follow(&run_id("r"), after).await.unwrap();
                 seen.extend(events.iter().map(|recorded| recorded.event.name()));

@@ -1,6 +1,8 @@
 //! The long search: every call fails once in every way, the power goes at every moment, and a small disk is really
 //! full. `cargo xtask disk` runs it.
 
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a search that tells how far it is")]
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -189,7 +189,7 @@ impl Watcher {
     pub(crate) fn start(database: &Path, journal: &Path) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (seen, database, journal) = (Arc::clone(&over), database.to_owned(), journal.to_owned());
-        let thread = std::thread::spawn(move || {
+        let watch = move || {
             let conn = reader(&database);
             let mut known: BTreeMap<String, i64> = BTreeMap::new();
             while !seen.load(Ordering::Relaxed) {
@@ -200,7 +200,8 @@ impl Watcher {
                 }
                 std::thread::park_timeout(LOOK);
             }
-        });
+        };
+        let thread = std::thread::Builder::new().name("watcher".to_owned()).spawn(watch).unwrap();
         Self { over, thread: Some(thread) }
     }
 }
