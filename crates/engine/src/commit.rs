@@ -29,6 +29,12 @@ use crate::node::{Hub, delivery_task};
 const PAGE: u32 = 1_000;
 /// Conflicts in a row before a command is given up as contended.
 const CONFLICTS_MAX: u32 = 1_000;
+/// Races that a command may lose before it lets others go first.
+const LOST_FREELY: u32 = 2;
+/// The least that it then waits for, at the most.
+const GIVE_WAY_MIN: Duration = Duration::from_millis(1);
+/// How often that doubles.
+const GIVE_WAY_DOUBLINGS: u32 = 6;
 
 /// Everything needed to change runs: the store, a clock, randomness and bounds.
 #[derive(Debug, Clone)]
@@ -157,7 +163,7 @@ impl Ledger {
         let write = self.entropy.write_id();
         let mut patience = Patience::new(self, "a command");
         self.ask_time(&mut patience).await?;
-        let mut doubt: Option<Seq> = None;
+        let (mut doubt, mut lost): (Option<Seq>, u32) = (None, 0);
         for _ in 0..CONFLICTS_MAX {
             let known = match seen.take() {
                 Some(known) => known,
@@ -193,6 +199,7 @@ impl Ledger {
             let after = known.summary().map_or(Seq::ZERO, |summary| summary.as_of);
             let append =
                 Append { run: run.clone(), after, bodies: sealed.bodies, row: Some(Box::new(row)), tasks };
+            let sent = self.clock.elapsed();
             let mut appended = self.store.append(append).await;
             if planted::is(Bug::UnknownIsDone) && matches!(appended, Err(StoreError::Unknown { .. })) {
                 appended = Ok(after);
@@ -203,7 +210,10 @@ impl Ledger {
                     let head = sealed.heads.last().copied().unwrap_or_default();
                     return Ok(Committed { end, records: sealed.records, task, head });
                 }
-                Err(StoreError::Conflict { .. }) => {}
+                Err(StoreError::Conflict { .. }) => {
+                    lost += 1;
+                    self.give_way(command, lost, sent).await;
+                }
                 Err(error @ StoreError::Busy { .. }) => patience.wait(self, error).await?,
                 Err(error @ StoreError::Unknown { .. }) => {
                     doubt.get_or_insert(after);
@@ -223,6 +233,19 @@ impl Ledger {
             time.set(told, sent);
         }
         Ok(())
+    }
+
+    /// Pauses a command that has lost the race for the end of the log again and again, for a random time that grows,
+    /// measured by what an append takes here. An owner never pauses, nor does whoever is to become one or to mend the
+    /// run: so a crowd outside thins itself out, and cannot keep a run from its own log.
+    async fn give_way(&self, command: &Command, lost: u32, sent: Duration) {
+        let doublings = lost.saturating_sub(LOST_FREELY).min(GIVE_WAY_DOUBLINGS);
+        if doublings == 0 || matches!(command, Command::Claim(_) | Command::Heal(_)) {
+            return;
+        }
+        let took = self.clock.elapsed().saturating_sub(sent).max(GIVE_WAY_MIN);
+        let share = self.entropy.next() % 1_000;
+        pause((took * (1 << doublings)).mul_f64(share as f64 / 1_000.0)).await;
     }
 
     fn place(&self, known: &Known, write: WriteId) -> Place {

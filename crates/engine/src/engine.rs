@@ -247,6 +247,13 @@ impl Engine {
         self.node.close();
     }
 
+    /// Waits until this engine has stopped by itself, and says why, once: its disk failed, so that nothing it writes
+    /// can be trusted, or its store was closed by a copy. Nothing that was acknowledged is lost. End the process and
+    /// start another, which reads what is really there.
+    pub async fn failed(&self) -> EngineError {
+        self.node.failure().await
+    }
+
     /// Runs in memory now.
     pub fn hot_runs(&self) -> usize {
         self.node.ledger.hub.hot_count()

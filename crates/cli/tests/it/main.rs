@@ -5,6 +5,7 @@
 mod bucket;
 mod copy;
 mod demo;
+mod disk;
 mod drill;
 mod errors;
 mod guides;

@@ -75,6 +75,7 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
     tokio::select! {
         _ = told.recv() => {}
         () = orphaned(args.parent) => {}
+        error = engine.failed() => return Err(error.into()),
     }
     engine.shutdown().await;
     Ok(Exit::Ok)
