@@ -375,7 +375,11 @@ impl LiveSession {
 
     /// Statements without values or answers.
     pub(crate) async fn execute(&self, sql: &str) -> Result<(), Fault> {
-        self.session.client.batch_execute(sql).await.map_err(|error| Fault::answering(&error))
+        let limit = self.session.limit;
+        match tokio::time::timeout(limit, self.session.client.batch_execute(sql)).await {
+            Ok(answer) => answer.map_err(|error| Fault::answering(&error)),
+            Err(_) => Err(Fault::Lost(format!("no answer within {limit:?}"))),
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
