@@ -154,6 +154,34 @@ async fn a_server_with_too_much_to_do_is_asked_again_and_has_done_nothing() {
 /// netlify/primitives#741: a 503 to a conditional write was reported as done.
 #[tokio::test]
 async fn s3_non_412_is_error() {
+    let refused = |status, code| Fault::refused(Refusal::new(status, code));
+    let faults = [
+        Fault::denied(),
+        Fault::no_bucket(),
+        Fault::internal(),
+        Fault::slow_down(),
+        Fault::conflict(),
+        refused(503, ""),
+        refused(400, "BadDigest"),
+    ];
+    let mut tries = tokio::task::JoinSet::new();
+    for fault in faults {
+        tries.spawn(async move {
+            let setup = setup(Duration::from_millis(500));
+            let tag = setup.made().await;
+            setup.fake.fail(Match::any().op(Op::Put), fault.clone());
+            for (key, when) in [("k", When::Is(tag)), ("other", When::Absent)] {
+                let put = setup.bucket.put_if(key, "second".into(), when).await;
+                assert!(put.is_err(), "{fault:?} {key} {put:?}");
+            }
+            assert_eq!((setup.stored("k").unwrap(), setup.stored("other")), ("first".into(), None));
+        });
+    }
+    tries.join_all().await;
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_never_called_busy_or_refused() {
     let setup = patient();
     setup.fake.fail(Match::any().op(Op::Put), Fault::internal());
     let put = setup.create("mine").await;
