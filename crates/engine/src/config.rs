@@ -55,8 +55,8 @@ pub struct Config {
     pub deliveries_max: u32,
     /// How often claims and locks are looked over.
     pub claim_watch: Duration,
-    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, lets go
-    /// of its runs.
+    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, or that has
+    /// not looked at its queue for so long, lets go of its runs.
     pub wedged_after: Duration,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
