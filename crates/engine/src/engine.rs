@@ -133,6 +133,7 @@ impl Builder {
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = self.config.at_pace(&self.store.pace());
+        config.check()?;
         let sure_for = config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
         let time = Arc::new(StoreTime::new(self.clock));

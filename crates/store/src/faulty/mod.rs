@@ -175,7 +175,7 @@ impl FaultyStore {
     fn draw(&self, op: Op) -> Fault {
         let mut history = self.history();
         let number = history.calls.len() as u64 + 1;
-        let fault = history.plan.draw(number).for_op(op);
+        let fault = history.plan.draw(number, op).for_op(op);
         history.calls.push(Called { op, fault });
         fault
     }
