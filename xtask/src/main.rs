@@ -1,5 +1,5 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate | sim | servers | postgres`. Depends on `std` and
-//! on the servers for tests only.
+//! The project's own tooling: `cargo xtask tidy | test | generate | sim | kill | servers | postgres`. Depends on
+//! `std` and on the servers for tests only.
 //!
 //! # Layout
 //!
@@ -8,6 +8,7 @@
 //! | [`tidy`] | the checks that no compiler makes |
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
 //! | [`servers`] | the servers that tests work with |
+//! | [`kill`] | the shipped binary, and the server under it, killed again and again |
 //! | [`generate`] | the files that are made from other files |
 //! | [`ratchet`] | exceptions that may only shrink |
 //! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
@@ -15,6 +16,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
 mod generate;
+mod kill;
 mod ratchet;
 mod servers;
 mod source;
@@ -29,6 +31,8 @@ cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
+cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
+                               [--server-kills N]
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
+        ["kill", rest @ ..] => kill::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {
