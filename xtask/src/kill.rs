@@ -365,8 +365,8 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
         let Round { workers, runs, kills, freezes, .. } = round;
         let (took, rate) = (from.elapsed(), totals.kills as f64 / began.elapsed().as_secs_f64());
         println!(
-            "seed {seed}: {workers} workers, {runs} runs, {kills} kills, {freezes} freezes, {server_kills} kills of \
-             the server in {:.1} s; {} of {} kills, {rate:.1} a second",
+            "seed {seed}: workers {workers}, runs {runs}, kills {kills}, freezes {freezes}, kills of the server \
+             {server_kills}, {:.1} s; {} of {} kills, {rate:.1} a second",
             took.as_secs_f64(),
             totals.kills,
             order.kills
