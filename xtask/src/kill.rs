@@ -241,6 +241,7 @@ impl Ground {
     }
 
     /// Kills the server with SIGKILL, and starts it again after a while.
+    #[expect(clippy::disallowed_methods, reason = "the server is away for a span of real time")]
     fn kill(&self, pause: Duration) -> Result<(), String> {
         let told = |error: goldseam_testbed::Error| error.to_string();
         match self {

@@ -386,6 +386,7 @@ mod tests {
     }
 
     /// The same where processes were frozen, and what freezes excuse.
+    #[expect(clippy::disallowed_methods, reason = "when a freeze ends does not matter here")]
     fn found_after(seen: &[Seen], frozen: &[u32]) -> (usize, usize, usize) {
         let history = [claimed(1, 1), completed(2, "reserve"), claimed(3, 2), completed(4, "charge")];
         let run = RunId::new("r").unwrap();
