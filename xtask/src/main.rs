@@ -9,6 +9,7 @@
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
 //! | [`servers`] | the servers that tests work with |
 //! | [`disk`] | the long search for what a failing disk could cost |
+//! | [`kill`] | the shipped binary, and the server under it, killed again and again |
 //! | [`generate`] | the files that are made from other files |
 //! | [`record`] | what long searches counted, kept |
 //! | [`ratchet`] | exceptions that may only shrink |
@@ -18,6 +19,7 @@
 
 mod disk;
 mod generate;
+mod kill;
 mod ratchet;
 mod record;
 mod servers;
@@ -35,6 +37,8 @@ cargo xtask generate [--check] write the generated files, or fail if one is stal
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
 cargo xtask record KIND -- COMMAND  run a long search and keep what it counted in docs/record.md
 cargo xtask disk [ARGS]        fail every call to the disk, cut the power everywhere: --seeds N, --from S, --step N
+cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
+                               [--server-kills N]
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         ["sim", rest @ ..] => steps::sim(rest),
         ["record", kind, "--", command @ ..] => record::run(kind, command),
         ["disk", rest @ ..] => disk::run(rest),
+        ["kill", rest @ ..] => kill::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {
