@@ -10,7 +10,7 @@ use std::time::Duration;
 use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, StartOptions, SystemClock};
 use goldseam_store::faulty::{Fault, Plan};
-use goldseam_store::{FaultyStore, MemoryStore, Store, StoreError};
+use goldseam_store::{FaultyStore, MemoryStore, Store};
 
 use crate::book::{Ack, Book, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -26,7 +26,7 @@ use crate::world;
 pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
 /// A store that is being opened.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, StoreError>> + Send + 'a>>;
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
 
 /// What a story is told on.
 #[derive(Debug, Clone, Copy)]
