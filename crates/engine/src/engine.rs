@@ -144,6 +144,7 @@ impl Builder {
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(config.limits.clone()),
+            asks: None,
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
@@ -245,6 +246,13 @@ impl Engine {
     /// Stops at once, like a crash.
     pub fn crash(self) {
         self.node.close();
+    }
+
+    /// Waits until this engine has stopped by itself, and says why, once: its disk failed, so that nothing it writes
+    /// can be trusted, or its store was closed by a copy. Nothing that was acknowledged is lost. End the process and
+    /// start another, which reads what is really there.
+    pub async fn failed(&self) -> EngineError {
+        self.node.failure().await
     }
 
     /// Runs in memory now.

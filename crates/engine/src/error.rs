@@ -267,6 +267,13 @@ impl EngineError {
             Self::Store(StoreError::Full { .. }) => {
                 Some("make room, then try again; nothing was written".into())
             }
+            Self::Store(StoreError::Unknown { .. }) => {
+                Some("look whether it was done before you do it again; the same id is never done twice".into())
+            }
+            Self::Store(StoreError::Damaged { .. }) => Some(
+                "look at the disk and its free room, then start anew; what was acknowledged is there: goldseam store check"
+                    .into(),
+            ),
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,

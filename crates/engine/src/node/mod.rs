@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
-use goldseam_store::{NodeRecord, NodeState, Pace};
+use goldseam_store::{NodeRecord, NodeState, Pace, StoreError};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::clock::{StoreTime, pause};
@@ -33,6 +34,9 @@ use crate::spawn::{spawn, thread};
 
 pub(crate) use hub::{Ended, Hub};
 pub(crate) use mail::{child_ended, delivery_task};
+
+/// Beats in a row that the store must call itself damaged at before this node believes it.
+const DAMAGED_MAX: u32 = 2;
 
 /// A running node.
 #[derive(Debug)]
@@ -59,6 +63,9 @@ pub(crate) struct Node {
     closed: AtomicBool,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
+    /// Why the node closed by itself, for whoever runs it.
+    failure: Mutex<Option<EngineError>>,
+    failed: Notify,
     work: Mutex<Work>,
 }
 
@@ -131,6 +138,8 @@ impl Node {
             looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            failure: Mutex::default(),
+            failed: Notify::new(),
             work: Mutex::default(),
         })
     }
@@ -142,10 +151,7 @@ impl Node {
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
             let runs = thread("goldseam-beat", async move { node.keep_beating().await });
-            runs.map_err(|error| goldseam_store::StoreError::Busy {
-                doing: "starting a thread",
-                source: error.into(),
-            })?;
+            runs.map_err(|error| StoreError::Busy { doing: "starting a thread", source: error.into() })?;
         } else {
             self.adopt(spawn(async move { node.keep_beating().await }));
         }
@@ -234,7 +240,7 @@ impl Node {
     /// others from doing it.
     async fn keep_beating(&self) {
         let (mut runtime, mut queue) = (Still::default(), Still::default());
-        let mut known = None;
+        let (mut known, mut damaged) = (None, 0);
         while !self.is_closed() {
             runtime.look(self.moves.load(Ordering::Relaxed));
             queue.look(self.looks.load(Ordering::Relaxed));
@@ -245,12 +251,19 @@ impl Node {
             known = lame;
             let told = if lame.is_some() { self.let_go().await } else { self.beat().await };
             match told {
-                Ok(()) => {}
+                Ok(()) => damaged = 0,
                 Err(error) if error.code() == CLOSED => {
                     tracing::error!(node = %self.id, %error, "the store was closed while this node was out of sight");
-                    self.close();
+                    self.fail(error);
                 }
-                Err(error) => tracing::warn!(node = %self.id, %error, "a beat failed"),
+                Err(error @ EngineError::Store(StoreError::Damaged { .. })) if damaged + 1 >= DAMAGED_MAX => {
+                    tracing::error!(node = %self.id, %error, "the store cannot be written any more");
+                    self.fail(error);
+                }
+                Err(error) => {
+                    damaged += u32::from(matches!(error, EngineError::Store(StoreError::Damaged { .. })));
+                    tracing::warn!(node = %self.id, %error, "a beat failed");
+                }
             }
             self.rest(self.config.beat).await;
         }
@@ -329,6 +342,24 @@ impl Node {
         self.close();
         if let Err(error) = self.ledger.store.forget(&self.id).await {
             tracing::warn!(node = %self.id, %error, "could not sign off");
+        }
+    }
+
+    /// Stops because it cannot go on, and says why.
+    fn fail(&self, error: EngineError) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.close();
+        self.failed.notify_one();
+    }
+
+    /// Waits until the node has closed by itself.
+    pub(crate) async fn failure(&self) -> EngineError {
+        loop {
+            self.failed.notified().await;
+            let told = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(error) = told {
+                return error;
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod queue_and_locks;
 mod remote;
 mod rights;
 mod start;
+mod starvation;
 mod steps;
 mod support;
 mod travel;
