@@ -186,7 +186,12 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Engin
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Starts the run by the first node, and by a healthy client, as often as it takes, if that failed.
-async fn begin(stage: &Stage<'_>, case: &Case<'_>, first: Option<&Engine>, (healthy, run): (&Client, &RunId)) {
+async fn begin(
+    stage: &Stage<'_>,
+    case: &Case<'_>,
+    first: Option<&Engine>,
+    (healthy, run): (&Client, &RunId),
+) {
     let Scenario { flow, input, .. } = *case.scenario;
     let by_node = match first {
         Some(engine) => engine.run(flow, run.as_str(), &input).await.is_ok(),
@@ -209,7 +214,12 @@ async fn begin(stage: &Stage<'_>, case: &Case<'_>, first: Option<&Engine>, (heal
 /// How long a row may be behind its log, where it is written after it; longer than a sweep takes to come round.
 const BEHIND_MAX: Duration = Duration::from_secs(15);
 
-async fn judge(stage: &Stage<'_>, case: &Case<'_>, ended: Option<Status>, truth: &dyn Store) -> Vec<Violation> {
+async fn judge(
+    stage: &Stage<'_>,
+    case: &Case<'_>,
+    ended: Option<Status>,
+    truth: &dyn Store,
+) -> Vec<Violation> {
     let until = stage.book.time().elapsed() + BEHIND_MAX;
     let mut violations = loop {
         let mut evidence = Evidence { facts: stage.book.read(), ..Evidence::default() };

@@ -60,7 +60,8 @@ pub fn first_to_find(
     mut seeds: std::ops::Range<u64>,
 ) -> Option<(u64, Violation)> {
     goldseam_core::planted::plant(Some(bug));
-    let found = seeds.find_map(|seed| Some((seed, run_seed(seed, Trace::Hash).violations.into_iter().next()?)));
+    let found =
+        seeds.find_map(|seed| Some((seed, run_seed(seed, Trace::Hash).violations.into_iter().next()?)));
     goldseam_core::planted::plant(None);
     found
 }

@@ -122,7 +122,8 @@ impl World {
         // Hosts disagree by up to half a minute and drift by up to a hundredth; some go exactly right, until somebody
         // sets their clock.
         let exact = self.dice.percent(40);
-        let mut wrong = |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
+        let mut wrong =
+            |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
         let (offset, drift) = (wrong(30_000), wrong(10_000));
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));

@@ -357,12 +357,7 @@ impl Batch<'_> {
             why: Why::Continue,
             input: None,
             dropped_mail: Vec::new(),
-            carried: Some(Carried {
-                run,
-                summary: Box::new(summary),
-                mail: self.unread(),
-                children,
-            }),
+            carried: Some(Carried { run, summary: Box::new(summary), mail: self.unread(), children }),
         }));
         if let Some(node) = owner {
             self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));

@@ -206,12 +206,7 @@ impl FaultyStore {
         answer
     }
 
-    async fn fail<T, F>(
-        &self,
-        (op, fault): (Op, Fault),
-        work: F,
-        again: Option<F>,
-    ) -> Result<T, StoreError>
+    async fn fail<T, F>(&self, (op, fault): (Op, Fault), work: F, again: Option<F>) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
