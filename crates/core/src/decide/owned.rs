@@ -33,8 +33,7 @@ pub(super) fn decide(
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
-    let left = summary.branch != fence.branch && !planted::is(Bug::NoBranchFence);
-    if superseded || left || summary.owner.is_none() {
+    if superseded || summary.branch != fence.branch || summary.owner.is_none() {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
