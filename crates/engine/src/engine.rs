@@ -133,6 +133,7 @@ impl Builder {
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = self.config.at_pace(&self.store.pace());
+        config.check()?;
         let sure_for = config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
         let time = Arc::new(StoreTime::new(self.clock));
@@ -143,6 +144,7 @@ impl Builder {
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(config.limits.clone()),
+            asks: None,
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };

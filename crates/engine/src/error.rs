@@ -141,6 +141,9 @@ pub enum EngineError {
         /// The names that are registered.
         known: Vec<String>,
     },
+    /// What an engine was told cannot work.
+    #[error("this configuration cannot work: {0}")]
+    Config(String),
     /// The run's log cannot be understood.
     #[error("run {run}: {corrupt}")]
     Corrupt {
@@ -239,6 +242,7 @@ impl EngineError {
             Self::Copy(refusal) => refusal.code(),
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
+            Self::Config(_) => "GS0120",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,

@@ -4,6 +4,8 @@
 
 mod bucket;
 mod copy;
+#[cfg(feature = "crash-points")]
+mod crash;
 mod demo;
 mod disk;
 mod drill;

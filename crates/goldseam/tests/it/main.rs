@@ -7,6 +7,7 @@ mod bucket;
 mod claims;
 mod examples;
 mod object;
+mod peers;
 mod people;
 mod postgres;
 mod queue_and_locks;
