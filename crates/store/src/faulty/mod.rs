@@ -108,12 +108,13 @@ pub struct FaultyStore {
 struct History {
     plan: Plan,
     calls: Vec<Called>,
+    appends: u64,
 }
 
 impl FaultyStore {
     /// A connection to `inner` that fails by `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: Plan) -> Self {
-        let history = Mutex::new(History { plan, calls: Vec::new() });
+        let history = Mutex::new(History { plan, calls: Vec::new(), appends: 0 });
         Self { inner, history, crashed: watch::Sender::new(false) }
     }
 
@@ -125,6 +126,11 @@ impl FaultyStore {
     /// How many calls there were.
     pub fn count(&self) -> u64 {
         self.history().calls.len() as u64
+    }
+
+    /// How many of them were appends.
+    pub fn appends(&self) -> u64 {
+        self.history().appends
     }
 
     /// The node dies now: every later call fails, waiting ones too.
@@ -155,7 +161,9 @@ impl FaultyStore {
     fn draw(&self, op: Op) -> Fault {
         let mut history = self.history();
         let number = history.calls.len() as u64 + 1;
-        let fault = history.plan.draw(number).for_op(op);
+        let append = (op == Op::Append).then(|| history.appends + 1);
+        history.appends = append.unwrap_or(history.appends);
+        let fault = history.plan.draw(number, append).for_op(op);
         history.calls.push(Called { op, fault });
         fault
     }

@@ -59,6 +59,7 @@ pub struct Rates {
 #[derive(Debug, Clone)]
 pub struct Plan {
     numbered: BTreeMap<u64, Fault>,
+    appends: BTreeMap<u64, Fault>,
     rates: Rates,
     dice: SplitMix,
 }
@@ -71,7 +72,7 @@ impl Plan {
 
     /// Faults at these rates, decided by `seed`.
     pub fn seeded(seed: u64, rates: Rates) -> Self {
-        Self { numbered: BTreeMap::new(), rates, dice: SplitMix::new(seed) }
+        Self { numbered: BTreeMap::new(), appends: BTreeMap::new(), rates, dice: SplitMix::new(seed) }
     }
 
     /// The same, with this fault for the `number`-th call, counted from 1.
@@ -81,10 +82,19 @@ impl Plan {
         self
     }
 
+    /// The same, with this fault for the `number`-th append, counted from 1.
+    #[must_use]
+    pub fn at_append(mut self, number: u64, fault: Fault) -> Self {
+        self.appends.insert(number, fault);
+        self
+    }
+
     /// Two numbers are drawn for every call, so one call's fate never depends on another's.
-    pub(super) fn draw(&mut self, number: u64) -> Fault {
+    pub(super) fn draw(&mut self, number: u64, append: Option<u64>) -> Fault {
         let (lot, length) = (self.dice.below(1_000), self.dice.next());
-        self.numbered.get(&number).copied().unwrap_or_else(|| self.rates.pick(lot, length))
+        let by_append = append.and_then(|append| self.appends.get(&append));
+        let fixed = self.numbered.get(&number).or(by_append).copied();
+        fixed.unwrap_or_else(|| self.rates.pick(lot, length))
     }
 }
 
