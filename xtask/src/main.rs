@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate | sim | servers | postgres`. Depends on `std` and
+//! The project's own tooling: `cargo xtask tidy | test | generate | sim | fuzz | servers | postgres`. Depends on `std` and
 //! on the servers for tests only.
 //!
 //! # Layout
@@ -8,12 +8,14 @@
 //! | [`tidy`] | the checks that no compiler makes |
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
 //! | [`servers`] | the servers that tests work with |
+//! | [`fuzz`] | every target of `fuzz/`, for a while each |
 //! | [`generate`] | the files that are made from other files |
 //! | [`ratchet`] | exceptions that may only shrink |
 //! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
+mod fuzz;
 mod generate;
 mod ratchet;
 mod servers;
@@ -29,6 +31,7 @@ cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
+cargo xtask fuzz [--seconds N] feed everything that reads with anything at all, N seconds each (30)
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -43,6 +46,11 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
+        ["fuzz"] => fuzz::run(fuzz::SECONDS),
+        ["fuzz", "--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) => fuzz::run(seconds),
+            Err(_) => Err(format!("{seconds:?} is no number of seconds")),
+        },
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {
