@@ -55,6 +55,28 @@ pub enum Ack {
     Mail(RunId, String),
     /// The result of an attempt at a remote step, brought under this claim, was taken.
     Brought(RunId, Path, u32, u64),
+    /// A lock was held from a moment to another at the most, both by the store's clock, under this fence.
+    Held {
+        /// The lock.
+        lock: String,
+        /// The number of the hold.
+        fence: u64,
+        /// From when.
+        from: Millis,
+        /// Until when, unless it was let go before.
+        until: Millis,
+    },
+    /// Its holder began to let it go at this moment.
+    LetGo {
+        /// The lock.
+        lock: String,
+        /// The number of the hold.
+        fence: u64,
+        /// When.
+        at: Millis,
+    },
+    /// A follower was shown these positions of a run, in this order.
+    Followed(usize, RunId, Vec<Seq>),
     /// Right after an acknowledgement, the log held the command with this id, or not.
     Read(RunId, String, bool),
 }

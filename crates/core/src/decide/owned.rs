@@ -13,6 +13,7 @@ use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::planted::{self, Bug};
 use crate::recovery::{Code, Reason};
 use crate::state::{OpKind, State, StepProgress, Undo};
 use crate::task::Task;
@@ -31,7 +32,9 @@ pub(super) fn decide(
     now: Now<'_>,
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
-    if summary.epoch != fence.epoch || summary.branch != fence.branch || summary.owner.is_none() {
+    let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
+    let left = summary.branch != fence.branch && !planted::is(Bug::NoBranchFence);
+    if superseded || left || summary.owner.is_none() {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
@@ -255,6 +258,7 @@ impl Batch<'_> {
     /// A step that was undone on this lineage is not undone again.
     fn not_undone(&self, path: &Path) -> Result<(), Refusal> {
         let undone = self.state.undone.get(path) == Some(&Undo::Completed) || self.undone.contains(path);
+        let undone = undone && !planted::is(Bug::UndoAgain);
         if undone { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
@@ -356,7 +360,7 @@ impl Batch<'_> {
             carried: Some(Carried {
                 run,
                 summary: Box::new(summary),
-                mail: self.state.unread.keys().copied().filter(|seq| !self.taken.contains(seq)).collect(),
+                mail: self.unread(),
                 children,
             }),
         }));
@@ -364,6 +368,12 @@ impl Batch<'_> {
             self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));
         }
         self.left = true;
+    }
+
+    /// Mail that nobody has taken, this append included.
+    fn unread(&self) -> Vec<Seq> {
+        let left = |seq: &Seq| !self.taken.contains(seq) && !planted::is(Bug::ContinueDropsMail);
+        self.state.unread.keys().copied().filter(left).collect()
     }
 
     fn fell_back(&self, evidence: &str) -> RunRecovered {
@@ -409,7 +419,8 @@ impl Batch<'_> {
         }
         let summary = &self.state.summary;
         let run_at = match reason {
-            Release::Unload if self.events.iter().any(resolved) || self.is_wanted() => return,
+            Release::Unload if self.events.iter().any(resolved) => return,
+            Release::Unload if self.is_wanted() && !planted::is(Bug::CheckThenWait) => return,
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
             Release::Paused => Millis::NEVER,

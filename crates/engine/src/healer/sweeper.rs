@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
@@ -199,7 +200,10 @@ impl Sweeper {
         while left > 0 {
             match &self.stage {
                 Stage::Rowless => {
-                    let lost = self.healer.ledger.store.rowless(None, PAGE).await?;
+                    let mut lost = self.healer.ledger.store.rowless(None, PAGE).await?;
+                    if planted::is(Bug::NoLostRows) {
+                        lost.clear();
+                    }
                     let count = lost.len();
                     for run in lost {
                         self.look_deep(&run, None, &liveness, &mut report).await?;
@@ -211,6 +215,9 @@ impl Sweeper {
                 Stage::Active(after) => {
                     let page = self.page(after.clone()).await?;
                     left = left.saturating_sub(PAGE);
+                    if planted::is(Bug::SweepWrites) {
+                        self.touch().await?;
+                    }
                     for row in &page.items {
                         self.look(row, &liveness, &mut report).await?;
                     }
@@ -244,6 +251,16 @@ impl Sweeper {
         let filter =
             RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
         Ok(self.healer.ledger.store.runs(filter).await?)
+    }
+
+    /// Writes a row as it is; only where [`Bug::SweepWrites`] is planted.
+    async fn touch(&self) -> Result<(), EngineError> {
+        let store = &self.healer.ledger.store;
+        if let Some(row) = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?.items.pop() {
+            let expect = goldseam_store::Expect::Version(row.version());
+            store.put_row(row, expect).await?;
+        }
+        Ok(())
     }
 
     fn wants_foreign(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Virtual time: tokio's paused clock, seen through each node's own offset and drift.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use goldseam_core::Millis;
@@ -51,27 +52,34 @@ impl TrueTime {
 #[derive(Debug)]
 pub struct SimClock {
     time: TrueTime,
-    offset_ms: i64,
+    offset_ms: AtomicI64,
     drift_ppm: i64,
 }
 
 impl SimClock {
     /// A clock that is off by `offset_ms` and goes wrong by `drift_ppm` millionths.
     pub fn new(time: TrueTime, offset_ms: i64, drift_ppm: i64) -> Self {
-        Self { time, offset_ms, drift_ppm }
+        Self { time, offset_ms: AtomicI64::new(offset_ms), drift_ppm }
+    }
+
+    /// Somebody sets the clock, forward or back. What it measures, [`Clock::elapsed`], is not touched by that.
+    pub fn jump(&self, by_ms: i64) {
+        self.offset_ms.fetch_add(by_ms, Ordering::Relaxed);
+    }
+
+    fn drifted(&self) -> i64 {
+        let passed = i64::try_from(self.time.elapsed().as_millis()).unwrap_or(i64::MAX);
+        passed + passed * self.drift_ppm / 1_000_000
     }
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Millis {
-        let passed = i64::try_from(self.time.elapsed().as_millis()).unwrap_or(i64::MAX);
-        Millis(START.0 + passed + passed * self.drift_ppm / 1_000_000 + self.offset_ms)
+        Millis(START.0 + self.drifted() + self.offset_ms.load(Ordering::Relaxed))
     }
 
     fn elapsed(&self) -> Duration {
         // A day ahead, so that nothing mistakes "just booted" for "long ago".
-        let passed = i64::try_from(self.time.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let drifted = passed + passed * self.drift_ppm / 1_000_000;
-        Duration::from_millis(drifted.unsigned_abs()) + Duration::from_secs(86_400)
+        Duration::from_millis(self.drifted().unsigned_abs()) + Duration::from_secs(86_400)
     }
 }

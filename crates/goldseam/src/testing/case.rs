@@ -103,6 +103,7 @@ impl Storm {
             crash_after: rate(40),
             delay: rate(60),
             delay_past_reply: rate(30),
+            duplicate: rate(30),
             // Shorter than any node may be silent: whoever is slow is never taken for dead.
             delay_max: Duration::from_millis(500),
         };

@@ -1,12 +1,13 @@
 //! Invariants of execution: nothing lost, nothing done again, nothing stuck.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
 use goldseam_core::{Event, Seq, Status, Why};
 
 use super::{Evidence, Violation};
 use crate::book::Ack;
+use crate::flows::ONCE;
 
 /// I1: every start that was acknowledged is there, and has ended or waits for somebody.
 pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
@@ -32,11 +33,20 @@ pub fn i19_records_are_whole(evidence: &Evidence) -> Vec<Violation> {
 /// I4: once a step's completion is in the log, the step never begins again under its key, except once per
 /// freeze by an owner that was cut off.
 pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = twice(evidence);
     let late = again(evidence);
-    if late.len() as u64 <= u64::from(evidence.facts.freezes) {
-        return Vec::new();
+    if late.len() as u64 > u64::from(evidence.facts.freezes) {
+        found.extend(late.into_iter().map(|what| Violation::new("I4", what)));
     }
-    late.into_iter().map(|what| Violation::new("I4", what)).collect()
+    found
+}
+
+/// A step that is to be done at most once is never begun twice under its key, frozen owners or not.
+fn twice(evidence: &Evidence) -> Vec<Violation> {
+    let mut begun = BTreeSet::new();
+    let once = evidence.facts.seen.iter().filter(|seen| seen.step == ONCE);
+    let again = once.filter(|seen| !begun.insert(&seen.key));
+    again.map(|seen| Violation::new("I4", format!("{}: {ONCE} was begun twice", seen.run))).collect()
 }
 
 /// Effects that began once more although their completion was in the log.

@@ -7,3 +7,8 @@ mod nth_real;
 mod nth_requests;
 mod pace;
 mod seeds;
+
+/// Opens the store that a URL names.
+fn open(url: &str) -> goldseam_sim::nth::Opening<'_> {
+    Box::pin(goldseam::open_store(url))
+}

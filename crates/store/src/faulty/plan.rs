@@ -24,6 +24,8 @@ pub enum Fault {
     Delay(Duration),
     /// The caller hears `Unknown` at once; it is done later, whatever has happened since.
     DelayPastReply(Duration),
+    /// It is done and answered; later it arrives once more, as a network may deliver it twice.
+    Duplicate(Duration),
 }
 
 impl Fault {
@@ -31,6 +33,8 @@ impl Fault {
     pub(super) fn for_op(self, op: Op) -> Self {
         match self {
             Self::LoseReply | Self::DelayPastReply(_) if !op.writes() => Self::FailBefore,
+            // To read twice is nothing.
+            Self::Duplicate(_) if !op.writes() => Self::Pass,
             other => other,
         }
     }
@@ -51,6 +55,8 @@ pub struct Rates {
     pub delay: u16,
     /// See [`Fault::DelayPastReply`].
     pub delay_past_reply: u16,
+    /// See [`Fault::Duplicate`].
+    pub duplicate: u16,
     /// The longest delay.
     pub delay_max: Duration,
 }
@@ -109,6 +115,7 @@ impl Rates {
             (self.crash_after, Fault::CrashAfter),
             (self.delay, Fault::Delay(span)),
             (self.delay_past_reply, Fault::DelayPastReply(span)),
+            (self.duplicate, Fault::Duplicate(span)),
         ];
         let mut bound = 0;
         for (rate, fault) in table {
