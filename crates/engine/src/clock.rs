@@ -32,7 +32,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A store's clock, as a node knows it: set with every beat, carried on by the node's own monotonic clock.
+/// A store's clock, as a node or a client knows it: set with every beat or asked for, carried on by the machine's own
+/// monotonic clock.
 ///
 /// Timers are set by one node and fire on another, and the queue judges them by the store's clock. So
 /// all must go by one clock, or a run is claimed and put down again for as long as two clocks differ.
@@ -61,12 +62,22 @@ const QUICK: Duration = Duration::from_millis(50);
 /// Between two beats a clock that goes on by itself differs less than this from the monotonic one; if it differs
 /// more, somebody has set it.
 const SET: Duration = Duration::from_millis(50);
+/// Whoever does not beat asks again after so long.
+const ASK_EVERY: Duration = Duration::from_secs(60);
 /// An answer that took longer says too little about the store's clock.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 impl StoreTime {
     pub(crate) fn new(own: Arc<dyn Clock>) -> Self {
         Self { own, known: Mutex::new(Known::Nothing) }
+    }
+
+    /// Whether it was heard of so long ago, if ever, that it should be asked for.
+    pub(crate) fn is_old(&self) -> bool {
+        match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            Known::Nothing => true,
+            Known::Own(_, at) | Known::Told(_, at) => self.own.elapsed().saturating_sub(at) > ASK_EVERY,
+        }
     }
 
     /// The store answered `told` to something sent at `sent`.

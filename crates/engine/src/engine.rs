@@ -151,6 +151,7 @@ impl Builder {
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = self.config.at_pace(&self.store.pace());
+        config.check()?;
         let sure_for = config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
         #[cfg(feature = "testing")]
@@ -163,6 +164,7 @@ impl Builder {
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(config.limits.clone()),
+            asks: None,
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
@@ -266,6 +268,13 @@ impl Engine {
     /// Stops at once, like a crash.
     pub fn crash(self) {
         self.node.close();
+    }
+
+    /// Waits until this engine has stopped by itself, and says why, once: its disk failed, so that nothing it writes
+    /// can be trusted, or its store was closed by a copy. Nothing that was acknowledged is lost. End the process and
+    /// start another, which reads what is really there.
+    pub async fn failed(&self) -> EngineError {
+        self.node.failure().await
     }
 
     /// Runs in memory now.

@@ -115,6 +115,13 @@ impl Sum {
         println!("effects begun again by an owner that was cut off: {late_effects}");
         let faults: Vec<String> = faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         println!("faults: {}", faults.join(", "));
+        let sum: u64 = self.faults.values().sum();
+        let (failed, hours) = (failed.len(), simulated.as_secs() / 3_600);
+        println!(
+            "record: seeds={seeds} failed={failed} runs={runs} operations={calls} simulated_hours={hours} \
+             faults={sum} {}",
+            self.faults.iter().map(|(kind, count)| format!("{kind}={count}")).collect::<Vec<_>>().join(" ")
+        );
     }
 }
 

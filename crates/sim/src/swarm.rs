@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{Row, RunFilter, RunOrder, Store};
+use goldseam_store::{Row, RunFilter, RunOrder, Store, TaskFilter};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -357,12 +357,23 @@ async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, St
     loop {
         let open = unsettled(world).await;
         if open.is_empty() || world.book.time().elapsed() >= until {
+            tell_tasks(world, &open).await;
             return open;
         }
         for number in 0..runs {
             help(world, number, dice).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Writes down how the tasks of runs that did not end are, for whoever reads the trace.
+async fn tell_tasks(world: &World, open: &[(RunId, Status)]) {
+    for (run, status) in open {
+        let filter = TaskFilter { run: Some(run.clone()), limit: u32::MAX, ..TaskFilter::default() };
+        for task in world.memory.tasks(filter).await.unwrap_or_default() {
+            world.book.line(&format!("left {run} {status} {task:?}"));
+        }
     }
 }
 

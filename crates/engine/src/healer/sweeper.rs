@@ -147,15 +147,20 @@ struct Sighting {
 }
 
 /// Where a sweep is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Stage {
-    /// Runs whose cached row is lost.
-    #[default]
-    Rowless,
+    /// Runs whose cached row is lost, after this one.
+    Rowless(Option<RunId>),
     /// Active runs, from this cursor on.
     Active(Option<String>),
     /// States of others, from this cursor on.
     Foreign(Option<String>),
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Rowless(None)
+    }
 }
 
 /// Looks over all active runs, a batch per tick. Any number of them at once is safe.
@@ -199,18 +204,20 @@ impl Sweeper {
         let mut left = BATCH;
         while left > 0 {
             match &self.stage {
-                Stage::Rowless => {
-                    let mut lost = self.healer.ledger.store.rowless(None, PAGE).await?;
+                Stage::Rowless(after) => {
+                    let mut lost = self.healer.ledger.store.rowless(after.as_ref(), PAGE).await?;
                     if planted::is(Bug::NoLostRows) {
                         lost.clear();
                     }
-                    let count = lost.len();
-                    for run in lost {
-                        self.look_deep(&run, None, &liveness, &mut report).await?;
+                    left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
+                    for run in &lost {
+                        self.look_deep(run, None, &liveness, &mut report).await?;
                     }
-                    // What could not be mended is looked at again with the next sweep.
-                    self.stage = Stage::Active(None);
-                    left = left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+                    // What could not be mended stays in the list, and must not hide what comes after it.
+                    self.stage = match lost.last() {
+                        Some(last) => Stage::Rowless(Some(last.clone())),
+                        None => Stage::Active(None),
+                    };
                 }
                 Stage::Active(after) => {
                     let page = self.page(after.clone()).await?;

@@ -1,5 +1,6 @@
 //! The one claim path: from a ready task to an execution.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ impl Node {
     pub(super) async fn keep_claiming(self: &Arc<Self>) {
         let pools = self.pools();
         while !self.is_closed() && !self.hub().is_leaving() {
+            self.looks.fetch_add(1, Ordering::Relaxed);
             let more = match self.claim_some(&pools).await {
                 Ok((claimed, _)) if claimed > 0 => continue,
                 Ok((_, next)) => next,

@@ -1,6 +1,6 @@
 //! What one process knows in memory: the runs it has, who waits for them, and when it was last sure to be alive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -200,6 +200,11 @@ impl Hub {
 
     pub(crate) fn holds(&self, run: &RunId) -> bool {
         self.hot().cells.contains_key(run)
+    }
+
+    /// The runs in memory.
+    pub(crate) fn hot_runs(&self) -> BTreeSet<RunId> {
+        self.hot().cells.keys().cloned().collect()
     }
 
     pub(crate) fn hot_count(&self) -> usize {

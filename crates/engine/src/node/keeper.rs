@@ -276,9 +276,11 @@ impl Node {
     }
 
     /// What no other look ever finds: tasks that this node holds without knowing it, because the reply to
-    /// its claim was lost, and tasks that a dead node's last claim took after it was forgotten.
+    /// its claim was lost, tasks that a dead node's last claim took after it was forgotten, and runs in memory that
+    /// another node has taken over: a step that runs for hours would not notice before its end.
     async fn reconcile(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut after = None;
+        let mut unheld = self.hub().hot_runs();
         loop {
             let filter = TaskFilter {
                 state: Some(TaskState::Claimed),
@@ -287,7 +289,7 @@ impl Node {
                 ..TaskFilter::default()
             };
             let page = self.ledger.store.tasks(filter).await?;
-            let Some(last) = page.last() else { return Ok(()) };
+            let Some(last) = page.last() else { break };
             after = Some(last.id.clone());
             // After the tasks: a node beats before it claims, so an owner that is missing here is gone.
             let nodes = self.ledger.store.nodes().await?;
@@ -297,6 +299,9 @@ impl Node {
                 let owner = task.owner.clone().unwrap_or_default();
                 let known = nodes.iter().any(|seen| seen.record.id.as_str() == owner);
                 if owner == self.id.as_str() {
+                    if let Some(run) = &task.run {
+                        unheld.remove(run);
+                    }
                     let old = task.started_at.is_some_and(|at| now.since(at) >= self.config.silence_max);
                     let missing = task.run.as_ref().is_some_and(|run| !self.has(run));
                     if old && (mail::is_delivery(&task) || missing && self.hub().is_leaving()) {
@@ -313,5 +318,9 @@ impl Node {
                 }
             }
         }
+        for run in unheld {
+            self.hub().poke(&run);
+        }
+        Ok(())
     }
 }

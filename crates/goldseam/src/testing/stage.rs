@@ -368,7 +368,12 @@ impl<'a> Stage<'a> {
     }
 
     async fn happened(&mut self, what: String) {
-        let ends = self.runs().await.into_iter().map(|run| (run.run, run.as_of)).collect();
+        let mut ends = BTreeMap::new();
+        for run in self.runs().await {
+            // The log itself: what is known of it may be late.
+            let head = self.memory.head(&run.run).await.ok().flatten();
+            ends.insert(run.run, head.map_or(Seq::ZERO, |head| head.end));
+        }
         let at = self.time.now() + self.skipped();
         self.incidents.push(Incident { at, what, ends });
     }

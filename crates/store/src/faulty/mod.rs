@@ -181,9 +181,9 @@ impl FaultyStore {
     fn draw(&self, op: Op) -> Fault {
         let mut history = self.history();
         let number = history.calls.len() as u64 + 1;
-        let append = (op == Op::Append).then(|| history.appends + 1);
-        history.appends = append.unwrap_or(history.appends);
-        let fault = history.plan.draw(number, append).for_op(op);
+        history.appends += u64::from(op == Op::Append);
+        let appends = history.appends;
+        let fault = history.plan.draw(number, op, appends).for_op(op);
         history.calls.push(Called { op, fault });
         fault
     }

@@ -61,11 +61,12 @@ pub struct Rates {
     pub delay_max: Duration,
 }
 
-/// Decides about every call. Numbers come first, then rates.
+/// Decides about every call. Numbers come first, then methods, then rates.
 #[derive(Debug, Clone)]
 pub struct Plan {
     numbered: BTreeMap<u64, Fault>,
     appends: BTreeMap<u64, Fault>,
+    methods: Vec<(Op, Fault)>,
     rates: Rates,
     dice: SplitMix,
 }
@@ -78,7 +79,8 @@ impl Plan {
 
     /// Faults at these rates, decided by `seed`.
     pub fn seeded(seed: u64, rates: Rates) -> Self {
-        Self { numbered: BTreeMap::new(), appends: BTreeMap::new(), rates, dice: SplitMix::new(seed) }
+        let (numbered, appends) = (BTreeMap::new(), BTreeMap::new());
+        Self { numbered, appends, methods: Vec::new(), rates, dice: SplitMix::new(seed) }
     }
 
     /// The same, with this fault for the `number`-th call, counted from 1.
@@ -95,12 +97,20 @@ impl Plan {
         self
     }
 
+    /// The same, with this fault for every call of a method.
+    #[must_use]
+    pub fn every(mut self, op: Op, fault: Fault) -> Self {
+        self.methods.push((op, fault));
+        self
+    }
+
     /// Two numbers are drawn for every call, so one call's fate never depends on another's.
-    pub(super) fn draw(&mut self, number: u64, append: Option<u64>) -> Fault {
+    pub(super) fn draw(&mut self, number: u64, op: Op, appends: u64) -> Fault {
         let (lot, length) = (self.dice.below(1_000), self.dice.next());
-        let by_append = append.and_then(|append| self.appends.get(&append));
-        let fixed = self.numbered.get(&number).or(by_append).copied();
-        fixed.unwrap_or_else(|| self.rates.pick(lot, length))
+        let append = || self.appends.get(&appends).filter(|_| op == Op::Append).copied();
+        let method = || self.methods.iter().find(|(of, _)| *of == op).map(|(_, fault)| *fault);
+        let told = self.numbered.get(&number).copied().or_else(append).or_else(method);
+        told.unwrap_or_else(|| self.rates.pick(lot, length))
     }
 }
 
