@@ -145,7 +145,10 @@ impl Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { workflow, case, flaw, timeline } = &*self.0;
-        write!(f, "workflow {workflow}, {case}: {flaw}")?;
+        match workflow.is_empty() {
+            true => write!(f, "{flaw}")?,
+            false => write!(f, "workflow {workflow}, {case}: {flaw}")?,
+        }
         if !timeline.is_empty() {
             write!(f, "\nrepeat it alone: {}\n{}", case.repeat(), timeline.trim_end())?;
         }
