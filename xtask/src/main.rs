@@ -10,6 +10,7 @@
 //! | [`servers`] | the servers that tests work with |
 //! | [`disk`] | the long search for what a failing disk could cost |
 //! | [`kill`] | the shipped binary, and the server under it, killed again and again |
+//! | [`fuzz`] | every target of `fuzz/`, for a while each |
 //! | [`generate`] | the files that are made from other files |
 //! | [`record`] | what long searches counted, kept |
 //! | [`ratchet`] | exceptions that may only shrink |
@@ -18,6 +19,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
 mod disk;
+mod fuzz;
 mod generate;
 mod kill;
 mod ratchet;
@@ -40,6 +42,7 @@ cargo xtask disk [ARGS]        fail every call to the disk, cut the power everyw
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
+cargo xtask fuzz [--seconds N] feed everything that reads with anything at all, N seconds each (30)
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -58,6 +61,11 @@ fn main() -> ExitCode {
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),
         ["models"] => steps::models(),
+        ["fuzz"] => fuzz::run(fuzz::SECONDS),
+        ["fuzz", "--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) => fuzz::run(seconds),
+            Err(_) => Err(format!("{seconds:?} is no number of seconds")),
+        },
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

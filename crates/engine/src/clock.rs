@@ -93,6 +93,15 @@ impl StoreTime {
             _ => Known::Told(told, sent + took / 2),
         };
     }
+
+    /// The store showed `told` to somebody who asked for something else: believed at once if the store is ahead, as it is
+    /// where somebody has set its clock. What is due by that would otherwise be claimed and put down again until the next
+    /// beat.
+    pub(crate) fn hear(&self, told: Millis, sent: Duration) {
+        if told > self.now() + SET {
+            self.set(told, sent);
+        }
+    }
 }
 
 impl Clock for StoreTime {
@@ -177,6 +186,18 @@ mod tests {
         // A clock that is only adjusted a little is finer than what was heard of the store's.
         *own.now.lock().unwrap() = Millis(10_020);
         assert_eq!(time.now(), Millis(10_020));
+    }
+
+    #[test]
+    fn a_store_that_is_ahead_is_believed_between_two_beats() {
+        let elapsed = Duration::from_secs(100);
+        let time = StoreTime::new(Arc::new(Still { now: Mutex::new(Millis(10_000)), elapsed }));
+        time.set(Millis(10_000), elapsed);
+        // Behind by what the way takes.
+        time.hear(Millis(9_000), elapsed);
+        assert_eq!(time.now(), Millis(10_000));
+        time.hear(Millis(3_610_000), elapsed);
+        assert_eq!(time.now(), Millis(3_610_000));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     flaw: Option<EngineError>,
+    #[cfg(feature = "testing")]
+    witness: Option<Arc<dyn crate::testing::Witness>>,
 }
 
 impl Builder {
@@ -126,6 +128,22 @@ impl Builder {
         self
     }
 
+    /// Somebody who sees user code begin.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn witness(mut self, witness: Arc<dyn crate::testing::Witness>) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
+    /// Changes the configuration that there is.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
+        self.config = change(self.config);
+        self
+    }
+
     /// Joins the store, recovers what dead nodes left behind, and begins to work.
     pub async fn start(self) -> Result<Engine, EngineError> {
         if let Some(flaw) = self.flaw {
@@ -136,6 +154,8 @@ impl Builder {
         config.check()?;
         let sure_for = config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
+        #[cfg(feature = "testing")]
+        let hub = hub.watched_by(self.witness);
         let time = Arc::new(StoreTime::new(self.clock));
         let Config { claim_lease: lease, deliveries_max, .. } = config;
         meter::describe();
@@ -172,6 +192,8 @@ impl Engine {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             flaw: None,
+            #[cfg(feature = "testing")]
+            witness: None,
         }
     }
 

@@ -232,7 +232,7 @@ impl Deref for Engine {
 /// An engine to be: workflows are registered, nothing runs yet.
 #[derive(Debug)]
 #[must_use = "nothing runs until `start`"]
-pub struct Builder(goldseam_engine::Builder);
+pub struct Builder(pub(crate) goldseam_engine::Builder);
 
 impl Builder {
     /// Registers version 1 of a workflow.

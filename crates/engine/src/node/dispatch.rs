@@ -95,7 +95,9 @@ impl Node {
         if free == 0 || self.hub().is_out_of_sight(self.ledger.clock.elapsed()) {
             return Ok((0, None));
         }
+        let sent = self.ledger.clock.elapsed();
         let now = self.ledger.store.now().await?;
+        self.time.hear(now, sent);
         let owner = self.id.as_str().to_owned();
         let claim = ClaimTasks { owner, pools: pools.to_vec(), kind: None, limit: free, now };
         let claimed = self.ledger.store.claim(claim).await?;

@@ -5,6 +5,7 @@
 mod basics;
 mod bucket;
 mod claims;
+mod clocks;
 mod examples;
 mod object;
 mod peers;

@@ -110,12 +110,13 @@ pub struct FaultyStore {
 struct History {
     plan: Plan,
     calls: Vec<Called>,
+    appends: u64,
 }
 
 impl FaultyStore {
     /// A connection to `inner` that fails by `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: Plan) -> Self {
-        let history = Mutex::new(History { plan, calls: Vec::new() });
+        let history = Mutex::new(History { plan, calls: Vec::new(), appends: 0 });
         Self { inner, history, crashed: watch::Sender::new(false), frozen: watch::Sender::new(false) }
     }
 
@@ -127,6 +128,11 @@ impl FaultyStore {
     /// How many calls there were.
     pub fn count(&self) -> u64 {
         self.history().calls.len() as u64
+    }
+
+    /// How many of them were appends.
+    pub fn appends(&self) -> u64 {
+        self.history().appends
     }
 
     /// The node dies now: every later call fails, waiting ones too.
@@ -180,7 +186,9 @@ impl FaultyStore {
     fn draw(&self, op: Op) -> Fault {
         let mut history = self.history();
         let number = history.calls.len() as u64 + 1;
-        let fault = history.plan.draw(number, op).for_op(op);
+        history.appends += u64::from(op == Op::Append);
+        let appends = history.appends;
+        let fault = history.plan.draw(number, op, appends).for_op(op);
         history.calls.push(Called { op, fault });
         fault
     }

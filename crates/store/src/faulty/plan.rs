@@ -65,6 +65,7 @@ pub struct Rates {
 #[derive(Debug, Clone)]
 pub struct Plan {
     numbered: BTreeMap<u64, Fault>,
+    appends: BTreeMap<u64, Fault>,
     methods: Vec<(Op, Fault)>,
     rates: Rates,
     dice: SplitMix,
@@ -78,13 +79,21 @@ impl Plan {
 
     /// Faults at these rates, decided by `seed`.
     pub fn seeded(seed: u64, rates: Rates) -> Self {
-        Self { numbered: BTreeMap::new(), methods: Vec::new(), rates, dice: SplitMix::new(seed) }
+        let (numbered, appends) = (BTreeMap::new(), BTreeMap::new());
+        Self { numbered, appends, methods: Vec::new(), rates, dice: SplitMix::new(seed) }
     }
 
     /// The same, with this fault for the `number`-th call, counted from 1.
     #[must_use]
     pub fn at(mut self, number: u64, fault: Fault) -> Self {
         self.numbered.insert(number, fault);
+        self
+    }
+
+    /// The same, with this fault for the `number`-th append, counted from 1.
+    #[must_use]
+    pub fn at_append(mut self, number: u64, fault: Fault) -> Self {
+        self.appends.insert(number, fault);
         self
     }
 
@@ -96,10 +105,11 @@ impl Plan {
     }
 
     /// Two numbers are drawn for every call, so one call's fate never depends on another's.
-    pub(super) fn draw(&mut self, number: u64, op: Op) -> Fault {
+    pub(super) fn draw(&mut self, number: u64, op: Op, appends: u64) -> Fault {
         let (lot, length) = (self.dice.below(1_000), self.dice.next());
+        let append = || self.appends.get(&appends).filter(|_| op == Op::Append).copied();
         let method = || self.methods.iter().find(|(of, _)| *of == op).map(|(_, fault)| *fault);
-        let told = self.numbered.get(&number).copied().or_else(method);
+        let told = self.numbered.get(&number).copied().or_else(append).or_else(method);
         told.unwrap_or_else(|| self.rates.pick(lot, length))
     }
 }

@@ -7,6 +7,7 @@ mod takeover;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use goldseam::engine::{Clock, OsEntropy};
@@ -53,13 +54,23 @@ impl Clock for Virtual {
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     time: Virtual,
+    /// Milliseconds by which the store's clock was set forward.
+    ahead: Arc<AtomicI64>,
 }
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "where virtual time begins")]
     pub(crate) fn new() -> Self {
         let time = Virtual { began: Instant::now(), wrong_by: 0 };
-        Self { store: Arc::new(MemoryStore::new(Arc::new(move || time.now()))), time }
+        let ahead = Arc::new(AtomicI64::new(0));
+        let set = Arc::clone(&ahead);
+        let clock = move || Millis(time.now().0 + set.load(Ordering::Relaxed));
+        Self { store: Arc::new(MemoryStore::new(Arc::new(clock))), time, ahead }
+    }
+
+    /// Somebody sets the store's clock.
+    pub(crate) fn set_store_forward(&self, by_ms: i64) {
+        self.ahead.fetch_add(by_ms, Ordering::Relaxed);
     }
 
     /// A connection that fails when it is told to.
