@@ -1,6 +1,7 @@
-//! Files that are made from other files: the index of codes, and the ratchet, tightened.
+//! Files that are made from other files: the index of codes, the record, and the ratchet, tightened.
 
 use crate::ratchet::{self, Ratchet};
+use crate::record;
 use crate::tidy::{Finding, LINES_MAX, code_lines, is_raised, pages};
 use crate::tree::{self, Tree};
 
@@ -31,7 +32,11 @@ pub(crate) fn run(mode: Mode) -> Result<(), String> {
     let root = tree::root()?;
     let tree = Tree::read(&root)?;
     let mut stale = Vec::new();
-    for (path, text) in [(INDEX, index(&tree)), (ratchet::FILE, tightened(&tree).to_text())] {
+    for (path, text) in [
+        (INDEX, index(&tree)),
+        (record::PAGE, record::page(&tree)),
+        (ratchet::FILE, tightened(&tree).to_text()),
+    ] {
         if tree.get(path).is_some_and(|file| file.text == text) {
             continue;
         }
@@ -47,11 +52,11 @@ pub(crate) fn run(mode: Mode) -> Result<(), String> {
     Ok(())
 }
 
-/// The index is what would be generated. (Slack in the ratchet is found by the checks it eases.)
+/// The pages are what would be generated. (Slack in the ratchet is found by the checks it eases.)
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let fresh = tree.get(INDEX).is_some_and(|file| file.text == index(tree));
-    let finding = || Finding::new(INDEX, 1, "the index is stale", "run `cargo xtask generate`");
-    if fresh { Vec::new() } else { vec![finding()] }
+    let made = [(INDEX, index(tree)), (record::PAGE, record::page(tree))];
+    let stale = made.into_iter().filter(|(path, text)| tree.get(path).is_none_or(|file| file.text != *text));
+    stale.map(|(path, _)| Finding::new(path, 1, "the page is stale", "run `cargo xtask generate`")).collect()
 }
 
 fn index(tree: &Tree) -> String {

@@ -1,5 +1,5 @@
-//! The project's own tooling: `cargo xtask tidy | test | generate | sim | models | servers | postgres`. Depends
-//! on `std` and on the servers for tests only.
+//! The project's own tooling: `cargo xtask help` lists it. Depends on `std` and
+//! on the servers for tests only.
 //!
 //! # Layout
 //!
@@ -8,14 +8,22 @@
 //! | [`tidy`] | the checks that no compiler makes |
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
 //! | [`servers`] | the servers that tests work with |
+//! | [`disk`] | the long search for what a failing disk could cost |
+//! | [`kill`] | the shipped binary, and the server under it, killed again and again |
+//! | [`fuzz`] | every target of `fuzz/`, for a while each |
 //! | [`generate`] | the files that are made from other files |
+//! | [`record`] | what long searches counted, kept |
 //! | [`ratchet`] | exceptions that may only shrink |
 //! | [`tree`], [`source`] | the repository's files; Rust code without its comments and strings |
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
+mod disk;
+mod fuzz;
 mod generate;
+mod kill;
 mod ratchet;
+mod record;
 mod servers;
 mod source;
 mod steps;
@@ -29,7 +37,12 @@ cargo xtask tidy               check what no compiler checks
 cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
+cargo xtask record KIND -- COMMAND  run a long search and keep what it counted in docs/record.md
+cargo xtask disk [ARGS]        fail every call to the disk, cut the power everywhere: --seeds N, --from S, --step N
+cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
+                               [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
+cargo xtask fuzz [--seconds N] feed everything that reads with anything at all, N seconds each (30)
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -44,7 +57,15 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(generate::Mode::Write),
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
+        ["record", kind, "--", command @ ..] => record::run(kind, command),
+        ["disk", rest @ ..] => disk::run(rest),
+        ["kill", rest @ ..] => kill::run(rest),
         ["models"] => steps::models(),
+        ["fuzz"] => fuzz::run(fuzz::SECONDS),
+        ["fuzz", "--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) => fuzz::run(seconds),
+            Err(_) => Err(format!("{seconds:?} is no number of seconds")),
+        },
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

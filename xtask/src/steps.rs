@@ -129,7 +129,8 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
     }
 }
 
-fn cargo(root: &Path, args: &str, envs: &[(&str, &str)]) -> Result<(), String> {
+/// Runs cargo with these arguments and variables.
+pub(crate) fn cargo(root: &Path, args: &str, envs: &[(&str, &str)]) -> Result<(), String> {
     let status = command(root, args)
         .envs(envs.iter().copied())
         .status()

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::commands;
@@ -111,7 +111,11 @@ pub(crate) enum Command {
 
 /// What was typed, and whether it names the store.
 pub(crate) fn typed() -> Result<(Cli, bool), clap::Error> {
-    let matches = whole().try_get_matches()?;
+    understood(whole().try_get_matches()?)
+}
+
+/// The same, of what was matched.
+pub(crate) fn understood(matches: ArgMatches) -> Result<(Cli, bool), clap::Error> {
     let named = matches.value_source("store") == Some(ValueSource::CommandLine);
     Ok((Cli::from_arg_matches(&matches)?, named))
 }

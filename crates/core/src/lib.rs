@@ -10,6 +10,7 @@
 //! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
 //! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
+//! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
 //! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
 //!
 //! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide()`]
@@ -29,6 +30,7 @@ pub mod limits;
 pub mod lock;
 pub mod path;
 pub mod payload;
+pub mod planted;
 pub mod recovery;
 pub mod retry;
 pub mod seal;

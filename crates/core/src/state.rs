@@ -15,6 +15,7 @@ use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, Ru
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
+use crate::planted::{self, Bug};
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
 
@@ -449,10 +450,17 @@ impl State {
     /// Steps that completed after `cutoff`, have a compensation and are not undone yet; latest first.
     pub fn to_undo(&self, cutoff: Seq) -> Vec<Path> {
         let open = |path: &&Path| {
-            self.undone.get(*path) != Some(&Undo::Completed)
+            (self.undone.get(*path) != Some(&Undo::Completed) || planted::is(Bug::UndoAgain))
                 && self.ops.get(*path).is_some_and(|op| op.last > cutoff)
         };
-        self.undo.iter().rev().filter(open).cloned().collect()
+        let mut left: Vec<Path> = self.undo.iter().rev().filter(open).cloned().collect();
+        if planted::is(Bug::UndoInOrder) {
+            left.reverse();
+        }
+        if planted::is(Bug::UndoSkipsOne) {
+            left.pop();
+        }
+        left
     }
 
     /// The earliest unread mail that ends `wanted`, leaving `taken` aside.
@@ -462,7 +470,9 @@ impl State {
             Mail::Answer { question, .. } => wanted.inputs.contains(question),
             Mail::Child { run, .. } => wanted.children.contains(run),
         };
-        self.unread.iter().find(|(seq, mail)| !taken.contains(*seq) && fits(mail)).map(|(seq, _)| *seq)
+        let mut fitting = self.unread.iter().filter(|(seq, mail)| !taken.contains(*seq) && fits(mail));
+        let found = if planted::is(Bug::NewestMailFirst) { fitting.next_back() } else { fitting.next() };
+        found.map(|(seq, _)| *seq)
     }
 
     /// Children of branches that were left, which nobody will ever ask for again.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Decision, Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, Owned, RunId, Seq, Why, WriteId, decide};
+use goldseam_core::{Command, Fence, Owned, RunId, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, StoreError, TaskChange};
 
 use crate::cell::{Cell, Inner, Stop};
@@ -47,6 +48,12 @@ pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
         }
         if cell.lock().state.summary.as_of != seen {
             look_before_rest(&mut command);
+        }
+        if planted::is(Bug::BlindRetry)
+            && let Command::Owned(fence, _) = &mut command
+        {
+            let summary = &cell.lock().state.summary;
+            *fence = Fence { epoch: summary.epoch, branch: summary.branch };
         }
     }
 }

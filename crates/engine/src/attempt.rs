@@ -114,6 +114,8 @@ pub(crate) async fn run<'a, T>(
     if attempt.beats && attempt.number > 1 {
         attempt.pulse().last = record.read().await;
     }
+    #[cfg(feature = "testing")]
+    cell.begins(&started.path, &attempt.key, crate::testing::Work::Step);
     let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(attempt.clone())));
     let work = match made {
         Ok(work) => work,

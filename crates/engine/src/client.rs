@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::claims::{ClaimRules, Claims, Memory};
-use crate::clock::{Clock, SystemClock, pause};
+use crate::clock::{Clock, StoreTime, SystemClock, pause};
 use crate::commit::Ledger;
 use crate::engine::{default_queue, refused};
 use crate::entropy::{Entropy, OsEntropy};
@@ -145,7 +145,9 @@ impl Client {
     ) -> Self {
         let (limits, hub) = (Arc::new(limits), Arc::new(Hub::of_client()));
         let claims = Arc::new(Memory::new(ClaimRules::default()));
-        Self { ledger: Ledger { store, clock, entropy, limits, hub, claims } }
+        let time = Arc::new(StoreTime::new(clock));
+        let (clock, asks) = (Arc::clone(&time) as Arc<dyn Clock>, Some(time));
+        Self { ledger: Ledger { store, clock, entropy, limits, asks, hub, claims } }
     }
 
     /// The same client, healing claims by these rules.

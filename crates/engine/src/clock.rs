@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::Millis;
+use goldseam_core::planted::{self, Bug};
 
 /// What time it is, for an engine.
 pub trait Clock: Debug + Send + Sync + 'static {
@@ -31,7 +32,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A store's clock, as a node knows it: set with every beat, carried on by the node's own monotonic clock.
+/// A store's clock, as a node or a client knows it: set with every beat or asked for, carried on by the machine's own
+/// monotonic clock.
 ///
 /// Timers are set by one node and fire on another, and the queue judges them by the store's clock. So
 /// all must go by one clock, or a run is claimed and put down again for as long as two clocks differ.
@@ -46,8 +48,9 @@ pub(crate) struct StoreTime {
 enum Known {
     /// Nothing yet.
     Nothing,
-    /// It cannot be told apart from the node's own, which is the finer one.
-    Own,
+    /// It cannot be told apart from the node's own, which is the finer one and showed this, when its monotonic clock
+    /// showed that.
+    Own(Millis, Duration),
     /// It showed this, when the node's monotonic clock showed that.
     Told(Millis, Duration),
 }
@@ -56,12 +59,25 @@ enum Known {
 const TICK: Duration = Duration::from_millis(1);
 /// Only an answer as quick as this can say that two clocks agree.
 const QUICK: Duration = Duration::from_millis(50);
+/// Between two beats a clock that goes on by itself differs less than this from the monotonic one; if it differs
+/// more, somebody has set it.
+const SET: Duration = Duration::from_millis(50);
+/// Whoever does not beat asks again after so long.
+const ASK_EVERY: Duration = Duration::from_secs(60);
 /// An answer that took longer says too little about the store's clock.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 impl StoreTime {
     pub(crate) fn new(own: Arc<dyn Clock>) -> Self {
         Self { own, known: Mutex::new(Known::Nothing) }
+    }
+
+    /// Whether it was heard of so long ago, if ever, that it should be asked for.
+    pub(crate) fn is_old(&self) -> bool {
+        match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            Known::Nothing => true,
+            Known::Own(_, at) | Known::Told(_, at) => self.own.elapsed().saturating_sub(at) > ASK_EVERY,
+        }
     }
 
     /// The store answered `told` to something sent at `sent`.
@@ -71,19 +87,34 @@ impl StoreTime {
         let fits = here - took - TICK <= told && told <= here + TICK;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = match *known {
-            _ if fits && took <= QUICK => Known::Own,
-            Known::Own if fits => Known::Own,
-            now @ (Known::Own | Known::Told(..)) if took > ROUND_TRIP_MAX => now,
+            _ if fits && took <= QUICK => Known::Own(here, received),
+            Known::Own(..) if fits => Known::Own(here, received),
+            now @ (Known::Own(..) | Known::Told(..)) if took > ROUND_TRIP_MAX => now,
             _ => Known::Told(told, sent + took / 2),
         };
+    }
+
+    /// The store showed `told` to somebody who asked for something else: believed at once if the store is ahead, as it is
+    /// where somebody has set its clock. What is due by that would otherwise be claimed and put down again until the next
+    /// beat.
+    pub(crate) fn hear(&self, told: Millis, sent: Duration) {
+        if told > self.now() + SET {
+            self.set(told, sent);
+        }
     }
 }
 
 impl Clock for StoreTime {
     fn now(&self) -> Millis {
         match *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            _ if planted::is(Bug::OwnClock) => self.own.now(),
             Known::Told(told, at) => told + self.own.elapsed().saturating_sub(at),
-            Known::Nothing | Known::Own => self.own.now(),
+            Known::Own(shown, at) => {
+                let (here, carried) = (self.own.now(), shown + self.own.elapsed().saturating_sub(at));
+                let moved = here.since(carried).max(carried.since(here));
+                if moved > SET { carried } else { here }
+            }
+            Known::Nothing => self.own.now(),
         }
     }
 
@@ -116,13 +147,13 @@ mod tests {
     /// A clock that shows what it is told.
     #[derive(Debug)]
     struct Still {
-        now: Millis,
+        now: Mutex<Millis>,
         elapsed: Duration,
     }
 
     impl Clock for Still {
         fn now(&self) -> Millis {
-            self.now
+            *self.now.lock().unwrap()
         }
 
         fn elapsed(&self) -> Duration {
@@ -132,7 +163,7 @@ mod tests {
 
     fn told(own: i64, took: Duration, store: i64) -> Millis {
         let elapsed = Duration::from_secs(100);
-        let time = StoreTime::new(Arc::new(Still { now: Millis(own), elapsed }));
+        let time = StoreTime::new(Arc::new(Still { now: Mutex::new(Millis(own)), elapsed }));
         time.set(Millis(store), elapsed - took);
         time.now()
     }
@@ -140,6 +171,33 @@ mod tests {
     #[test]
     fn a_quick_answer_that_fits_leaves_the_nodes_own_clock() {
         assert_eq!(told(10_000, Duration::from_millis(10), 9_995), Millis(10_000));
+    }
+
+    #[test]
+    fn a_clock_that_somebody_sets_is_not_believed() {
+        let elapsed = Duration::from_secs(100);
+        let own = Arc::new(Still { now: Mutex::new(Millis(10_000)), elapsed });
+        let time = StoreTime::new(own.clone());
+        time.set(Millis(10_000), elapsed);
+        for set in [10_000 + 3_600_000, 10_000 - 3_600_000] {
+            *own.now.lock().unwrap() = Millis(set);
+            assert_eq!(time.now(), Millis(10_000));
+        }
+        // A clock that is only adjusted a little is finer than what was heard of the store's.
+        *own.now.lock().unwrap() = Millis(10_020);
+        assert_eq!(time.now(), Millis(10_020));
+    }
+
+    #[test]
+    fn a_store_that_is_ahead_is_believed_between_two_beats() {
+        let elapsed = Duration::from_secs(100);
+        let time = StoreTime::new(Arc::new(Still { now: Mutex::new(Millis(10_000)), elapsed }));
+        time.set(Millis(10_000), elapsed);
+        // Behind by what the way takes.
+        time.hear(Millis(9_000), elapsed);
+        assert_eq!(time.now(), Millis(10_000));
+        time.hear(Millis(3_610_000), elapsed);
+        assert_eq!(time.now(), Millis(3_610_000));
     }
 
     #[test]

@@ -8,6 +8,11 @@ use goldseam_core::{Limits, QueueName, WorkflowName};
 use goldseam_store::Pace;
 
 use crate::claims::ClaimRules;
+use crate::error::EngineError;
+
+/// Beats that fit into the silence that a node is taken for lost after: in half of it a node is sure of itself, and a
+/// beat may be late.
+const BEATS_MIN: u32 = 4;
 
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
@@ -50,8 +55,8 @@ pub struct Config {
     pub deliveries_max: u32,
     /// How often claims and locks are looked over.
     pub claim_watch: Duration,
-    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, lets go
-    /// of its runs.
+    /// A node whose runtime has not moved for so long, because code that never yields has all its threads, or that has
+    /// not looked at its queue for so long, lets go of its runs.
     pub wedged_after: Duration,
     /// Beats come from a thread of their own; off only in simulation.
     pub beat_on_thread: bool,
@@ -100,6 +105,28 @@ impl Config {
     /// How runs of this workflow are recovered.
     pub fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
+
+    /// Refuses what would take living nodes for dead, or never pause.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let pauses = [
+            ("beat", self.beat),
+            ("watch", self.watch),
+            ("poll", self.poll),
+            ("monitor", self.monitor),
+            ("claim_watch", self.claim_watch),
+        ];
+        if let Some((name, _)) = pauses.iter().find(|(_, span)| span.is_zero()) {
+            return Err(EngineError::Config(format!("{name} must be longer than nothing")));
+        }
+        if self.beat * BEATS_MIN > self.silence_max {
+            let (silence, beat) = (self.silence_max, self.beat);
+            return Err(EngineError::Config(format!(
+                "silence_max ({silence:?}) must be at least {BEATS_MIN} times beat ({beat:?}), or nodes that live are \
+                 taken over"
+            )));
+        }
+        Ok(())
     }
 
     /// The same on a store that wants to be asked at this pace: a store may only slow an engine down.

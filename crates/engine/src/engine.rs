@@ -34,6 +34,8 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     flaw: Option<EngineError>,
+    #[cfg(feature = "testing")]
+    witness: Option<Arc<dyn crate::testing::Witness>>,
 }
 
 impl Builder {
@@ -126,6 +128,22 @@ impl Builder {
         self
     }
 
+    /// Somebody who sees user code begin.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn witness(mut self, witness: Arc<dyn crate::testing::Witness>) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
+    /// Changes the configuration that there is.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
+        self.config = change(self.config);
+        self
+    }
+
     /// Joins the store, recovers what dead nodes left behind, and begins to work.
     pub async fn start(self) -> Result<Engine, EngineError> {
         if let Some(flaw) = self.flaw {
@@ -133,8 +151,11 @@ impl Builder {
         }
         let id = NodeId::new(node_name(self.entropy.next()))?;
         let config = self.config.at_pace(&self.store.pace());
+        config.check()?;
         let sure_for = config.silence_max / 2;
         let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
+        #[cfg(feature = "testing")]
+        let hub = hub.watched_by(self.witness);
         let time = Arc::new(StoreTime::new(self.clock));
         let Config { claim_lease: lease, deliveries_max, .. } = config;
         meter::describe();
@@ -143,6 +164,7 @@ impl Builder {
             clock: Arc::clone(&time) as Arc<dyn Clock>,
             entropy: self.entropy,
             limits: Arc::new(config.limits.clone()),
+            asks: None,
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
@@ -170,6 +192,8 @@ impl Engine {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             flaw: None,
+            #[cfg(feature = "testing")]
+            witness: None,
         }
     }
 
@@ -244,6 +268,13 @@ impl Engine {
     /// Stops at once, like a crash.
     pub fn crash(self) {
         self.node.close();
+    }
+
+    /// Waits until this engine has stopped by itself, and says why, once: its disk failed, so that nothing it writes
+    /// can be trusted, or its store was closed by a copy. Nothing that was acknowledged is lost. End the process and
+    /// start another, which reads what is really there.
+    pub async fn failed(&self) -> EngineError {
+        self.node.failure().await
     }
 
     /// Runs in memory now.

@@ -141,6 +141,9 @@ pub enum EngineError {
         /// The names that are registered.
         known: Vec<String>,
     },
+    /// What an engine was told cannot work.
+    #[error("this configuration cannot work: {0}")]
+    Config(String),
     /// The run's log cannot be understood.
     #[error("run {run}: {corrupt}")]
     Corrupt {
@@ -239,6 +242,7 @@ impl EngineError {
             Self::Copy(refusal) => refusal.code(),
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
+            Self::Config(_) => "GS0120",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -263,6 +267,13 @@ impl EngineError {
             Self::Store(StoreError::Full { .. }) => {
                 Some("make room, then try again; nothing was written".into())
             }
+            Self::Store(StoreError::Unknown { .. }) => {
+                Some("look whether it was done before you do it again; the same id is never done twice".into())
+            }
+            Self::Store(StoreError::Damaged { .. }) => Some(
+                "look at the disk and its free room, then start anew; what was acknowledged is there: goldseam store check"
+                    .into(),
+            ),
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,

@@ -14,6 +14,7 @@
 //! | [`claims`] | what nobody alive holds is free again |
 //! | [`copy`] | moving everything to another store |
 //! | [`meter`] | the names of all metrics |
+//! | `testing` | what tests of workflows need of the engine (feature `testing`) |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
 
 pub mod claims;
@@ -35,6 +36,8 @@ pub mod registry;
 pub mod stats;
 #[cfg(feature = "suite")]
 pub mod suite;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 mod append;
 mod attempt;

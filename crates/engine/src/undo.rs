@@ -146,6 +146,8 @@ async fn undo_one(cell: &Arc<Cell>, path: &Path) -> std::result::Result<(), Fail
     let retry = Retry::exponential().max_attempts(UNDO_ATTEMPTS);
     for attempt in 1.. {
         let _busy = cell.busy();
+        #[cfg(feature = "testing")]
+        cell.begins_undo(path);
         let result = AssertUnwindSafe(undo(output.clone())).catch_unwind().await;
         let failure = match result {
             Ok(Ok(())) => return Ok(()),

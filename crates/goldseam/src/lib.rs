@@ -26,6 +26,8 @@
 
 mod open;
 mod span;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use goldseam_core as core;
 pub use goldseam_core::recovery;
@@ -55,6 +57,11 @@ pub use span::{days, hours, mins, secs};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// The guide to testing workflows, its code run.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/testing-your-workflows.md")]
+pub struct TestingGuide;
 
 /// Everything that a program with workflows usually needs.
 pub mod prelude {

@@ -69,13 +69,20 @@ async fn unless_closed(store: Arc<dyn Store>) -> Result<Arc<dyn Store>, EngineEr
 }
 
 async fn make(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    Ok(match Place::of(url)? {
+    Ok(mortal(match Place::of(url)? {
         Place::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => Arc::new(PostgresStore::open(*options).await?),
         #[cfg(feature = "object")]
         Place::Object(options) => Arc::new(BucketStore::open(*options).await?),
-    })
+    }))
+}
+
+/// A process may be told to die at a call of its store, if it was built for that.
+fn mortal(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    #[cfg(feature = "crash-points")]
+    let store = goldseam_store::dying::wrapped(store);
+    store
 }
 
 /// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
@@ -99,13 +106,13 @@ async fn find(url: &str) -> Result<Arc<dyn Store>, EngineError> {
 
 /// Engines that still run may be of an older release; only somebody who means it may end their days.
 async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    Ok(match Place::of(url)? {
+    Ok(mortal(match Place::of(url)? {
         Place::Sqlite(path, options) => Arc::new(SqliteStore::open_current(&path, options)?),
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => Arc::new(PostgresStore::open_current(*options).await?),
         #[cfg(feature = "object")]
         Place::Object(options) => Arc::new(BucketStore::open_current(*options).await?),
-    })
+    }))
 }
 
 /// Looks a store over: reads all of it, changes nothing.
@@ -225,7 +232,7 @@ impl Deref for Engine {
 /// An engine to be: workflows are registered, nothing runs yet.
 #[derive(Debug)]
 #[must_use = "nothing runs until `start`"]
-pub struct Builder(goldseam_engine::Builder);
+pub struct Builder(pub(crate) goldseam_engine::Builder);
 
 impl Builder {
     /// Registers version 1 of a workflow.

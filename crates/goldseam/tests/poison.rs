@@ -28,6 +28,16 @@ async fn work(folder: PathBuf, poisonous: bool) -> Result<u32, Error> {
     Ok(1)
 }
 
+/// Takes all the memory that the process may have, for as long as `hungry` is there.
+async fn eat(folder: PathBuf) -> Result<u32, Error> {
+    let mut eaten = Vec::new();
+    while folder.join("hungry").exists() {
+        // Asked for and not touched: it counts against the process, and costs the machine nothing.
+        eaten.push(vec![0u8; 256 << 20]);
+    }
+    Ok(1)
+}
+
 /// Not a test: the process that the test starts, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "started by the test beside it"]
@@ -45,7 +55,13 @@ async fn worker() {
         let folder = inside.clone();
         async move { ctx.step("work", || work(folder.clone(), poisonous)).await }
     };
+    let inside = folder.clone();
+    let hungry = move |ctx: Context, (): ()| {
+        let folder = inside.clone();
+        async move { ctx.step("eat", || eat(folder.clone())).await }
+    };
     let engine = Engine::open(&url(&folder)).await.unwrap().config(config).workflow("flow", flow);
+    let engine = engine.workflow("hungry", hungry);
     let _engine = engine.start().await.unwrap();
     std::future::pending::<()>().await;
 }
@@ -55,8 +71,18 @@ struct Worker(Child);
 
 impl Worker {
     fn start(folder: &Path) -> Self {
-        let exe = std::env::current_exe().unwrap();
-        let mut command = Command::new(exe);
+        Self::spawn(Command::new(std::env::current_exe().unwrap()), folder)
+    }
+
+    /// The same with so many kilobytes of memory.
+    fn start_with_memory(kilobytes: u32, folder: &Path) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {kilobytes} && exec \"$0\" \"$@\"")]);
+        command.arg(std::env::current_exe().unwrap());
+        Self::spawn(command, folder)
+    }
+
+    fn spawn(mut command: Command, folder: &Path) -> Self {
         command.args(["--exact", "worker", "--ignored", "--nocapture"]).env(FOLDER, folder);
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -134,4 +160,28 @@ async fn story() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(count(&statuses(&client).await, Status::Failed), 1);
+}
+
+/// argoproj/argo-workflows#8456: a step that was killed for its memory left its workflow running for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn oom_step_detected() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    std::fs::write(folder.join("hungry"), "").unwrap();
+    let client = goldseam::connect(&url(folder)).await.unwrap();
+    let run = RunId::new("r").unwrap();
+    client.start("hungry", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    let mut worker = Worker::start_with_memory(8 << 20, folder);
+    let story = async {
+        while !worker.is_gone() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(client.get(&run).await.unwrap().status, Status::Running, "nobody could say so");
+        std::fs::remove_file(folder.join("hungry")).unwrap();
+        let _worker = Worker::start(folder);
+        client.handle(run.clone()).result::<u32>().await.unwrap();
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), story).await.is_ok(), "nobody noticed");
+    let summary = client.get(&run).await.unwrap();
+    assert_eq!((summary.status, summary.recoveries), (Status::Completed, 1));
 }

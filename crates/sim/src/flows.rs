@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::{Retry, RunId};
 use goldseam_engine::{Attempt, Builder, Context, Error, Result, Selected};
+use goldseam_store::FaultyStore;
 
 use crate::book::{Book, Mark};
 use crate::dice::fold;
@@ -13,8 +14,11 @@ use crate::worker::QUEUE;
 /// The names of all workflows, by the order in which the dice pick them.
 pub const FLOWS: &[&str] = &[
     "steps", "parallel", "flaky", "sleeper", "signals", "question", "parent", "saga", "rounds", "once",
-    "mixed", "undoing", "remote",
+    "mixed", "undoing", "remote", "relay",
 ];
+
+/// The step that is done at most once, whatever happens.
+pub const ONCE: &str = "once";
 
 /// How a node's steps reach the world outside.
 #[derive(Debug, Clone)]
@@ -22,12 +26,19 @@ pub struct Hands {
     book: Arc<Book>,
     node: usize,
     pace: u32,
+    link: Option<Arc<FaultyStore>>,
 }
 
 impl Hands {
     /// The hands of node `node`.
     pub fn new(book: Arc<Book>, node: usize) -> Self {
-        Self { book, node, pace: 1 }
+        Self { book, node, pace: 1, link: None }
+    }
+
+    /// The same, of the node with this connection: while it is frozen or dead, its hands do nothing.
+    #[must_use]
+    pub fn with(self, link: Arc<FaultyStore>) -> Self {
+        Self { link: Some(link), ..self }
     }
 
     /// The same, so many times faster: for stories in real time.
@@ -36,7 +47,14 @@ impl Hands {
         Self { pace: pace.max(1), ..self }
     }
 
+    async fn awake(&self) {
+        if let Some(link) = &self.link {
+            link.awake().await;
+        }
+    }
+
     async fn work(self, run: RunId, step: String, attempt: Attempt) -> Result<u64> {
+        self.awake().await;
         let key = attempt.idempotency_key().to_owned();
         let drawn = fold(&key);
         let number = attempt.number();
@@ -55,6 +73,7 @@ impl Hands {
     }
 
     async fn undo(self, run: RunId, step: String) -> Result<()> {
+        self.awake().await;
         self.book.saw(&run, &step, Mark { attempt: 0, key: String::new(), node: self.node });
         tokio::time::sleep(Duration::from_millis(20) / self.pace).await;
         Ok(())
@@ -82,7 +101,8 @@ pub fn register(builder: Builder, hands: &Hands) -> Builder {
     let builder = flow!(builder, once);
     let builder = flow!(builder, mixed);
     let builder = flow!(builder, undoing);
-    flow!(builder, remote)
+    let builder = flow!(builder, remote);
+    flow!(builder, relay)
 }
 
 /// Does the step `name` of this run.
@@ -219,10 +239,20 @@ async fn rounds(hands: Hands, ctx: Context, left: u32) -> Result<u64> {
     Ok(7)
 }
 
+/// Takes a signal in every round: what came too early comes along.
+async fn relay(hands: Hands, ctx: Context, left: u32) -> Result<u64> {
+    let got: u64 = ctx.signal("go").await?;
+    step(&hands, &ctx, "note").await?;
+    if !left.is_multiple_of(4) {
+        return ctx.continue_as_new(&(left % 4 - 1));
+    }
+    Ok(got)
+}
+
 async fn once(hands: Hands, ctx: Context, _input: u32) -> Result<String> {
     let run = ctx.run_id().clone();
     let got = ctx
-        .step_with("once", |attempt| hands.clone().work(run.clone(), "once".to_owned(), attempt))
+        .step_with(ONCE, |attempt| hands.clone().work(run.clone(), ONCE.to_owned(), attempt))
         .at_most_once()
         .await;
     step(&hands, &ctx, "after").await?;

@@ -12,8 +12,9 @@
 //! | [`world`] | nodes that start, crash, freeze and come back |
 //! | [`crowd`] | a client that starts, signals, cancels, jumps through a faulty store of its own |
 //! | [`worker`] | somebody who does remote steps, and sometimes forgets one |
+//! | [`holder`], [`follow`] | programs that take turns by a lock; people who follow runs |
 //! | [`swarm`] | one seed: a phase of faults, a phase of calm, then the checks |
-//! | [`check`] | the invariants I1–I16, one function each |
+//! | [`check`] | the invariants I1–I17 and I19, one function each |
 //! | [`nth`] | the Nth call fails, for every N, in a set of scenarios |
 //! | [`kept`] | seeds that failed once are replayed for ever |
 
@@ -23,6 +24,8 @@ pub mod clock;
 pub mod crowd;
 pub mod dice;
 pub mod flows;
+pub mod follow;
+pub mod holder;
 pub mod kept;
 pub mod nth;
 pub mod scenario;

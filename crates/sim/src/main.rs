@@ -33,6 +33,43 @@ struct Args {
     /// Do not keep the seeds that fail
     #[arg(long)]
     forget: bool,
+    /// Plant each mistake that the search must find, and say which seed finds it
+    #[cfg(feature = "planted")]
+    #[arg(long, conflicts_with_all = ["seed", "minutes"])]
+    planted: bool,
+}
+
+/// Which seed finds which planted mistake.
+#[cfg(feature = "planted")]
+mod planted {
+    use std::process::ExitCode;
+
+    use goldseam_core::planted::Bug;
+    use goldseam_sim::swarm::first_to_find;
+
+    /// Plants one after the other. Fails if one is not found within so many seeds.
+    pub(crate) fn search(from: u64, seeds: u64) -> ExitCode {
+        let (mut caught, mut missed) = (0, 0);
+        for bug in Bug::ALL {
+            match first_to_find(bug, from..from + seeds) {
+                Some((seed, violation)) => {
+                    caught += 1;
+                    println!(
+                        "{:<20} seed {seed:<6} {} {}",
+                        format!("{bug:?}"),
+                        violation.rule,
+                        violation.what
+                    );
+                }
+                None => {
+                    missed += 1;
+                    println!("{:<20} not found in {seeds} seeds", format!("{bug:?}"));
+                }
+            }
+        }
+        println!("record: planted={} caught={caught} missed={missed}", Bug::ALL.len());
+        if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +120,13 @@ impl Sum {
         println!("effects begun again by an owner that was cut off: {late_effects}");
         let faults: Vec<String> = faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         println!("faults: {}", faults.join(", "));
+        let sum: u64 = self.faults.values().sum();
+        let (failed, hours) = (failed.len(), simulated.as_secs() / 3_600);
+        println!(
+            "record: seeds={seeds} failed={failed} runs={runs} operations={calls} simulated_hours={hours} \
+             faults={sum} {}",
+            self.faults.iter().map(|(kind, count)| format!("{kind}={count}")).collect::<Vec<_>>().join(" ")
+        );
     }
 }
 
@@ -93,6 +137,10 @@ fn main() -> ExitCode {
         tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
     }
     let began = Instant::now();
+    #[cfg(feature = "planted")]
+    if args.planted {
+        return planted::search(args.from, args.seeds);
+    }
     let mut sum = Sum::default();
     if let Some(seed) = args.seed {
         let outcome = run_seed(seed, if args.trace { Trace::Keep } else { Trace::Hash });

@@ -3,6 +3,7 @@
 //! Every call of a story is made to fail once, in every way; then a healthy node must bring the run to
 //! the end it would have had, with every invariant intact.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,13 +25,16 @@ use crate::world;
 /// The ways in which a call fails.
 pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
+/// A store that is being opened.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
+
 /// What a story is told on.
 #[derive(Debug, Clone, Copy)]
 pub enum Backend<'a> {
     /// The memory store, in virtual time.
     Memory,
-    /// The store that this URL names, in real time: every node opens it by itself.
-    Real(&'a str),
+    /// The store that this URL names, in real time: every node opens it by itself, like this.
+    Real(&'a str, fn(&str) -> Opening<'_>),
 }
 
 /// One story with one fault.
@@ -55,41 +59,45 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
 }
 
-struct Stage {
+struct Stage<'a> {
+    backend: Backend<'a>,
     memory: Option<Arc<MemoryStore>>,
-    url: Option<String>,
     book: Arc<Book>,
     clock: Arc<dyn Clock>,
     config: Config,
 }
 
-impl Stage {
-    fn set(backend: Backend<'_>) -> Self {
+impl<'a> Stage<'a> {
+    fn set(backend: Backend<'a>) -> Self {
         match backend {
             Backend::Memory => {
                 let time = TrueTime::begin();
                 let clock = Arc::new(SimClock::new(time, 0, 0));
                 let memory = Some(Arc::new(MemoryStore::new(time.store_clock())));
                 let book = Arc::new(Book::new(time, Trace::Hash));
-                Self { memory, url: None, book, clock, config: world::config() }
+                Self { backend, memory, book, clock, config: world::config() }
             }
-            Backend::Real(url) => {
+            Backend::Real(..) => {
                 let time = TrueTime::begin_at(SystemClock.now());
                 let book = Arc::new(Book::new(time, Trace::Hash));
-                let url = Some(url.to_owned());
-                Self { memory: None, url, book, clock: Arc::new(SystemClock), config: quick() }
+                Self { backend, memory: None, book, clock: Arc::new(SystemClock), config: quick() }
             }
         }
     }
 
     /// A connection of its own.
     async fn open(&self, by: usize) -> Result<Arc<dyn Store>, EngineError> {
-        let store: Arc<dyn Store> = match (&self.memory, &self.url) {
+        let store: Arc<dyn Store> = match (&self.memory, self.backend) {
             (Some(memory), _) => memory.clone(),
-            (None, Some(url)) => goldseam::open_store(url).await?,
-            (None, None) => unreachable!("a stage is set on one of the two"),
+            (None, Backend::Real(url, open)) => open(url).await?,
+            (None, Backend::Memory) => unreachable!("a stage in memory has a memory"),
         };
         Ok(Arc::new(Tap::new(store, self.book.clone(), by)))
+    }
+
+    /// Whether real time passes.
+    fn is_real(&self) -> bool {
+        matches!(self.backend, Backend::Real(..))
     }
 
     fn client(&self, store: Arc<dyn Store>, seed: u64) -> Client {
@@ -101,12 +109,12 @@ impl Stage {
             .config(self.config.clone())
             .clock(self.clock.clone())
             .entropy(Arc::new(Seeded::new(1_000 + index as u64)));
-        let pace = if self.url.is_some() { 100 } else { 1 };
+        let pace = if self.is_real() { 100 } else { 1 };
         register(builder, &Hands::new(self.book.clone(), index).faster(pace)).start().await.ok()
     }
 }
 
-impl Stage {
+impl Stage<'_> {
     /// The first node dies, if it lives; the second one starts.
     async fn next(&self, first: Option<Engine>) -> Option<Engine> {
         if let Some(engine) = first {
@@ -162,7 +170,7 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Engin
         } else if stage.book.time().elapsed() >= until {
             break None;
         }
-        tokio::time::sleep(Duration::from_millis(if stage.url.is_some() { 5 } else { 20 })).await;
+        tokio::time::sleep(Duration::from_millis(if stage.is_real() { 5 } else { 20 })).await;
     };
     let calls = link.count();
     // A crash right after the end may leave the row to whoever comes next.
@@ -178,7 +186,12 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Engin
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Starts the run by the first node, and by a healthy client, as often as it takes, if that failed.
-async fn begin(stage: &Stage, case: &Case<'_>, first: Option<&Engine>, (healthy, run): (&Client, &RunId)) {
+async fn begin(
+    stage: &Stage<'_>,
+    case: &Case<'_>,
+    first: Option<&Engine>,
+    (healthy, run): (&Client, &RunId),
+) {
     let Scenario { flow, input, .. } = *case.scenario;
     let by_node = match first {
         Some(engine) => engine.run(flow, run.as_str(), &input).await.is_ok(),
@@ -201,7 +214,12 @@ async fn begin(stage: &Stage, case: &Case<'_>, first: Option<&Engine>, (healthy,
 /// How long a row may be behind its log, where it is written after it; longer than a sweep takes to come round.
 const BEHIND_MAX: Duration = Duration::from_secs(15);
 
-async fn judge(stage: &Stage, case: &Case<'_>, ended: Option<Status>, truth: &dyn Store) -> Vec<Violation> {
+async fn judge(
+    stage: &Stage<'_>,
+    case: &Case<'_>,
+    ended: Option<Status>,
+    truth: &dyn Store,
+) -> Vec<Violation> {
     let until = stage.book.time().elapsed() + BEHIND_MAX;
     let mut violations = loop {
         let mut evidence = Evidence { facts: stage.book.read(), ..Evidence::default() };
@@ -210,7 +228,7 @@ async fn judge(stage: &Stage, case: &Case<'_>, ended: Option<Status>, truth: &dy
             Err(error) => vec![Violation::new("I15", format!("nothing can be read: {error}"))],
         };
         // What was done wrong stays wrong; what was only late comes right.
-        if found.is_empty() || stage.url.is_none() || stage.book.time().elapsed() >= until {
+        if found.is_empty() || !stage.is_real() || stage.book.time().elapsed() >= until {
             break found;
         }
         tokio::time::sleep(AGAIN).await;

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{Row, RunFilter, RunOrder, Store};
+use goldseam_store::{Row, RunFilter, RunOrder, Store, TaskFilter};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
 use crate::crowd::{Deed, Person, payload, run_id};
 use crate::dice::Dice;
+use crate::follow::Reader;
+use crate::holder::Holder;
 use crate::worker::{Care, Worker};
 use crate::world::{SILENCE_MAX, World};
 
@@ -51,6 +53,20 @@ pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
+/// The first of these seeds that finds `bug`, and how.
+#[cfg(feature = "planted")]
+pub fn first_to_find(
+    bug: goldseam_core::planted::Bug,
+    seeds: impl IntoIterator<Item = u64>,
+) -> Option<(u64, Violation)> {
+    goldseam_core::planted::plant(Some(bug));
+    let found = seeds
+        .into_iter()
+        .find_map(|seed| Some((seed, run_seed(seed, Trace::Hash).violations.into_iter().next()?)));
+    goldseam_core::planted::plant(None);
+    found
+}
+
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut dice = Dice::new(seed);
     let rates = draw_rates(&mut dice);
@@ -62,6 +78,8 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
     let worker = tokio::spawn(worker.keep_working(world.client.clone()));
     let runs = 6 + dice.below(14);
+    let holders = holders(&world, seed);
+    let readers = readers(&world, seed, runs);
     let mut counts = BTreeMap::new();
     let (relief, deeds) = (Vec::new(), Vec::new());
     let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
@@ -69,9 +87,11 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let storm =
         Storm { world: world_ref, dice: &mut dice, seed, counts: counts_ref, relief, deeds, forgetful };
     storm.rage(runs).await;
+    holders.iter().for_each(tokio::task::JoinHandle::abort);
     let unsettled = settle(&mut world, runs, &mut dice).await;
     let quiet_writes = quiet(&world).await;
     worker.abort();
+    readers.iter().for_each(tokio::task::JoinHandle::abort);
     let facts = world.book.read();
     let evidence = gather(&world, facts, unsettled, quiet_writes).await;
     let mut violations = check_all(&evidence);
@@ -98,6 +118,27 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
+/// Programs that take turns, two of them under one name; their numbers are their own, so that the rest stays as it was.
+fn holders(world: &World, seed: u64) -> Vec<tokio::task::JoinHandle<()>> {
+    let holder = |(number, name)| {
+        let (client, book, dice) =
+            (world.client.clone(), world.book.clone(), Dice::new(seed ^ 0x10c4 ^ number));
+        tokio::spawn(Holder { client, book, name, dice }.keep_holding())
+    };
+    [(1 << 32, "clerk"), (2 << 32, "clerk"), (3 << 32, "other")].map(holder).into_iter().collect()
+}
+
+/// People who follow three of the runs.
+fn readers(world: &World, seed: u64, runs: u64) -> Vec<tokio::task::JoinHandle<()>> {
+    let reader = |number: usize| {
+        let mut dice = Dice::new(seed ^ 0xf011 ^ (number as u64) << 32);
+        let run = run_id(dice.below(runs));
+        let (client, book) = (world.client.clone(), world.book.clone());
+        tokio::spawn(Reader { number, client, book, dice }.keep_reading(run))
+    };
+    (0..3).map(reader).collect()
+}
+
 /// Some seeds are calm, some are rough; no fault is always there, so that none hides another.
 fn draw_rates(dice: &mut Dice) -> Rates {
     let mut rate = |most: u64| {
@@ -105,8 +146,18 @@ fn draw_rates(dice: &mut Dice) -> Rates {
         if dice.percent(40) { 0 } else { u16::try_from(drawn).unwrap_or(0) }
     };
     let (fail_before, lose_reply, delay, delay_past_reply) = (rate(80), rate(80), rate(60), rate(40));
+    let (duplicate, crash_before, crash_after) = (rate(40), rate(2), rate(2));
     let delay_max = Duration::from_millis(*dice.pick(&[5, 50, 500, 3_000]).unwrap_or(&50));
-    Rates { fail_before, lose_reply, delay, delay_past_reply, delay_max, ..Rates::default() }
+    Rates {
+        fail_before,
+        lose_reply,
+        crash_before,
+        crash_after,
+        delay,
+        delay_past_reply,
+        duplicate,
+        delay_max,
+    }
 }
 
 fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faulty::Called]) {
@@ -119,6 +170,7 @@ fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faul
             Fault::CrashAfter => "crash_after",
             Fault::Delay(_) => "delay",
             Fault::DelayPastReply(_) => "delay_past_reply",
+            Fault::Duplicate(_) => "duplicate",
         };
         *counts.entry(kind).or_default() += 1;
     }
@@ -161,6 +213,7 @@ impl Storm<'_> {
                 *self.counts.entry(what).or_default() += 1;
             }
             tokio::time::sleep(Duration::from_millis(self.dice.below(500))).await;
+            self.world.bury();
         }
         for number in started..runs {
             self.send(Deed::Start(number));
@@ -220,34 +273,45 @@ impl Storm<'_> {
         let index = usize::try_from(self.dice.below(seats as u64)).unwrap_or(0);
         let down = Rates { fail_before: 1_000, ..Rates::default() };
         match self.dice.below(100) {
-            0..30 => {
+            0..26 => {
                 self.world.crash(index);
                 "crash"
             }
-            30..60 => {
+            26..54 => {
                 if self.world.seats[index].engine.is_none() {
                     self.world.start(index).await;
                 }
                 "start"
             }
-            60..65 => {
+            54..59 => {
                 drop(self.world.leave(index));
                 "leave"
             }
-            65..68 => {
+            59..62 => {
                 self.world.suspect(index);
                 "suspect"
             }
-            68..78 => {
+            62..69 => {
                 let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };
                 let until = turn + 4 + self.dice.below(30);
                 self.trouble(index, slow, until);
+                "slow"
+            }
+            69..77 => {
+                self.world.freeze(index);
+                let until = turn + 1 + self.dice.below(30);
+                self.relief.push((until, index));
                 "freeze"
             }
-            78..88 => {
+            77..85 => {
                 let until = turn + 4 + self.dice.below(30);
                 self.trouble(index, down, until);
                 "partition"
+            }
+            85..91 => {
+                let by = self.dice.below(7_200_000).cast_signed() - 3_600_000;
+                self.world.set_clock(index, by);
+                "clock_jump"
             }
             _ => {
                 for index in 0..seats {
@@ -284,6 +348,7 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
 /// No more faults: every run must end. Returns those that did not.
 async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, Status)> {
     world.calm();
+    world.bury();
     world.book.line("calm");
     for index in 0..world.seats.len() {
         if world.seats[index].engine.is_none() {
@@ -294,12 +359,23 @@ async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, St
     loop {
         let open = unsettled(world).await;
         if open.is_empty() || world.book.time().elapsed() >= until {
+            tell_tasks(world, &open).await;
             return open;
         }
         for number in 0..runs {
             help(world, number, dice).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Writes down how the tasks of runs that did not end are, for whoever reads the trace.
+async fn tell_tasks(world: &World, open: &[(RunId, Status)]) {
+    for (run, status) in open {
+        let filter = TaskFilter { run: Some(run.clone()), limit: u32::MAX, ..TaskFilter::default() };
+        for task in world.memory.tasks(filter).await.unwrap_or_default() {
+            world.book.line(&format!("left {run} {status} {task:?}"));
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Seat {
     pub engine: Option<Engine>,
     /// Its connection.
     pub link: Arc<FaultyStore>,
+    /// Its clock.
+    pub clock: Arc<SimClock>,
 }
 
 /// Everything there is.
@@ -89,12 +91,21 @@ impl World {
             let tap = Tap::new(memory.clone(), book.clone(), index);
             Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.draw(), rates)))
         };
-        let client_link = link(99, &mut dice);
-        let clock = Arc::new(SimClock::new(time, 0, 0));
+        let client_link = {
+            // Whoever is outside may be cut off, but has nothing to lose by dying.
+            let rates = Rates { crash_before: 0, crash_after: 0, ..rates };
+            let tap = Tap::new(memory.clone(), book.clone(), 99);
+            Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.draw(), rates)))
+        };
+        // Whoever is outside has a clock as wrong as any other.
+        let clock = Arc::new(SimClock::new(time, dice.below(7_200_000).cast_signed() - 3_600_000, 0));
         let entropy = Arc::new(Seeded::new(dice.draw()));
         let client = Client::with(client_link.clone(), clock, entropy, limits());
-        let seats =
-            (0..seats).map(|index| Seat { index, engine: None, link: link(index, &mut dice) }).collect();
+        let seat = |index| {
+            let (link, clock) = (link(index, &mut dice), Arc::new(SimClock::new(time, 0, 0)));
+            Seat { index, engine: None, link, clock }
+        };
+        let seats = (0..seats).map(seat).collect();
         Self { memory, book, seats, client_link, client, old_links: Vec::new(), rates, calm: false, dice }
     }
 
@@ -108,16 +119,20 @@ impl World {
         let plan = self.plan();
         let tap = Tap::new(self.memory.clone(), self.book.clone(), index);
         let link = Arc::new(FaultyStore::new(Arc::new(tap), plan));
-        // Hosts disagree by up to half a minute and drift by up to a hundredth.
-        let offset = i64::try_from(self.dice.below(60_000)).unwrap_or(0) - 30_000;
-        let drift = i64::try_from(self.dice.below(20_000)).unwrap_or(0) - 10_000;
+        // Hosts disagree by up to half a minute and drift by up to a hundredth; some go exactly right, until somebody
+        // sets their clock.
+        let exact = self.dice.percent(40);
+        let mut wrong =
+            |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
+        let (offset, drift) = (wrong(30_000), wrong(10_000));
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
-        let builder = Engine::builder(link.clone()).config(config()).clock(clock).entropy(entropy);
-        let hands = Hands::new(self.book.clone(), index);
+        let builder = Engine::builder(link.clone()).config(config()).clock(clock.clone()).entropy(entropy);
+        let hands = Hands::new(self.book.clone(), index).with(link.clone());
         let started = register(builder, &hands).start().await;
         let Some(seat) = self.seats.get_mut(index) else { return };
         self.old_links.push(std::mem::replace(&mut seat.link, link));
+        seat.clock = clock;
         self.book.line(&format!("start n{index} {}", started.is_ok()));
         seat.engine = started.ok();
     }
@@ -132,11 +147,36 @@ impl World {
         let Some(seat) = self.seats.get_mut(index) else { return };
         let Some(engine) = seat.engine.take() else { return };
         self.book.line(&format!("crash n{index}"));
-        self.book.killed();
         let id: NodeId = engine.node_id().clone();
+        self.book.died(&id);
         seat.link.crash();
         engine.crash();
         self.memory.kill(&id);
+    }
+
+    /// Buries the nodes that died in the middle of a call.
+    pub fn bury(&mut self) -> u64 {
+        let dead = |seat: &&Seat| seat.engine.is_some() && seat.link.is_crashed();
+        let dead: Vec<usize> = self.seats.iter().filter(dead).map(|seat| seat.index).collect();
+        dead.iter().for_each(|index| self.crash(*index));
+        dead.len() as u64
+    }
+
+    /// A node stands still until it is relieved: nothing of it happens in between, not even its heartbeat.
+    pub fn freeze(&mut self, index: usize) {
+        if let Some(seat) = self.seats.get(index) {
+            self.book.line(&format!("freeze n{index}"));
+            self.book.froze();
+            seat.link.freeze();
+        }
+    }
+
+    /// Somebody sets a node's clock.
+    pub fn set_clock(&mut self, index: usize, by_ms: i64) {
+        if let Some(seat) = self.seats.get(index) {
+            self.book.line(&format!("clock n{index} {by_ms}"));
+            seat.clock.jump(by_ms);
+        }
     }
 
     /// A living node loses its liveness lock, as with a lost connection: others may take over from it.
@@ -145,7 +185,7 @@ impl World {
             self.book.line(&format!("suspect n{index}"));
             self.book.froze();
             // Whoever takes over believes it dead, and counts it.
-            self.book.killed();
+            self.book.died(engine.node_id());
             self.memory.suspect(engine.node_id());
         }
     }
@@ -155,7 +195,7 @@ impl World {
         let engine = self.seats.get_mut(index)?.engine.take()?;
         self.book.line(&format!("leave n{index}"));
         // Its process is gone afterwards, whatever became of its hand-over.
-        self.book.killed();
+        self.book.died(engine.node_id());
         Some(tokio::spawn(engine.shutdown()))
     }
 
@@ -179,6 +219,7 @@ impl World {
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("relief n{index}"));
             seat.link.follow(plan);
+            seat.link.thaw();
         }
     }
 
@@ -188,6 +229,7 @@ impl World {
         self.client_link.follow(Plan::pass());
         for seat in &self.seats {
             seat.link.follow(Plan::pass());
+            seat.link.thaw();
         }
     }
 

@@ -103,6 +103,12 @@ impl Target {
         }
     }
 
+    /// How long a connection may take to be made, with everything that is said before the first statement.
+    fn connect_limit(&self) -> Duration {
+        let options = &self.options;
+        options.config.get_connect_timeout().copied().unwrap_or(options.call_timeout) * 2
+    }
+
     /// Makes a connection and has it served until it ends. Notifications go to `heard`, the end as none.
     pub(crate) async fn connect<F>(&self, role: Role, heard: F) -> Result<(Client, Ended), Fault>
     where
@@ -110,7 +116,7 @@ impl Target {
     {
         let config = self.config(role);
         let failed = |error: tokio_postgres::Error| Fault::connecting(&error, self.options.pooler);
-        let limit = config.get_connect_timeout().copied().unwrap_or(self.options.call_timeout) * 2;
+        let limit = self.connect_limit();
         let connecting = async {
             match &self.tls {
                 Some(tls) => {
@@ -276,7 +282,11 @@ impl Link {
     }
 
     async fn session(&self) -> Result<Arc<Session>, Fault> {
-        let mut place = self.session.lock().await;
+        // Whoever waits here waits for somebody's connection, and a crowd of them for one after the other.
+        let limit = self.target.connect_limit();
+        let Ok(mut place) = tokio::time::timeout(limit, self.session.lock()).await else {
+            return Err(unreachable_server(format!("no connection within {limit:?}")));
+        };
         if let Some(session) = place.as_ref().filter(|session| !session.client.is_closed()) {
             return Ok(Arc::clone(session));
         }
@@ -298,7 +308,7 @@ impl Link {
         }
     }
 
-    /// Has a statement done; what the server certainly did not do is tried again, a few times.
+    /// Has a statement done; what the server certainly did not do is tried again, a few times, unless it took long.
     pub(crate) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
         self.tries(sql, values, |fault| fault.may_pass()).await
     }
@@ -316,14 +326,15 @@ impl Link {
         again: impl Fn(&Fault) -> bool,
     ) -> Result<Vec<Row>, Fault> {
         let sql = self.target.sql(sql);
-        let mut tried = 0;
+        let (mut tried, begun) = (0, Moment::now());
         loop {
             let fault = match self.once(&sql, values).await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) => fault,
             };
             tried += 1;
-            if tried >= TRIES_MAX || !again(&fault) {
+            let late = begun.elapsed() >= self.target.options.call_timeout;
+            if tried >= TRIES_MAX || late || !again(&fault) {
                 return Err(fault);
             }
             tracing::debug!(?fault, tried, "a call to Postgres is tried again");
@@ -375,7 +386,11 @@ impl LiveSession {
 
     /// Statements without values or answers.
     pub(crate) async fn execute(&self, sql: &str) -> Result<(), Fault> {
-        self.session.client.batch_execute(sql).await.map_err(|error| Fault::answering(&error))
+        let limit = self.session.limit;
+        match tokio::time::timeout(limit, self.session.client.batch_execute(sql)).await {
+            Ok(answer) => answer.map_err(|error| Fault::answering(&error)),
+            Err(_) => Err(Fault::Lost(format!("no answer within {limit:?}"))),
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

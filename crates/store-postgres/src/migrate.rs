@@ -5,6 +5,7 @@
 
 use goldseam_core::Hash;
 use goldseam_store::StoreError;
+use goldseam_store::dying::reach;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
@@ -189,11 +190,14 @@ pub(crate) async fn apply(client: &Client, target: &Target) -> Result<i64, Store
         tell(client, target, REGISTER).await.map_err(failed)?;
     }
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > from) {
+        reach("migration");
         tell(client, target, migration.sql).await.map_err(failed)?;
         let values = [(&migration.number as _, Type::INT8), (&hash(migration) as _, Type::TEXT)];
         ask(client, target, APPLIED, &values).await.map_err(failed)?;
     }
+    reach("migrations-commit");
     tell(client, target, "COMMIT").await.map_err(failed)?;
+    reach("migrations-committed");
     Ok(from)
 }
 

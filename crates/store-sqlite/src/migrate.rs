@@ -7,6 +7,7 @@ use std::path::Path;
 
 use goldseam_core::{Hash, Millis};
 use goldseam_store::StoreError;
+use goldseam_store::dying::reach;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::open::{APPLICATION_ID, cannot_open, not_ours, refused};
@@ -97,9 +98,12 @@ pub(crate) fn apply(conn: &mut Connection, path: &Path, now: Millis) -> Result<i
     }
     check_hashes(&transaction, path)?;
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > from) {
+        reach("migration");
         step(&transaction, migration, now).map_err(failed)?;
     }
+    reach("migrations-commit");
     transaction.commit().map_err(failed)?;
+    reach("migrations-committed");
     Ok(before)
 }
 

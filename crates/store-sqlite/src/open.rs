@@ -3,7 +3,7 @@
 //! Invariant: nothing that exists is ever mistaken for nothing. What is not certainly a Goldseam
 //! database or certainly empty is refused, untouched.
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use goldseam_store::StoreError;
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::fault::Nature;
@@ -27,6 +28,8 @@ const STATEMENTS_MAX: usize = 96;
 const WAL_ATTEMPTS_MAX: u32 = 200;
 /// The pause between two tries.
 const WAL_PAUSE: Duration = Duration::from_millis(5);
+/// Pages in the write-ahead log from which on a commit brings them into the database.
+const CHECKPOINT_PAGES: c_int = 1_000;
 
 /// What becomes of a database with an older schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +53,7 @@ pub(crate) fn writer(path: &Path, options: &Options, older: Older) -> Result<Con
     }
     switch_to_wal(&conn).map_err(|error| cannot_open(path, &error))?;
     migrate::apply(&mut conn, path, (options.clock)())?;
-    tune(&conn, options.durability).map_err(|error| cannot_open(path, &error))?;
+    tune(&mut conn, options.durability).map_err(|error| cannot_open(path, &error))?;
     Ok(conn)
 }
 
@@ -74,7 +77,7 @@ fn prepare(conn: &Connection, options: &Options) -> rusqlite::Result<()> {
     conn.pragma_update(None, "temp_store", "memory")
 }
 
-fn tune(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
+fn tune(conn: &mut Connection, durability: Durability) -> rusqlite::Result<()> {
     let synchronous = match durability {
         Durability::Power => "full",
         Durability::Process => "normal",
@@ -83,7 +86,22 @@ fn tune(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
     conn.busy_timeout(Duration::ZERO)?;
     conn.pragma_update(None, "synchronous", synchronous)?;
     conn.pragma_update(None, "cache_size", -16_384)?;
-    conn.pragma_update(None, "journal_size_limit", 64 << 20)
+    conn.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    conn.wal_hook(Some(checkpoint))
+}
+
+/// SQLite's own checkpoint, but one that meets a failing disk is told: left to itself, SQLite forgets about it, and the
+/// log would grow beside a database that cannot be written. The commit that is told is done by then; that its outcome
+/// is called unknown is true for whoever cannot read the disk.
+fn checkpoint(wal: &mut Wal, pages: c_int) -> rusqlite::Result<()> {
+    if pages < CHECKPOINT_PAGES {
+        return Ok(());
+    }
+    match wal.checkpoint() {
+        Err(error) if matches!(Nature::of(&error), Nature::Disk | Nature::Corrupt) => Err(error),
+        // It is tried again after the next commit.
+        _ => Ok(()),
+    }
 }
 
 /// The switch needs the file for itself, and SQLite does not wait for that by itself.

@@ -16,6 +16,7 @@
 //! | [`check`] | what looking a store over reports |
 //! | [`memory`] | the reference store, for tests and simulation |
 //! | [`faulty`], [`traced`], [`closed`] | wrappers: every fault on demand; every call as a span; no writes at all |
+//! | [`dying`] | places at which a process that is told to dies by SIGKILL (feature `crash-points`) |
 //! | `conformance` | the cases that every store must pass (feature `conformance`) |
 
 pub mod api;
@@ -25,6 +26,7 @@ pub mod closed;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod cursor;
+pub mod dying;
 pub mod error;
 pub mod faulty;
 mod filter;

@@ -49,6 +49,15 @@ async fn a_read_loses_no_reply_but_fails_before() {
 }
 
 #[tokio::test]
+async fn a_fault_finds_an_append_by_its_number_among_appends() {
+    let (store, memory) = faulty(Plan::pass().at_append(2, Fault::CrashBefore));
+    assert_eq!(store.append(append(0)).await.unwrap(), Seq(1));
+    store.now().await.unwrap();
+    assert!(store.append(append(1)).await.is_err() && store.is_crashed());
+    assert_eq!((length(&*memory).await, store.appends()), (1, 2));
+}
+
+#[tokio::test]
 async fn a_crashed_node_never_reaches_the_store_again() {
     for (fault, done) in [(Fault::CrashBefore, 0), (Fault::CrashAfter, 1)] {
         let (store, memory) = faulty(Plan::pass().at(1, fault));

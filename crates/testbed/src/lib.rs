@@ -1,4 +1,4 @@
-//! Real servers for tests and benchmarks: private, on loopback, and gone with whoever started them.
+//! Real servers for tests and benchmarks: private, on loopback, and gone with whoever started them; and disks that fail.
 //!
 //! A server belongs to a *keeper*: a small shell process that reads orders from a pipe. The system closes
 //! that pipe however the owner ends, SIGKILL included; the keeper then ends the server and removes its
@@ -23,10 +23,12 @@
 //! | [`s3`] | what the servers that speak S3 have in common: a server, a bucket on it |
 //! | [`seaweedfs`], [`moto`] | servers that keep conditions |
 //! | [`rclone`] | one that ignores them |
+//! | [`disk`] | a disk under a database: one that fails, one that remembers, and what a power loss leaves |
 //! | `keeper` | the process that owns a server and its folder |
 //! | `programs` | where programs are, how a missing one is installed, as whom they run |
 //! | `wheels` | programs that come as Python packages |
 
+pub mod disk;
 mod error;
 mod keeper;
 pub mod moto;

@@ -17,6 +17,8 @@ pub const VARIABLE: &str = "GOLDSEAM_TEST_POSTGRES";
 const NAME: &str = "goldseam";
 /// Whoever is a member has to say a password; everybody else is trusted.
 const WITH_PASSWORD: &str = "with_password";
+/// How often a server is started that finds processes of the one before.
+const START_TRIES: u32 = 100;
 /// How many new sessions a change of settings may need until it is seen.
 const RELOAD_TRIES: u32 = 500;
 
@@ -53,6 +55,8 @@ pub enum Shutdown {
     Fast,
     /// As by a crash: the next start recovers from the log.
     Immediate,
+    /// Its first process dies by SIGKILL, and the others find themselves alone.
+    Kill,
 }
 
 /// A server of our own: on a port of the loopback device and on a socket, with one superuser and one database,
@@ -135,11 +139,19 @@ impl Cluster {
         self.keeper.stop(match shutdown {
             Shutdown::Fast => "INT",
             Shutdown::Immediate => "QUIT",
+            Shutdown::Kill => "KILL",
         })
     }
 
     /// Starts a server that was stopped, at the same addresses.
     pub fn start_again(&self) -> Result<(), Error> {
+        for _ in 1..START_TRIES {
+            match self.keeper.start_again() {
+                // Processes of a server that was killed have not all noticed it yet, and nobody may join them.
+                Err(error) if error.to_string().contains("pre-existing shared memory block") => {}
+                outcome => return outcome,
+            }
+        }
         self.keeper.start_again()
     }
 

@@ -31,6 +31,7 @@ pub(super) const HOMES: &[Home] = &[
         calls: &["SystemTime::now", "Instant::now"],
         places: &[
             "crates/engine/src/clock.rs",
+            "crates/engine/src/testing/clock.rs",
             "crates/store/src/clock.rs",
             "crates/store-object/src/clock.rs",
             "crates/store-sqlite/src/clock.rs",
@@ -57,6 +58,7 @@ pub(super) const HOMES: &[Home] = &[
             "crates/engine/src/spawn.rs",
             "crates/fake-s3/src/fake.rs",
             "crates/fake-s3/src/serve.rs",
+            "crates/goldseam/src/testing/stage.rs",
             "crates/store/src/faulty/",
             "crates/store-object/src/link.rs",
             "crates/store-postgres/src/link.rs",
@@ -87,6 +89,8 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-engine", "goldseam-store-*"],
     &["goldseam"],
     &["goldseam-cli", "goldseam-sim", "goldseam-bench"],
+    &["goldseam-fuzz"],
+    &["goldseam-fuzz-run"],
 ];
 
 /// Crates with servers to test against, real and fake. They use no crate of ours.

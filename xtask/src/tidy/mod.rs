@@ -6,8 +6,8 @@ mod deps;
 mod homes;
 mod length;
 mod links;
-mod mission;
 mod places;
+mod proofs;
 mod sql;
 
 use std::fmt;
@@ -49,8 +49,8 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     sql::check,
     codes::check,
     links::check,
-    mission::check,
     places::check,
+    proofs::check,
     crate::generate::check,
 ];
 

@@ -33,6 +33,17 @@ fn a_small_demo_loses_and_repeats_nothing() {
 }
 
 #[test]
+fn freezes_end_by_themselves_and_repeat_nothing() {
+    let place = Place::new();
+    let args = ["demo", "--runs", "10", "--kills", "2", "--freezes", "4", "--workers", "2", "--seed", "7"];
+    let silence = ["--silence", "600ms", "--json"];
+    let account = place.run(&[&args[..], &silence].concat()).json();
+    is_well(&account);
+    assert_eq!((&account["kills"], &account["freezes"]), (&json!(2), &json!(4)), "{account}");
+    assert!(account["superseded"].is_u64() && account["steps"].as_u64() >= Some(50), "{account}");
+}
+
+#[test]
 fn kills_the_real_binary_a_hundred_times() {
     let place = Place::new();
     let account = place.run(&["demo", "--runs", "150", "--kills", "100", "--workers", "3", "--json"]).json();

@@ -6,6 +6,13 @@ use goldseam_store_postgres::testing::Schema;
 use crate::sick::sick_as;
 use crate::support::{Place, prepared};
 
+const DISK: &str = include_str!("../../../../docs/guides/when-the-disk-fails.md");
+
+#[test]
+fn the_walk_for_when_the_disk_fails_is_true() {
+    assert!(walk(&prepared(), DISK) >= 5);
+}
+
 const STALLS: &str = include_str!("../../../../docs/guides/when-something-stalls.md");
 
 const MANY: &str = include_str!("../../../../docs/guides/from-one-machine-to-many.md");

@@ -4,7 +4,10 @@
 
 mod bucket;
 mod copy;
+#[cfg(feature = "crash-points")]
+mod crash;
 mod demo;
+mod disk;
 mod drill;
 mod errors;
 mod guides;

@@ -7,6 +7,7 @@ use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
 use crate::id::{NodeId, RunId};
 use crate::limits::Limits;
 use crate::payload::Payload;
+use crate::planted::{self, Bug};
 use crate::recovery::{Code, Reason, next_attempt};
 use crate::summary::{Status, Summary, child_command};
 use crate::time::Millis;
@@ -30,7 +31,7 @@ pub(super) fn start(
     if summary.workflow != queued.workflow {
         return other("another workflow");
     }
-    if summary.input_hash != queued.input.hash() {
+    if summary.input_hash != queued.input.hash() && !planted::is(Bug::OtherInput) {
         return other("other input");
     }
     Ok(Decision::default())
@@ -48,9 +49,14 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let mut events = Vec::new();
     let mut attempt = summary.attempt;
     let cause = match (&summary.owner, &claim.lost) {
-        (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
-            if lost.proven {
+        (Some(owner), Some(lost))
+            if (*owner == lost.node || planted::is(Bug::StaleTakeover)) && *owner != claim.node =>
+        {
+            if lost.proven && !planted::is(Bug::AttemptNotCounted) {
                 attempt = next_attempt(summary, lost.lived);
+            }
+            if planted::is(Bug::CounterReset) {
+                attempt = 1;
             }
             events.push(Event::RunRecovered(RunRecovered {
                 rule: Code::O2.to_string(),
@@ -106,7 +112,7 @@ pub(super) fn mail(
             return Err(Refusal::NeedsHistory);
         }
     };
-    if view.has_seen(&id)? {
+    if view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
         return Ok(Decision::default());
     }
     let event = mail_event(summary, command, limits)?;
@@ -122,7 +128,9 @@ pub(super) fn mail(
 
 fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
     let alive = || match summary.status {
-        status if status.is_terminal() => Err(Refusal::Finished { status }),
+        status if status.is_terminal() && !planted::is(Bug::FinishedTakesMail) => {
+            Err(Refusal::Finished { status })
+        }
         _ => Ok(()),
     };
     let room = || match summary.mail_unread {

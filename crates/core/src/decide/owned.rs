@@ -13,6 +13,7 @@ use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::planted::{self, Bug};
 use crate::recovery::{Code, Reason};
 use crate::state::{OpKind, State, StepProgress, Undo};
 use crate::task::Task;
@@ -31,7 +32,8 @@ pub(super) fn decide(
     now: Now<'_>,
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
-    if summary.epoch != fence.epoch || summary.branch != fence.branch || summary.owner.is_none() {
+    let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
+    if superseded || summary.branch != fence.branch || summary.owner.is_none() {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
@@ -255,6 +257,7 @@ impl Batch<'_> {
     /// A step that was undone on this lineage is not undone again.
     fn not_undone(&self, path: &Path) -> Result<(), Refusal> {
         let undone = self.state.undone.get(path) == Some(&Undo::Completed) || self.undone.contains(path);
+        let undone = undone && !planted::is(Bug::UndoAgain);
         if undone { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
@@ -353,17 +356,18 @@ impl Batch<'_> {
             why: Why::Continue,
             input: None,
             dropped_mail: Vec::new(),
-            carried: Some(Carried {
-                run,
-                summary: Box::new(summary),
-                mail: self.state.unread.keys().copied().filter(|seq| !self.taken.contains(seq)).collect(),
-                children,
-            }),
+            carried: Some(Carried { run, summary: Box::new(summary), mail: self.unread(), children }),
         }));
         if let Some(node) = owner {
             self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));
         }
         self.left = true;
+    }
+
+    /// Mail that nobody has taken, this append included.
+    fn unread(&self) -> Vec<Seq> {
+        let left = |seq: &Seq| !self.taken.contains(seq) && !planted::is(Bug::ContinueDropsMail);
+        self.state.unread.keys().copied().filter(left).collect()
     }
 
     fn fell_back(&self, evidence: &str) -> RunRecovered {
@@ -409,7 +413,8 @@ impl Batch<'_> {
         }
         let summary = &self.state.summary;
         let run_at = match reason {
-            Release::Unload if self.events.iter().any(resolved) || self.is_wanted() => return,
+            Release::Unload if self.events.iter().any(resolved) => return,
+            Release::Unload if self.is_wanted() && !planted::is(Bug::CheckThenWait) => return,
             Release::Unload => self.due(),
             Release::Paused if !summary.paused => return,
             Release::Paused => Millis::NEVER,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::idempotency_key;
 use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{Failure, Hash, Millis, Owned, Payload, Retry};
 use serde::Serialize;
@@ -208,7 +209,8 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let began = cell.now();
         let (path, ord) = (spot.path.clone(), spot.ord);
         let started = StepStarted { path, ord, attempt: number, input, remote: None };
-        if self.at_most_once || self.probe.is_some() || self.limits.silence.is_some() {
+        let traced = self.at_most_once && !planted::is(Bug::OnceWithoutTrace);
+        if traced || self.probe.is_some() || self.limits.silence.is_some() {
             let ticket = cell.queue(Owned::StepStarted(started.clone()));
             cell.durable(ticket).await;
         }

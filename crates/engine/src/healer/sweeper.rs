@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
@@ -146,15 +147,20 @@ struct Sighting {
 }
 
 /// Where a sweep is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Stage {
-    /// Runs whose cached row is lost.
-    #[default]
-    Rowless,
+    /// Runs whose cached row is lost, after this one.
+    Rowless(Option<RunId>),
     /// Active runs, from this cursor on.
     Active(Option<String>),
     /// States of others, from this cursor on.
     Foreign(Option<String>),
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Rowless(None)
+    }
 }
 
 /// Looks over all active runs, a batch per tick. Any number of them at once is safe.
@@ -198,19 +204,27 @@ impl Sweeper {
         let mut left = BATCH;
         while left > 0 {
             match &self.stage {
-                Stage::Rowless => {
-                    let lost = self.healer.ledger.store.rowless(None, PAGE).await?;
-                    let count = lost.len();
-                    for run in lost {
-                        self.look_deep(&run, None, &liveness, &mut report).await?;
+                Stage::Rowless(after) => {
+                    let mut lost = self.healer.ledger.store.rowless(after.as_ref(), PAGE).await?;
+                    if planted::is(Bug::NoLostRows) {
+                        lost.clear();
                     }
-                    // What could not be mended is looked at again with the next sweep.
-                    self.stage = Stage::Active(None);
-                    left = left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+                    left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
+                    for run in &lost {
+                        self.look_deep(run, None, &liveness, &mut report).await?;
+                    }
+                    // What could not be mended stays in the list, and must not hide what comes after it.
+                    self.stage = match lost.last() {
+                        Some(last) => Stage::Rowless(Some(last.clone())),
+                        None => Stage::Active(None),
+                    };
                 }
                 Stage::Active(after) => {
                     let page = self.page(after.clone()).await?;
                     left = left.saturating_sub(PAGE);
+                    if planted::is(Bug::SweepWrites) {
+                        self.touch().await?;
+                    }
                     for row in &page.items {
                         self.look(row, &liveness, &mut report).await?;
                     }
@@ -244,6 +258,16 @@ impl Sweeper {
         let filter =
             RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
         Ok(self.healer.ledger.store.runs(filter).await?)
+    }
+
+    /// Writes a row as it is; only where [`Bug::SweepWrites`] is planted.
+    async fn touch(&self) -> Result<(), EngineError> {
+        let store = &self.healer.ledger.store;
+        if let Some(row) = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?.items.pop() {
+            let expect = goldseam_store::Expect::Version(row.version());
+            store.put_row(row, expect).await?;
+        }
+        Ok(())
     }
 
     fn wants_foreign(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The one claim path: from a ready task to an execution.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ impl Node {
     pub(super) async fn keep_claiming(self: &Arc<Self>) {
         let pools = self.pools();
         while !self.is_closed() && !self.hub().is_leaving() {
+            self.looks.fetch_add(1, Ordering::Relaxed);
             let more = match self.claim_some(&pools).await {
                 Ok((claimed, _)) if claimed > 0 => continue,
                 Ok((_, next)) => next,
@@ -93,7 +95,9 @@ impl Node {
         if free == 0 || self.hub().is_out_of_sight(self.ledger.clock.elapsed()) {
             return Ok((0, None));
         }
+        let sent = self.ledger.clock.elapsed();
         let now = self.ledger.store.now().await?;
+        self.time.hear(now, sent);
         let owner = self.id.as_str().to_owned();
         let claim = ClaimTasks { owner, pools: pools.to_vec(), kind: None, limit: free, now };
         let claimed = self.ledger.store.claim(claim).await?;
@@ -284,7 +288,12 @@ impl Node {
                 let lived = liveness.lived(owner.as_str(), summary.claimed_at.unwrap_or(liveness.now));
                 match self.is_gone(owner) {
                     true => (true, "its owner's process is gone".to_owned(), lived),
-                    false => (false, "its owner has not beaten for too long".to_owned(), lived),
+                    // Where a death can never be proven, silence is charged: a run that takes its process down must
+                    // end somewhere, too.
+                    false => {
+                        let why = "its owner has not beaten for too long".to_owned();
+                        (!liveness.can_prove(owner), why, lived)
+                    }
                 }
             }
             _ => return Ok(None),

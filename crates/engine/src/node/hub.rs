@@ -1,6 +1,6 @@
 //! What one process knows in memory: the runs it has, who waits for them, and when it was last sure to be alive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +38,9 @@ pub(crate) struct Hub {
     appends: AtomicU64,
     /// A task became ready here.
     pub(crate) ready: Notify,
+    /// Sees user code begin.
+    #[cfg(feature = "testing")]
+    pub(crate) witness: Option<Arc<dyn crate::testing::Witness>>,
 }
 
 /// When the store last confirmed this node, and since when it has without a gap.
@@ -78,7 +81,16 @@ impl Hub {
             hot: Mutex::default(),
             appends: AtomicU64::new(0),
             ready: Notify::new(),
+            #[cfg(feature = "testing")]
+            witness: None,
         }
+    }
+
+    /// The same, with somebody who sees user code begin.
+    #[cfg(feature = "testing")]
+    pub(crate) fn watched_by(mut self, witness: Option<Arc<dyn crate::testing::Witness>>) -> Self {
+        self.witness = witness;
+        self
     }
 
     fn hot(&self) -> MutexGuard<'_, Hot> {
@@ -188,6 +200,11 @@ impl Hub {
 
     pub(crate) fn holds(&self, run: &RunId) -> bool {
         self.hot().cells.contains_key(run)
+    }
+
+    /// The runs in memory.
+    pub(crate) fn hot_runs(&self) -> BTreeSet<RunId> {
+        self.hot().cells.keys().cloned().collect()
     }
 
     pub(crate) fn hot_count(&self) -> usize {

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{NodeId, RunId, Status};
@@ -145,6 +146,11 @@ impl Node {
             Pulse::Held | Pulse::Dropped | Pulse::Unknown => sight.suspect_since = None,
         }
         sight.silent = now.saturating_sub(sight.since) >= self.config.silence_max;
+        let late = now.saturating_sub(sight.since) >= self.config.beat && planted::is(Bug::LateIsDead);
+        if late || sight.silent && planted::is(Bug::SilentIsCharged) {
+            sight.gone = true;
+            return Verdict::Gone("its node has not beaten for too long");
+        }
         if sight.silent { Verdict::Silent } else { Verdict::Alive }
     }
 
@@ -270,9 +276,11 @@ impl Node {
     }
 
     /// What no other look ever finds: tasks that this node holds without knowing it, because the reply to
-    /// its claim was lost, and tasks that a dead node's last claim took after it was forgotten.
+    /// its claim was lost, tasks that a dead node's last claim took after it was forgotten, and runs in memory that
+    /// another node has taken over: a step that runs for hours would not notice before its end.
     async fn reconcile(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut after = None;
+        let mut unheld = self.hub().hot_runs();
         loop {
             let filter = TaskFilter {
                 state: Some(TaskState::Claimed),
@@ -281,7 +289,7 @@ impl Node {
                 ..TaskFilter::default()
             };
             let page = self.ledger.store.tasks(filter).await?;
-            let Some(last) = page.last() else { return Ok(()) };
+            let Some(last) = page.last() else { break };
             after = Some(last.id.clone());
             // After the tasks: a node beats before it claims, so an owner that is missing here is gone.
             let nodes = self.ledger.store.nodes().await?;
@@ -291,6 +299,9 @@ impl Node {
                 let owner = task.owner.clone().unwrap_or_default();
                 let known = nodes.iter().any(|seen| seen.record.id.as_str() == owner);
                 if owner == self.id.as_str() {
+                    if let Some(run) = &task.run {
+                        unheld.remove(run);
+                    }
                     let old = task.started_at.is_some_and(|at| now.since(at) >= self.config.silence_max);
                     let missing = task.run.as_ref().is_some_and(|run| !self.has(run));
                     if old && (mail::is_delivery(&task) || missing && self.hub().is_leaving()) {
@@ -307,5 +318,9 @@ impl Node {
                 }
             }
         }
+        for run in unheld {
+            self.hub().poke(&run);
+        }
+        Ok(())
     }
 }

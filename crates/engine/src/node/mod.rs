@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use goldseam_core::recovery::Reason;
 use goldseam_core::{NodeId, RunId};
-use goldseam_store::{NodeRecord, NodeState, Pace};
+use goldseam_store::{NodeRecord, NodeState, Pace, StoreError};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::clock::{StoreTime, pause};
@@ -33,6 +34,9 @@ use crate::spawn::{spawn, thread};
 
 pub(crate) use hub::{Ended, Hub};
 pub(crate) use mail::{child_ended, delivery_task};
+
+/// Beats in a row that the store must call itself damaged at before this node believes it.
+const DAMAGED_MAX: u32 = 2;
 
 /// A running node.
 #[derive(Debug)]
@@ -54,9 +58,14 @@ pub(crate) struct Node {
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
     /// Grows for as long as the runtime moves.
     moves: AtomicU32,
+    /// Grows for as long as somebody looks at the queue.
+    looks: AtomicU32,
     closed: AtomicBool,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
+    /// Why the node closed by itself, for whoever runs it.
+    failure: Mutex<Option<EngineError>>,
+    failed: Notify,
     work: Mutex<Work>,
 }
 
@@ -77,6 +86,20 @@ impl Work {
             self.most = (self.all.len() * 2).max(64);
         }
         self.all.push(work);
+    }
+}
+
+/// For how many beats something has not moved.
+#[derive(Debug, Default)]
+struct Still {
+    seen: u32,
+    beats: u32,
+}
+
+impl Still {
+    fn look(&mut self, now: u32) {
+        self.beats = if now == self.seen { self.beats.saturating_add(1) } else { 0 };
+        self.seen = now;
     }
 }
 
@@ -112,8 +135,11 @@ impl Node {
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
             moves: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            failure: Mutex::default(),
+            failed: Notify::new(),
             work: Mutex::default(),
         })
     }
@@ -125,10 +151,7 @@ impl Node {
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
             let runs = thread("goldseam-beat", async move { node.keep_beating().await });
-            runs.map_err(|error| goldseam_store::StoreError::Busy {
-                doing: "starting a thread",
-                source: error.into(),
-            })?;
+            runs.map_err(|error| StoreError::Busy { doing: "starting a thread", source: error.into() })?;
         } else {
             self.adopt(spawn(async move { node.keep_beating().await }));
         }
@@ -213,39 +236,59 @@ impl Node {
         Ok(())
     }
 
-    /// Beats from a thread of its own, for as long as the runtime that executes runs moves.
+    /// Beats from a thread of its own, for as long as the node can do its work: who beats and does nothing else keeps
+    /// others from doing it.
     async fn keep_beating(&self) {
-        let (mut seen, mut still) = (0, 0);
+        let (mut runtime, mut queue) = (Still::default(), Still::default());
+        let (mut known, mut damaged) = (None, 0);
         while !self.is_closed() {
-            let moved = self.moves.load(Ordering::Relaxed);
-            still = if moved == seen { still + 1 } else { 0 };
-            seen = moved;
-            let told = if self.is_wedged(still) { self.let_go(still).await } else { self.beat().await };
+            runtime.look(self.moves.load(Ordering::Relaxed));
+            queue.look(self.looks.load(Ordering::Relaxed));
+            let lame = self.lame(&runtime, &queue);
+            if let Some(why) = lame.filter(|_| known != lame) {
+                tracing::error!(node = %self.id, why, "this node cannot work; letting go");
+            }
+            known = lame;
+            let told = if lame.is_some() { self.let_go().await } else { self.beat().await };
             match told {
-                Ok(()) => {}
+                Ok(()) => damaged = 0,
                 Err(error) if error.code() == CLOSED => {
                     tracing::error!(node = %self.id, %error, "the store was closed while this node was out of sight");
-                    self.close();
+                    self.fail(error);
                 }
-                Err(error) => tracing::warn!(node = %self.id, %error, "a beat failed"),
+                Err(error @ EngineError::Store(StoreError::Damaged { .. })) if damaged + 1 >= DAMAGED_MAX => {
+                    tracing::error!(node = %self.id, %error, "the store cannot be written any more");
+                    self.fail(error);
+                }
+                Err(error) => {
+                    damaged += u32::from(matches!(error, EngineError::Store(StoreError::Damaged { .. })));
+                    tracing::warn!(node = %self.id, %error, "a beat failed");
+                }
             }
             self.rest(self.config.beat).await;
         }
         self.sign_off().await;
     }
 
-    /// Whether nothing has moved on the runtime for so many beats that it never will: endless loops have all its
-    /// threads. Counted in beats, so that a process that was frozen whole is not taken for one.
-    fn is_wedged(&self, still: u32) -> bool {
-        self.config.beat_on_thread && self.config.beat * still >= self.config.wedged_after
+    /// Why this node cannot work any more: nothing has moved for so many beats that it never will. Counted in beats,
+    /// so that a process that was frozen whole is not taken for one.
+    fn lame(&self, runtime: &Still, queue: &Still) -> Option<&'static str> {
+        let after = self.config.wedged_after;
+        let deaf = self.config.beat * queue.beats >= after.max(self.config.poll * 4);
+        if !self.config.beat_on_thread {
+            None
+        } else if self.config.beat * runtime.beats >= after {
+            Some("nothing moves on this runtime: all its threads are busy with code that never yields")
+        } else if deaf && !self.hub().is_leaving() {
+            Some("nobody looks at the queue any more")
+        } else {
+            None
+        }
     }
 
     /// Others take over what this node cannot move any more. Should it move again, its next beat joins anew, and
     /// the log refuses whatever was taken over meanwhile.
-    async fn let_go(&self, still: u32) -> Result<(), EngineError> {
-        if self.config.beat * (still - 1) < self.config.wedged_after {
-            tracing::error!(node = %self.id, "nothing moves on this runtime: all its threads are busy with code that never yields; letting go");
-        }
+    async fn let_go(&self) -> Result<(), EngineError> {
         self.ledger.store.beat(&self.record(NodeState::Gone)).await?;
         Ok(())
     }
@@ -299,6 +342,24 @@ impl Node {
         self.close();
         if let Err(error) = self.ledger.store.forget(&self.id).await {
             tracing::warn!(node = %self.id, %error, "could not sign off");
+        }
+    }
+
+    /// Stops because it cannot go on, and says why.
+    fn fail(&self, error: EngineError) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.close();
+        self.failed.notify_one();
+    }
+
+    /// Waits until the node has closed by itself.
+    pub(crate) async fn failure(&self) -> EngineError {
+        loop {
+            self.failed.notified().await;
+            let told = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(error) = told {
+                return error;
+            }
         }
     }
 

@@ -14,6 +14,7 @@ fn node() -> Arc<Node> {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(OsEntropy),
         limits: Arc::new(config.limits.clone()),
+        asks: None,
         hub: Arc::new(Hub::of_client()),
         claims: Arc::new(Memory::new(ClaimRules::default())),
     };

@@ -102,8 +102,9 @@ async fn held() -> Held {
     Held { fake, outside, open, first, second, client, run: RunId::new("w").unwrap() }
 }
 
+/// lance-format/lance#6432: a writer that was fenced went on writing its log with plain puts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_requests_hang_is_taken_over_and_its_late_writes_are_refused() {
+async fn s3_zombie_writer_rejected() {
     let Held { fake, outside, open, first, second, client, run } = held().await;
     let frozen = Gate::closed();
     fake.fail(Match::any().by("first"), Fault::held(&frozen));

@@ -7,6 +7,9 @@ use crate::support::Scratch;
 #[path = "../../../../examples/agent_loop.rs"]
 #[expect(dead_code, reason = "its `main` is for people")]
 mod agent_loop;
+#[path = "../../../../examples/crash_tested.rs"]
+#[expect(dead_code, reason = "its `main` is for people")]
+mod crash_tested;
 #[path = "../../../../examples/fan_out.rs"]
 #[expect(dead_code, reason = "its `main` is for people")]
 mod fan_out;
@@ -42,6 +45,15 @@ impl Places {
     fn urls(&self) -> [String; 4] {
         [self.0.url(), self.0.url(), self.1.url(), self.1.url()]
     }
+}
+
+#[test]
+fn example_crash_tested_shows_two_bugs_and_their_repair() {
+    let told = crash_tested::run().unwrap();
+    let [careless, moody, mended] = told.as_slice() else { panic!("{told:?}") };
+    assert!(careless.contains("effect charge counts twice, without faults once"), "{careless}");
+    assert!(moody.contains("the workflow is not deterministic"), "{moody}");
+    assert!(mended.starts_with("mended: "), "{mended}");
 }
 
 #[tokio::test]

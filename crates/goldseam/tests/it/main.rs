@@ -5,14 +5,17 @@
 mod basics;
 mod bucket;
 mod claims;
+mod clocks;
 mod examples;
 mod object;
+mod peers;
 mod people;
 mod postgres;
 mod queue_and_locks;
 mod remote;
 mod rights;
 mod start;
+mod starvation;
 mod steps;
 mod support;
 mod travel;

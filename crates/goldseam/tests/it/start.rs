@@ -11,6 +11,7 @@ async fn echo(ctx: Context, input: serde_json::Value) -> goldseam::Result<serde_
     ctx.step("echo", || async { Ok::<_, Error>(input.clone()) }).await
 }
 
+/// mastra-ai/mastra#13629: a start without a key of its own, tried again, made three tickets of one.
 #[tokio::test]
 async fn start_retry_same_run() {
     let scratch = Scratch::new();
@@ -171,6 +172,7 @@ async fn a_graceful_shutdown_hands_over_and_counts_no_attempt() {
     last.shutdown().await;
 }
 
+/// hindsight#2675, llama-agents#607, iterate#2573: a crash counted as no attempt, and the same work was ground again without end.
 #[tokio::test]
 async fn sigkill_counts_as_attempt() {
     let scratch = Scratch::new();

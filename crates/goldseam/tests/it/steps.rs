@@ -303,6 +303,7 @@ async fn a_probe_that_cannot_tell_asks_a_person() {
     engine.shutdown().await;
 }
 
+/// inngest/inngest#4897, #2775, #906: parallel steps ran twice.
 #[tokio::test]
 async fn parallel_steps_once() {
     let scratch = Scratch::new();

@@ -156,6 +156,7 @@ async fn a_failed_run_is_tried_again_from_its_failed_step() {
     engine.shutdown().await;
 }
 
+/// temporalio: a workflow whose code had changed was tried again for ever, and seemed to run.
 #[tokio::test]
 async fn nondeterminism_parks_run() {
     let scratch = Scratch::new();

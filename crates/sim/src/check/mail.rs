@@ -23,6 +23,7 @@ pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
             found.push(Violation::new("I11", format!("{run}: mail {id} is there {count} times")));
         }
         found.extend(consumed(run, log));
+        found.extend(passed_over(run, log));
     }
     for ack in &evidence.facts.acks {
         let Ack::Mail(run, id) = ack else { continue };
@@ -66,6 +67,48 @@ fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
                 }
                 _ => {}
             }
+        }
+    }
+    found
+}
+
+/// A wait takes the oldest mail of a name that its lineage has neither taken nor dropped, across `continue_as_new` too.
+fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut came: BTreeMap<&str, Vec<Seq>> = BTreeMap::new();
+    let mut names: BTreeMap<Seq, &str> = BTreeMap::new();
+    // Per branch: where mail was taken, and which.
+    let mut takes: BTreeMap<u32, Vec<(Seq, Seq)>> = BTreeMap::new();
+    // What was dropped once is dropped for all branches.
+    let mut dropped: BTreeSet<Seq> = BTreeSet::new();
+    let mut active = 1;
+    for recorded in &log.events {
+        match &recorded.event {
+            Event::SignalReceived { name, .. } => {
+                came.entry(name.as_str()).or_default().push(recorded.seq);
+                names.insert(recorded.seq, name.as_str());
+            }
+            Event::BranchOpened(opened) => {
+                let of = opened.parent.map_or(active, |parent| parent.0);
+                let kept = |take: &&(Seq, Seq)| opened.parent.is_none() || take.0 <= opened.cutoff;
+                let taken = takes.get(&of).into_iter().flatten().filter(kept).copied().collect();
+                dropped.extend(&opened.dropped_mail);
+                active = opened.branch.0;
+                takes.insert(active, taken);
+            }
+            Event::WaitResolved { by: By::Mail(mail), .. } => {
+                let taken = takes.entry(recorded.branch.0).or_default();
+                let is_taken = |seq: &Seq| dropped.contains(seq) || taken.iter().any(|(_, mail)| mail == seq);
+                let name = names.get(mail).copied().unwrap_or_default();
+                let older = came.get(name).into_iter().flatten().filter(|seq| *seq < mail);
+                for seq in older.filter(|seq| !is_taken(seq)) {
+                    let what =
+                        format!("{run}: event {} takes {name} {}, not {}", recorded.seq.0, mail.0, seq.0);
+                    found.push(Violation::new("I11", what));
+                }
+                taken.push((recorded.seq, *mail));
+            }
+            _ => {}
         }
     }
     found

@@ -5,6 +5,7 @@
 mod data;
 mod log;
 mod mail;
+mod outside;
 mod run;
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
 };
 pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_your_ack};
+pub use outside::{i05_one_holder, i17_stream};
 pub use run::{
     i01_no_lost_workflow, i04_never_again, i09_sweep_idempotent, i10_bounded_recovery, i15_liveness,
     i19_records_are_whole, late_effects,
@@ -24,12 +26,13 @@ pub use run::{
 
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 17] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 19] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
         i04_never_again,
         i05_fencing,
+        i05_one_holder,
         i06_single_terminal,
         i07_status_is_fold,
         i08_replay,
@@ -41,6 +44,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i14_idempotent_start,
         i15_liveness,
         i16_read_your_ack,
+        i17_stream,
         i19_records_are_whole,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()

@@ -1,12 +1,13 @@
 //! Invariants of execution: nothing lost, nothing done again, nothing stuck.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
-use goldseam_core::{Event, Seq, Status, Why};
+use goldseam_core::{Event, NodeId, Seq, Status, Why};
 
 use super::{Evidence, Violation};
 use crate::book::Ack;
+use crate::flows::ONCE;
 
 /// I1: every start that was acknowledged is there, and has ended or waits for somebody.
 pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
@@ -32,11 +33,20 @@ pub fn i19_records_are_whole(evidence: &Evidence) -> Vec<Violation> {
 /// I4: once a step's completion is in the log, the step never begins again under its key, except once per
 /// freeze by an owner that was cut off.
 pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = twice(evidence);
     let late = again(evidence);
-    if late.len() as u64 <= u64::from(evidence.facts.freezes) {
-        return Vec::new();
+    if late.len() as u64 > u64::from(evidence.facts.freezes) {
+        found.extend(late.into_iter().map(|what| Violation::new("I4", what)));
     }
-    late.into_iter().map(|what| Violation::new("I4", what)).collect()
+    found
+}
+
+/// A step that is to be done at most once is never begun twice under its key, frozen owners or not.
+fn twice(evidence: &Evidence) -> Vec<Violation> {
+    let mut begun = BTreeSet::new();
+    let once = evidence.facts.seen.iter().filter(|seen| seen.step == ONCE);
+    let again = once.filter(|seen| !begun.insert(&seen.key));
+    again.map(|seen| Violation::new("I4", format!("{}: {ONCE} was begun twice", seen.run))).collect()
 }
 
 /// Effects that began once more although their completion was in the log.
@@ -81,6 +91,7 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let (mut attempt, mut lived) = (0, None);
+        let mut owner: Option<&NodeId> = None;
         for recorded in &log.events {
             let seq = recorded.seq.0;
             let mut say =
@@ -96,12 +107,21 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
                     if mended.attempt != attempt {
                         say(format!("counts attempt {}, it is {attempt}", mended.attempt));
                     }
+                    let lives = |owner: &&&NodeId| {
+                        evidence.facts.dead.as_ref().is_some_and(|dead| !dead.contains(**owner))
+                    };
+                    if let Some(owner) = owner.as_ref().filter(lives).filter(|_| proven) {
+                        say(format!("charges the run with the death of {owner}, which lives"));
+                    }
                     if attempt > evidence.facts.kills {
                         say(format!("counts {attempt} recoveries, only {} nodes died", evidence.facts.kills));
                     }
                 }
-                Event::RunClaimed(claim) if claim.attempt != attempt => {
-                    say(format!("claims attempt {}, it is {attempt}", claim.attempt));
+                Event::RunClaimed(claim) => {
+                    owner = Some(&claim.node);
+                    if claim.attempt != attempt {
+                        say(format!("claims attempt {}, it is {attempt}", claim.attempt));
+                    }
                 }
                 Event::BranchOpened(opened)
                     if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. } | Why::Continue) =>

@@ -355,6 +355,76 @@ fn i11_catches_lost_doubled_and_reordered_signals() {
 }
 
 #[test]
+fn i11_catches_a_signal_that_is_passed_over() {
+    let two = || Maker::started().event(signal("s1")).event(signal("s2")).event(waits("w", None));
+    assert_eq!(i11_signal(&two().event(takes("w", 4)).evidence()), []);
+    caught(i11_signal, &two().event(takes("w", 5)).evidence());
+    // What a branch took after its cutoff is there again, and comes first.
+    let back = || two().event(takes("w", 4)).event(opened(2, 1, 5)).event(waits("v", None));
+    assert_eq!(i11_signal(&back().event(takes("v", 4)).evidence()), []);
+    caught(i11_signal, &back().event(takes("v", 5)).evidence());
+}
+
+#[test]
+fn i04_catches_a_step_that_was_to_be_done_once() {
+    let seen = |order| Seen {
+        order,
+        run: run(),
+        step: crate::flows::ONCE.to_owned(),
+        attempt: 1,
+        key: "k".to_owned(),
+        at: Millis(1),
+        node: 0,
+    };
+    let mut twice = good();
+    twice.facts.seen.push(seen(1));
+    assert_eq!(i04_never_again(&twice), []);
+    twice.facts.freezes = 9;
+    twice.facts.seen.push(seen(2));
+    caught(i04_never_again, &twice);
+}
+
+#[test]
+fn i05_catches_two_holders_of_one_lock() {
+    let held = |fence, from, until| Ack::Held {
+        lock: "till".into(),
+        fence,
+        from: Millis(from),
+        until: Millis(until),
+    };
+    let after = |acks: Vec<Ack>| {
+        let mut evidence = good();
+        evidence.facts.acks.extend(acks);
+        evidence
+    };
+    let let_go = Ack::LetGo { lock: "till".into(), fence: 1, at: Millis(5) };
+    assert_eq!(i05_one_holder(&after(vec![held(1, 0, 10), held(2, 10, 20)])), []);
+    assert_eq!(i05_one_holder(&after(vec![held(1, 0, 10), let_go, held(2, 5, 20)])), []);
+    caught(i05_one_holder, &after(vec![held(1, 0, 10), held(2, 9, 20)]));
+    caught(i05_one_holder, &after(vec![held(1, 0, 10), held(1, 0, 30), held(2, 20, 40)]));
+    caught(i05_one_holder, &after(vec![held(1, 0, 10), held(1, 10, 20)]));
+}
+
+#[test]
+fn i17_catches_events_that_are_skipped_repeated_or_never_shown() {
+    let shown = |seqs: &[&[u64]]| {
+        let mut evidence = good();
+        let end = evidence.logs.values().map(|log| log.records.len() as u64).max().unwrap();
+        let all: Vec<u64> = (1..=end).collect();
+        let parts = if seqs.is_empty() { vec![&all[..2], &all[2..]] } else { seqs.to_vec() };
+        for part in parts {
+            let part = part.iter().map(|seq| Seq(*seq)).collect();
+            evidence.facts.acks.push(Ack::Followed(0, run(), part));
+        }
+        evidence
+    };
+    assert_eq!(i17_stream(&shown(&[])), []);
+    caught(i17_stream, &shown(&[&[1, 3]]));
+    caught(i17_stream, &shown(&[&[1, 2], &[2, 3]]));
+    caught(i17_stream, &shown(&[&[1, 2]]));
+}
+
+#[test]
 fn i12_catches_timers_that_fire_early_or_twice() {
     let set = |due| Event::TimerSet { path: path("t"), ord: 0, due: Millis(due) };
     let fired = || Event::TimerFired { path: path("t") };

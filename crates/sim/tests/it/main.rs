@@ -6,4 +6,11 @@ mod nth_memory;
 mod nth_real;
 mod nth_requests;
 mod pace;
+#[cfg(feature = "planted")]
+mod planted;
 mod seeds;
+
+/// Opens the store that a URL names.
+fn open(url: &str) -> goldseam_sim::nth::Opening<'_> {
+    Box::pin(goldseam::open_store(url))
+}

@@ -135,7 +135,7 @@ async fn one(scenario: &'static str, point: Point) -> u64 {
     let server = Server::with(point);
     let freezes = point.wrong.freezes();
     let case = Case { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, freezes };
-    let verdict = tell(Backend::Real(&server.url()), case).await;
+    let verdict = tell(Backend::Real(&server.url(), crate::open), case).await;
     let verdict = verdict.unwrap_or_else(|error| panic!("{scenario}, {point:?}: {error}"));
     assert!(verdict.violations.is_empty(), "{scenario}, {point:?}: {:#?}", verdict.violations);
     server.count.load(Ordering::Relaxed)

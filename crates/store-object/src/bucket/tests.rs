@@ -67,8 +67,9 @@ fn losses() -> [Fault; 4] {
     [Fault::internal(), gateway, Fault::dropped(), Fault::unanswered()]
 }
 
+/// apache/arrow-rs-object-store#852, apache/opendal#6741, apache/arrow-rs#4777: 409 on a create was taken for "exists".
 #[tokio::test]
-async fn a_conflict_means_try_again_and_never_exists() {
+async fn s3_409_is_retry() {
     let setup = patient();
     setup.fail_put(1, Fault::conflict());
     let tag = setup.made().await;
@@ -78,8 +79,9 @@ async fn a_conflict_means_try_again_and_never_exists() {
     assert_eq!(setup.stored("k").unwrap(), "second");
 }
 
+/// earth-mover/icechunk#2099, slatedb#766, apache/hudi#14373: a repeated write met itself (412), and took itself for a rival.
 #[tokio::test]
-async fn a_write_whose_reply_was_lost_is_ones_own() {
+async fn s3_lost_reply_is_own_write() {
     for loss in losses() {
         for when in [When::Never, When::Absent] {
             let setup = setup(Duration::from_secs(1));
@@ -116,8 +118,9 @@ async fn a_write_that_was_delivered_twice_is_done_once() {
     assert!(is_done(&setup.create("mine").await));
 }
 
+/// apache/arrow-rs#6801: servers answer 404 or 412 to an update of what is not there.
 #[tokio::test]
-async fn an_update_of_what_is_not_there_is_lost_whatever_the_server_calls_it() {
+async fn s3_if_match_missing() {
     let setup = patient();
     let tag = setup.made().await;
     let update = || setup.bucket.put_if("missing", "x".into(), When::Is(tag.clone()));
@@ -146,6 +149,35 @@ async fn a_server_with_too_much_to_do_is_asked_again_and_has_done_nothing() {
     let put = setup.bucket.put_if("other", "x".into(), When::Absent).await;
     assert!(matches!(put, Err(StoreError::Busy { .. })), "{put:?}");
     assert!(matches!(setup.bucket.get("k").await, Err(StoreError::Busy { .. })));
+}
+
+/// netlify/primitives#741: a 503 to a conditional write was reported as done.
+#[tokio::test]
+async fn s3_non_412_is_error() {
+    let refused = |status, code| Fault::refused(Refusal::new(status, code));
+    let faults = [
+        Fault::denied(),
+        Fault::no_bucket(),
+        Fault::internal(),
+        Fault::slow_down(),
+        Fault::conflict(),
+        refused(503, ""),
+        refused(400, "BadDigest"),
+    ];
+    let mut tries = tokio::task::JoinSet::new();
+    for fault in faults {
+        tries.spawn(async move {
+            let setup = setup(Duration::from_millis(500));
+            let tag = setup.made().await;
+            setup.fake.fail(Match::any().op(Op::Put), fault.clone());
+            for (key, when) in [("k", When::Is(tag)), ("other", When::Absent)] {
+                let put = setup.bucket.put_if(key, "second".into(), when).await;
+                assert!(put.is_err(), "{fault:?} {key} {put:?}");
+            }
+            assert_eq!((setup.stored("k").unwrap(), setup.stored("other")), ("first".into(), None));
+        });
+    }
+    tries.join_all().await;
 }
 
 #[tokio::test]

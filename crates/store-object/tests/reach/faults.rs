@@ -1,8 +1,10 @@
 //! Opening at a server that does what it should not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match, Op, Refusal};
+use goldseam_store::conformance::deadline::calls_that_hang;
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{BucketStore, Options, check, migrate};
 
@@ -64,6 +66,18 @@ async fn a_server_that_never_answers_is_given_up() {
     let mut options = at(&fake);
     options.call_timeout = Duration::from_secs(1);
     assert_eq!(code(migrate(options).await), "GS0205");
+}
+
+/// riverqueue/river#1251: a call to a database that had stalled was waited for without end, and nothing came after it.
+#[tokio::test]
+async fn every_store_call_has_deadline() {
+    let fake = FakeS3::start().unwrap();
+    let mut options = at(&fake);
+    options.call_timeout = Duration::from_millis(300);
+    let store = BucketStore::open(options).await.unwrap();
+    fake.fail(Match::any(), Fault::unanswered());
+    let hanging = calls_that_hang(Arc::new(store), Duration::from_secs(20)).await;
+    assert!(hanging.is_empty(), "{hanging:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod away;
+mod deadline;
 mod logs;
 mod nodes;
 mod refused;

@@ -88,8 +88,9 @@ fn error_and_on(fields: &[&str]) -> Vec<u8> {
     [error(fields), b"Z\0\0\0\x05I".to_vec()].concat()
 }
 
+/// get-convex/convex-backend#559: a COMMIT whose answer was lost was taken for one that had failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_lost_answer_is_unknown_whatever_comes_in_its_place() {
+async fn pg_lost_commit_ack() {
     let cluster = cluster();
     let between = Between::start(&cluster);
     let place = format!("postgres://goldseam@{}/goldseam", between.address);

@@ -64,6 +64,52 @@ fn a_wal_without_its_database_is_refused() {
     assert_eq!(fs::read_to_string(folder.path().join("gold.db-wal")).unwrap(), "the only copy of something");
 }
 
+/// SQLite 3.7.0 to 3.51.2: two connections that checkpoint and commit at once could corrupt a database in WAL mode.
+#[test]
+fn sqlite_version_gate() {
+    assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    drop(open(&path));
+    // The library that is linked is the one that is in the build, not whatever the machine has.
+    let conn = Connection::open(&path).unwrap();
+    let used: String = conn.query_row("SELECT sqlite_version()", [], |row| row.get(0)).unwrap();
+    assert_eq!(used, rusqlite::version());
+}
+
+/// tursodatabase/turso#8103, codebase-memory#897: an empty file beside its log was a fresh start, and the log was lost.
+#[tokio::test]
+async fn db_file_preflight() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, wal) = (folder.path().join("gold.db"), folder.path().join("gold.db-wal"));
+    let copy = folder.path().join("copy.db");
+    let store = open(&path);
+    store.append(append("a", 0, &["acknowledged"])).await.unwrap();
+    // As a machine leaves them that lost the file, and not its log.
+    let (database, log) = (fs::read(&path).unwrap(), fs::read(&wal).unwrap());
+    drop(store);
+    assert!(!log.is_empty());
+    let copied_log = folder.path().join("copy.db-wal");
+    for lost in [None, Some(Vec::new())] {
+        fs::write(&copied_log, &log).unwrap();
+        if let Some(lost) = lost {
+            fs::write(&copy, lost).unwrap();
+        }
+        assert_eq!(refusal(&copy), "GS0203");
+        assert_eq!(fs::read(&copied_log).unwrap(), log, "it was not touched");
+    }
+    // A header that is not SQLite's: neither file is touched.
+    let mut broken = database.clone();
+    broken[..4].copy_from_slice(b"XXXX");
+    fs::write(&copy, &broken).unwrap();
+    assert_eq!(refusal(&copy), "GS0201");
+    assert_eq!((fs::read(&copy).unwrap(), fs::read(&copied_log).unwrap()), (broken, log.clone()));
+    // Both together are what was acknowledged.
+    fs::write(&copy, &database).unwrap();
+    let records = open(&copy).read(&run_id("a"), Seq(0), 9).await.unwrap();
+    assert_eq!(records.len(), 1);
+}
+
 #[test]
 fn a_changed_migration_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -80,8 +80,9 @@ async fn a_killed_process_drops_its_pulse_at_once() {
     assert!(!folder.path().join("gold.db-nodes/child.lock").exists());
 }
 
+/// etcd-io/etcd#14370: a single node acknowledged writes that a crash then lost.
 #[tokio::test]
-async fn what_a_killed_process_acknowledged_is_there() {
+async fn ack_after_durable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gold.db");
     let mut acknowledged = 0;

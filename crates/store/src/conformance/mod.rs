@@ -14,6 +14,7 @@
 pub mod append;
 pub mod claim;
 pub mod damage;
+pub mod deadline;
 pub mod differential;
 pub mod foreign;
 pub mod lanes;

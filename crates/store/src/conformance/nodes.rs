@@ -8,7 +8,8 @@ use super::Fixture;
 use super::make::T;
 use crate::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
-fn node(name: &str) -> NodeRecord {
+/// A node that works.
+pub fn node(name: &str) -> NodeRecord {
     NodeRecord {
         id: NodeId::new(name).unwrap(),
         name: format!("{name} on häst"),

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a [`FaultyStore`] stands for one node's connection. Faults follow from the plan alone,
 //! so the same plan and the same calls give the same faults; once crashed, nothing of this node
-//! reaches the store any more, except writes that were on their way already.
+//! reaches the store any more, except writes that were on their way already. While it is frozen, nothing
+//! leaves it, and no answer comes in.
 
 mod plan;
 
@@ -103,18 +104,20 @@ pub struct FaultyStore {
     inner: Arc<dyn Store>,
     history: Mutex<History>,
     crashed: watch::Sender<bool>,
+    frozen: watch::Sender<bool>,
 }
 
 struct History {
     plan: Plan,
     calls: Vec<Called>,
+    appends: u64,
 }
 
 impl FaultyStore {
     /// A connection to `inner` that fails by `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: Plan) -> Self {
-        let history = Mutex::new(History { plan, calls: Vec::new() });
-        Self { inner, history, crashed: watch::Sender::new(false) }
+        let history = Mutex::new(History { plan, calls: Vec::new(), appends: 0 });
+        Self { inner, history, crashed: watch::Sender::new(false), frozen: watch::Sender::new(false) }
     }
 
     /// Every call so far, in order; the first is number 1 of the plan.
@@ -125,6 +128,11 @@ impl FaultyStore {
     /// How many calls there were.
     pub fn count(&self) -> u64 {
         self.history().calls.len() as u64
+    }
+
+    /// How many of them were appends.
+    pub fn appends(&self) -> u64 {
+        self.history().appends
     }
 
     /// The node dies now: every later call fails, waiting ones too.
@@ -143,6 +151,29 @@ impl FaultyStore {
         drop(self.crashed.subscribe().wait_for(|crashed| *crashed).await);
     }
 
+    /// The node stands still until [`thaw`](Self::thaw): what it has sent arrives, what it is about to send does not.
+    pub fn freeze(&self) {
+        self.frozen.send_replace(true);
+    }
+
+    /// The node goes on as if nothing had been.
+    pub fn thaw(&self) {
+        self.frozen.send_replace(false);
+    }
+
+    /// Returns once the node is not frozen; never if it is dead.
+    pub async fn awake(&self) {
+        drop(self.frozen.subscribe().wait_for(|frozen| !*frozen).await);
+        if self.is_crashed() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn woken(&self) -> Result<(), StoreError> {
+        self.awake().await;
+        Ok(())
+    }
+
     /// From now on by another plan; numbers go on counting.
     pub fn follow(&self, plan: Plan) {
         self.history().plan = plan;
@@ -155,19 +186,39 @@ impl FaultyStore {
     fn draw(&self, op: Op) -> Fault {
         let mut history = self.history();
         let number = history.calls.len() as u64 + 1;
-        let fault = history.plan.draw(number).for_op(op);
+        history.appends += u64::from(op == Op::Append);
+        let appends = history.appends;
+        let fault = history.plan.draw(number, op, appends).for_op(op);
         history.calls.push(Called { op, fault });
         fault
     }
 
-    async fn call<T, F>(&self, op: Op, act: impl FnOnce(Arc<dyn Store>) -> F) -> Result<T, StoreError>
+    /// Calls `act` on the store beneath with `args`: once, twice, late or not at all.
+    async fn call<A, T, F>(
+        &self,
+        op: Op,
+        args: A,
+        act: impl Fn(Arc<dyn Store>, A) -> F,
+    ) -> Result<T, StoreError>
+    where
+        A: Clone,
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.unless_crashed(op, self.woken()).await?;
+        self.alive(op)?;
+        let fault = self.draw(op);
+        let again = matches!(fault, Fault::Duplicate(_)).then(|| act(Arc::clone(&self.inner), args.clone()));
+        let answer = self.fail((op, fault), act(Arc::clone(&self.inner), args), again).await;
+        self.unless_crashed(op, self.woken()).await?;
+        answer
+    }
+
+    async fn fail<T, F>(&self, (op, fault): (Op, Fault), work: F, again: Option<F>) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.alive(op)?;
-        let fault = self.draw(op);
-        let work = act(Arc::clone(&self.inner));
         match fault {
             Fault::Pass => self.unless_crashed(op, work).await,
             Fault::FailBefore => Err(busy(op, "injected: it was not done")),
@@ -198,6 +249,16 @@ impl FaultyStore {
                     drop(work.await);
                 });
                 Err(unknown(op))
+            }
+            Fault::Duplicate(span) => {
+                let answer = self.unless_crashed(op, work).await;
+                tokio::spawn(async move {
+                    tokio::time::sleep(span).await;
+                    if let Some(again) = again {
+                        drop(again.await);
+                    }
+                });
+                answer
             }
         }
     }
@@ -245,72 +306,71 @@ impl fmt::Debug for FaultyStore {
 #[async_trait]
 impl Store for FaultyStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        self.call(Op::Append, |inner| async move { inner.append(append).await }).await
+        self.call(Op::Append, append, |inner, append| async move { inner.append(append).await }).await
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
-        let run = run.clone();
-        self.call(Op::Read, |inner| async move { inner.read(&run, after, limit).await }).await
+        let read = |inner: Arc<dyn Store>, run: RunId| async move { inner.read(&run, after, limit).await };
+        self.call(Op::Read, run.clone(), read).await
     }
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        let run = run.clone();
-        self.call(Op::Head, |inner| async move { inner.head(&run).await }).await
+        self.call(Op::Head, run.clone(), |inner, run| async move { inner.head(&run).await }).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
-        self.call(Op::PutTask, |inner| async move { inner.put_task(task, expect).await }).await
+        self.call(Op::PutTask, task, |inner, task| async move { inner.put_task(task, expect).await }).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
-        self.call(Op::Claim, |inner| async move { inner.claim(claim).await }).await
+        self.call(Op::Claim, claim, |inner, claim| async move { inner.claim(claim).await }).await
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
-        self.call(Op::Tasks, |inner| async move { inner.tasks(filter).await }).await
+        self.call(Op::Tasks, filter, |inner, filter| async move { inner.tasks(filter).await }).await
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
-        self.call(Op::PutLock, |inner| async move { inner.put_lock(lock, expect).await }).await
+        self.call(Op::PutLock, lock, |inner, lock| async move { inner.put_lock(lock, expect).await }).await
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
-        self.call(Op::Locks, |inner| async move { inner.locks(filter).await }).await
+        self.call(Op::Locks, filter, |inner, filter| async move { inner.locks(filter).await }).await
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
-        self.call(Op::PutRow, |inner| async move { inner.put_row(row, expect).await }).await
+        self.call(Op::PutRow, row, |inner, row| async move { inner.put_row(row, expect).await }).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        self.call(Op::Runs, |inner| async move { inner.runs(filter).await }).await
+        self.call(Op::Runs, filter, |inner, filter| async move { inner.runs(filter).await }).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        let after = after.cloned();
-        self.call(Op::Rowless, |inner| async move { inner.rowless(after.as_ref(), limit).await }).await
+        let rowless = |inner: Arc<dyn Store>, after: Option<RunId>| async move {
+            inner.rowless(after.as_ref(), limit).await
+        };
+        self.call(Op::Rowless, after.cloned(), rowless).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        let node = node.clone();
-        self.call(Op::Beat, |inner| async move { inner.beat(&node).await }).await
+        self.call(Op::Beat, node.clone(), |inner, node| async move { inner.beat(&node).await }).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        self.call(Op::Nodes, |inner| async move { inner.nodes().await }).await
+        self.call(Op::Nodes, (), |inner, ()| async move { inner.nodes().await }).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        let node = node.clone();
-        self.call(Op::Forget, |inner| async move { inner.forget(&node).await }).await
+        self.call(Op::Forget, node.clone(), |inner, node| async move { inner.forget(&node).await }).await
     }
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
-        self.call(Op::Changed, move |inner| async move { inner.changed(seen).await }).await
+        self.call(Op::Changed, seen, |inner, seen| async move { inner.changed(seen).await }).await
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
-        self.call(Op::Now, |inner| async move { inner.now().await }).await
+        self.call(Op::Now, (), |inner, ()| async move { inner.now().await }).await
     }
 
     fn pace(&self) -> Pace {
@@ -325,24 +385,23 @@ impl Store for FaultyStore {
 #[async_trait]
 impl ForeignStates for FaultyStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
-        let after = after.map(str::to_owned);
-        let states = |inner: Arc<dyn Store>| async move {
+        let states = |inner: Arc<dyn Store>, after: Option<String>| async move {
             match inner.foreign() {
                 Some(foreign) => foreign.states(after.as_deref(), limit).await,
                 None => Ok(Page::default()),
             }
         };
-        self.call(Op::ForeignStates, states).await
+        self.call(Op::ForeignStates, after.map(str::to_owned), states).await
     }
 
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
-        let (id, version, body) = (id.clone(), version.to_owned(), body.to_owned());
-        let swap = |inner: Arc<dyn Store>| async move {
+        let args = (id.clone(), version.to_owned(), body.to_owned());
+        let swap = |inner: Arc<dyn Store>, (id, version, body): (RunId, String, String)| async move {
             match inner.foreign() {
                 Some(foreign) => foreign.swap(&id, &version, &body).await,
                 None => Ok(Written::Lost(None)),
             }
         };
-        self.call(Op::SwapForeign, swap).await
+        self.call(Op::SwapForeign, args, swap).await
     }
 }

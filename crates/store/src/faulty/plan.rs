@@ -24,6 +24,8 @@ pub enum Fault {
     Delay(Duration),
     /// The caller hears `Unknown` at once; it is done later, whatever has happened since.
     DelayPastReply(Duration),
+    /// It is done and answered; later it arrives once more, as a network may deliver it twice.
+    Duplicate(Duration),
 }
 
 impl Fault {
@@ -31,6 +33,8 @@ impl Fault {
     pub(super) fn for_op(self, op: Op) -> Self {
         match self {
             Self::LoseReply | Self::DelayPastReply(_) if !op.writes() => Self::FailBefore,
+            // To read twice is nothing.
+            Self::Duplicate(_) if !op.writes() => Self::Pass,
             other => other,
         }
     }
@@ -51,14 +55,18 @@ pub struct Rates {
     pub delay: u16,
     /// See [`Fault::DelayPastReply`].
     pub delay_past_reply: u16,
+    /// See [`Fault::Duplicate`].
+    pub duplicate: u16,
     /// The longest delay.
     pub delay_max: Duration,
 }
 
-/// Decides about every call. Numbers come first, then rates.
+/// Decides about every call. Numbers come first, then methods, then rates.
 #[derive(Debug, Clone)]
 pub struct Plan {
     numbered: BTreeMap<u64, Fault>,
+    appends: BTreeMap<u64, Fault>,
+    methods: Vec<(Op, Fault)>,
     rates: Rates,
     dice: SplitMix,
 }
@@ -71,7 +79,8 @@ impl Plan {
 
     /// Faults at these rates, decided by `seed`.
     pub fn seeded(seed: u64, rates: Rates) -> Self {
-        Self { numbered: BTreeMap::new(), rates, dice: SplitMix::new(seed) }
+        let (numbered, appends) = (BTreeMap::new(), BTreeMap::new());
+        Self { numbered, appends, methods: Vec::new(), rates, dice: SplitMix::new(seed) }
     }
 
     /// The same, with this fault for the `number`-th call, counted from 1.
@@ -81,10 +90,27 @@ impl Plan {
         self
     }
 
+    /// The same, with this fault for the `number`-th append, counted from 1.
+    #[must_use]
+    pub fn at_append(mut self, number: u64, fault: Fault) -> Self {
+        self.appends.insert(number, fault);
+        self
+    }
+
+    /// The same, with this fault for every call of a method.
+    #[must_use]
+    pub fn every(mut self, op: Op, fault: Fault) -> Self {
+        self.methods.push((op, fault));
+        self
+    }
+
     /// Two numbers are drawn for every call, so one call's fate never depends on another's.
-    pub(super) fn draw(&mut self, number: u64) -> Fault {
+    pub(super) fn draw(&mut self, number: u64, op: Op, appends: u64) -> Fault {
         let (lot, length) = (self.dice.below(1_000), self.dice.next());
-        self.numbered.get(&number).copied().unwrap_or_else(|| self.rates.pick(lot, length))
+        let append = || self.appends.get(&appends).filter(|_| op == Op::Append).copied();
+        let method = || self.methods.iter().find(|(of, _)| *of == op).map(|(_, fault)| *fault);
+        let told = self.numbered.get(&number).copied().or_else(append).or_else(method);
+        told.unwrap_or_else(|| self.rates.pick(lot, length))
     }
 }
 
@@ -99,6 +125,7 @@ impl Rates {
             (self.crash_after, Fault::CrashAfter),
             (self.delay, Fault::Delay(span)),
             (self.delay_past_reply, Fault::DelayPastReply(span)),
+            (self.duplicate, Fault::Duplicate(span)),
         ];
         let mut bound = 0;
         for (rate, fault) in table {

@@ -33,7 +33,7 @@ fn a_setting_that_it_refuses_is_an_error_that_says_so() {
 fn it_is_back_at_the_same_address_with_what_was_committed() {
     let cluster = Cluster::start(&Options { durable: true, ..Options::default() }).unwrap();
     cluster.sql("CREATE TABLE kept (x int);").unwrap();
-    for (round, shutdown) in (1..).zip([Shutdown::Fast, Shutdown::Immediate]) {
+    for (round, shutdown) in (1..).zip([Shutdown::Fast, Shutdown::Immediate, Shutdown::Kill]) {
         cluster.sql("INSERT INTO kept VALUES (1);").unwrap();
         cluster.restart(shutdown).unwrap();
         assert_eq!(psql(&cluster.url(), "SELECT sum(x) FROM kept"), Ok(round.to_string()), "{shutdown:?}");

@@ -1,15 +1,17 @@
 //! The honest account: what the log says, against what the witness saw and what was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
-use goldseam::client::Outcome;
 use goldseam::core::NodeId;
 use goldseam::core::Recorded;
+use goldseam::core::decide::Refusal;
 use goldseam::core::event::{Cause, Event};
-use goldseam::{Client, RunId, Status};
+use goldseam::{Client, EngineError, RunId};
 use serde::Serialize;
 
-use super::fleet::Kill;
+use super::drive::passing;
+use super::fleet::{Freeze, Kill};
 use super::order::{DECLINED, STAGES};
 use super::witness::Seen;
 use crate::fail::Fail;
@@ -27,7 +29,7 @@ pub(crate) struct Acknowledged {
 }
 
 /// The account as a program reads it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Account {
     /// Runs started and acknowledged.
     pub(crate) runs: usize,
@@ -37,10 +39,19 @@ pub(crate) struct Account {
     pub(crate) failed: usize,
     /// Workers killed.
     pub(crate) kills: usize,
+    /// Workers frozen for a while.
+    pub(crate) freezes: usize,
     /// Acknowledged things that the log does not have, or the witness never saw.
     pub(crate) lost: usize,
     /// Completed steps that began again.
     pub(crate) repeated: usize,
+    /// Steps begun again by a worker that was frozen just before the call, and superseded meanwhile: one for each
+    /// freeze and arm is all that a freeze may do.
+    pub(crate) superseded: usize,
+    /// Steps that the log has as completed.
+    pub(crate) steps: usize,
+    /// Effects that a kill or a freeze cut off before they were recorded, and that ran again.
+    pub(crate) cut_off: usize,
     /// From a kill to the first new event in a run that the killed worker had.
     pub(crate) recovery_ms: Spread,
     /// From beginning to end.
@@ -54,10 +65,6 @@ pub(crate) struct Findings {
     pub(crate) wrong: Vec<String>,
     /// Declined orders that failed as they should.
     pub(crate) declined: usize,
-    /// Steps that the log has as completed.
-    pub(crate) steps: usize,
-    /// Effects that a kill cut off before they were recorded, and that ran again.
-    pub(crate) cut_off: usize,
     /// Kills that took at least one run's owner away.
     pub(crate) hits: usize,
     /// The run that was taken over most often, and how often.
@@ -75,7 +82,13 @@ pub(crate) struct Evidence<'a> {
     pub(crate) seen: &'a [Seen],
     /// Who was killed when.
     pub(crate) kills: &'a [Kill],
+    /// Who was frozen when.
+    pub(crate) freezes: &'a [Freeze],
 }
+
+/// How often a store that is away is asked for one thing, and the pause between two tries.
+const TRIES: u32 = 600;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Compares everything with everything.
 pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Account, Findings), Fail> {
@@ -84,32 +97,36 @@ pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Acco
     for seen in evidence.seen {
         by_run.entry(&seen.run).or_default().push(seen);
     }
-    let (mut completed, mut failed, mut lost, mut repeated) = (0, 0, 0, 0);
+    let mut account = Account {
+        runs: evidence.acknowledged.starts.len(),
+        kills: evidence.kills.len(),
+        freezes: evidence.freezes.len(),
+        seconds,
+        ..Account::default()
+    };
     let mut recoveries: Vec<Option<i64>> = vec![None; evidence.kills.len()];
     for run in &evidence.acknowledged.starts {
-        let Ok(history) = evidence.client.history(run).await else {
+        let Some(history) = history(evidence.client, run).await? else {
             findings.wrong.push(format!("run {run} was acknowledged and is not in the store"));
-            lost += 1;
+            account.lost += 1;
             continue;
         };
-        match ended(evidence.client, run).await? {
-            Some(Outcome::Completed(_)) => completed += 1,
-            Some(Outcome::Failed(failure)) => {
-                failed += 1;
-                match failure.code.as_deref() {
-                    Some(DECLINED) => findings.declined += 1,
-                    _ => findings.wrong.push(format!("run {run} failed: {failure}")),
-                }
-            }
-            _ => findings.wrong.push(format!("run {run} has not ended")),
-        }
+        ending(run, &history, &mut account, &mut findings);
         let answer = evidence.acknowledged.answers.get(run);
         let seen = by_run.get(run.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let pids = &evidence.acknowledged.pids;
-        let mut case = Case { run, history: &history, seen, pids, findings: &mut findings };
-        lost += case.lost(answer);
-        repeated += case.repeated();
-        case.count();
+        let mut case = Case {
+            run,
+            history: &history,
+            seen,
+            pids: &evidence.acknowledged.pids,
+            freezes: evidence.freezes,
+            excused: BTreeSet::new(),
+            findings: &mut findings,
+        };
+        account.lost += case.lost(answer);
+        account.repeated += case.repeated();
+        account.superseded += case.excused.len();
+        case.count(&mut account);
         let recovered = |recorded: &&Recorded| matches!(recorded.event, Event::RunRecovered(_));
         let times = history.iter().filter(recovered).count();
         findings.example = findings.example.max(Some((times, run.clone())));
@@ -120,16 +137,37 @@ pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Acco
     }
     let times: Vec<i64> = recoveries.into_iter().flatten().collect();
     findings.hits = times.len();
-    let (runs, kills) = (evidence.acknowledged.starts.len(), evidence.kills.len());
-    let recovery_ms = Spread::of(times);
-    Ok((Account { runs, completed, failed, kills, lost, repeated, recovery_ms, seconds }, findings))
+    account.recovery_ms = Spread::of(times);
+    Ok((account, findings))
 }
 
-async fn ended(client: &Client, run: &RunId) -> Result<Option<Outcome>, Fail> {
-    let terminal = client.get(run).await?.status;
-    match terminal {
-        Status::Completed | Status::Failed | Status::Cancelled => Ok(client.state(run).await?.outcome),
-        _ => Ok(None),
+/// The log of a run; none if there is no such run.
+async fn history(client: &Client, run: &RunId) -> Result<Option<Vec<Recorded>>, Fail> {
+    for _ in 0..TRIES {
+        let outcome = match client.history(run).await {
+            Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => return Ok(None),
+            outcome => passing(outcome)?,
+        };
+        if outcome.is_some() {
+            return Ok(outcome);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(Fail::plain(format!("the store does not say what became of {run}")))
+}
+
+/// How a run ended, as its log says it.
+fn ending(run: &RunId, history: &[Recorded], account: &mut Account, findings: &mut Findings) {
+    match history.iter().rev().map(|recorded| &recorded.event).find(|event| event.is_terminal()) {
+        Some(Event::RunCompleted { .. }) => account.completed += 1,
+        Some(Event::RunFailed { failure }) => {
+            account.failed += 1;
+            match failure.code.as_deref() {
+                Some(DECLINED) => findings.declined += 1,
+                _ => findings.wrong.push(format!("run {run} failed: {failure}")),
+            }
+        }
+        _ => findings.wrong.push(format!("run {run} has not ended")),
     }
 }
 
@@ -160,6 +198,9 @@ struct Case<'a> {
     history: &'a [Recorded],
     seen: &'a [&'a Seen],
     pids: &'a HashMap<NodeId, u32>,
+    freezes: &'a [Freeze],
+    /// Lines of the witness that a freeze excuses.
+    excused: BTreeSet<usize>,
     findings: &'a mut Findings,
 }
 
@@ -196,6 +237,33 @@ impl Case<'_> {
         if done.claims > 1 { ends.next_back() } else { ends.next() }
     }
 
+    /// Whether a beginning that should not be is that of a worker that was frozen between its look at the log and the
+    /// call, while somebody else claimed the run: once for each freeze and effect.
+    fn excuses(&mut self, at: usize) -> bool {
+        let seen = self.seen[at];
+        let freeze_of = |seen: &Seen| {
+            self.freezes.iter().rposition(|freeze| freeze.pid == seen.pid && freeze.at_us <= seen.at_us)
+        };
+        let Some(freeze) = freeze_of(seen) else { return false };
+        let is_same = |other: &usize| {
+            *other != at
+                && self.seen[*other].path == seen.path
+                && freeze_of(self.seen[*other]) == Some(freeze)
+        };
+        let claims = self.history.iter().filter_map(|recorded| match &recorded.event {
+            Event::RunClaimed(claimed) => Some((recorded.at.0 * 1_000, self.pids.get(&claimed.node))),
+            _ => None,
+        });
+        let before: Vec<_> = claims.filter(|(at_us, _)| *at_us <= seen.at_us).map(|(_, pid)| pid).collect();
+        let was_owner = before.contains(&Some(&seen.pid));
+        let is_superseded = was_owner && before.last() != Some(&Some(&seen.pid));
+        let excused = is_superseded && !self.excused.iter().any(is_same);
+        if excused {
+            self.excused.insert(at);
+        }
+        excused
+    }
+
     fn lost(&mut self, answer: Option<&String>) -> usize {
         let mut wrong = Vec::new();
         if let Some(wanted) = answer {
@@ -213,9 +281,9 @@ impl Case<'_> {
         // A later effect begins only once an earlier result is acknowledged: if the earlier one begins
         // again after that, its result was lost. Judged by the order of the witness alone, without clocks.
         let mut furthest = 0;
-        for seen in self.seen.iter().filter(|seen| !seen.ended) {
+        for (at, seen) in self.seen.iter().enumerate().filter(|(_, seen)| !seen.ended) {
             let Some(stage) = stage_of(&seen.path) else { continue };
-            if stage < furthest {
+            if stage < furthest && !self.excuses(at) {
                 wrong.push(format!(
                     "run {}: {} began again after a later step had begun",
                     self.run, seen.path
@@ -231,11 +299,18 @@ impl Case<'_> {
     /// Judged by the order of the witness, too: engines follow the store's clock, which is not the witness's.
     fn repeated(&mut self) -> usize {
         let mut wrong: Vec<String> = Vec::new();
-        for (path, done) in self.completions() {
-            let Some(end) = self.end_of(&path, &done) else { continue };
-            let again = self.seen.iter().skip(end).filter(|seen| !seen.ended && seen.path == path);
-            wrong
-                .extend(again.map(|_| format!("run {}: {path} began again after it was complete", self.run)));
+        let completions = self.completions();
+        let ends: Vec<_> = completions
+            .iter()
+            .filter_map(|(path, done)| Some((path.clone(), self.end_of(path, done)?)))
+            .collect();
+        for (path, end) in ends {
+            for at in end..self.seen.len() {
+                let is_again = !self.seen[at].ended && self.seen[at].path == path;
+                if is_again && !self.excuses(at) {
+                    wrong.push(format!("run {}: {path} began again after it was complete", self.run));
+                }
+            }
         }
         let twice = self.history.iter().filter_map(|recorded| match &recorded.event {
             Event::StepCompleted(step) => Some((step.path.clone(), recorded.branch)),
@@ -253,13 +328,13 @@ impl Case<'_> {
     }
 
     /// Counts what is right: steps done, and effects that a kill cut off and that began again.
-    fn count(&mut self) {
+    fn count(&self, account: &mut Account) {
         let completions = self.completions().len();
-        self.findings.steps += completions;
+        account.steps += completions;
         let failed = |recorded: &&Recorded| matches!(recorded.event, Event::StepFailed(_));
         let recorded = completions + self.history.iter().filter(failed).count();
         let begun = self.seen.iter().filter(|seen| !seen.ended).count();
-        self.findings.cut_off += begun.saturating_sub(recorded);
+        account.cut_off += begun.saturating_sub(recorded + self.excused.len());
     }
 }
 
@@ -301,19 +376,43 @@ mod tests {
 
     fn seen(path: &str, ended: bool, pid: u32) -> Seen {
         let (run, path, key) = ("r".to_owned(), path.to_owned(), "k".to_owned());
-        Seen { ended, run, path, attempt: 1, key, pid }
+        Seen { ended, run, path, attempt: 1, key, pid, at_us: 5_000 }
     }
 
     /// What is found about a log with `reserve` done by process 1, and `charge` by process 2: lost, repeated.
     fn found(seen: &[Seen]) -> (usize, usize) {
+        let (lost, repeated, _) = found_after(seen, &[]);
+        (lost, repeated)
+    }
+
+    /// The same where processes were frozen, and what freezes excuse.
+    #[expect(clippy::disallowed_methods, reason = "when a freeze ends does not matter here")]
+    fn found_after(seen: &[Seen], frozen: &[u32]) -> (usize, usize, usize) {
         let history = [claimed(1, 1), completed(2, "reserve"), claimed(3, 2), completed(4, "charge")];
         let run = RunId::new("r").unwrap();
         let mut findings = Findings::default();
         let seen: Vec<&Seen> = seen.iter().collect();
         let pids = HashMap::from([(node(1), 1), (node(2), 2)]);
+        let freeze = |pid: &u32| Freeze { pid: *pid, at_us: 4_000, until: std::time::Instant::now() };
+        let freezes: Vec<Freeze> = frozen.iter().map(freeze).collect();
+        let (history, pids, freezes, excused) = (&history, &pids, &freezes, BTreeSet::new());
         let mut case =
-            Case { run: &run, history: &history, seen: &seen, pids: &pids, findings: &mut findings };
-        (case.lost(None), case.repeated())
+            Case { run: &run, history, seen: &seen, pids, freezes, excused, findings: &mut findings };
+        (case.lost(None), case.repeated(), case.excused.len())
+    }
+
+    #[test]
+    fn a_freeze_excuses_one_beginning_of_an_owner_that_was_superseded() {
+        let whole = |path: &str, pid: u32| [seen(path, false, pid), seen(path, true, pid)];
+        let good = [whole("reserve", 1), whole("charge", 2)].concat();
+        let late = [&good[..], &whole("reserve", 1)].concat();
+        assert_eq!(found_after(&late, &[1]), (0, 0, 1));
+        assert_eq!(found_after(&late, &[2]), (1, 1, 0), "somebody else was frozen");
+        let twice = [&late[..], &whole("reserve", 1)].concat();
+        assert_eq!(found_after(&twice, &[1]), (1, 1, 1), "one is all that a freeze excuses");
+        assert_eq!(found_after(&twice, &[1, 1]), (1, 1, 1), "both came after the second freeze");
+        let owner = [&good[..], &whole("charge", 2)].concat();
+        assert_eq!(found_after(&owner, &[2]), (0, 1, 0), "an owner that was not superseded has no excuse");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod witness;
 pub(crate) mod worker;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use goldseam::Client;
@@ -25,8 +25,10 @@ use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::out;
 use crate::paint::Hue;
-use crate::text;
+use crate::{text, when};
 
+/// How long a worker may be silent before others take over, unless it is said: the shorter one with freezes.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1_500));
 /// Complaints that are shown one by one.
 const SHOWN_MAX: usize = 10;
 
@@ -34,13 +36,14 @@ const SHOWN_MAX: usize = 10;
 ///
 /// Starts worker processes on a store of its own, a SQLite file, starts runs of an order workflow (steps, parallel
 /// steps, a retry, a sleep, a question that the demo answers, compensation), kills workers with
-/// SIGKILL at random moments and starts new ones. Ends with an account made from the log and from
+/// SIGKILL at random moments and starts new ones. With --freezes, workers are also stopped (SIGSTOP) and go on later
+/// (SIGCONT), half of them after others have taken over. Ends with an account made from the log and from
 /// an independent witness file that every step writes to.
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --store on the command line it uses that store, which must be empty, and leaves its runs there.\n\n\
 Exit code 1 if anything was lost or repeated, or a run did not end.\n\n\
-Examples:\n  goldseam demo\n  goldseam demo --store 'postgres://ada@db.example/orders?schema=demo'\n  goldseam demo --store 's3://my-bucket/demo?region=eu-west-1'\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --json | jq .recovery_ms"
+Examples:\n  goldseam demo\n  goldseam demo --store 'postgres://ada@db.example/orders?schema=demo'\n  goldseam demo --store 's3://my-bucket/demo?region=eu-west-1'\n  goldseam demo --runs 500 --kills 40 --workers 4\n  goldseam demo --kills 4 --freezes 10\n  goldseam demo --json | jq .recovery_ms"
 )]
 pub(crate) struct DemoArgs {
     /// How many orders
@@ -49,6 +52,15 @@ pub(crate) struct DemoArgs {
     /// How many kills
     #[arg(long, value_name = "K", default_value_t = 8, value_parser = in_range::<0, 10_000>)]
     pub(crate) kills: usize,
+    /// How many freezes
+    #[arg(long, value_name = "F", default_value_t = 0, value_parser = in_range::<0, 10_000>)]
+    pub(crate) freezes: usize,
+    /// From one kill to the next, on average
+    #[arg(long, value_name = "SPAN", value_parser = when::parse_span, default_value = "250ms")]
+    pub(crate) every: Duration,
+    /// How long a worker may be silent before others take over; 10s, or 1500ms with --freezes, unless given
+    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    silence: Option<Duration>,
     /// How many worker processes at a time
     #[arg(long, value_name = "W", default_value_t = 3, value_parser = in_range::<1, 64>)]
     workers: usize,
@@ -63,6 +75,13 @@ pub(crate) struct DemoArgs {
     keep: bool,
 }
 
+impl DemoArgs {
+    /// How long a worker may be silent.
+    pub(crate) fn silence(&self) -> Duration {
+        self.silence.unwrap_or(if self.freezes == 0 { SILENCE.0 } else { SILENCE.1 })
+    }
+}
+
 fn in_range<const LOW: usize, const HIGH: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (LOW..=HIGH).contains(number));
     number.ok_or_else(|| format!("write a number from {LOW} to {HIGH}"))
@@ -74,7 +93,9 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(|| OsEntropy.next() % 1_000_000);
     let place = Place::make(app, &args, seed)?;
-    let options = vec!["--witness".into(), place.witness().into_os_string()];
+    let silence = format!("{}ms", args.silence().as_millis());
+    let options =
+        vec!["--witness".into(), place.witness().into_os_string(), "--silence".into(), silence.into()];
     let plan = Plan { url: place.url(), options, log: place.dir.join("workers.log") };
     let client = Client::new(goldseam::open_store(&plan.url).await?);
     must_be_empty(&client, &plan.url).await?;
@@ -89,12 +110,13 @@ pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
     fleet.dismiss();
     let seconds = (began.elapsed().as_secs_f64() * 100.0).round() / 100.0;
     let seen = witness::read(&place.witness()).map_err(cannot_write)?;
-    let (acknowledged, kills) = (&acknowledged, fleet.kills.as_slice());
-    let evidence = Evidence { client: &client, acknowledged, seen: &seen, kills };
+    let (kills, freezes) = (fleet.kills.as_slice(), fleet.freezes.as_slice());
+    let evidence = Evidence { client: &client, acknowledged: &acknowledged, seen: &seen, kills, freezes };
     let (account, mut findings) = account::settle(evidence, seconds).await?;
-    if account.runs < args.runs || account.kills < args.kills {
-        let Account { runs, kills, .. } = &account;
-        findings.wrong.push(format!("patience ended after {runs} starts and {kills} kills"));
+    let Account { runs, kills, freezes, .. } = &account;
+    if *runs < args.runs || *kills < args.kills || *freezes < args.freezes {
+        let done = format!("{runs} starts, {kills} kills and {freezes} freezes");
+        findings.wrong.push(format!("patience ended after {done}"));
     }
     let well = findings.wrong.is_empty() && account.lost == 0 && account.repeated == 0;
     show(app, &account, &findings);
@@ -150,8 +172,12 @@ fn cannot_write(error: std::io::Error) -> Fail {
 }
 
 fn introduce(app: &App, args: &DemoArgs, seed: u64) {
+    let freezes = match args.freezes {
+        0 => String::new(),
+        freezes => format!(", {freezes} times one is frozen for a while"),
+    };
     out::note(format!(
-        "{} orders on {} worker processes; {} times one of them dies by kill -9 (seed {seed})",
+        "{} orders on {} worker processes; {} times one of them dies by kill -9{freezes} (seed {seed})",
         args.runs, args.workers, args.kills
     ));
     app.remark(match app.names_store {
@@ -177,13 +203,14 @@ fn show(app: &App, account: &Account, findings: &Findings) {
 }
 
 fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
-    let Account { runs, completed, failed, kills, lost, repeated, recovery_ms, seconds } = account;
+    let Account { runs, completed, failed, kills, freezes, lost, repeated, .. } = account;
+    let Account { superseded, steps, cut_off, recovery_ms, seconds, .. } = account;
     let zero = |count: usize| {
         let hue = if count == 0 { Hue::Good } else { Hue::Bad };
         app.paint.on(hue, format!("{count:>6}"))
     };
-    let Findings { declined, steps, cut_off, hits, .. } = findings;
-    vec![
+    let Findings { declined, hits, .. } = findings;
+    let mut lines = vec![
         String::new(),
         format!("{runs:>6}  runs started and acknowledged"),
         format!("{completed:>6}  completed"),
@@ -199,7 +226,16 @@ fn sentences(app: &App, account: &Account, findings: &Findings) -> Vec<String> {
             recovery_ms.p50, recovery_ms.p99, recovery_ms.max
         ),
         format!("{seconds:>6}  seconds"),
-    ]
+    ];
+    if *freezes > 0 {
+        let frozen = [
+            format!("{freezes:>6}  workers frozen with SIGSTOP, and let go on"),
+            format!("{superseded:>6}  steps begun again by a worker that was frozen and superseded"),
+        ];
+        let after = lines.len() - 2;
+        lines.splice(after..after, frozen);
+    }
+    lines
 }
 
 /// What to type next, as this shell would find the program.

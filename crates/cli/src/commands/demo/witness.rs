@@ -27,6 +27,8 @@ pub(crate) struct Seen {
     pub(crate) key: String,
     /// Who did it.
     pub(crate) pid: u32,
+    /// When, in microseconds since 1970.
+    pub(crate) at_us: i64,
 }
 
 impl Witness {
@@ -68,9 +70,8 @@ fn parse(line: &str) -> Option<Seen> {
     let (run, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
     let (attempt, key) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
     let pid = parts.next()?.parse().ok()?;
-    // The moment is for people.
-    parts.next()?;
-    Some(Seen { ended, run, path, attempt, key, pid })
+    let at_us = parts.next()?.parse().ok()?;
+    Some(Seen { ended, run, path, attempt, key, pid, at_us })
 }
 
 /// Now, by the machine's clock, to the microsecond.

@@ -43,7 +43,7 @@ pub(crate) struct WorkerArgs {
 }
 
 /// Recoveries without progress that a run of the demo may need.
-const ATTEMPTS_MAX: u32 = 20;
+const ATTEMPTS_MAX: u32 = 100;
 
 /// Works until it is told to stop.
 pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
@@ -61,8 +61,8 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
             let file = witness.as_deref().unwrap_or(Path::new("witness.tsv"));
             let witness = Arc::new(Witness::open(file).map_err(cannot)?);
             let workflow = move |ctx: Context, input: Order| order(ctx, input, Arc::clone(&witness));
-            // Several kills a second hit one run three times in a row by chance, on a slow machine; nothing is wrong
-            // with the run then.
+            // Many kills a second hit one run again and again by chance, on a slow machine; nothing is wrong with the
+            // run then.
             config.recovery.attempts_max = ATTEMPTS_MAX;
             engine.config(config).workflow(WORKFLOW, workflow)
         }
@@ -75,6 +75,7 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
     tokio::select! {
         _ = told.recv() => {}
         () = orphaned(args.parent) => {}
+        error = engine.failed() => return Err(error.into()),
     }
     engine.shutdown().await;
     Ok(Exit::Ok)

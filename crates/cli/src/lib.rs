@@ -1,0 +1,78 @@
+//! `goldseam`: looks at runs, talks to them, and shows what a crash does not do to them.
+//!
+//! # Layout
+//!
+//! | module | holds |
+//! |---|---|
+//! | `args` | what can be typed: global options and the list of commands |
+//! | [`commands`] | one file per verb |
+//! | `app` | what every command gets: where to look, how to show |
+//! | `fail` | errors as a person sees them, and exit codes |
+//! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
+//! | `log`, `describe` | a run's log, branch by branch; its events in words |
+//! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
+//! | `progress`, `spread` | a live line while something takes its time; how times spread |
+//! | [`timeline`] | the steps of a run as bars |
+//!
+//! stdout is data, stderr is everything else.
+
+mod app;
+mod args;
+mod commands;
+mod describe;
+mod fail;
+mod finding;
+mod log;
+mod out;
+mod paint;
+mod payload;
+mod progress;
+mod spread;
+mod table;
+mod text;
+mod timeline;
+mod when;
+
+use std::process::ExitCode;
+
+use crate::app::App;
+use crate::fail::{Exit, Fail};
+
+/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for.
+fn listen() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GOLDSEAM_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+}
+
+/// Whether a command line can be understood, its name included; nothing is done.
+pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), clap::Error> {
+    args::understood(args::whole().try_get_matches_from(words)?).map(|_| ())
+}
+
+/// Does what the command line of this process says.
+pub fn run() -> ExitCode {
+    let (cli, names_store) = match args::typed() {
+        Ok(typed) => typed,
+        Err(error) => return args::refuse(&error),
+    };
+    let app = App::new(&cli.global, names_store);
+    listen();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),
+    };
+    let stops_itself = commands::stops_itself(&cli.command);
+    let done = runtime.block_on(async {
+        tokio::select! {
+            done = commands::run(&app, cli.command) => done,
+            _ = tokio::signal::ctrl_c(), if !stops_itself => Ok(Exit::Interrupted),
+        }
+    });
+    runtime.shutdown_background();
+    match done {
+        Ok(exit) => exit.into(),
+        Err(fail) => app.fail(&fail),
+    }
+}

@@ -1,0 +1,172 @@
+//! Commands that die in the middle of what they do.
+
+use std::os::unix::process::ExitStatusExt;
+
+use goldseam::core::Event;
+use goldseam::prelude::*;
+use goldseam::{RunId, Status};
+use serde_json::Value;
+
+use super::points;
+use super::story::{POINT, RUN, each};
+use crate::sick::sick;
+use crate::support::{Place, Ran, block, eventually, order, prepared, reaches};
+
+#[test]
+fn c01_a_start_is_there_or_not_and_the_same_start_again_is_the_same_run() {
+    each(points("C1"), |story, point| {
+        let input = story.order(5);
+        let start = ["start", "order", "--id", RUN, "--input", &input];
+        story.command_dies(&start, point);
+        assert_eq!(story.history(RUN).len(), usize::from(point.ends_with("after")), "{point}");
+        story.place.run(&start).ok();
+        assert_eq!(story.count(RUN, "run.queued"), 1, "{point}");
+        let other = story.order(6);
+        assert_eq!(story.place.run(&["start", "order", "--id", RUN, "--input", &other]).code, 6, "{point}");
+        story.goes_on_after(&story.moment());
+    });
+}
+
+#[test]
+fn c09_an_answer_that_was_given_is_not_asked_for_again() {
+    each(points("C9 answered"), |story, point| {
+        story.stays_silent();
+        story.begin();
+        let worker = story.worker();
+        eventually("it asks", || (story.count(RUN, "input.requested") == 1).then_some(()));
+        drop(worker);
+        let answer = ["answer", RUN, "release", "ship", "--id", "a-1"];
+        story.command_dies(&answer, point);
+        assert_eq!(story.count(RUN, "input.answered"), usize::from(point.ends_with("after")), "{point}");
+        story.place.run(&answer).ok();
+        story.goes_on_after(&story.moment());
+        assert_eq!(
+            (story.count(RUN, "input.requested"), story.count(RUN, "input.answered")),
+            (1, 1),
+            "{point}"
+        );
+    });
+}
+
+#[test]
+fn c10_a_branch_is_opened_with_its_cause_or_not_at_all() {
+    each(points("C10"), |story, point| {
+        story.stays_silent();
+        story.begin();
+        let worker = story.worker();
+        eventually("it asks", || (story.count(RUN, "input.requested") == 1).then_some(()));
+        drop(worker);
+        let jump = ["jump", RUN, "charge", "--reason", "again"];
+        story.command_dies(&jump, point);
+        let opened = usize::from(point.ends_with("after"));
+        let history = story.history(RUN);
+        let write = |name: &str| {
+            history.iter().find(|recorded| recorded.event.name() == name).map(|found| found.write)
+        };
+        assert_eq!(write("branch.opened").is_some(), opened == 1, "{point}");
+        assert_eq!(write("jump.requested"), write("branch.opened"), "{point}: one append");
+        let branches = story.place.run(&["branches", RUN, "--json"]).json();
+        assert_eq!(branches["items"].as_array().unwrap().len(), 1 + opened, "{point}: {branches}");
+        let worker = story.worker();
+        eventually("the run ends", || {
+            story.place.run(&["answer", RUN, "release", "ship"]);
+            (story.count(RUN, "run.completed") == 1).then_some(())
+        });
+        drop(worker);
+    });
+}
+
+/// A command dies at this point.
+#[track_caller]
+fn dies(place: &Place, args: &[&str], point: &str) {
+    let dead = place.command(args).env(POINT, point).output().unwrap();
+    assert_eq!(dead.status.signal(), Some(9), "{point}: {}", Ran::of(&dead).err);
+}
+
+/// Goes through the points of a row side by side.
+fn survived(row: &str, survive: impl Fn(&str) + Sync) {
+    let survive = &survive;
+    std::thread::scope(|scope| {
+        for point in points(row) {
+            scope.spawn(move || survive(point));
+        }
+    });
+}
+
+#[test]
+fn c11_a_signal_that_was_sent_twice_is_there_once() {
+    survived("C11", |point| {
+        let place = prepared();
+        let signal = ["signal", "waits", "paid", "--id", "s-1"];
+        dies(&place, &signal, point);
+        place.run(&signal).ok();
+        block(async {
+            let engine =
+                Engine::open(&place.url()).await.unwrap().workflow("order", order).start().await.unwrap();
+            reaches(&engine, "waits", Status::Completed).await;
+            let history = engine.history(&RunId::new("waits").unwrap()).await.unwrap();
+            let received = history.iter().filter(|r| matches!(r.event, Event::SignalReceived { .. })).count();
+            assert_eq!(received, 1, "{point}");
+            engine.shutdown().await;
+        });
+    });
+}
+
+/// Everything but times and random names that is known of all runs, and how often each was recovered.
+fn shown(place: &Place) -> Vec<(String, String, u64)> {
+    let list = place.run(&["ls", "--json"]).json();
+    let told = |run: &Value| {
+        let text = |name: &str| run[name].as_str().unwrap_or_default().to_owned();
+        (text("run"), text("status"), run["recoveries"].as_u64().unwrap_or_default())
+    };
+    let mut told: Vec<_> = list["items"].as_array().unwrap().iter().map(told).collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn c15_a_sweep_that_dies_is_finished_by_the_next_and_nothing_is_healed_twice() {
+    let sweep = ["sweeper", "--once", "--stale-after", "0"];
+    let calm = sick();
+    calm.run(&sweep).ok();
+    let expected = shown(&calm);
+    survived("C15", |point| {
+        let place = sick();
+        dies(&place, &sweep, point);
+        place.run(&sweep).ok();
+        assert_eq!(shown(&place), expected, "{point}");
+    });
+}
+
+#[test]
+fn c17_a_migration_is_made_or_not_and_never_half() {
+    each(points("C17"), |story, point| {
+        let there = story.fresh_store();
+        story.command_dies(&["store", "migrate", &there], point);
+        if let Some(path) = there.strip_prefix("sqlite:") {
+            let file = rusqlite::Connection::open(story.place.path(path)).unwrap();
+            let schema: i64 = file.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+            let tables: i64 =
+                file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+            assert_eq!(schema > 0, point.starts_with("migrations-committed"), "{point}");
+            assert_eq!(schema > 0, tables > 0, "{point}");
+        }
+        story.place.run(&["store", "migrate", &there]).ok();
+        let report = story.place.run(&["store", "check", &there, "--json"]).json();
+        assert!(report["schema"].as_i64() > Some(0), "{point}: {report}");
+        story.place.run(&["--store", &there, "start", "order", "--id", "x"]).ok();
+    });
+}
+
+#[test]
+fn c19_a_copy_that_dies_loses_nothing_and_is_finished_by_the_next() {
+    survived("C19", |point| {
+        let place = prepared();
+        let before = place.run(&["ls", "--json"]).ok();
+        let copy = ["store", "copy", "sqlite:goldseam.db", "sqlite:there.db"];
+        dies(&place, &copy, point);
+        assert_eq!(place.run(&["ls", "--json"]).ok(), before, "{point}: the source is whole");
+        place.run(&copy).ok();
+        assert_eq!(place.run(&["ls", "--json", "--store", "sqlite:there.db"]).ok(), before, "{point}");
+    });
+}

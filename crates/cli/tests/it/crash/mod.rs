@@ -1,0 +1,85 @@
+//! Every crash point of the catalogue: the real binary dies by SIGKILL before and after each arrow, another one goes on.
+//!
+//! A point is told to a process by `GOLDSEAM_CRASH_POINT` (`goldseam_store::dying`). One that is never reached fails its
+//! test. With `GOLDSEAM_CRASH_STORES=all` the points of workers are gone through on Postgres and on an object store, too.
+
+mod bucket;
+mod commands;
+mod story;
+mod workers;
+
+/// The points of each row: calls of the store with what they hold, before and after; places named in code; and, in
+/// angle brackets, what the test does itself.
+const TABLE: &[(&str, &[&str])] = &[
+    ("C1", &["append:run.queued:before", "append:run.queued:after"]),
+    ("C2", &["claim:before", "claim:after", "append:run.claimed:before", "append:run.claimed:after"]),
+    ("C3", &["append:step.started:before", "append:step.started:after"]),
+    ("C4", &["<SIGKILL while the step is executed>"]),
+    ("C5", &["append:step.completed:before:1", "append:step.completed:before:3"]),
+    (
+        "C6",
+        &["append:step.completed:after:1", "append:step.completed:after:2", "append:step.completed:after:3"],
+    ),
+    ("C7", &["append:step.retry_scheduled:after", "append:timer.set:before", "append:timer.set:after"]),
+    ("C8", &["append:run.completed:before", "append:run.completed:after"]),
+    ("C9", &["append:input.requested:before", "append:input.requested:after"]),
+    ("C9 answered", &["append:input.answered:before", "append:input.answered:after"]),
+    ("C9 resumed", &["append:wait.resolved:before", "append:wait.resolved:after"]),
+    ("C10", &["append:branch.opened:before", "append:branch.opened:after"]),
+    ("C11", &["append:signal.received:before", "append:signal.received:after"]),
+    ("C12", &["append:timer.fired:before", "append:timer.fired:after"]),
+    (
+        "C13",
+        &[
+            "append:compensation.started:before:1",
+            "append:compensation.started:after:1",
+            "append:compensation.completed:before:1",
+            "append:compensation.completed:after:1",
+            "append:compensation.completed:before:2",
+            "append:run.failed:before",
+            "append:run.failed:after",
+        ],
+    ),
+    ("C14", &["beat:up:before:3", "beat:up:after:3"]),
+    ("C15", &["runs:after:1", "append:run.recovered:before:1", "append:run.recovered:after:1"]),
+    ("C16", &["append:run.recovered:before:2", "append:run.recovered:after:2"]),
+    (
+        "C17",
+        &[
+            "migration:before:1",
+            "migration:before:2",
+            "migration:before:3",
+            "migrations-commit:before",
+            "migrations-committed:before",
+        ],
+    ),
+    ("C18", &["<every write of a start>", "<every write of a worker>"]),
+    (
+        "C19",
+        &[
+            "put_lock:before:1",
+            "put_lock:after:1",
+            "put_lock:after:2",
+            "put_lock:before:3",
+            "put_lock:after:3",
+            "append:before:1",
+            "append:after:1",
+            "append:after:3",
+            "put_lock:before:4",
+            "put_lock:after:4",
+        ],
+    ),
+    ("C20", &["append:run.released:before", "append:run.released:after", "forget:before", "forget:after"]),
+];
+
+/// The points of a row.
+fn points(row: &str) -> &'static [&'static str] {
+    TABLE.iter().find(|(name, _)| *name == row).unwrap().1
+}
+
+#[test]
+fn every_row_of_the_catalogue_has_its_points() {
+    for number in 1..=20 {
+        assert!(!points(&format!("C{number}")).is_empty());
+    }
+}

@@ -1,0 +1,133 @@
+//! Disks that fail under the real binary: full, broken, read-only, without power. Nothing acknowledged is lost.
+
+mod fault;
+mod full;
+mod power;
+mod search;
+mod store;
+
+use goldseam_testbed::disk::{Call, Disk, Fault, Manner};
+
+use fault::{Base, Outcome, failures};
+use power::{Kept, record};
+use store::Site;
+
+use crate::support::eventually;
+
+fn fault(call: Call, first: u64, errno: &'static str, manner: Manner) -> Fault {
+    Fault { call, first, errno, manner }
+}
+
+#[track_caller]
+fn right<T>(outcome: Result<T, String>) -> T {
+    outcome.unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
+#[test]
+fn a_power_loss_at_any_moment_loses_nothing_acknowledged() {
+    let recording = record("", 3, 3);
+    for position in recording.positions(7) {
+        right(recording.cut(position, 1));
+    }
+    right(recording.cut_and_go_on(recording.journal.changes.len() * 2 / 3, 2));
+}
+
+#[test]
+fn a_copy_of_the_files_at_any_moment_opens_with_everything_acknowledged() {
+    let recording = record("", 2, 3);
+    for position in recording.positions(11) {
+        right(recording.copy(position));
+    }
+}
+
+#[test]
+fn with_durability_process_a_power_loss_may_cost_the_end_but_never_the_store() {
+    let recording = record("?durability=process", 2, 3);
+    let cuts: Vec<_> = recording.positions(9).map(|position| right(recording.cut(position, 3))).collect();
+    // That these images bite shows that those of the test above would.
+    assert!(cuts.contains(&Kept::Prefix) && cuts.contains(&Kept::All), "{cuts:?}");
+    for position in recording.positions(29) {
+        right(recording.copy(position));
+    }
+}
+
+#[test]
+fn a_failing_sync_or_write_ends_the_worker_and_a_fresh_one_goes_on() {
+    let base = Base::new();
+    for (call, first, errno) in
+        [(Call::Sync, 1, "EIO"), (Call::Sync, 6, "EIO"), (Call::Write, 23, "EIO"), (Call::Write, 41, "EROFS")]
+    {
+        let outcome = right(base.meet(fault(call, first, errno, Manner::Once)));
+        assert_eq!(outcome, Outcome::Ended, "{call:?} {first}");
+    }
+}
+
+#[test]
+fn a_worker_lives_through_a_full_disk() {
+    let base = Base::new();
+    for (first, errno, manner) in
+        [(21, "ENOSPC", Manner::Once), (30, "ENOSPC", Manner::Short), (37, "ENOSPC", Manner::On)]
+    {
+        let outcome = right(base.meet(fault(Call::Write, first, errno, manner)));
+        assert_eq!(outcome, Outcome::WentOn, "{first} {errno}");
+    }
+}
+
+#[test]
+fn a_command_on_a_full_disk_says_so_and_reads_go_on() {
+    let site = Base::new().site();
+    let (journal, healed) = (site.path("disk.journal"), site.path("healed"));
+    let disk = Disk::under(&site.database()).failing(fault(Call::Write, 1, "ENOSPC", Manner::On));
+    let disk = disk.until(&healed).remembering(&journal);
+    let start = ["start", "order", "--id", "ord-9", "--input", "1"];
+    assert!(site.run(Some(&disk), &start).fails(1, "GS0207").contains("make room"));
+    assert!(failures(&journal) > 0);
+    assert!(site.run(Some(&disk), &["ls"]).ok().contains("ord-1"));
+    site.run(Some(&disk), &["history", "ord-1"]).ok();
+    site.run(Some(&disk), &["show", "ord-9"]).fails(3, "GS0104");
+    std::fs::write(&healed, "").unwrap();
+    site.run(Some(&disk), &start).ok();
+    assert!(site.run(None, &["store", "check"]).ok().contains("sound"));
+}
+
+#[test]
+fn a_command_on_a_broken_disk_says_so_and_was_done_once_or_not_at_all() {
+    for (call, first) in [(Call::Sync, 1), (Call::Sync, 2), (Call::Write, 3), (Call::Open, 2)] {
+        let site = Base::new().site();
+        let disk = Disk::under(&site.database()).failing(fault(call, first, "EIO", Manner::On));
+        let start = ["start", "order", "--id", "ord-9", "--input", "1"];
+        let ran = site.run(Some(&disk), &start);
+        assert!(ran.code != 0 && ran.err.contains("error[GS02"), "{call:?} {first}: {}", ran.err);
+        assert!(ran.err.contains("\nhelp: ") && ran.err.contains("goldseam explain GS02"), "{}", ran.err);
+        site.run(None, &start).ok();
+        assert!(site.run(None, &["store", "check"]).ok().contains("sound"));
+        assert_eq!(site.logs()["ord-9"].len(), 1);
+    }
+}
+
+/// The files are copied while a worker is stopped in whatever it does.
+#[test]
+fn files_copied_from_under_a_frozen_worker_open_with_everything_seen() {
+    let site = Base::new().site();
+    let worker = site.worker(None);
+    eventually("the worker works", || site.is_open().then_some(()));
+    let copies: Vec<(Site, store::Logs)> = (0..4)
+        .map(|_| {
+            let seen = site.logs();
+            worker.signal(rustix::process::Signal::STOP);
+            let copy = Site::new("");
+            for suffix in ["", "-wal"] {
+                let name = format!("gold.db{suffix}");
+                std::fs::copy(site.path(&name), copy.path(&name)).unwrap();
+            }
+            worker.signal(rustix::process::Signal::CONT);
+            (copy, seen)
+        })
+        .collect();
+    site.finish(None);
+    for (copy, seen) in copies {
+        right(power::sound(&copy));
+        let found = copy.logs();
+        assert!(seen.iter().all(|(run, log)| found[run].starts_with(log)));
+    }
+}

@@ -1,0 +1,166 @@
+//! The long search: every call fails once in every way, the power goes at every moment, and a small disk is really
+//! full. `cargo xtask disk` runs it.
+
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a search that tells how far it is")]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use goldseam_testbed::disk::{Call, Fault, Manner};
+
+use super::fault::{Base, Outcome};
+use super::full::full_and_freed;
+use super::power::{Recording, record};
+
+/// The kinds of fault.
+const KINDS: &[(Call, &str, Manner)] = &[
+    (Call::Write, "ENOSPC", Manner::Once),
+    (Call::Write, "ENOSPC", Manner::Short),
+    (Call::Write, "ENOSPC", Manner::On),
+    (Call::Write, "EDQUOT", Manner::Once),
+    (Call::Write, "EIO", Manner::Once),
+    (Call::Write, "EIO", Manner::Short),
+    (Call::Write, "EIO", Manner::On),
+    (Call::Write, "EROFS", Manner::On),
+    (Call::Sync, "EIO", Manner::Once),
+    (Call::Sync, "EIO", Manner::On),
+    (Call::Sync, "ENOSPC", Manner::Once),
+    (Call::Truncate, "EIO", Manner::Once),
+    (Call::Open, "EIO", Manner::Once),
+    (Call::Open, "ENOSPC", Manner::On),
+    (Call::Open, "EROFS", Manner::On),
+    (Call::Read, "EIO", Manner::Once),
+    (Call::Read, "EIO", Manner::On),
+];
+
+/// Calls of one kind after which there are surely no more.
+const CALLS_MAX: u64 = 2_000;
+/// Processes and images that are looked at at once.
+const HANDS: usize = 2;
+
+/// What was found.
+#[derive(Default)]
+struct Tally {
+    images: AtomicUsize,
+    faults: AtomicUsize,
+    kinds: AtomicUsize,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    fn note(&self, outcome: Result<(), String>) {
+        if let Err(wrong) = outcome {
+            println!("wrong: {wrong}");
+            self.wrong.lock().unwrap().push(wrong);
+        }
+    }
+
+    /// How many lost something acknowledged or did something again, and how many left something else behind.
+    fn wrong(&self) -> (usize, usize) {
+        let all = self.wrong.lock().unwrap();
+        let is_loss =
+            |words: &&String| ["acknowledged", "again", "changed"].iter().any(|w| words.contains(w));
+        let lost = all.iter().filter(is_loss).count();
+        (lost, all.len() - lost)
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask disk"]
+fn the_long_search_finds_nothing_lost() {
+    let began = Instant::now();
+    let (seeds, from) = (number("GOLDSEAM_DISK_SEEDS", 4), number("GOLDSEAM_DISK_FROM", 0));
+    let step = number("GOLDSEAM_DISK_STEP", 1).max(1);
+    let tally = Tally::default();
+    for (name, options, orders, length) in
+        [("small", "", 4, 3), ("large", "", 24, 30_000), ("process", "?durability=process", 4, 3)]
+    {
+        let recording = record(options, orders, length);
+        println!("{name}: {} changes", recording.journal.changes.len());
+        cut_everywhere(&tally, &recording, from..from + seeds);
+        tally.kinds.fetch_add(2, Ordering::Relaxed);
+    }
+    let base = Base::new();
+    for &(call, errno, manner) in KINDS {
+        tally.kinds.fetch_add(1, Ordering::Relaxed);
+        let met = fail_everywhere(&tally, &base, Fault { call, first: 1, errno, manner }, step);
+        println!("{call:?} {errno} {manner:?}: {met:?}");
+    }
+    match full_and_freed() {
+        Some(outcome) => {
+            tally.kinds.fetch_add(1, Ordering::Relaxed);
+            tally.faults.fetch_add(1, Ordering::Relaxed);
+            tally.note(outcome);
+        }
+        None => println!("no small file system may be mounted here"),
+    }
+    let (lost, unsound) = tally.wrong();
+    let [images, faults, kinds] =
+        [&tally.images, &tally.faults, &tally.kinds].map(|count| count.load(Ordering::Relaxed));
+    let seconds = began.elapsed().as_secs();
+    println!(
+        "record: images={images} faults={faults} kinds={kinds} lost={lost} unsound={unsound} seconds={seconds}"
+    );
+    assert_eq!((lost, unsound), (0, 0));
+}
+
+fn cut_everywhere(tally: &Tally, recording: &Recording, seeds: std::ops::Range<u64>) {
+    let positions: Vec<usize> = recording.positions(1).collect();
+    in_parallel(positions.len(), |index| {
+        let position = positions[index];
+        for seed in seeds.clone() {
+            tally.note(recording.cut(position, seed).map(drop));
+        }
+        tally.note(recording.copy(position));
+        tally.images.fetch_add(usize::try_from(seeds.end - seeds.start).unwrap() + 1, Ordering::Relaxed);
+        if position % 97 == 1 {
+            tally.note(recording.cut_and_go_on(position, seeds.start));
+            tally.images.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Fails each call in turn until there is no such call; says how often the worker got through in which way.
+fn fail_everywhere(tally: &Tally, base: &Base, fault: Fault, step: u64) -> BTreeMap<String, usize> {
+    let last = AtomicU64::new(CALLS_MAX);
+    let met = Mutex::new(BTreeMap::new());
+    in_parallel(usize::try_from(CALLS_MAX / step).unwrap(), |index| {
+        let first = 1 + u64::try_from(index).unwrap() * step;
+        if first > last.load(Ordering::Relaxed) {
+            return;
+        }
+        match base.meet(Fault { first, ..fault }) {
+            Ok(Outcome::NotMet) => last.store(first, Ordering::Relaxed),
+            Ok(outcome) => {
+                tally.faults.fetch_add(1, Ordering::Relaxed);
+                *met.lock().unwrap().entry(format!("{outcome:?}")).or_default() += 1;
+            }
+            Err(wrong) => tally.note(Err(wrong)),
+        }
+    });
+    met.into_inner().unwrap()
+}
+
+/// Does `work` for every index, a few at a time, in order.
+fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..HANDS {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    work(index);
+                }
+            });
+        }
+    });
+}

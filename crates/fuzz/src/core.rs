@@ -1,0 +1,173 @@
+//! Targets of the core and of the store's own tokens.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+use std::time::Duration;
+
+use goldseam_core::codec::{chain, decode, decode_all, encode};
+use goldseam_core::form::Form;
+use goldseam_core::id::{
+    LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, WorkflowName,
+};
+use goldseam_core::recovery::foreign::Foreign;
+use goldseam_core::retry::Policy;
+use goldseam_core::state::Applied;
+use goldseam_core::{
+    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Retry, Seq, State, Status, WriteId, derive,
+};
+use goldseam_store::{Cursor, shown_url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok()
+}
+
+/// What is read is what was written, as text and as JSON.
+fn round<T>(text: &str)
+where
+    T: FromStr + Display + PartialEq + Debug + Serialize + DeserializeOwned,
+{
+    let Ok(id) = text.parse::<T>() else {
+        let quoted = serde_json::to_string(text).unwrap_or_default();
+        assert!(serde_json::from_str::<T>(&quoted).is_err(), "{text:?} is refused as text and taken as JSON");
+        return;
+    };
+    assert_eq!(id.to_string(), text);
+    let json = serde_json::to_string(&id).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<T>(&json).ok(), Some(id));
+}
+
+/// Ids of every kind.
+pub(crate) fn ids(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    round::<RunId>(text);
+    round::<WorkflowName>(text);
+    round::<NodeId>(text);
+    round::<TaskId>(text);
+    round::<QueueName>(text);
+    round::<LaneName>(text);
+    round::<LockName>(text);
+    round::<SignalName>(text);
+    round::<StepName>(text);
+    round::<TagKey>(text);
+}
+
+/// Paths of operations, and what is beneath them.
+pub(crate) fn paths(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(path) = Path::new(text) else { return };
+    assert_eq!(path.as_str(), text);
+    assert!(
+        text.ends_with(path.leaf()) && text.starts_with(path.arm()) && path.leaf().starts_with(path.name())
+    );
+    let json = serde_json::to_string(&path).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<Path>(&json).ok().as_ref(), Some(&path));
+}
+
+/// The text of one event.
+pub(crate) fn event(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(recorded) = decode(Seq(1), text) else { return };
+    let again = decode(Seq(1), &encode(&recorded));
+    assert_eq!(again.as_ref(), Ok(&recorded));
+    let _ = (recorded.event.path(), recorded.event.is_mail(), recorded.event.is_progress());
+}
+
+/// A whole log, one event on each line.
+pub(crate) fn history(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(run) = RunId::new("fuzzed") else { return };
+    let texts = || (1..).map(Seq).zip(text.lines());
+    drop(decode_all(Seq::ZERO, Hash::ZERO, texts()).map(|(events, head)| derive(&run, &events, head)));
+    // Chained anew, so that it is the events that are looked at and not only their fingerprints.
+    let (mut head, mut events, mut heads) = (Hash::ZERO, Vec::new(), Vec::new());
+    for line in text.lines() {
+        let seq = Seq(events.len() as u64 + 1);
+        let Ok(recorded) = decode(seq, line) else { continue };
+        let recorded = Recorded { prev: head, ..recorded };
+        head = chain(&encode(&recorded));
+        events.push(recorded);
+        heads.push(head);
+    }
+    let mut state: Option<State> = None;
+    for (count, (recorded, head)) in (1..).zip(events.iter().zip(&heads)) {
+        let applied = match &mut state {
+            Some(state) => {
+                let mut row = state.summary.clone();
+                drop(row.fold(recorded, *head));
+                match state.apply(recorded, *head) {
+                    Ok(applied) => applied,
+                    Err(_) => return,
+                }
+            }
+            None => Applied::DeriveAnew,
+        };
+        if applied == Applied::DeriveAnew {
+            state = derive(&run, &events[..count], *head).ok();
+        }
+    }
+}
+
+/// A form on the first line, an answer on the rest.
+pub(crate) fn answers(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let (form, answer) = text.split_once('\n').unwrap_or((text, "null"));
+    let limits = Limits::default();
+    let Ok(answer) = Payload::parse(answer, &limits) else { return };
+    assert_eq!(Payload::parse(answer.as_str(), &limits).as_ref(), Ok(&answer));
+    let Ok(form) = serde_json::from_str::<Form>(form) else { return };
+    if form.check_itself().is_ok() {
+        drop(form.check(&answer));
+    }
+}
+
+/// A retry policy as the log has it, and the pauses that follow.
+pub(crate) fn policy(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(policy) = serde_json::from_str::<Policy>(text) else { return };
+    let longest = Duration::from_millis(policy.pause_max_ms);
+    let retry = Retry::from(policy);
+    for attempt in [1, 2, 3, 100, u32::MAX] {
+        if let Some(pause) = retry.pause(attempt, &Failure::retryable("again"), text) {
+            assert!(pause <= longest.saturating_mul(2), "{pause:?} is far beyond {longest:?}");
+        }
+    }
+}
+
+/// Where a page ends, statuses, fingerprints, and URLs as they are shown.
+pub(crate) fn tokens(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Ok(cursor) = text.parse::<Cursor>() {
+        assert_eq!(cursor.to_string().parse::<Cursor>().ok(), Some(cursor));
+    }
+    if let Ok(status) = text.parse::<Status>() {
+        assert_eq!(status.as_str(), text);
+    }
+    if let Ok(hash) = text.parse::<Hash>() {
+        assert_eq!(hash.to_string().parse::<Hash>().ok(), Some(hash));
+    }
+    if let Ok(write) = text.parse::<WriteId>() {
+        assert_eq!(write.to_string().parse::<WriteId>().ok(), Some(write));
+    }
+    let shown = shown_url(text);
+    assert_eq!(shown_url(&shown), shown, "what is hidden stays hidden");
+}
+
+/// A workflow state of somebody else.
+pub(crate) fn foreign(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(id) = RunId::new("fuzzed") else { return };
+    let Ok(state) = Foreign::parse(&id, text) else { return };
+    let _ = (state.standing(None, None), state.task_id());
+    let (Ok(queue), Ok(task)) = (QueueName::new("default"), TaskId::new("task-1")) else { return };
+    let _ = state.new_task(queue, Millis(1));
+    if state.task().is_none() {
+        return;
+    }
+    let Ok(swapped) = Foreign::parse(&id, &state.with_task(&task)) else {
+        panic!("a state with another task is no state any more");
+    };
+    assert_eq!(swapped.task(), Some(task.as_str()));
+    assert_eq!(swapped.is_active(), state.is_active());
+}

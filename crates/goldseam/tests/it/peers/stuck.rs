@@ -1,0 +1,248 @@
+//! What stood still for ever elsewhere moves on here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam::healer::follow::Followed;
+use goldseam::prelude::*;
+use goldseam::store::faulty::{Fault, Op, Plan};
+use goldseam::store::{FaultyStore, NodeState, Store};
+use goldseam::{Config, Limits, Payload, Seq, Status};
+use goldseam_store::conformance::Fixture;
+
+use super::{HOUR, World, count, cut_off, id, queue, stores};
+use crate::support::{Scratch, Witness, eventually, reaches};
+
+/// How long after its faults a run moves again: a silent node is taken over, a sweep comes by, and some slack.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Three steps with a nap between them.
+fn steps(witness: &Witness) -> impl Fn(Context, String) -> super::Running + Send + Sync + use<> {
+    let witness = witness.clone();
+    move |ctx, name| {
+        let witness = witness.clone();
+        Box::pin(async move {
+            for number in 0..3u32 {
+                let step = || {
+                    witness.saw(format!("{name} {number}"));
+                    async { Ok::<_, Error>(()) }
+                };
+                ctx.step(("step", number), step).await?;
+                ctx.sleep(("nap", number), Duration::from_secs(2)).await?;
+            }
+            Ok(1)
+        })
+    }
+}
+
+/// restatedev/restate#5033: a leader went on accepting invocations, and applied none of them.
+#[tokio::test(start_paused = true)]
+async fn accepting_implies_progress() {
+    for alone in [true, false] {
+        let (world, witness) = (World::new(), Witness::default());
+        let link = world.link();
+        let leader = world.node(link.clone()).workflow("w", steps(&witness)).start().await.unwrap();
+        let other = match alone {
+            true => None,
+            false => Some(world.node(world.link()).workflow("w", steps(&witness)).start().await.unwrap()),
+        };
+        leader.run("w", "r", &"r").await.unwrap();
+        link.follow(cut_off());
+        if alone {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            link.follow(Plan::pass());
+        }
+        let (client, since) = (world.client(), world.store.now().await.unwrap());
+        client.handle(id("r")).result::<u32>().await.unwrap();
+        let took = world.store.now().await.unwrap().since(since);
+        assert!(took <= BOUND, "alone: {alone}, {took:?}");
+        assert_eq!(count(&client, &id("r"), "step.completed").await, 3);
+        leader.crash();
+        if let Some(other) = other {
+            other.shutdown().await;
+        }
+    }
+}
+
+/// restatedev/restate#2565, #2655, #3067: after a partition had healed, some invocations stood still for ever.
+#[tokio::test(start_paused = true)]
+async fn heal_then_progress() {
+    const RUNS: usize = 12;
+    // Which nodes are cut off, one set after the other.
+    let partitions: [&[usize]; 5] = [&[0], &[1, 2], &[0, 1, 2], &[2, 0], &[1]];
+    let (world, witness) = (World::new(), Witness::default());
+    let links: Vec<_> = (0..3).map(|_| world.link()).collect();
+    let mut nodes = Vec::new();
+    for link in &links {
+        nodes.push(world.node(link.clone()).workflow("w", steps(&witness)).start().await.unwrap());
+    }
+    for number in 0..RUNS {
+        let run = format!("r-{number}");
+        nodes[number % 3].run("w", &run, &run).await.unwrap();
+    }
+    for cut in partitions {
+        for number in cut {
+            links[*number].follow(cut_off());
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        for link in &links {
+            link.follow(Plan::pass());
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let (client, healed) = (world.client(), world.store.now().await.unwrap());
+    for number in 0..RUNS {
+        let run = id(&format!("r-{number}"));
+        client.handle(run.clone()).result::<u32>().await.unwrap();
+        assert_eq!(count(&client, &run, "step.completed").await, 3);
+    }
+    let took = world.store.now().await.unwrap().since(healed);
+    assert!(took <= BOUND, "{took:?}");
+    for node in nodes {
+        node.shutdown().await;
+    }
+}
+
+/// hatchet-dev/hatchet#4254: a worker that heard of no task any more went on beating, and passed for healthy.
+#[tokio::test]
+async fn heartbeat_without_polls_is_unhealthy() {
+    let fixture = Fixture::memory_on(goldseam_store_sqlite::system_clock());
+    let witness = Witness::default();
+    // Nobody waits for silence to last so long: if the run goes on, its node has said itself that it cannot work.
+    let config = Config {
+        beat: Duration::from_millis(20),
+        poll: Duration::from_millis(20),
+        silence_max: HOUR,
+        wedged_after: Duration::from_millis(300),
+        ..Config::default()
+    };
+    let flow = |hangs: bool| {
+        let witness = witness.clone();
+        move |ctx: Context, (): ()| {
+            let witness = witness.clone();
+            async move {
+                let step = || {
+                    witness.saw("begun");
+                    async move {
+                        if hangs {
+                            std::future::pending::<()>().await;
+                        }
+                        Ok::<_, Error>(1)
+                    }
+                };
+                ctx.step("step", step).await
+            }
+        }
+    };
+    let link = Arc::new(FaultyStore::new(fixture.store.clone(), Plan::pass()));
+    let deaf = Engine::on(link.clone()).config(config.clone()).workflow("w", flow(true));
+    let deaf = deaf.start().await.unwrap();
+    deaf.run("w", "r", &()).await.unwrap();
+    eventually("it is executed", || async { witness.count("begun") == 1 }).await;
+    let other = Engine::on(fixture.store.clone()).config(config).workflow("w", flow(false));
+    let other = other.start().await.unwrap();
+    link.follow(Plan::pass().every(Op::Claim, Fault::Delay(HOUR)));
+    let run = other.handle(id("r"));
+    tokio::time::timeout(Duration::from_secs(20), run.result::<u32>()).await.unwrap().unwrap();
+    let up = fixture
+        .store
+        .nodes()
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|seen| seen.record.id == *deaf.node_id() && seen.record.state == NodeState::Up);
+    assert_eq!(up.count(), 0);
+    deaf.crash();
+    other.shutdown().await;
+}
+
+/// hatchet-dev/hatchet#2573: a NUL byte, or JSON that is no object, blocked an event and its run for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_json_never_sticks() {
+    let texts = [
+        r#""\u0000""#.to_owned(),
+        r#"{"a\u0000b":"\u0000"}"#.to_owned(),
+        r#""\ud800""#.to_owned(),
+        r#""\udc00\ud800""#.to_owned(),
+        "1e400".to_owned(),
+        "123456789012345678901234567890".to_owned(),
+        r#"{"a":1,"a":2}"#.to_owned(),
+        "[]".to_owned(),
+        "7".to_owned(),
+        "\"\u{2028}\u{feff}\u{10ffff}\"".to_owned(),
+        format!("{}{}", "[".repeat(64), "]".repeat(64)),
+        "\"\u{0}\"".to_owned(),
+    ];
+    let [memory, sqlite] = stores().await;
+    for fixture in [memory, sqlite, goldseam_store_postgres::testing::fixture_on_real_clock().await] {
+        let flow = |ctx: Context, input: serde_json::Value| async move {
+            let echoed = ctx.step("echo", || async { Ok::<_, Error>(input.clone()) }).await?;
+            let mail: serde_json::Value = ctx.signal("mail").await?;
+            Ok::<_, Error>((echoed, mail))
+        };
+        let engine = Engine::on(fixture.store.clone()).workflow("w", flow).start().await.unwrap();
+        let mut accepted = 0;
+        for (number, text) in texts.iter().enumerate() {
+            // Refused here, or brought to an end: nothing in between.
+            let Ok(payload) = Payload::parse(text, &Limits::default()) else { continue };
+            accepted += 1;
+            let run = id(&format!("r-{number}"));
+            engine.start("w", &run, payload.clone(), StartOptions::default()).await.unwrap();
+            let _ = engine.signal(&run, "mail", payload, None).await;
+            let ended = tokio::time::timeout(Duration::from_secs(20), engine.outcome(&run)).await;
+            assert!(ended.is_ok(), "{text} sticks");
+        }
+        assert!(accepted >= 5, "{accepted}");
+        engine.shutdown().await;
+    }
+}
+
+/// oxidecomputer/omicron#5948: recovery of a saga read the first pages of its log and took them for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_read_pages_complete() {
+    const STEPS: u32 = 1_100;
+    let scratch = Scratch::new();
+    let on_file = goldseam::open_store(&scratch.url()).await.unwrap();
+    let in_memory = Fixture::memory_on(goldseam_store_sqlite::system_clock());
+    for store in [in_memory.store.clone(), on_file] {
+        let (client, witness) = (Client::new(store.clone()), Witness::default());
+        let run = queue(&client, "w", "r").await;
+        let flow = |witness: Witness| {
+            move |ctx: Context, (): ()| {
+                let witness = witness.clone();
+                async move {
+                    let mut sum = 0;
+                    for number in 0..STEPS {
+                        let step = || {
+                            witness.saw("step");
+                            async move { Ok::<_, Error>(number) }
+                        };
+                        sum += ctx.step(("step", number), step).await?;
+                    }
+                    ctx.signal::<()>("end").await?;
+                    Ok::<_, Error>(sum)
+                }
+            }
+        };
+        let first = Engine::on(store.clone()).workflow("w", flow(witness.clone())).start().await.unwrap();
+        reaches(&client, "r", Status::Waiting).await;
+        first.crash();
+        let second = Engine::on(store.clone()).workflow("w", flow(witness.clone())).start().await.unwrap();
+        client.handle(run.clone()).signal("end", &()).await.unwrap();
+        let sum = second.handle(run.clone()).result::<u32>().await.unwrap();
+        assert_eq!((sum, witness.count("step")), (STEPS * (STEPS - 1) / 2, STEPS));
+        let history = client.history(&run).await.unwrap();
+        assert!(history.len() > STEPS as usize, "{}", history.len());
+        assert!(history.iter().zip(1..).all(|(recorded, seq)| recorded.seq == Seq(seq)));
+        assert_eq!(client.readable(&run).await.unwrap(), history);
+        let (mut follower, mut followed) = (client.follower(run.clone(), Seq::ZERO), Vec::new());
+        while followed.len() < history.len() {
+            if let Followed::Events(events) = follower.next().await.unwrap() {
+                followed.extend(events);
+            }
+        }
+        assert_eq!(followed, history);
+        assert_eq!(client.get(&run).await.unwrap().status, Status::Completed);
+        second.shutdown().await;
+    }
+}

@@ -1,0 +1,250 @@
+//! A crowd is a nuisance, not an obstacle: however many signal, follow, heal or claim, a run goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use goldseam::core::QueueName;
+use goldseam::engine::queue::Want;
+use goldseam::engine::{OsEntropy, SystemClock};
+use goldseam::healer::sweeper::SweepOptions;
+use goldseam::prelude::*;
+use goldseam::store::{MemoryStore, Store};
+use goldseam::{Client, Config, Limits, RunId, Seq};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::support::Scratch;
+
+/// Steps of the run that must not starve.
+const STEPS: u32 = 20;
+/// Clients that signal it as fast as they can.
+const SIGNALLERS: usize = 32;
+/// Appends of others that may come before one of the owner's, whatever the crowd: each is a race that it lost.
+const LOST_MAX: u64 = 40;
+/// Signals that may wait unread in the storm.
+const MAIL_MAX: u32 = 100;
+
+/// A workflow of steps that take no time, once `gate` is open.
+async fn steady(ctx: Context, gate: Arc<Semaphore>) -> goldseam::Result<u32> {
+    let opened = || {
+        let gate = Arc::clone(&gate);
+        async move { gate.acquire().await.map(drop).map_err(|error| Error::retryable(error.to_string())) }
+    };
+    ctx.step("gate", opened).await?;
+    for number in 0..STEPS {
+        ctx.step(("tick", number.to_string()), || async { Ok::<_, Error>(()) }).await?;
+    }
+    Ok(STEPS)
+}
+
+/// An engine that lets mail pile up, and the gate of its runs.
+async fn engine_on(store: Arc<dyn Store>) -> (Engine, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let limits = Limits { mail_unread_max: 1_000_000, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let held = Arc::clone(&gate);
+    let workflow = move |ctx: Context, (): ()| steady(ctx, Arc::clone(&held));
+    (Engine::on(store).config(config).workflow("steady", workflow).start().await.unwrap(), gate)
+}
+
+fn run_id(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+/// Does `work` again and again in `count` tasks until the crowd is dropped; counts how often it was done.
+struct Crowd {
+    tasks: JoinSet<()>,
+    done: Arc<AtomicUsize>,
+}
+
+impl Crowd {
+    fn gather<F, Fut>(count: usize, work: F) -> Self
+    where
+        F: Fn(usize) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (mut tasks, done) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+        for member in 0..count {
+            let (work, done) = (work.clone(), Arc::clone(&done));
+            tasks.spawn(async move {
+                loop {
+                    work(member).await;
+                    done.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        Self { tasks, done }
+    }
+
+    /// Waits until all of it is busy.
+    async fn is_busy(&self) {
+        while self.done.load(Ordering::Relaxed) < self.tasks.len() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// How many appends of others came before one of the owner's steps, at the most, while all signal without pause.
+async fn signalled_without_pause(store: Arc<dyn Store>) -> u64 {
+    let (engine, gate) = engine_on(store).await;
+    let engine = Arc::new(engine);
+    let run = engine.run("steady", "r", &()).await.unwrap();
+    let signaller = Arc::clone(&engine);
+    let crowd = Crowd::gather(SIGNALLERS, move |_| {
+        let run = signaller.handle(run_id("r"));
+        async move { drop(run.signal("more", &()).await) }
+    });
+    crowd.is_busy().await;
+    gate.add_permits(1);
+    assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
+    drop(crowd);
+    let history = engine.history(&run_id("r")).await.unwrap();
+    let ticks = history.iter().skip_while(|recorded| recorded.event.name() != "step.completed");
+    let (mut lost, mut most) = (0, 0);
+    for recorded in ticks {
+        lost = if recorded.event.name() == "signal.received" { lost + 1 } else { 0 };
+        most = most.max(lost);
+    }
+    most
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_at_full_rate_do_not_stop_the_owner_on_sqlite() {
+    let scratch = Scratch::new();
+    let store = goldseam::open_store(&scratch.url()).await.unwrap();
+    let lost = signalled_without_pause(store).await;
+    assert!(lost <= LOST_MAX, "{lost}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_at_full_rate_do_not_stop_the_owner_in_memory() {
+    let lost = signalled_without_pause(Arc::new(MemoryStore::default())).await;
+    assert!(lost <= LOST_MAX, "{lost}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_followers_does_not_stop_a_run() {
+    let scratch = Scratch::new();
+    let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
+    let client = Arc::new(scratch.client().await);
+    let run = engine.run("steady", "r", &()).await.unwrap();
+    let mut followers = JoinSet::new();
+    for _ in 0..200 {
+        let client = Arc::clone(&client);
+        followers.spawn(async move {
+            let mut seen = Vec::new();
+            while seen.last().is_none_or(|name| *name != "run.completed") {
+                let after = Seq(seen.len() as u64);
+                let events = client.follow(&run_id("r"), after).await.unwrap();
+                seen.extend(events.iter().map(|recorded| recorded.event.name()));
+            }
+            seen
+        });
+    }
+    gate.add_permits(1);
+    assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
+    let whole: Vec<_> =
+        engine.history(run.id()).await.unwrap().iter().map(|recorded| recorded.event.name()).collect();
+    for seen in followers.join_all().await {
+        assert_eq!(seen, whole);
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_healers_neither_stops_a_run_nor_heals_it() {
+    let scratch = Scratch::new();
+    let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
+    let client = Arc::new(scratch.client().await);
+    let crowd = Crowd::gather(8, move |_| {
+        let client = Arc::clone(&client);
+        async move {
+            let options = SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
+            drop(client.sweeper(options).sweep().await.unwrap());
+        }
+    });
+    crowd.is_busy().await;
+    gate.add_permits(1);
+    for number in 0..5 {
+        let run = engine.run("steady", &format!("r-{number}"), &()).await.unwrap();
+        assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
+        let history = engine.history(run.id()).await.unwrap();
+        assert!(history.iter().all(|recorded| recorded.event.name() != "run.recovered"));
+    }
+    drop(crowd);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_claimers_does_not_stop_a_run() {
+    let scratch = Scratch::new();
+    let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
+    let client = Arc::new(scratch.client().await);
+    let crowd = Crowd::gather(200, move |member| {
+        let client = Arc::clone(&client);
+        async move {
+            let queue = QueueName::new("images").unwrap();
+            let want = Want { owner: format!("w-{member}"), queue, kind: None, limit: 10 };
+            assert!(client.queue().claim(want).await.unwrap().is_empty());
+        }
+    });
+    crowd.is_busy().await;
+    gate.add_permits(1);
+    let run = engine.run("steady", "r", &()).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
+    drop(crowd);
+    engine.shutdown().await;
+}
+
+/// A run is taken over, and replays, while a thousand signals come: as many as fit are kept, and the rest is refused
+/// with an error that says what to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
+    async fn listens(ctx: Context, (): ()) -> goldseam::Result<u32> {
+        for number in 0..STEPS {
+            ctx.step(("tick", number.to_string()), || async { Ok::<_, Error>(()) }).await?;
+        }
+        ctx.signal::<u32>("go").await?;
+        ctx.signal::<u32>("go").await
+    }
+    let scratch = Scratch::new();
+    let first = scratch.builder().await.workflow("listens", listens).start().await.unwrap();
+    first.run("listens", "r", &()).await.unwrap();
+    crate::support::reaches(&first, "r", goldseam::Status::Waiting).await;
+    first.crash();
+    let store = goldseam::open_store(&scratch.url()).await.unwrap();
+    let limits = Limits { mail_unread_max: MAIL_MAX, ..Limits::default() };
+    let client = Arc::new(Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), limits));
+    let mut storm = JoinSet::new();
+    for sender in 0..20 {
+        let client = Arc::clone(&client);
+        storm.spawn(async move {
+            let (run, mut kept, mut refused) = (client.handle(run_id("r")), 0, 0);
+            for number in 0..50 {
+                let name = if (sender, number) == (0, 0) { "go" } else { "noise" };
+                match run.signal(name, &number).await {
+                    Ok(_) => kept += 1,
+                    Err(error) => {
+                        assert_eq!(error.code(), "GS0109", "{error}");
+                        assert!(error.hint().is_some());
+                        refused += 1;
+                    }
+                }
+            }
+            (kept, refused)
+        });
+    }
+    let second = scratch.builder().await.workflow("listens", listens).start().await.unwrap();
+    let counts = storm.join_all().await;
+    let (kept, refused) = counts.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    assert_eq!(kept + refused, 1_000);
+    // One was read, and made room for another.
+    assert!((MAIL_MAX as usize..=MAIL_MAX as usize + 1).contains(&kept), "{kept}");
+    let history = client.history(&run_id("r")).await.unwrap();
+    assert_eq!(history.iter().filter(|r| r.event.name() == "signal.received").count(), kept);
+    let room = Client::new(Arc::clone(client.store())).handle(run_id("r"));
+    room.signal("go", &7).await.unwrap();
+    assert_eq!(room.result::<u32>().await.unwrap(), 7);
+    second.shutdown().await;
+}

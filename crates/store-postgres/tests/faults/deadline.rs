@@ -1,0 +1,100 @@
+//! A server that keeps its connections and says nothing any more, as one that is stopped does.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use goldseam_store::Store;
+use goldseam_store::conformance::deadline::calls_that_hang;
+use goldseam_store::conformance::nodes::node;
+use goldseam_store_postgres::{PostgresStore, url};
+use goldseam_testbed::postgres::Cluster;
+
+use crate::support::{PATIENCE, cluster};
+
+/// Stands between a store and a server, and swallows answers when it is told to.
+struct Mute {
+    address: SocketAddr,
+    /// Nobody is answered any more.
+    all: Arc<AtomicBool>,
+    /// The next connection that says this is not answered any more.
+    at: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Mute {
+    fn start(cluster: &Cluster) -> Self {
+        let server = cluster.url().rsplit(['@', '/']).nth(1).unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mute = Self { address: listener.local_addr().unwrap(), all: Arc::default(), at: Arc::default() };
+        let (all, at) = (Arc::clone(&mute.all), Arc::clone(&mute.at));
+        in_thread(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(&server).unwrap();
+                let own = Arc::new(AtomicBool::new(false));
+                let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let (at, muted) = (Arc::clone(&at), Arc::clone(&own));
+                in_thread(move || {
+                    pass(from, to, |request| {
+                        let mut at = at.lock().unwrap();
+                        let is_here =
+                            |text: &str| request.windows(text.len()).any(|part| part == text.as_bytes());
+                        if at.is_some_and(is_here) {
+                            *at = None;
+                            muted.store(true, Ordering::SeqCst);
+                        }
+                        true
+                    });
+                });
+                let all = Arc::clone(&all);
+                in_thread(move || {
+                    pass(server, client, |_| !own.load(Ordering::SeqCst) && !all.load(Ordering::SeqCst));
+                });
+            }
+        });
+        mute
+    }
+
+    async fn store(&self) -> Arc<PostgresStore> {
+        let url = format!("postgres://goldseam@{}/goldseam?connect_timeout=1", self.address);
+        let mut options = url::parse(&url).unwrap();
+        options.call_timeout = Duration::from_millis(500);
+        Arc::new(PostgresStore::open(options).await.unwrap())
+    }
+}
+
+fn in_thread(work: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().spawn(work).unwrap();
+}
+
+/// Passes on what comes and may be passed on.
+fn pass(mut from: TcpStream, mut to: TcpStream, may: impl Fn(&[u8]) -> bool) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if may(&buffer[..count]) && to.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// riverqueue/river#1251: a call to a database that had stalled was waited for without end, and nothing came after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_store_call_has_deadline() {
+    let cluster = cluster();
+    let mute = Mute::start(&cluster);
+    let store = mute.store().await;
+    store.beat(&node("n-1")).await.unwrap();
+    mute.all.store(true, Ordering::SeqCst);
+    // Time to wait for a connection, to make one, and to ask: no longer, however many wait with it.
+    let hanging = calls_that_hang(store, Duration::from_secs(15)).await;
+    assert!(hanging.is_empty(), "{hanging:?}");
+    mute.all.store(false, Ordering::SeqCst);
+    // The liveness session is made by nobody's call: it has a deadline too, or its node is never seen again.
+    *mute.at.lock().unwrap() = Some("LISTEN");
+    let other = mute.store().await;
+    let beaten = tokio::time::timeout(PATIENCE, async { while other.beat(&node("n-2")).await.is_err() {} });
+    assert!(beaten.await.is_ok(), "a session that was never answered is waited for");
+    assert!(mute.at.lock().unwrap().is_none());
+}

@@ -1,0 +1,112 @@
+//! Which point it is, and the death at it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+/// Names the point.
+const VARIABLE: &str = "GOLDSEAM_CRASH_POINT";
+
+/// On which side of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Before,
+    After,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Point {
+    place: String,
+    what: Option<String>,
+    moment: Moment,
+    nth: u64,
+}
+
+impl Point {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':').peekable();
+        let place = parts.next().filter(|place| !place.is_empty())?.to_owned();
+        let what = parts.next_if(|part| moment(part).is_none()).map(str::to_owned);
+        let moment = moment(parts.next()?)?;
+        let nth = parts.next().map_or(Some(1), |number| number.parse().ok().filter(|number| *number > 0))?;
+        parts.next().is_none().then_some(Self { place, what, moment, nth })
+    }
+
+    fn is_at(&self, place: &str, what: &[&str], moment: Moment) -> bool {
+        let is_about = self.what.as_ref().is_none_or(|wanted| what.contains(&wanted.as_str()));
+        self.place == place && self.moment == moment && is_about
+    }
+}
+
+fn moment(word: &str) -> Option<Moment> {
+    match word {
+        "before" => Some(Moment::Before),
+        "after" => Some(Moment::After),
+        _ => None,
+    }
+}
+
+fn point() -> Option<&'static Point> {
+    static POINT: OnceLock<Option<Point>> = OnceLock::new();
+    let read = || {
+        let text = std::env::var(VARIABLE).ok()?;
+        let point = Point::parse(&text);
+        if point.is_none() {
+            tracing::error!(%text, "{VARIABLE} names no point");
+        }
+        point
+    };
+    POINT.get_or_init(read).as_ref()
+}
+
+/// Whether this process has a point to die at.
+pub(crate) fn is_set() -> bool {
+    point().is_some()
+}
+
+/// Dies if this is the point.
+pub(crate) fn pass(place: &str, what: &[&str], moment: Moment) {
+    static PASSED: AtomicU64 = AtomicU64::new(0);
+    let Some(point) = point().filter(|point| point.is_at(place, what, moment)) else { return };
+    if PASSED.fetch_add(1, Ordering::SeqCst) + 1 == point.nth {
+        // Nothing of this process goes on after it, not even this line.
+        let _ = kill_process(getpid(), Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_is_what_it_is_written_as() {
+        let point = |place: &str, what: Option<&str>, moment, nth| {
+            Some(Point { place: place.to_owned(), what: what.map(str::to_owned), moment, nth })
+        };
+        let completed = Some("step.completed");
+        assert_eq!(
+            Point::parse("append:step.completed:after:2"),
+            point("append", completed, Moment::After, 2)
+        );
+        assert_eq!(
+            Point::parse("append:step.completed:before"),
+            point("append", completed, Moment::Before, 1)
+        );
+        assert_eq!(Point::parse("claim:after"), point("claim", None, Moment::After, 1));
+        for wrong in
+            ["", "append", "append:", "append:after:0", "append:after:x", "append:after:1:2", ":after"]
+        {
+            assert_eq!(Point::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_point_is_one_side_of_one_kind_of_call() {
+        let point = Point::parse("append:run.claimed:after").unwrap();
+        assert!(point.is_at("append", &["run.claimed", "run.started"], Moment::After));
+        assert!(!point.is_at("append", &["run.claimed"], Moment::Before));
+        assert!(!point.is_at("append", &["run.queued"], Moment::After));
+        assert!(!point.is_at("claim", &["run.claimed"], Moment::After));
+    }
+}

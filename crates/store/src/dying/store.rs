@@ -1,0 +1,161 @@
+//! A store whose calls are crash points.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::Task;
+use goldseam_core::{Millis, NodeId, RunId, Seq, codec};
+
+use super::point::{self, Moment};
+use crate::api::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Record,
+    Row, RunFilter, Store, TaskFilter, Written,
+};
+use crate::error::StoreError;
+use crate::faulty::Op;
+use crate::foreign::{ForeignState, ForeignStates};
+use crate::pace::Pace;
+
+/// A store at whose calls the process may die.
+#[derive(Debug)]
+pub struct DyingStore(Arc<dyn Store>);
+
+/// The same store, its calls being crash points if this process has one.
+pub fn wrapped(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    if point::is_set() { Arc::new(DyingStore(store)) } else { store }
+}
+
+impl DyingStore {
+    async fn call<T>(
+        &self,
+        op: Op,
+        what: &[&str],
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.call_that(op, what, work, |_| true).await
+    }
+
+    /// A call that may have done nothing.
+    async fn call_that<T>(
+        &self,
+        op: Op,
+        what: &[&str],
+        work: impl Future<Output = Result<T, StoreError>>,
+        did: impl FnOnce(&T) -> bool,
+    ) -> Result<T, StoreError> {
+        point::pass(op.as_str(), what, Moment::Before);
+        let done = work.await?;
+        if did(&done) {
+            point::pass(op.as_str(), what, Moment::After);
+        }
+        Ok(done)
+    }
+}
+
+fn names(bodies: &[String]) -> Vec<&'static str> {
+    let name = |body: &String| codec::decode(Seq(1), body).map(|recorded| recorded.event.name());
+    bodies.iter().filter_map(|body| name(body).ok()).collect()
+}
+
+fn state(node: &NodeRecord) -> &'static str {
+    match node.state {
+        NodeState::Up => "up",
+        NodeState::Leaving => "leaving",
+        NodeState::Left => "left",
+        NodeState::Gone => "gone",
+    }
+}
+
+fn is_done<T>(written: &Written<T>) -> bool {
+    matches!(written, Written::Done)
+}
+
+#[async_trait]
+impl Store for DyingStore {
+    async fn append(&self, append: Append) -> Result<Seq, StoreError> {
+        let what = names(&append.bodies);
+        self.call(Op::Append, &what, self.0.append(append)).await
+    }
+
+    async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
+        self.call(Op::Read, &[], self.0.read(run, after, limit)).await
+    }
+
+    async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
+        self.call(Op::Head, &[], self.0.head(run)).await
+    }
+
+    async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
+        self.call_that(Op::PutTask, &[], self.0.put_task(task, expect), is_done).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
+        self.call_that(Op::Claim, &[], self.0.claim(claim), |claimed| !claimed.tasks.is_empty()).await
+    }
+
+    async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
+        self.call(Op::Tasks, &[], self.0.tasks(filter)).await
+    }
+
+    async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
+        self.call_that(Op::PutLock, &[], self.0.put_lock(lock, expect), is_done).await
+    }
+
+    async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
+        self.call(Op::Locks, &[], self.0.locks(filter)).await
+    }
+
+    async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
+        self.call_that(Op::PutRow, &[], self.0.put_row(row, expect), is_done).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
+        self.call(Op::Runs, &[], self.0.runs(filter)).await
+    }
+
+    async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        self.call(Op::Rowless, &[], self.0.rowless(after, limit)).await
+    }
+
+    async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
+        self.call(Op::Beat, &[state(node)], self.0.beat(node)).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.call(Op::Nodes, &[], self.0.nodes()).await
+    }
+
+    async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
+        self.call(Op::Forget, &[], self.0.forget(node)).await
+    }
+
+    async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
+        self.call(Op::Changed, &[], self.0.changed(seen)).await
+    }
+
+    async fn now(&self) -> Result<Millis, StoreError> {
+        self.call(Op::Now, &[], self.0.now()).await
+    }
+
+    fn pace(&self) -> Pace {
+        self.0.pace()
+    }
+
+    fn foreign(&self) -> Option<&dyn ForeignStates> {
+        self.0.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+#[async_trait]
+impl ForeignStates for DyingStore {
+    async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
+        let Some(foreign) = self.0.foreign() else { return Ok(Page::default()) };
+        self.call(Op::ForeignStates, &[], foreign.states(after, limit)).await
+    }
+
+    async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
+        let Some(foreign) = self.0.foreign() else { return Ok(Written::Lost(None)) };
+        self.call_that(Op::SwapForeign, &[], foreign.swap(id, version, body), is_done).await
+    }
+}

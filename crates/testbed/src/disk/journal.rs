@@ -1,0 +1,137 @@
+//! Every change of a database's files, in the order in which it happened.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::Error;
+
+/// Bytes before those that a record carries.
+const HEAD: usize = 14;
+/// The kind of a record that no disk wrote.
+const MARK: u8 = b'M';
+
+/// A file of the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// The database.
+    Database,
+    /// Its write-ahead log.
+    Wal,
+    /// Its rollback journal.
+    Rollback,
+    /// The folder that they are in.
+    Folder,
+}
+
+impl File {
+    /// What is added to the database's name.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Database | Self::Folder => "",
+            Self::Wal => "-wal",
+            Self::Rollback => "-journal",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A file was made.
+    Made(File),
+    /// Bytes were written.
+    Written {
+        /// Where.
+        file: File,
+        /// From where in it.
+        offset: usize,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// A file has a new length.
+    Cut {
+        /// Which.
+        file: File,
+        /// How long it is.
+        length: usize,
+    },
+    /// Everything so far has reached the disk.
+    Synced(File),
+    /// A file was removed.
+    Removed(File),
+    /// A call failed, as the disk was told.
+    Failed(File),
+    /// A test left a word.
+    Mark(String),
+}
+
+/// Everything that happened.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    /// In order.
+    pub changes: Vec<Change>,
+}
+
+impl Journal {
+    /// Reads what a disk remembered.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let bytes = fs::read(path).map_err(|error| Error::failed("reading the journal of a disk", error))?;
+        let mut changes = Vec::new();
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let Some((change, after)) = parse(rest) else {
+                return Err(Error::failed("reading the journal of a disk", "a record makes no sense"));
+            };
+            changes.push(change);
+            rest = after;
+        }
+        Ok(Self { changes })
+    }
+
+    /// The files were there before anything happened: `database` as it is, and nothing else.
+    #[must_use]
+    pub fn onto(self, database: &[u8]) -> Self {
+        let file = File::Database;
+        let mut changes = vec![Change::Made(file), Change::Synced(File::Folder)];
+        changes.push(Change::Written { file, offset: 0, bytes: database.to_vec() });
+        changes.push(Change::Synced(file));
+        changes.extend(self.changes);
+        Self { changes }
+    }
+
+    /// Leaves a word between the changes, in one write like theirs.
+    pub fn mark(path: &Path, word: &str) -> io::Result<()> {
+        let mut record = vec![MARK, 0];
+        record.extend_from_slice(&0_u64.to_le_bytes());
+        record.extend_from_slice(&u32::try_from(word.len()).unwrap_or(0).to_le_bytes());
+        record.extend_from_slice(word.as_bytes());
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.lock()?;
+        file.write_all(&record)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<(Change, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let file = match head[1] {
+        0 => File::Database,
+        1 => File::Wal,
+        2 => File::Rollback,
+        _ => File::Folder,
+    };
+    let offset = usize::try_from(u64::from_le_bytes(head[2..10].try_into().ok()?)).ok()?;
+    let length = usize::try_from(u32::from_le_bytes(head[10..14].try_into().ok()?)).ok()?;
+    let (carried, rest) = rest.split_at_checked(length)?;
+    let change = match head[0] {
+        b'C' => Change::Made(file),
+        b'W' => Change::Written { file, offset, bytes: carried.to_vec() },
+        b'T' => Change::Cut { file, length: offset },
+        b'S' => Change::Synced(file),
+        b'U' => Change::Removed(file),
+        b'F' => Change::Failed(file),
+        MARK => Change::Mark(String::from_utf8_lossy(carried).into_owned()),
+        _ => return None,
+    };
+    Some((change, rest))
+}

@@ -1,0 +1,79 @@
+//! A workflow under test: two bugs that only a crash shows are caught, and the mended workflow passes.
+//!
+//! `cargo run -p goldseam --example crash_tested`
+
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use goldseam::prelude::*;
+use goldseam::testing::{Failed, Report, Tester, World};
+
+/// Asks for a charge under a key that it makes up each time: cut off before its record, the customer pays twice.
+async fn careless(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
+    let charge = || {
+        let made_up = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed);
+        world.did("charge", &made_up.to_string());
+        async move { Ok::<_, Error>(cents) }
+    };
+    ctx.step("charge", charge).await
+}
+
+/// Looks at something outside without a step: a replay may see something else than the first call.
+async fn moody(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
+    let first_customer = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed) == 0;
+    if first_customer {
+        ctx.step("welcome", || async { Ok::<_, Error>(()) }).await?;
+    }
+    ctx.step("charge", || async move { Ok::<_, Error>(cents) }).await
+}
+
+/// Passes on the key that stays the same, and looks outside in a step only.
+async fn mended(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
+    let count = || {
+        let customers = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed);
+        async move { Ok::<_, Error>(customers) }
+    };
+    if ctx.step("count", count).await? == 0 {
+        ctx.step("welcome", || async { Ok::<_, Error>(()) }).await?;
+    }
+    ctx.sleep("cool_off", days(14)).await?;
+    let charge = |attempt: Attempt| {
+        world.did("charge", attempt.idempotency_key());
+        async move { Ok::<_, Error>(cents) }
+    };
+    ctx.step_with("charge", charge).await
+}
+
+fn tester(workflow: &'static str) -> Tester {
+    let setup = move |engine: goldseam::Builder, world: World| match workflow {
+        "careless" => engine.workflow(workflow, move |ctx, cents| careless(ctx, cents, world.clone())),
+        "moody" => engine.workflow(workflow, move |ctx, cents| moody(ctx, cents, world.clone())),
+        _ => engine.workflow(workflow, move |ctx, cents| mended(ctx, cents, world.clone())),
+    };
+    Tester::new(setup).run(workflow, &4200_u64)
+}
+
+fn told(workflow: &str, searched: Result<Report, Failed>) -> String {
+    match searched {
+        Ok(report) => format!("{workflow}: {} cases, {} crashes", report.cases(), report.crashes()),
+        Err(failed) => failed.to_string(),
+    }
+}
+
+/// Tests all three; what was found in each.
+pub(crate) fn run() -> goldseam::Result<Vec<String>> {
+    let mended = tester("mended");
+    mended.seeded(0..20)?;
+    let searched = [("careless", tester("careless").every_crash()), ("moody", tester("moody").every_crash())];
+    let mut found: Vec<String> = searched.into_iter().map(|(name, searched)| told(name, searched)).collect();
+    found.push(told("mended", mended.every_crash()));
+    Ok(found)
+}
+
+fn main() -> goldseam::Result<()> {
+    for found in run()? {
+        println!("{found}\n");
+    }
+    Ok(())
+}
