@@ -91,7 +91,7 @@ impl Scope {
     };
     /// Two may have the run, or more comes than it waits for.
     pub(crate) const LARGE: &[Self] =
-        &[Self { owners: 2, ..Self::SMALL }, Self { signals: 3, faults: 2, ..Self::SMALL }];
+        &[Self { owners: 2, signals: 1, generations: 1, ..Self::SMALL }, Self { signals: 3, ..Self::SMALL }];
 
     fn client(&self) -> usize {
         self.owners
@@ -495,7 +495,6 @@ impl Model for MailRoom {
             Property::sometimes("mail is taken again after a jump", |_, w: &World| {
                 w.stage.log.holds(TAKEN_AGAIN_AFTER_A_JUMP)
             }),
-            Property::sometimes("mail is carried on", |_, w: &World| w.stage.log.holds(CARRIED)),
             Property::sometimes("a run that was over goes on", |_, w: &World| {
                 w.stage.log.count("run.completed") > 0 && !w.stage.log.is_over()
             }),
@@ -503,6 +502,10 @@ impl Model for MailRoom {
                 w.crashes > 0 && w.stage.log.is_over() && w.stage.log.count("run.recovered") > 0
             }),
         ];
+        if self.scope.generations > 1 {
+            let carried = |_: &Self, w: &World| w.stage.log.holds(CARRIED);
+            properties.push(Property::sometimes("mail is carried on", carried));
+        }
         if self.scope.signals > self.scope.generations * self.scope.waits {
             properties.push(Property::sometimes("a signal comes too late", |_, w: &World| w.came_too_late));
         }
