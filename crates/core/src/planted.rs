@@ -13,8 +13,8 @@ pub enum Bug {
     BlindRetry,
     /// A write with an unknown outcome is taken for done.
     UnknownIsDone,
-    /// A takeover does not look whether the owner is still the one that was found dead.
-    StaleTakeover,
+    /// Who lives is looked up once, and that look is used for ever.
+    StaleSnapshot,
     /// A node is taken for dead as soon as one heartbeat is late.
     LateIsDead,
     /// Whoever is only silent is charged as if it had crashed.
@@ -69,7 +69,7 @@ impl Bug {
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
-        Self::StaleTakeover,
+        Self::StaleSnapshot,
         Self::LateIsDead,
         Self::SilentIsCharged,
         Self::AttemptNotCounted,
