@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Millis, RunId, Seq, Status, Summary, TaskId};
+use goldseam_core::{BranchId, Millis, RunId, Seq, Status, Summary, TaskId};
 use goldseam_store::{Append, Head, Record, StoreError, TaskChange};
 
 use crate::clock::Moment;
@@ -22,9 +22,7 @@ impl Inner {
         let run = &append.run;
         let begins = append.after == Seq::ZERO;
         let known = if begins { self.begin(&append).await? } else { self.row_seen(run).await? };
-        let goes_on = |summary: &Summary| !summary.status.is_terminal();
-        let revived =
-            known.as_ref().is_some_and(Known::is_over) && append.row.as_deref().is_some_and(goes_on);
+        let revived = append.row.as_deref().is_some_and(|row| goes_on(known.as_ref(), row));
         if !begins
             && revived
             && let Some(row) = &append.row
@@ -251,6 +249,14 @@ fn may_be_late(summary: &Summary, known: &Known) -> bool {
         && before.status.is_active()
         && before.recoveries == summary.recoveries
         && before.branch == summary.branch
+}
+
+/// Whether a run that was over goes on. A row that is late may not say yet that it was over, but it cannot name the
+/// branch on which the run goes on, and nobody has it there.
+fn goes_on(known: Option<&Known>, row: &Summary) -> bool {
+    let branch = known.map_or(BranchId::ROOT, |known| known.row.summary.branch);
+    let is_elsewhere = row.branch != branch && row.owner.is_none();
+    !row.status.is_terminal() && (known.is_some_and(Known::is_over) || is_elsewhere)
 }
 
 /// Whether nothing can keep this change from being done.

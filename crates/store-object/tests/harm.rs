@@ -1,9 +1,10 @@
-//! Objects that are removed or put there past the store: nothing is filled in, nobody's state is written over.
+//! Objects that are removed or put there past the store: nothing is filled in, nobody's state is written over. And a
+//! process that dies between two requests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use goldseam_core::task::Task;
-use goldseam_core::{Millis, RunId, Seq};
+use goldseam_core::{BranchId, Millis, RunId, Seq, Status};
 use goldseam_fake_s3::{FakeS3, Fault, Op};
 use goldseam_store::conformance::make::{
     advance, append, append_with, append_with_row, create, run, task_id,
@@ -113,4 +114,32 @@ async fn a_run_that_could_not_be_woken_is_woken_later() {
     assert!(fake.wait_for_log(|log| log.iter().any(is_woken)));
     let found = TaskFilter { id: Some(task_id("own")), limit: 1, ..TaskFilter::default() };
     assert_eq!(open(&fake).await.tasks(found).await.unwrap()[0].run_at, Millis(1));
+}
+
+/// The markers of runs that are not over.
+fn markers(fake: &FakeS3) -> Vec<String> {
+    fake.objects().into_keys().filter(|key| key.starts_with("s/active/")).collect()
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_before_its_row_says_it_was_over_keeps_a_marker() {
+    let fake = FakeS3::start().unwrap();
+    let (finisher, reviver) = (open(&fake).await, open(&fake).await);
+    finisher.append(append_with_row("r", 0)).await.unwrap();
+    let first = markers(&fake);
+    assert_eq!(first.len(), 1);
+    assert!(reviver.head(&run("r")).await.unwrap().is_some());
+    fake.script(|request| (request.op == Op::Put && request.key.ends_with("state.json")).then(Fault::denied));
+    let mut over = append_with_row("r", 1);
+    over.row.as_mut().unwrap().status = Status::Completed;
+    finisher.append(over).await.unwrap();
+    let mut goes_on = append_with_row("r", 2);
+    goes_on.row.as_mut().unwrap().branch = BranchId(2);
+    reviver.append(goes_on).await.unwrap();
+    assert_eq!(markers(&fake).len(), 2, "{first:?} and the one of its second life: {:?}", markers(&fake));
+    drop(reviver);
+    fake.clear_faults();
+    let head = finisher.head(&run("r")).await.unwrap().unwrap();
+    assert_eq!((head.end, head.row.unwrap().summary.status), (Seq(3), Status::Completed));
+    assert_eq!(markers(&fake).len(), 1, "the one of its second life: {:?}", fake.objects().keys());
 }

@@ -89,7 +89,9 @@ impl Scope {
         retries: 1,
         faults: 1,
     };
-    pub(crate) const LARGE: Self = Self { owners: 2, signals: 3, ..Self::SMALL };
+    /// Two may have the run, or more comes than it waits for.
+    pub(crate) const LARGE: &[Self] =
+        &[Self { owners: 2, ..Self::SMALL }, Self { signals: 3, faults: 2, ..Self::SMALL }];
 
     fn client(&self) -> usize {
         self.owners
@@ -413,9 +415,9 @@ impl Model for MailRoom {
         let mut world = world.clone();
         let crashed = |world: &mut World, who: usize| {
             if who == self.scope.client() {
-                world.retries += 1
+                world.retries += 1;
             } else {
-                world.crashes += 1
+                world.crashes += 1;
             }
             world.stage.crash(who);
         };

@@ -26,7 +26,6 @@ use ownership::{Ownership, Retry};
 use saga::{Bug as SagaBug, Saga};
 
 fn small(searched: Searched, at_least: usize) {
-    println!("{searched:?}");
     assert!(searched.states > at_least, "{searched:?}");
 }
 
@@ -145,10 +144,14 @@ const TWINS: &[fn()] = &[
     a_busy_server_that_is_taken_for_a_conflict_is_caught,
 ];
 
-/// Every model in its large scope, on so many threads.
-const LARGE: &[(&str, fn(usize) -> Searched)] = &[
+/// Searches a model on so many threads.
+type Search = fn(usize) -> Searched;
+
+/// Every model in its large scopes.
+const LARGE: &[(&str, Search)] = &[
     ("ownership", |threads| holds(Ownership::new(ownership::Scope::LARGE, Retry::Fenced), threads)),
-    ("mail", |threads| holds(MailRoom::new(mail::Scope::LARGE, MailBug::None), threads)),
+    ("mail, two owners", |threads| holds(MailRoom::new(mail::Scope::LARGE[0], MailBug::None), threads)),
+    ("mail, three signals", |threads| holds(MailRoom::new(mail::Scope::LARGE[1], MailBug::None), threads)),
     ("saga", |threads| holds(Saga::new(saga::Scope::LARGE, SagaBug::None), threads)),
     ("object, two starts", |threads| holds(Bucket::new(object::Scope::LARGE[0], BucketBug::None), threads)),
     ("object, two lives", |threads| holds(Bucket::new(object::Scope::LARGE[1], BucketBug::None), threads)),

@@ -69,10 +69,16 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    pub(crate) const SMALL: Self =
-        Self { owners: 1, steps: &[true, true], takeovers: 0, losses: 1, crashes: 1, parks: 1, faults: 1 };
-    pub(crate) const LARGE: Self =
-        Self { owners: 2, steps: &[true, false, true], takeovers: 1, ..Self::SMALL };
+    pub(crate) const SMALL: Self = Self {
+        owners: 1,
+        steps: &[true, false, true],
+        takeovers: 0,
+        losses: 1,
+        crashes: 1,
+        parks: 1,
+        faults: 1,
+    };
+    pub(crate) const LARGE: Self = Self { owners: 2, steps: &[true, true], takeovers: 1, ..Self::SMALL };
 }
 
 #[derive(Debug, Clone, PartialEq, Hash)]
@@ -333,7 +339,7 @@ fn judge(records: &[Recorded], _: &State) -> u32 {
                 undone.push(path);
             }
             Event::RunFailed { .. } | Event::RunCancelled { .. } => {
-                none_missing &= undone.len() >= done.len()
+                none_missing &= undone.len() >= done.len();
             }
             Event::RunCompleted { .. } => none_if_completed &= begun.is_empty(),
             Event::RunRecovered(_) => taken_over |= !begun.is_empty(),

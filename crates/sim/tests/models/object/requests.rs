@@ -1,5 +1,7 @@
 //! The objects of one run, and the requests that processes make for it, one at a time.
 
+use goldseam_core::BranchId;
+
 use super::{Bucket, Bug, Intent};
 use crate::book::{Fenced, Log, Order, Outcome, node};
 
@@ -190,7 +192,8 @@ impl Bucket {
     /// the branch on which the run goes on.
     fn goes_on(&self, known: Option<Row>, after: &Log) -> bool {
         let summary = &after.now().summary;
-        let is_elsewhere = known.map_or(0, |row| row.branch) != summary.branch.0 && summary.owner.is_none();
+        let is_elsewhere =
+            known.map_or(BranchId::ROOT.0, |row| row.branch) != summary.branch.0 && summary.owner.is_none();
         let by_branch = is_elsewhere && self.bug != Bug::GoesOnByTheRow;
         !after.is_over() && (known.is_some_and(|row| row.over) || by_branch)
     }
