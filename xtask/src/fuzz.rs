@@ -28,6 +28,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let (seconds, scope) = asked(args)?;
     let root = tree::root()?;
     is_installed()?;
+    lock(&root)?;
     let mut targets = targets(&root)?;
     targets.retain(|target| scope == Scope::All || !OUTSIDE.contains(&target.as_str()));
     let (mut executions, mut crashed) = (0, Vec::new());
@@ -65,6 +66,15 @@ fn asked(args: &[&str]) -> Result<(u64, Scope), String> {
         }
     }
     Ok((seconds, scope))
+}
+
+/// The versions that everything else is tested with, unless the workspace of the fuzzer has chosen already.
+fn lock(root: &Path) -> Result<(), String> {
+    let own = root.join("fuzz/Cargo.lock");
+    if own.exists() {
+        return Ok(());
+    }
+    fs::copy(root.join("Cargo.lock"), &own).map(|_| ()).map_err(|error| format!("{}: {error}", own.display()))
 }
 
 fn is_installed() -> Result<(), String> {

@@ -32,7 +32,11 @@ pub(crate) fn run(mode: Mode) -> Result<(), String> {
     let root = tree::root()?;
     let tree = Tree::read(&root)?;
     let mut stale = Vec::new();
-    for (path, text) in [(INDEX, index(&tree)), (record::PAGE, record::page(&tree)), (ratchet::FILE, tightened(&tree).to_text())] {
+    for (path, text) in [
+        (INDEX, index(&tree)),
+        (record::PAGE, record::page(&tree)),
+        (ratchet::FILE, tightened(&tree).to_text()),
+    ] {
         if tree.get(path).is_some_and(|file| file.text == text) {
             continue;
         }

@@ -41,6 +41,7 @@ cargo xtask record KIND -- COMMAND  run a long search and keep what it counted i
 cargo xtask disk [ARGS]        fail every call to the disk, cut the power everywhere: --seeds N, --from S, --step N
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
+cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
 cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         ["record", kind, "--", command @ ..] => record::run(kind, command),
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),
+        ["models"] => steps::models(),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),

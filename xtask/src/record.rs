@@ -123,7 +123,10 @@ fn parse(text: &str) -> Vec<Run<'_>> {
 pub(crate) fn page(tree: &Tree) -> String {
     let text = |path: &str| tree.get(path).map_or("", |file| file.text.as_str());
     let runs = parse(text(RUNS));
-    let mut page = format!("{}\n## In all\n\n| search | runs of it | hours | counted |\n|---|---|---|---|\n", text(INTRO));
+    let mut page = format!(
+        "{}\n## In all\n\n| search | runs of it | hours | counted |\n|---|---|---|---|\n",
+        text(INTRO)
+    );
     let mut kinds: BTreeMap<&str, Vec<&Run<'_>>> = BTreeMap::new();
     for run in &runs {
         kinds.entry(run.kind).or_default().push(run);
@@ -134,13 +137,16 @@ pub(crate) fn page(tree: &Tree) -> String {
         // A table's cell holds whatever is written to no one's surprise.
         let _ = writeln!(page, "| {kind} | {} | {hours} | {counted} |", runs.len());
     }
-    page.push_str("\n## Bugs found\n\n| date | found by | seen again with | what it was |\n|---|---|---|---|\n");
+    page.push_str(
+        "\n## Bugs found\n\n| date | found by | seen again with | what it was |\n|---|---|---|---|\n",
+    );
     for line in text(BUGS).lines().filter(|line| !line.is_empty()) {
         let _ = writeln!(page, "| {} |", line.replace('\t', " | "));
     }
     page.push_str("\n## Every run of a search\n\n| date | commit | search | command | seconds | counted |\n|---|---|---|---|---|---|\n");
     for Run { date, commit, kind, seconds, command, counts } in &runs {
-        let counts: Vec<String> = counts.iter().map(|(key, value)| format!("{key} {}", thousands(value))).collect();
+        let counts: Vec<String> =
+            counts.iter().map(|(key, value)| format!("{key} {}", thousands(value))).collect();
         let counts = counts.join(", ");
         let _ = writeln!(page, "| {date} | {commit} | {kind} | `{command}` | {seconds} | {counts} |");
     }
@@ -187,7 +193,9 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        for (days, written) in [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_773, "2026-11-16")] {
+        for (days, written) in
+            [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_773, "2026-11-16")]
+        {
             assert_eq!(date(days), written);
         }
     }
@@ -203,7 +211,8 @@ mod tests {
 
     #[test]
     fn counts_of_one_search_are_added_up() {
-        let text = "2026-11-16\tabc\tsim\t60\tx\tseeds=1500 store=s3\n2026-11-16\tdef\tsim\t30\ty\tseeds=500\n";
+        let text =
+            "2026-11-16\tabc\tsim\t60\tx\tseeds=1500 store=s3\n2026-11-16\tdef\tsim\t30\ty\tseeds=500\n";
         let runs = parse(text);
         assert_eq!(sums(&runs.iter().collect::<Vec<_>>()), "seeds 2,000");
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every check of the project, in order; the first failure ends it.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -143,6 +144,32 @@ pub(crate) fn sim(args: &[&str]) -> Result<(), String> {
     cargo(&root, &format!("run --quiet --release --package goldseam-sim -- {}", args.join(" ")), &[])
 }
 
+/// `cargo xtask models`: the models in their large scopes, optimised, with every broken twin.
+pub(crate) fn models() -> Result<(), String> {
+    let root = tree::root()?;
+    let record = told(&root, "test --release --package goldseam-sim --test models -- --ignored --nocapture")?;
+    println!("{record}");
+    Ok(())
+}
+
+/// Runs cargo, shows what it prints as it comes, and returns the record that stands in it.
+fn told(root: &Path, args: &str) -> Result<String, String> {
+    let cannot = |error| format!("cargo cannot be run: {error}");
+    let mut child = command(root, args).stdout(Stdio::piped()).spawn().map_err(cannot)?;
+    let mut record = None;
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        match line.map_err(cannot)? {
+            line if line.starts_with("record: ") => record = Some(line),
+            line => println!("{line}"),
+        }
+    }
+    let status = child.wait().map_err(cannot)?;
+    if !status.success() {
+        return Err(format!("`cargo {args}` ended with {status}"));
+    }
+    record.ok_or_else(|| format!("`cargo {args}` left no record"))
+}
+
 fn is_installed(root: &Path, tool: &str) -> bool {
     command(root, &format!("{tool} --version"))
         .stdout(Stdio::null())
@@ -184,6 +211,13 @@ mod tests {
         assert!(work(&root, &Work::Cargo("--version")).is_ok());
         assert!(work(&root, &Work::Cargo("no-such-subcommand")).is_err());
         assert!(!is_installed(&root, "no-such-subcommand"));
+    }
+
+    #[test]
+    fn a_search_without_a_record_is_a_failure() {
+        let root = tree::root().unwrap();
+        assert!(told(&root, "--version").unwrap_err().contains("left no record"));
+        assert!(told(&root, "no-such-subcommand").unwrap_err().contains("ended with"));
     }
 
     #[test]

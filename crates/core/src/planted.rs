@@ -9,8 +9,6 @@
 pub enum Bug {
     /// An owner that was superseded may still write.
     NoFence,
-    /// An owner may still write after the run went to another branch.
-    NoBranchFence,
     /// After a conflict the owner takes the newest claim for its own and writes what it had.
     BlindRetry,
     /// A write with an unknown outcome is taken for done.
@@ -67,9 +65,8 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 27] = [
         Self::NoFence,
-        Self::NoBranchFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
         Self::StaleTakeover,

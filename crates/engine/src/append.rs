@@ -5,9 +5,9 @@ use std::sync::Arc;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::{Decision, Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::{Command, Fence, Owned, RunId, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, StoreError, TaskChange};
 

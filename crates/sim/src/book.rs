@@ -2,9 +2,10 @@
 //!
 //! Nobody in the simulation reads it but the checks, so no engine can be right by accident.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use goldseam_core::{Millis, Path, RunId, Seq};
+use goldseam_core::{Millis, NodeId, Path, RunId, Seq};
 
 use crate::clock::TrueTime;
 
@@ -103,6 +104,7 @@ struct Pages {
     calls: u64,
     hash: u64,
     kills: u32,
+    dead: Option<BTreeSet<NodeId>>,
     freezes: u32,
     trace: Option<Vec<String>>,
 }
@@ -191,6 +193,13 @@ impl Book {
         self.pages().kills += 1;
     }
 
+    /// This node was killed, left, or gave others proof of its death. If one is named, all of them are.
+    pub fn died(&self, node: &NodeId) {
+        let mut pages = self.pages();
+        pages.kills += 1;
+        pages.dead.get_or_insert_default().insert(node.clone());
+    }
+
     /// A node was cut off or slowed down past the takeover limit.
     pub fn froze(&self) {
         self.pages().freezes += 1;
@@ -210,6 +219,7 @@ impl Book {
             acks: pages.acks.clone(),
             flaws: pages.flaws.clone(),
             kills: pages.kills,
+            dead: pages.dead.clone(),
             freezes: pages.freezes,
             calls: pages.calls,
             hash: pages.hash,
@@ -251,6 +261,8 @@ pub struct Facts {
     pub flaws: Vec<String>,
     /// Nodes killed.
     pub kills: u32,
+    /// Which of them, where that is known.
+    pub dead: Option<BTreeSet<NodeId>>,
     /// Nodes cut off past the takeover limit.
     pub freezes: u32,
     /// Calls that reached the store.

@@ -54,7 +54,12 @@ mod planted {
             match first_to_find(bug, from..from + seeds) {
                 Some((seed, violation)) => {
                     caught += 1;
-                    println!("{:<20} seed {seed:<6} {} {}", format!("{bug:?}"), violation.rule, violation.what);
+                    println!(
+                        "{:<20} seed {seed:<6} {} {}",
+                        format!("{bug:?}"),
+                        violation.rule,
+                        violation.what
+                    );
                 }
                 None => {
                     missed += 1;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use goldseam_core::{Limits, RunId, Status};
 use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, StartOptions, SystemClock};
 use goldseam_store::faulty::{Fault, Plan};
-use goldseam_store::{FaultyStore, MemoryStore, Store, StoreError};
+use goldseam_store::{FaultyStore, MemoryStore, Store};
 
 use crate::book::{Ack, Book, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -26,7 +26,7 @@ use crate::world;
 pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
 /// A store that is being opened.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, StoreError>> + Send + 'a>>;
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
 
 /// What a story is told on.
 #[derive(Debug, Clone, Copy)]
@@ -186,7 +186,12 @@ pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, Engin
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Starts the run by the first node, and by a healthy client, as often as it takes, if that failed.
-async fn begin(stage: &Stage<'_>, case: &Case<'_>, first: Option<&Engine>, (healthy, run): (&Client, &RunId)) {
+async fn begin(
+    stage: &Stage<'_>,
+    case: &Case<'_>,
+    first: Option<&Engine>,
+    (healthy, run): (&Client, &RunId),
+) {
     let Scenario { flow, input, .. } = *case.scenario;
     let by_node = match first {
         Some(engine) => engine.run(flow, run.as_str(), &input).await.is_ok(),
@@ -209,7 +214,12 @@ async fn begin(stage: &Stage<'_>, case: &Case<'_>, first: Option<&Engine>, (heal
 /// How long a row may be behind its log, where it is written after it; longer than a sweep takes to come round.
 const BEHIND_MAX: Duration = Duration::from_secs(15);
 
-async fn judge(stage: &Stage<'_>, case: &Case<'_>, ended: Option<Status>, truth: &dyn Store) -> Vec<Violation> {
+async fn judge(
+    stage: &Stage<'_>,
+    case: &Case<'_>,
+    ended: Option<Status>,
+    truth: &dyn Store,
+) -> Vec<Violation> {
     let until = stage.book.time().elapsed() + BEHIND_MAX;
     let mut violations = loop {
         let mut evidence = Evidence { facts: stage.book.read(), ..Evidence::default() };

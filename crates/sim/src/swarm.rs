@@ -57,10 +57,12 @@ pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
 #[cfg(feature = "planted")]
 pub fn first_to_find(
     bug: goldseam_core::planted::Bug,
-    mut seeds: std::ops::Range<u64>,
+    seeds: impl IntoIterator<Item = u64>,
 ) -> Option<(u64, Violation)> {
     goldseam_core::planted::plant(Some(bug));
-    let found = seeds.find_map(|seed| Some((seed, run_seed(seed, Trace::Hash).violations.into_iter().next()?)));
+    let found = seeds
+        .into_iter()
+        .find_map(|seed| Some((seed, run_seed(seed, Trace::Hash).violations.into_iter().next()?)));
     goldseam_core::planted::plant(None);
     found
 }

@@ -122,7 +122,8 @@ impl World {
         // Hosts disagree by up to half a minute and drift by up to a hundredth; some go exactly right, until somebody
         // sets their clock.
         let exact = self.dice.percent(40);
-        let mut wrong = |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
+        let mut wrong =
+            |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
         let (offset, drift) = (wrong(30_000), wrong(10_000));
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
@@ -146,8 +147,8 @@ impl World {
         let Some(seat) = self.seats.get_mut(index) else { return };
         let Some(engine) = seat.engine.take() else { return };
         self.book.line(&format!("crash n{index}"));
-        self.book.killed();
         let id: NodeId = engine.node_id().clone();
+        self.book.died(&id);
         seat.link.crash();
         engine.crash();
         self.memory.kill(&id);
@@ -184,7 +185,7 @@ impl World {
             self.book.line(&format!("suspect n{index}"));
             self.book.froze();
             // Whoever takes over believes it dead, and counts it.
-            self.book.killed();
+            self.book.died(engine.node_id());
             self.memory.suspect(engine.node_id());
         }
     }
@@ -194,7 +195,7 @@ impl World {
         let engine = self.seats.get_mut(index)?.engine.take()?;
         self.book.line(&format!("leave n{index}"));
         // Its process is gone afterwards, whatever became of its hand-over.
-        self.book.killed();
+        self.book.died(engine.node_id());
         Some(tokio::spawn(engine.shutdown()))
     }
 

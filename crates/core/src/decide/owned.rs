@@ -33,8 +33,7 @@ pub(super) fn decide(
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
-    let left = summary.branch != fence.branch && !planted::is(Bug::NoBranchFence);
-    if superseded || left || summary.owner.is_none() {
+    if superseded || summary.branch != fence.branch || summary.owner.is_none() {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
@@ -357,12 +356,7 @@ impl Batch<'_> {
             why: Why::Continue,
             input: None,
             dropped_mail: Vec::new(),
-            carried: Some(Carried {
-                run,
-                summary: Box::new(summary),
-                mail: self.unread(),
-                children,
-            }),
+            carried: Some(Carried { run, summary: Box::new(summary), mail: self.unread(), children }),
         }));
         if let Some(node) = owner {
             self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use goldseam_core::{Limits, Millis, NodeId, Payload, RunId, Seq};
-use goldseam_store::{Expect, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Written};
+use goldseam_store::faulty::{Fault, Op, Plan};
+use goldseam_store::{Expect, FaultyStore, MemoryStore, NodeRecord, NodeSeen, NodeState, Store, Written};
 use tokio::sync::Notify;
 
 use super::{Copier, CopyOptions, Role, Stage, mark_of};
@@ -131,12 +132,15 @@ async fn a_node_that_was_out_of_sight_begins_nothing_in_a_closed_store() {
             Ok::<(), Error>(())
         }
     };
-    // It beats once, and is unsure of itself soon after.
-    let (beat, silence_max) = (Duration::from_secs(3600), Duration::from_millis(20));
-    let config = Config { beat, silence_max, watch: beat, sweep: None, ..Config::default() };
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
+    let config =
+        Config { beat, silence_max, watch: Duration::from_secs(3600), sweep: None, ..Config::default() };
+    let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, Plan::pass()));
+    let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).workflow("flow", work).start().await.unwrap();
     engine.run("flow", "a", &()).await.unwrap();
+    // It beats no more, and is unsure of itself soon after.
+    link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
     let born = SystemClock.elapsed();
     eventually(async || SystemClock.elapsed() > born + silence_max * 2).await;
     close().await;
@@ -153,12 +157,17 @@ async fn a_node_that_was_out_of_sight_begins_nothing_in_a_closed_store() {
 #[tokio::test]
 async fn a_node_that_comes_back_into_a_closed_store_ends() {
     let (store, close) = closing().await;
-    // Every beat comes late.
-    let (beat, silence_max) = (Duration::from_millis(20), Duration::from_millis(1));
+    let (beat, silence_max) = (Duration::from_millis(5), Duration::from_millis(20));
     let config = Config { beat, silence_max, sweep: None, ..Config::default() };
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let link = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, Plan::pass()));
+    let shared = Arc::clone(&link) as Arc<dyn Store>;
     let engine = Engine::builder(shared).config(config).start().await.unwrap();
+    // The next beat that lands comes late.
+    link.follow(Plan::pass().every(Op::Beat, Fault::FailBefore));
+    let gone = SystemClock.elapsed();
     close().await;
+    eventually(async || SystemClock.elapsed() > gone + silence_max * 2).await;
+    link.follow(Plan::pass());
     let over = |seen: &NodeSeen| seen.record.state == NodeState::Gone;
     eventually(async || store.nodes().await.unwrap().iter().all(over)).await;
     drop(engine);

@@ -52,6 +52,11 @@ impl Liveness {
         }
     }
 
+    /// Whether the store would know of the death of `node`; if it cannot, only silence tells.
+    pub fn can_prove(&self, node: &NodeId) -> bool {
+        self.find(node.as_str()).is_none_or(|seen| seen.pulse != Pulse::Unknown)
+    }
+
     /// How long a lost owner lived after `since`: its last beat tells the least, its next one the most.
     pub fn lived(&self, node: &str, since: Millis) -> Lived {
         let until_now = self.now.since(since);

@@ -288,7 +288,12 @@ impl Node {
                 let lived = liveness.lived(owner.as_str(), summary.claimed_at.unwrap_or(liveness.now));
                 match self.is_gone(owner) {
                     true => (true, "its owner's process is gone".to_owned(), lived),
-                    false => (false, "its owner has not beaten for too long".to_owned(), lived),
+                    // Where a death can never be proven, silence is charged: a run that takes its process down must
+                    // end somewhere, too.
+                    false => {
+                        let why = "its owner has not beaten for too long".to_owned();
+                        (!liveness.can_prove(owner), why, lived)
+                    }
                 }
             }
             _ => return Ok(None),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
-use goldseam_core::{Event, Seq, Status, Why};
+use goldseam_core::{Event, NodeId, Seq, Status, Why};
 
 use super::{Evidence, Violation};
 use crate::book::Ack;
@@ -91,6 +91,7 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let (mut attempt, mut lived) = (0, None);
+        let mut owner: Option<&NodeId> = None;
         for recorded in &log.events {
             let seq = recorded.seq.0;
             let mut say =
@@ -106,12 +107,21 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
                     if mended.attempt != attempt {
                         say(format!("counts attempt {}, it is {attempt}", mended.attempt));
                     }
+                    let lives = |owner: &&&NodeId| {
+                        evidence.facts.dead.as_ref().is_some_and(|dead| !dead.contains(**owner))
+                    };
+                    if let Some(owner) = owner.as_ref().filter(lives).filter(|_| proven) {
+                        say(format!("charges the run with the death of {owner}, which lives"));
+                    }
                     if attempt > evidence.facts.kills {
                         say(format!("counts {attempt} recoveries, only {} nodes died", evidence.facts.kills));
                     }
                 }
-                Event::RunClaimed(claim) if claim.attempt != attempt => {
-                    say(format!("claims attempt {}, it is {attempt}", claim.attempt));
+                Event::RunClaimed(claim) => {
+                    owner = Some(&claim.node);
+                    if claim.attempt != attempt {
+                        say(format!("claims attempt {}, it is {attempt}", claim.attempt));
+                    }
                 }
                 Event::BranchOpened(opened)
                     if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. } | Why::Continue) =>

@@ -6,6 +6,8 @@ mod nth_memory;
 mod nth_real;
 mod nth_requests;
 mod pace;
+#[cfg(feature = "planted")]
+mod planted;
 mod seeds;
 
 /// Opens the store that a URL names.

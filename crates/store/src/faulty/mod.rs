@@ -169,6 +169,11 @@ impl FaultyStore {
         }
     }
 
+    async fn woken(&self) -> Result<(), StoreError> {
+        self.awake().await;
+        Ok(())
+    }
+
     /// From now on by another plan; numbers go on counting.
     pub fn follow(&self, plan: Plan) {
         self.history().plan = plan;
@@ -200,21 +205,16 @@ impl FaultyStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.unless_crashed(op, async { Ok(self.awake().await) }).await?;
+        self.unless_crashed(op, self.woken()).await?;
         self.alive(op)?;
         let fault = self.draw(op);
         let again = matches!(fault, Fault::Duplicate(_)).then(|| act(Arc::clone(&self.inner), args.clone()));
         let answer = self.fail((op, fault), act(Arc::clone(&self.inner), args), again).await;
-        self.unless_crashed(op, async { Ok(self.awake().await) }).await?;
+        self.unless_crashed(op, self.woken()).await?;
         answer
     }
 
-    async fn fail<T, F>(
-        &self,
-        (op, fault): (Op, Fault),
-        work: F,
-        again: Option<F>,
-    ) -> Result<T, StoreError>
+    async fn fail<T, F>(&self, (op, fault): (Op, Fault), work: F, again: Option<F>) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,

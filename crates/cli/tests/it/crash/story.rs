@@ -101,11 +101,6 @@ impl Story {
         Self { place, client: Client::new(store), runtime, answer: Cell::new("ship"), schema: None }
     }
 
-    /// Whether the store knows that a process is dead: in a bucket there is only silence, which counts no attempt.
-    pub(crate) fn proves_death(&self) -> bool {
-        !self.place.store.as_ref().is_some_and(|url| url.starts_with("s3:"))
-    }
-
     pub(crate) fn block<F: Future>(&self, work: F) -> F::Output {
         self.runtime.block_on(work)
     }

@@ -84,7 +84,7 @@ fn a_command_on_a_full_disk_says_so_and_reads_go_on() {
     assert!(failures(&journal) > 0);
     assert!(site.run(Some(&disk), &["ls"]).ok().contains("ord-1"));
     site.run(Some(&disk), &["history", "ord-1"]).ok();
-    site.run(Some(&disk), &["show", "ord-9"]).fails(3, "GS0105");
+    site.run(Some(&disk), &["show", "ord-9"]).fails(3, "GS0104");
     std::fs::write(&healed, "").unwrap();
     site.run(Some(&disk), &start).ok();
     assert!(site.run(None, &["store", "check"]).ok().contains("sound"));

@@ -1,0 +1,509 @@
+//! A signal against a wait: a run looks at its mail and rests while signals arrive, its wake-up gets lost, its owner
+//! crashes, a person sends it back to where it began, and it begins anew by itself.
+
+use std::collections::BTreeSet;
+
+use goldseam_core::command::Heal;
+use goldseam_core::decide::TaskMove;
+use goldseam_core::event::{By, JumpRequested, Note, Release, WaitStarted};
+use goldseam_core::recovery::{Bounds, Cached, Healer, Owner, Reason, Remedy, Sight, diagnose};
+use goldseam_core::state::{OpKind, WaitOp};
+use goldseam_core::task::{NewTask, Task as Record};
+use goldseam_core::{
+    BranchId, Command, Event, Limits, Millis, Owned, Payload, Recorded, Seq, SignalName, State, View, decide,
+};
+use stateright::{Model, Property};
+
+use crate::book::{
+    Book, Deed, Log, NOW, Order, Outcome, bits, ends_once, id, number, one_writer_per_epoch, path,
+};
+use crate::check::Scoped;
+use crate::stage::{Landed, Sent, Stage, Task};
+
+/// What one append is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Intent {
+    Claim,
+    TakeOver,
+    Wait(u8, Rest),
+    Check(u8, Rest),
+    BeginAnew(u8),
+    Finish,
+    Signal(u8),
+    Jump(u8),
+    /// A healer has seen this end of the log.
+    Heal(u8),
+}
+
+/// Whether the run leaves memory once it only waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Rest {
+    Yes,
+    /// Somebody wrote meanwhile: its code looks first.
+    No,
+    /// A broken twin rests as it had decided when the log ended here.
+    AsDecidedAt(u8),
+}
+
+/// What is wrong with a broken twin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// It looks at its mail, and rests later whatever has come since.
+    RestsOnAStaleView,
+    /// A signal that is sent again is another signal.
+    ForgetsSignalIds,
+    /// A run that begins anew leaves its mail behind.
+    LeavesMailBehind,
+}
+
+/// How much happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope {
+    pub(crate) owners: usize,
+    pub(crate) signals: u8,
+    /// How often the run begins.
+    pub(crate) generations: u8,
+    /// Signals that it waits for each time.
+    pub(crate) waits: u8,
+    pub(crate) jumps: u8,
+    /// Wake-ups that are lost.
+    pub(crate) hints: u8,
+    /// Owners that crash.
+    pub(crate) crashes: u8,
+    /// Clients that do not hear, and begin again.
+    pub(crate) retries: u8,
+    /// All faults together.
+    pub(crate) faults: u8,
+}
+
+impl Scope {
+    pub(crate) const SMALL: Self = Self {
+        owners: 1,
+        signals: 2,
+        generations: 2,
+        waits: 1,
+        jumps: 1,
+        hints: 1,
+        crashes: 1,
+        retries: 1,
+        faults: 1,
+    };
+    pub(crate) const LARGE: Self = Self { owners: 2, signals: 3, ..Self::SMALL };
+
+    fn client(&self) -> usize {
+        self.owners
+    }
+
+    fn person(&self) -> usize {
+        self.owners + 1
+    }
+
+    fn healer(&self) -> usize {
+        self.owners + 2
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(crate) struct World {
+    stage: Stage<Intent>,
+    /// Signals that the client knows to be there.
+    told: u8,
+    jumps: u8,
+    hints: u8,
+    crashes: u8,
+    retries: u8,
+    healed: bool,
+    deduplicated: bool,
+    looked_again: bool,
+    came_too_late: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Act {
+    Send(usize, Intent),
+    Land(usize),
+    LandAndLoseTheHint(usize),
+    LandAndCrash(usize),
+    Crash(usize),
+    LandAfterTheCrash(usize),
+    FindItThere,
+}
+
+pub(crate) struct MailRoom {
+    bug: Bug,
+    scope: Scope,
+    book: Book<Intent>,
+}
+
+impl MailRoom {
+    pub(crate) fn new(scope: Scope, bug: Bug) -> Self {
+        Self { bug, scope, book: Book::new(move |log, order| deed(bug, log, order), judge) }
+    }
+
+    /// What the workflow's code does next, by what its owner has read.
+    fn next(&self, state: &State) -> Intent {
+        for wait in 0..self.scope.waits {
+            match state.ops.get(&wait_path(wait)).map(|op| &op.kind) {
+                Some(OpKind::Wait(WaitOp { found: Some(_), .. })) => {}
+                Some(_) => return Intent::Check(wait, Rest::Yes),
+                None => return Intent::Wait(wait, Rest::Yes),
+            }
+        }
+        let next = state.queued.input.read::<Option<u8>>().ok().flatten().unwrap_or(0) + 1;
+        if next < self.scope.generations { Intent::BeginAnew(next) } else { Intent::Finish }
+    }
+
+    /// The order after a conflict.
+    fn again(&self, sent: Sent<Intent>) -> Order<Intent> {
+        let rest = match self.bug {
+            Bug::RestsOnAStaleView => Rest::AsDecidedAt(sent.after),
+            _ => Rest::No,
+        };
+        let intent = match sent.order.intent {
+            Intent::Wait(wait, Rest::Yes) => Intent::Wait(wait, rest),
+            Intent::Check(wait, Rest::Yes) => Intent::Check(wait, rest),
+            other => other,
+        };
+        Order { intent, ..sent.order }
+    }
+
+    fn land(&self, world: &mut World, who: usize, heard: bool) -> Option<Landed> {
+        let landed = world.stage.land(&self.book, who, heard, |_, sent| self.again(sent))?;
+        let rests = |sent: Sent<Intent>| matches!(sent.order.intent, Intent::Wait(_, Rest::No));
+        world.looked_again |= landed == Landed::Again && world.stage.actors[who].sent.is_some_and(rests);
+        if who == self.scope.client() {
+            let is_there = matches!(landed, Landed::Done(_) | Landed::Settled | Landed::Nothing);
+            world.told += u8::from(is_there);
+            world.deduplicated |= landed == Landed::Nothing;
+            world.came_too_late |= matches!(landed, Landed::Refused(_));
+        }
+        world.healed |= who == self.scope.healer() && matches!(landed, Landed::Done(_));
+        Some(landed)
+    }
+
+    fn actor_actions(&self, world: &World, who: usize, actions: &mut Vec<Act>) {
+        let (stage, scope) = (&world.stage, &self.scope);
+        let (actor, end) = (&stage.actors[who], stage.log.end());
+        let may_fail = world.hints + world.crashes + world.retries < scope.faults;
+        let may_crash = match who {
+            who if who < scope.owners => {
+                world.crashes < scope.crashes && (actor.sent.is_some() || actor.fence.is_some())
+            }
+            who => who == scope.client() && world.retries < scope.retries && actor.sent.is_some(),
+        };
+        if may_fail && may_crash {
+            actions.push(Act::Crash(who));
+            actions.extend(actor.sent.map(|_| Act::LandAndCrash(who)));
+        }
+        if actor.sent.is_some() {
+            actions.push(Act::Land(who));
+            let may_lose = may_fail && world.hints < scope.hints && stage.task == Task::Dormant;
+            actions.extend(may_lose.then_some(Act::LandAndLoseTheHint(who)));
+        } else if who == scope.client() {
+            let next = Act::Send(who, Intent::Signal(world.told));
+            actions.extend((world.told < scope.signals).then_some(next));
+            actions.extend((world.told < scope.signals).then_some(Act::FindItThere));
+        } else if who == scope.person() {
+            actions.extend((world.jumps < scope.jumps).then_some(Act::Send(who, Intent::Jump(world.jumps))));
+        } else if who == scope.healer() {
+            actions.extend((stage.task == Task::Dormant).then_some(Act::Send(who, Intent::Heal(end))));
+        } else if actor.fence.is_some() {
+            actions.push(Act::Send(who, self.next(stage.log.until(actor.view).now())));
+        } else {
+            actions.extend((stage.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
+            actions.extend(stage.is_orphaned().then_some(Act::Send(who, Intent::TakeOver)));
+        }
+    }
+}
+
+fn wait_path(wait: u8) -> goldseam_core::Path {
+    path(&format!("w{wait}"))
+}
+
+fn deed(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Deed> {
+    let note = |id: String| Note { id, by: None, reason: String::new() };
+    match order.intent {
+        Intent::Claim => order.claim(),
+        Intent::TakeOver => order.take_over(log.now()),
+        Intent::Signal(k) => {
+            let again = if bug == Bug::ForgetsSignalIds { order.write } else { 0 };
+            let (name, id) = (id::<SignalName>("go"), format!("g{k}-{again}"));
+            Some(Deed::Ask(Command::Signal { name, id, payload: number(k) }))
+        }
+        Intent::Jump(n) => {
+            let (note, to) = (note(format!("j{n}")), wait_path(0));
+            let jump = JumpRequested { note, to, input: None, drop_mail: false, compensate: false };
+            Some(Deed::Ask(Command::Jump(jump)))
+        }
+        Intent::Heal(at) => heal(log.now(), at),
+        Intent::Wait(wait, rest) => {
+            let (path, ord, signals) = (wait_path(wait), wait.into(), vec![id::<SignalName>("go")]);
+            let wanted = WaitStarted { path, ord, signals, inputs: vec![], children: vec![], due: None };
+            resting(log, order, Owned::Wait { wanted, ask: None }, rest)
+        }
+        Intent::Check(wait, rest) => resting(log, order, Owned::Check(wait_path(wait)), rest),
+        Intent::BeginAnew(generation) => {
+            let deed = order.owned(vec![Owned::ContinueAsNew(number(generation))])?;
+            let (Deed::Ask(command), Bug::LeavesMailBehind) = (&deed, bug) else { return Some(deed) };
+            let Some((mut events, task)) = decided(log, command) else { return Some(deed) };
+            for event in &mut events {
+                if let Event::BranchOpened(opened) = event {
+                    opened.carried.iter_mut().for_each(|carried| carried.mail.clear());
+                }
+            }
+            Some(Deed::Forge(events, task))
+        }
+        Intent::Finish => order.owned(vec![Owned::Complete(Payload::null())]),
+    }
+}
+
+fn resting(log: &Log, order: &Order<Intent>, doing: Owned, rest: Rest) -> Option<Deed> {
+    let mut doings = vec![doing];
+    if rest != Rest::No {
+        doings.push(Owned::Release(Release::Unload));
+    }
+    let deed = order.owned(doings)?;
+    let (Deed::Ask(command), Rest::AsDecidedAt(end)) = (&deed, rest) else { return Some(deed) };
+    match (decided(log, command), decided(log.until(end), command)) {
+        (Some(_), Some((events, task))) => Some(Deed::Forge(events, task)),
+        _ => Some(deed),
+    }
+}
+
+fn decided(log: &Log, command: &Command) -> Option<(Vec<Event>, TaskMove)> {
+    let decision = decide(View::Full(log.now()), command, NOW, &Limits::default()).ok()?;
+    Some((decision.events.into_iter().map(|stamped| stamped.event).collect(), decision.task))
+}
+
+/// What a sweep does about a run whose task rests, if anything: the real diagnosis of what it sees.
+fn heal(state: &State, at: u8) -> Option<Deed> {
+    let task = NewTask {
+        id: Record::advance_id(&state.summary.run, 1),
+        kind: Record::advance_kind("w"),
+        queue: id("q"),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis::NEVER,
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    let task = task.into_task(NOW);
+    let sight = Sight {
+        now: NOW,
+        state,
+        row: Some(Cached { summary: &state.summary, task: Some(&task.id) }),
+        task: Some(&task),
+        owner: if state.summary.owner.is_some() { Owner::Alive } else { Owner::Nobody },
+        claimant: Owner::Nobody,
+        fit: None,
+        remote: &[],
+        children: &[],
+        bounds: Bounds::default(),
+    };
+    let found = diagnose(&sight).into_iter().find(|found| found.remedy == Remedy::Wake)?;
+    let healer = Healer { node: None, reason: Reason::StaleDetection };
+    let (rule, evidence, remedy) = (found.rule, found.evidence, found.remedy);
+    Some(Deed::Ask(Command::Heal(Heal { rule, evidence, remedy, at: Seq(at.into()), healer })))
+}
+
+/// Mail that was taken on a branch and on what it grew out of, up to a position.
+fn taken(records: &[Recorded], branch: BranchId, until: Seq) -> Vec<Seq> {
+    let opened = records.iter().find_map(|recorded| match &recorded.event {
+        Event::BranchOpened(opened) if opened.branch == branch => Some((recorded.seq, opened)),
+        _ => None,
+    });
+    let mut mail = match opened {
+        None => vec![],
+        Some((seq, opened)) => match opened.parent {
+            Some(parent) => taken(records, parent, opened.cutoff.min(until)),
+            None => {
+                let before = records.iter().rfind(|recorded| recorded.seq < seq);
+                before.map_or_else(Vec::new, |before| taken(records, before.branch, before.seq.min(until)))
+            }
+        },
+    };
+    mail.extend(records.iter().filter_map(|recorded| match recorded.event {
+        Event::WaitResolved { by: By::Mail(seq), .. }
+            if recorded.branch == branch && recorded.seq <= until =>
+        {
+            Some(seq)
+        }
+        _ => None,
+    }));
+    mail
+}
+
+const ONE_WRITER: u32 = 1;
+const ENDS_ONCE: u32 = 2;
+const RECEIVED_ONCE: u32 = 4;
+const TAKEN_ONCE: u32 = 8;
+const IN_ORDER: u32 = 16;
+const NONE_LOST: u32 = 32;
+/// It waits for what is in its log, and nobody has it.
+const WANTED: u32 = 64;
+/// It waits for what has not come.
+const WAITS: u32 = 128;
+const TAKEN_AGAIN_AFTER_A_JUMP: u32 = 256;
+const CARRIED: u32 = 512;
+
+fn judge(records: &[Recorded], state: &State) -> u32 {
+    let signals = records.iter().filter_map(|recorded| match &recorded.event {
+        Event::SignalReceived { payload, .. } => Some((recorded.seq, payload.as_str())),
+        _ => None,
+    });
+    let signals: Vec<(Seq, &str)> = signals.collect();
+    let arrived: Vec<Seq> = signals.iter().map(|(seq, _)| *seq).collect();
+    let contents: BTreeSet<&str> = signals.iter().map(|(_, content)| *content).collect();
+    let branch = records.last().map_or(BranchId::ROOT, |last| last.branch);
+    let taken = taken(records, branch, Seq(u64::MAX));
+    let distinct: BTreeSet<Seq> = taken.iter().copied().collect();
+    let left: Vec<Seq> = arrived.iter().copied().filter(|seq| !distinct.contains(seq)).collect();
+    let resolved = records.iter().filter(|r| matches!(r.event, Event::WaitResolved { .. })).count();
+    let carried = records.iter().any(|recorded| match &recorded.event {
+        Event::BranchOpened(opened) => {
+            opened.carried.as_ref().is_some_and(|carried| !carried.mail.is_empty())
+        }
+        _ => false,
+    });
+    let waiting = !state.summary.waits.is_empty();
+    bits([
+        one_writer_per_epoch(records),
+        ends_once(records),
+        contents.len() == signals.len(),
+        distinct.len() == taken.len(),
+        arrived.starts_with(&taken),
+        state.unread.keys().copied().eq(left),
+        waiting && !state.unread.is_empty() && state.summary.owner.is_none(),
+        waiting && state.unread.is_empty(),
+        resolved > taken.len(),
+        carried,
+    ])
+}
+
+impl Model for MailRoom {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            stage: Stage::new(self.book.begun(), self.scope.owners + 3),
+            told: 0,
+            jumps: 0,
+            hints: 0,
+            crashes: 0,
+            retries: 0,
+            healed: false,
+            deduplicated: false,
+            looked_again: false,
+            came_too_late: false,
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Act>) {
+        for who in 0..world.stage.actors.len() {
+            self.actor_actions(world, who, actions);
+        }
+        actions.extend((0..world.stage.orphans.len()).map(Act::LandAfterTheCrash));
+    }
+
+    fn next_state(&self, world: &World, action: Act) -> Option<World> {
+        let mut world = world.clone();
+        let crashed = |world: &mut World, who: usize| {
+            if who == self.scope.client() {
+                world.retries += 1
+            } else {
+                world.crashes += 1
+            }
+            world.stage.crash(who);
+        };
+        match action {
+            Act::Land(who) => drop(self.land(&mut world, who, true)?),
+            Act::LandAndLoseTheHint(who) => {
+                let Landed::Done(TaskMove::Wake) = self.land(&mut world, who, true)? else { return None };
+                world.stage.task = Task::Dormant;
+                world.hints += 1;
+            }
+            Act::LandAndCrash(who) => {
+                self.land(&mut world, who, false)?;
+                crashed(&mut world, who);
+            }
+            Act::Crash(who) => crashed(&mut world, who),
+            Act::LandAfterTheCrash(index) => world.stage.land_orphan(&self.book, index)?,
+            Act::FindItThere => {
+                // The client does not know that its signal is there, sends it again, and is told.
+                let order =
+                    Order { who: 9, boot: 0, intent: Intent::Signal(world.told), fence: None, write: 0 };
+                if self.book.outcome(&world.stage.log, order) != Outcome::Nothing {
+                    return None;
+                }
+                world.told += 1;
+                world.deduplicated = true;
+            }
+            Act::Send(who, intent) => {
+                world.jumps += u8::from(matches!(intent, Intent::Jump(_)));
+                world.stage.send(&self.book, who, intent)?;
+            }
+        }
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        type World = self::World;
+        let mut properties = vec![
+            // I5
+            Property::always("one owner's appends per epoch", |_, w: &World| w.stage.log.holds(ONE_WRITER)),
+            // I6, R9
+            Property::always("no signal reopens a finished run", |_, w: &World| w.stage.log.holds(ENDS_ONCE)),
+            // I11, C11
+            Property::always("a signal stands once in the log", |_, w: &World| {
+                w.stage.log.holds(RECEIVED_ONCE)
+            }),
+            // I11
+            Property::always("a signal is taken once on a lineage", |_, w: &World| {
+                w.stage.log.holds(TAKEN_ONCE)
+            }),
+            // I11
+            Property::always("signals are taken in order", |_, w: &World| w.stage.log.holds(IN_ORDER)),
+            // I11
+            Property::always("what was not taken is still there", |_, w: &World| {
+                w.stage.log.holds(NONE_LOST)
+            }),
+            // I2, I16
+            Property::always("what was acknowledged stays", |_, w: &World| {
+                w.stage.keeps_its_word() && w.stage.log.count("signal.received") >= usize::from(w.told)
+            }),
+            // I11, C11
+            Property::always("nobody oversleeps", |_, w: &World| {
+                !w.stage.log.holds(WANTED) || w.stage.task != Task::Dormant || w.hints > 0
+            }),
+            // I9
+            Property::always("who is well is left alone", |_, w: &World| !w.healed || w.hints > 0),
+            // I1, I15
+            Property::always("nothing is stuck", |m: &Self, w: &World| {
+                w.stage.log.is_over() || m.can_move(w) || w.stage.log.holds(WAITS)
+            }),
+            Property::sometimes("it completes", |_, w: &World| w.stage.log.is_over()),
+            Property::sometimes("it sleeps", |_, w: &World| w.stage.task == Task::Dormant),
+            Property::sometimes("a lost wake-up is found", |_, w: &World| w.healed),
+            Property::sometimes("a repeated signal is known", |_, w: &World| w.deduplicated),
+            Property::sometimes("it looks again before it rests", |_, w: &World| w.looked_again),
+            Property::sometimes("mail is taken again after a jump", |_, w: &World| {
+                w.stage.log.holds(TAKEN_AGAIN_AFTER_A_JUMP)
+            }),
+            Property::sometimes("mail is carried on", |_, w: &World| w.stage.log.holds(CARRIED)),
+            Property::sometimes("a run that was over goes on", |_, w: &World| {
+                w.stage.log.count("run.completed") > 0 && !w.stage.log.is_over()
+            }),
+            Property::sometimes("a crash is survived", |_, w: &World| {
+                w.crashes > 0 && w.stage.log.is_over() && w.stage.log.count("run.recovered") > 0
+            }),
+        ];
+        if self.scope.signals > self.scope.generations * self.scope.waits {
+            properties.push(Property::sometimes("a signal comes too late", |_, w: &World| w.came_too_late));
+        }
+        properties
+    }
+}
