@@ -43,8 +43,6 @@ pub enum Bug {
     UndoAgain,
     /// A step that may be done only once begins without a trace.
     OnceWithoutTrace,
-    /// Timers go by the machine's own clock.
-    OwnClock,
     /// The cached row is written as it was before the append.
     RowNotFolded,
     /// Events are not chained to what came before.
@@ -65,7 +63,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 26] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -84,7 +82,6 @@ impl Bug {
         Self::UndoSkipsOne,
         Self::UndoAgain,
         Self::OnceWithoutTrace,
-        Self::OwnClock,
         Self::RowNotFolded,
         Self::NoChain,
         Self::ReleaseByName,
