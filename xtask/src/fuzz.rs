@@ -7,18 +7,33 @@ use std::process::{Command, Stdio};
 use crate::tree;
 
 /// Seconds for each target, unless told otherwise.
-pub(crate) const SECONDS: u64 = 30;
+const SECONDS: u64 = 30;
+
+/// Targets that need the stores and the command line, which take long to build.
+const OUTSIDE: [&str; 2] = ["arguments", "urls"];
 
 /// What libFuzzer calls the number of inputs that it tried.
 const EXECUTED: &str = "stat::number_of_executed_units:";
 
-/// Feeds every target for so many seconds. The last line counts what was done.
-pub(crate) fn run(seconds: u64) -> Result<(), String> {
+/// What is fed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    /// All but [`OUTSIDE`].
+    Core,
+}
+
+/// Feeds every target for a while. The last line counts what was done.
+pub(crate) fn run(args: &[&str]) -> Result<(), String> {
+    let (seconds, scope) = asked(args)?;
     let root = tree::root()?;
-    let targets = targets(&root)?;
+    is_installed()?;
+    lock(&root)?;
+    let mut targets = targets(&root)?;
+    targets.retain(|target| scope == Scope::All || !OUTSIDE.contains(&target.as_str()));
     let (mut executions, mut crashed) = (0, Vec::new());
     for target in &targets {
-        let ran = feed(&root, target, seconds)?;
+        let ran = feed(&root, target, (seconds, scope))?;
         println!("{target}: {} executions{}", ran.executions, if ran.crashed { ", a crash" } else { "" });
         executions += ran.executions;
         if ran.crashed {
@@ -34,6 +49,40 @@ pub(crate) fn run(seconds: u64) -> Result<(), String> {
     match crashes {
         0 => Ok(()),
         _ => Err(format!("what was found is in fuzz/artifacts: {}", crashed.join(", "))),
+    }
+}
+
+fn asked(args: &[&str]) -> Result<(u64, Scope), String> {
+    let (mut seconds, mut scope) = (SECONDS, Scope::All);
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--core" => scope = Scope::Core,
+            "--seconds" => {
+                let number = words.next().and_then(|number| number.parse().ok());
+                seconds = number.ok_or("--seconds needs a number")?;
+            }
+            other => return Err(format!("fuzz does not know {other:?}; it takes --seconds N and --core")),
+        }
+    }
+    Ok((seconds, scope))
+}
+
+/// The versions that everything else is tested with, unless the workspace of the fuzzer has chosen already.
+fn lock(root: &Path) -> Result<(), String> {
+    let own = root.join("fuzz/Cargo.lock");
+    if own.exists() {
+        return Ok(());
+    }
+    fs::copy(root.join("Cargo.lock"), &own).map(|_| ()).map_err(|error| format!("{}: {error}", own.display()))
+}
+
+fn is_installed() -> Result<(), String> {
+    let missing = "cargo-fuzz is missing; install it with `cargo install cargo-fuzz`";
+    let asked = Command::new("cargo").args(["fuzz", "--version"]).output();
+    match asked.is_ok_and(|output| output.status.success()) {
+        true => Ok(()),
+        false => Err(missing.to_owned()),
     }
 }
 
@@ -53,14 +102,16 @@ struct Ran {
     told: String,
 }
 
-fn feed(root: &Path, target: &str, seconds: u64) -> Result<Ran, String> {
+fn feed(root: &Path, target: &str, (seconds, scope): (u64, Scope)) -> Result<Ran, String> {
     // What is found goes where it is not committed; the kept corpus is only read.
     let found = root.join("fuzz/target/found").join(target);
     fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
     let limit = format!("-max_total_time={seconds}");
     let output = Command::new("cargo")
         // Safe code needs no sanitizer, and builds in half the time without.
-        .args(["fuzz", "run", "--sanitizer", "none", target])
+        .args(["fuzz", "run", "--sanitizer", "none"])
+        .args((scope == Scope::Core).then_some("--no-default-features"))
+        .arg(target)
         .arg(&found)
         .arg(root.join("fuzz/corpus").join(target))
         .args(["--", &limit, "-print_final_stats=1", "-max_len=16384"])
@@ -73,7 +124,7 @@ fn feed(root: &Path, target: &str, seconds: u64) -> Result<Ran, String> {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     match executed(&told) {
         Some(executions) => Ok(Ran { executions, crashed: !output.status.success(), told }),
-        None => Err(format!("{target} was not fed; is cargo-fuzz installed? It said:\n{told}")),
+        None => Err(format!("{target} could not be built or fed; cargo-fuzz said:\n{told}")),
     }
 }
 
@@ -95,7 +146,18 @@ mod tests {
 
     #[test]
     fn every_target_has_its_name() {
-        let names = targets(&tree::root().unwrap()).unwrap();
+        let root = tree::root().unwrap();
+        let names = targets(&root).unwrap();
         assert!(names.contains(&"event".to_owned()), "{names:?}");
+        assert!(OUTSIDE.iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
+        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        assert_eq!(manifest.matches("required-features").count(), OUTSIDE.len());
+    }
+
+    #[test]
+    fn what_is_asked_is_understood() {
+        assert_eq!(asked(&[]), Ok((SECONDS, Scope::All)));
+        assert_eq!(asked(&["--core", "--seconds", "5"]), Ok((5, Scope::Core)));
+        assert!(asked(&["--seconds"]).is_err() && asked(&["--sceonds", "5"]).is_err());
     }
 }

@@ -42,7 +42,7 @@ cargo xtask disk [ARGS]        fail every call to the disk, cut the power everyw
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
-cargo xtask fuzz [--seconds N] feed everything that reads with anything at all, N seconds each (30)
+cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -61,11 +61,7 @@ fn main() -> ExitCode {
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),
         ["models"] => steps::models(),
-        ["fuzz"] => fuzz::run(fuzz::SECONDS),
-        ["fuzz", "--seconds", seconds] => match seconds.parse() {
-            Ok(seconds) => fuzz::run(seconds),
-            Err(_) => Err(format!("{seconds:?} is no number of seconds")),
-        },
+        ["fuzz", rest @ ..] => fuzz::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

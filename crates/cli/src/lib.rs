@@ -5,14 +5,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `args` | what can be typed: global options and the list of commands |
-//! | [`commands`] | one file per verb |
+//! | `commands` | one file per verb |
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
 //! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
 //! | `log`, `describe` | a run's log, branch by branch; its events in words |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
 //! | `progress`, `spread` | a live line while something takes its time; how times spread |
-//! | [`timeline`] | the steps of a run as bars |
+//! | `timeline` | the steps of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
 

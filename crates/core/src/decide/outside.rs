@@ -49,9 +49,7 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let mut events = Vec::new();
     let mut attempt = summary.attempt;
     let cause = match (&summary.owner, &claim.lost) {
-        (Some(owner), Some(lost))
-            if (*owner == lost.node || planted::is(Bug::StaleTakeover)) && *owner != claim.node =>
-        {
+        (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
             if lost.proven && !planted::is(Bug::AttemptNotCounted) {
                 attempt = next_attempt(summary, lost.lived);
             }

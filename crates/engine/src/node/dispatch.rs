@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Owner, Reason, at_claim, damaged, used_up};
 use goldseam_core::task::Task;
 use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
@@ -306,7 +307,7 @@ impl Node {
         let now = self.ledger.clock.elapsed();
         let fresh = self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, liveness)) = fresh
-            && now.saturating_sub(at) < FRESH.max(self.pace.look_every)
+            && (now.saturating_sub(at) < FRESH.max(self.pace.look_every) || planted::is(Bug::StaleSnapshot))
         {
             return Ok(liveness);
         }
