@@ -120,11 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_index_is_a_finding() {
+    fn a_stale_page_is_a_finding() {
         let mut tree = Tree::of(PAGES);
-        assert_eq!(check(&tree).len(), 1);
-        let fresh = index(&tree);
-        tree.files.iter_mut().filter(|file| file.path == INDEX).for_each(|file| file.text.clone_from(&fresh));
+        tree.files.push(tree::File { path: record::PAGE.to_owned(), text: String::new() });
+        assert_eq!(check(&tree).len(), 2);
+        for (path, text) in [(INDEX, index(&tree)), (record::PAGE, record::page(&tree))] {
+            tree.files.iter_mut().filter(|file| file.path == path).for_each(|file| file.text.clone_from(&text));
+        }
         assert!(check(&tree).is_empty());
         tree.files.retain(|file| file.path != "docs/codes/A2.md");
         assert_eq!(check(&tree).len(), 1);
