@@ -39,7 +39,8 @@ pub async fn o1_a_finished_task_is_made_anew(fixture: &Fixture) {
         ward.between_steps(&run).await;
         ward.tamper(&run, |task| Task { state, ..task }).await;
         let checkup = ward.fix().await;
-        assert!(checkup.healed == 1, "{state:?}: {checkup:?}");
+        // The node that brought this run here may have had an earlier one when it died.
+        assert!(checkup.healed >= 1, "{state:?}: {checkup:?}");
         assert_eq!(ward.rules(&run).await, ["O1"], "{state:?}");
     }
 }

@@ -122,12 +122,12 @@ async fn rclone_ignores_conditions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn seaweedfs_knows_who_may_do_what() {
     let bucket = seaweedfs::shared().unwrap();
-    let (key, new) = (&*unique("k"), &*unique("new"));
+    let (key, new) = (&*unique("rights/k"), &*unique("rights/new"));
     let writer = Client::new(bucket, 0);
     writer.put(key, "v").await.unwrap();
     let reader = Client::new(&bucket.accessed_by(READER), 0);
     assert_eq!(reader.get(key).await.unwrap(), "v");
-    assert_eq!(reader.list(&unique("")).await.unwrap(), [key]);
+    assert_eq!(reader.list(&unique("rights/")).await.unwrap(), [key]);
     assert_eq!(kind(&reader.put(key, "w").await), "denied");
     assert_eq!(kind(&reader.create(new, "w").await), "denied");
     let error = reader.delete(&[key]).await.unwrap_err();
