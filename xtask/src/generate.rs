@@ -125,7 +125,10 @@ mod tests {
         tree.files.push(tree::File { path: record::PAGE.to_owned(), text: String::new() });
         assert_eq!(check(&tree).len(), 2);
         for (path, text) in [(INDEX, index(&tree)), (record::PAGE, record::page(&tree))] {
-            tree.files.iter_mut().filter(|file| file.path == path).for_each(|file| file.text.clone_from(&text));
+            tree.files
+                .iter_mut()
+                .filter(|file| file.path == path)
+                .for_each(|file| file.text.clone_from(&text));
         }
         assert!(check(&tree).is_empty());
         tree.files.retain(|file| file.path != "docs/codes/A2.md");

@@ -17,6 +17,8 @@ const BEATS_MIN: u32 = 4;
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// What this process is called where people read of it; its host and process id unless given.
+    pub name: Option<String>,
     /// Runs in memory at once.
     pub slots: u32,
     /// Queues whose runs it takes.
@@ -158,6 +160,7 @@ impl Default for Config {
     fn default() -> Self {
         let rules = ClaimRules::default();
         Self {
+            name: None,
             slots: 1_000,
             queues: QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
             beat: Duration::from_secs(2),

@@ -127,7 +127,9 @@ impl World {
         let (offset, drift) = (wrong(30_000), wrong(10_000));
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
-        let builder = Engine::builder(link.clone()).config(config()).clock(clock.clone()).entropy(entropy);
+        // Not the process's own name, or a trace would be another one in another process.
+        let config = Config { name: Some(format!("seat {index}")), ..config() };
+        let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
         let hands = Hands::new(self.book.clone(), index).with(link.clone());
         let started = register(builder, &hands).start().await;
         let Some(seat) = self.seats.get_mut(index) else { return };

@@ -120,7 +120,7 @@ impl Node {
         registry: Registry,
         (id, time): (NodeId, Arc<StoreTime>),
     ) -> Arc<Self> {
-        let name = format!("{}:{}", host(), std::process::id());
+        let name = config.name.clone().unwrap_or_else(|| format!("{}:{}", host(), std::process::id()));
         let pace = ledger.store.pace();
         Arc::new(Self {
             id,

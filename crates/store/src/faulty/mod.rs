@@ -8,13 +8,14 @@
 mod plan;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use plan::{Fault, Plan, Rates};
 
@@ -104,7 +105,9 @@ pub struct FaultyStore {
     inner: Arc<dyn Store>,
     history: Mutex<History>,
     crashed: watch::Sender<bool>,
-    frozen: watch::Sender<bool>,
+    frozen: AtomicBool,
+    /// Wakes in the order of waiting, so that the same plan gives the same trace.
+    thawed: Notify,
 }
 
 struct History {
@@ -117,7 +120,13 @@ impl FaultyStore {
     /// A connection to `inner` that fails by `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: Plan) -> Self {
         let history = Mutex::new(History { plan, calls: Vec::new(), appends: 0 });
-        Self { inner, history, crashed: watch::Sender::new(false), frozen: watch::Sender::new(false) }
+        Self {
+            inner,
+            history,
+            crashed: watch::Sender::new(false),
+            frozen: AtomicBool::new(false),
+            thawed: Notify::new(),
+        }
     }
 
     /// Every call so far, in order; the first is number 1 of the plan.
@@ -153,17 +162,20 @@ impl FaultyStore {
 
     /// The node stands still until [`thaw`](Self::thaw): what it has sent arrives, what it is about to send does not.
     pub fn freeze(&self) {
-        self.frozen.send_replace(true);
+        self.frozen.store(true, Ordering::Relaxed);
     }
 
     /// The node goes on as if nothing had been.
     pub fn thaw(&self) {
-        self.frozen.send_replace(false);
+        self.frozen.store(false, Ordering::Relaxed);
+        self.thawed.notify_waiters();
     }
 
     /// Returns once the node is not frozen; never if it is dead.
     pub async fn awake(&self) {
-        drop(self.frozen.subscribe().wait_for(|frozen| !*frozen).await);
+        while self.frozen.load(Ordering::Relaxed) {
+            self.thawed.notified().await;
+        }
         if self.is_crashed() {
             std::future::pending::<()>().await;
         }
