@@ -14,12 +14,11 @@ fn known(bug: Bug) -> Option<u64> {
         // Mail that came in between is found by a sweep, but a moment too late: the model of mail catches the twin
         // `RestsOnAStaleView`.
         Bug::CheckThenWait => None,
-        Bug::NoFence => Some(2),
-        Bug::BlindRetry => Some(77),
+        Bug::NoFence | Bug::BlindRetry => Some(77),
         Bug::UnknownIsDone | Bug::ReleaseByName => Some(1),
-        Bug::StaleSnapshot => Some(154),
+        Bug::StaleSnapshot => Some(307),
         Bug::LateIsDead | Bug::UndoInOrder | Bug::UndoSkipsOne | Bug::RowNotFolded => Some(3),
-        Bug::SilentIsCharged => Some(76),
+        Bug::SilentIsCharged => Some(17),
         Bug::CounterReset => Some(4),
         Bug::UndoAgain => Some(9),
         Bug::OnceWithoutTrace => Some(6),
