@@ -194,11 +194,6 @@ async fn runs_that_a_client_starts_are_done_once_by_whoever_takes_them() {
         }
         assert_eq!(ends(&client, &RunId::new(&name).unwrap()).await, ["before", "held", "after"]);
     }
-    for name in ["first", "second"] {
-        let wrote = fake
-            .count(|request| request.by == name && request.op == Op::Put && request.key.contains("/log/"));
-        assert!(wrote > 0, "{name} did nothing");
-    }
     for engine in engines {
         engine.shutdown().await;
     }
