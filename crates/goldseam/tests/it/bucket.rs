@@ -6,7 +6,7 @@ use goldseam::client::StartOptions;
 use goldseam::core::Event;
 use goldseam::engine::Config;
 use goldseam::{Client, Context, Engine, Payload, RunId, Status};
-use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match, Op};
+use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match};
 use tokio::sync::watch;
 
 use crate::support::{Witness, eventually, reaches};
