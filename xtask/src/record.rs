@@ -134,7 +134,7 @@ pub(crate) fn page(tree: &Tree) -> String {
     for (kind, runs) in &kinds {
         let seconds: u64 = runs.iter().map(|run| run.seconds).sum();
         let (hours, counted) = (hours(seconds), sums(runs));
-        // A table's cell holds whatever is written to no one's surprise.
+        // To write to a string cannot fail.
         let _ = writeln!(page, "| {kind} | {} | {hours} | {counted} |", runs.len());
     }
     page.push_str(
