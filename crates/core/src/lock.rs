@@ -14,6 +14,7 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(300);
 
 /// One named lock. The record stays when it is released, so that fences never repeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Lock {
     /// Its name.
     pub name: LockName,
