@@ -88,6 +88,8 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-store"],
     &["goldseam-engine", "goldseam-store-*"],
     &["goldseam"],
+    &["goldseam-api"],
+    &["goldseam-server"],
     &["goldseam-cli", "goldseam-sim", "goldseam-bench"],
     &["goldseam-fuzz"],
     &["goldseam-fuzz-run"],
