@@ -62,7 +62,8 @@ impl App {
             Rates::new(Arc::clone(&clock), config.rate_key, config.rate_namespace, config.rate_failures);
         let (leaving, _) = watch::channel(false);
         let places = Places::new(config.followers_max);
-        let app = Self { config, is_loopback, scopes, keyring, tokens, rates, places, leaving, clock, spaces };
+        let app =
+            Self { config, is_loopback, scopes, keyring, tokens, rates, places, leaving, clock, spaces };
         app.check_keys().await?;
         for space in app.spaces() {
             spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));

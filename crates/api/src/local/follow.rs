@@ -7,6 +7,7 @@ use futures_util::stream::unfold;
 use goldseam::healer::Found;
 use goldseam::healer::follow::{Followed, Follower};
 use goldseam::{Client, RunId, Seq};
+use tokio::sync::watch;
 
 use super::Local;
 use crate::api::{Answer, Following};
@@ -16,8 +17,21 @@ use crate::problem::Problem;
 
 impl Local {
     pub(super) async fn follow_run(&self, run: &RunId, after: Seq) -> Answer<Following> {
+        self.followed(self.client.follower(run.clone(), after), run, after).await
+    }
+
+    /// The same for somebody who is told when to look: see [`Follower::woken_by`].
+    pub async fn follow_woken(
+        &self,
+        run: &RunId,
+        after: Seq,
+        wake: watch::Receiver<u64>,
+    ) -> Answer<Following> {
+        self.followed(self.client.follower(run.clone(), after).woken_by(wake), run, after).await
+    }
+
+    async fn followed(&self, follower: Follower, run: &RunId, after: Seq) -> Answer<Following> {
         self.client.get(run).await?;
-        let follower = self.client.follower(run.clone(), after);
         let tail =
             Tail { client: self.client.clone(), run: run.clone(), follower, after, news: VecDeque::new() };
         let next = |tail: Option<Tail>| async move {

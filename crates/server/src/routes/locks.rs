@@ -29,7 +29,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// Lists locks, in order of name.
 #[utoipa::path(get, path = "/v1/locks", tag = "locks", security(("key" = ["read"])), params(LocksQuery),
     responses((status = 200, body = Page<Lock>), (status = 400, body = Problem)))]
-async fn list(State(app): State<Arc<App>>, place: In, Query(mut query): Query<LocksQuery>) -> Answer<Page<Lock>> {
+async fn list(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(mut query): Query<LocksQuery>,
+) -> Answer<Page<Lock>> {
     app.cursors("locks", &place).open(&mut query.after)?;
     let page = place.space.api.locks(query).await?;
     Ok(Json(app.cursors("locks", &place).seal(page)?))
@@ -55,7 +59,12 @@ async fn get(place: In, Named(lock): Named<LockName>) -> Answer<Lock> {
     params(("lock" = String, Path, description = "the lock")),
     request_body = NewHold,
     responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn acquire(place: In, By(caller): By, Named(lock): Named<LockName>, Body(new): Body<NewHold>) -> Answer<Lock> {
+async fn acquire(
+    place: In,
+    By(caller): By,
+    Named(lock): Named<LockName>,
+    Body(new): Body<NewHold>,
+) -> Answer<Lock> {
     Ok(Json(place.space.api.acquire_lock(&caller, &lock, new).await?))
 }
 
@@ -64,7 +73,12 @@ async fn acquire(place: In, By(caller): By, Named(lock): Named<LockName>, Body(n
     params(("lock" = String, Path, description = "the lock")),
     request_body = Extension,
     responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn extend(place: In, By(caller): By, Named(lock): Named<LockName>, Body(new): Body<Extension>) -> Answer<Lock> {
+async fn extend(
+    place: In,
+    By(caller): By,
+    Named(lock): Named<LockName>,
+    Body(new): Body<Extension>,
+) -> Answer<Lock> {
     Ok(Json(place.space.api.extend_lock(&caller, &lock, new).await?))
 }
 
@@ -73,6 +87,11 @@ async fn extend(place: In, By(caller): By, Named(lock): Named<LockName>, Body(ne
     params(("lock" = String, Path, description = "the lock")),
     request_body = NewRelease,
     responses((status = 200, body = Released), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn release(place: In, By(caller): By, Named(lock): Named<LockName>, Body(new): Body<NewRelease>) -> Answer<Released> {
+async fn release(
+    place: In,
+    By(caller): By,
+    Named(lock): Named<LockName>,
+    Body(new): Body<NewRelease>,
+) -> Answer<Released> {
     Ok(Json(place.space.api.release_lock(&caller, &lock, new).await?))
 }

@@ -57,6 +57,11 @@ async fn get(place: In, Named((run, question)): Named<(RunId, Path)>) -> Answer<
     params(("run" = String, Path, description = "the run"), ("question" = String, Path, description = "the question, percent-encoded")),
     request_body = NewAnswer,
     responses((status = 200, body = Answered), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, body = Problem)))]
-async fn answer(place: In, By(caller): By, Named((run, question)): Named<(RunId, Path)>, Body(new): Body<NewAnswer>) -> Answer<Answered> {
+async fn answer(
+    place: In,
+    By(caller): By,
+    Named((run, question)): Named<(RunId, Path)>,
+    Body(new): Body<NewAnswer>,
+) -> Answer<Answered> {
     Ok(Json(place.space.api.answer(&caller, &run, &question, new).await?))
 }

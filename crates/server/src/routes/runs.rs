@@ -45,7 +45,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// Lists runs by what their cached rows say.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", security(("key" = ["read"])), params(RunsQuery),
     responses((status = 200, body = Page<Summary>), (status = 400, body = Problem)))]
-async fn list(State(app): State<Arc<App>>, place: In, Query(mut query): Query<RunsQuery>) -> Answer<Page<Summary>> {
+async fn list(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(mut query): Query<RunsQuery>,
+) -> Answer<Page<Summary>> {
     app.cursors("runs", &place).open(&mut query.after)?;
     let page = place.space.api.runs(query).await?;
     Ok(Json(app.cursors("runs", &place).seal(page)?))
@@ -112,7 +116,12 @@ async fn diff(place: In, Named(run): Named<RunId>, Query(query): Query<DiffQuery
     params(("run" = String, Path, description = "the run")),
     request_body = NewSignal,
     responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
-async fn signal(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Body<NewSignal>) -> Answer<Signalled> {
+async fn signal(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    Body(new): Body<NewSignal>,
+) -> Answer<Signalled> {
     Ok(Json(place.space.api.signal(&caller, &run, new).await?))
 }
 
@@ -121,7 +130,12 @@ async fn signal(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): 
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn pause(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Done> {
+async fn pause(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.pause(&caller, &run, new).await?))
 }
@@ -131,7 +145,12 @@ async fn pause(place: In, By(caller): By, Named(run): Named<RunId>, body: Option
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn cancel(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Done> {
+async fn cancel(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.cancel(&caller, &run, new).await?))
 }
@@ -141,7 +160,12 @@ async fn cancel(place: In, By(caller): By, Named(run): Named<RunId>, body: Optio
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn retry(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Done> {
+async fn retry(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.retry(&caller, &run, new).await?))
 }
@@ -151,7 +175,12 @@ async fn retry(place: In, By(caller): By, Named(run): Named<RunId>, body: Option
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn requeue(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Done> {
+async fn requeue(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.requeue(&caller, &run, new).await?))
 }
@@ -170,7 +199,12 @@ async fn note(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Bo
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Resumed), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn resume(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Resumed> {
+async fn resume(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Resumed> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.resume(&caller, &run, new).await?))
 }
@@ -180,7 +214,12 @@ async fn resume(place: In, By(caller): By, Named(run): Named<RunId>, body: Optio
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn reset(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Branched> {
+async fn reset(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Branched> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.reset(&caller, &run, new).await?))
 }
@@ -190,7 +229,12 @@ async fn reset(place: In, By(caller): By, Named(run): Named<RunId>, body: Option
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn undo_recovery(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<Reason>>) -> Answer<Branched> {
+async fn undo_recovery(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Branched> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.undo_recovery(&caller, &run, new).await?))
 }
@@ -200,7 +244,12 @@ async fn undo_recovery(place: In, By(caller): By, Named(run): Named<RunId>, body
     params(("run" = String, Path, description = "the run")),
     request_body = NewJump,
     responses((status = 200, body = Jumped), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
-async fn jump(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Body<NewJump>) -> Answer<Jumped> {
+async fn jump(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    Body(new): Body<NewJump>,
+) -> Answer<Jumped> {
     Ok(Json(place.space.api.jump(&caller, &run, new).await?))
 }
 
@@ -209,7 +258,12 @@ async fn jump(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Bo
     params(("run" = String, Path, description = "the run")),
     request_body = NewRecovery,
     responses((status = 200, body = Recovery), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn recover(place: In, By(caller): By, Named(run): Named<RunId>, body: Option<Body<NewRecovery>>) -> Answer<Recovery> {
+async fn recover(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<NewRecovery>>,
+) -> Answer<Recovery> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.recover(&caller, &run, new).await?))
 }

@@ -36,7 +36,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// Lists tasks, in order of id.
 #[utoipa::path(get, path = "/v1/tasks", tag = "tasks", security(("key" = ["read"])), params(TasksQuery),
     responses((status = 200, body = Page<Task>), (status = 400, body = Problem)))]
-async fn list(State(app): State<Arc<App>>, place: In, Query(mut query): Query<TasksQuery>) -> Answer<Page<Task>> {
+async fn list(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(mut query): Query<TasksQuery>,
+) -> Answer<Page<Task>> {
     app.cursors("tasks", &place).open(&mut query.after)?;
     let page = place.space.api.tasks(query).await?;
     Ok(Json(app.cursors("tasks", &place).seal(page)?))

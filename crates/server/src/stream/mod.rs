@@ -15,8 +15,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{BoxStream, unfold};
 use futures_util::StreamExt as _;
+use futures_util::stream::{BoxStream, unfold};
 use goldseam::{RunId, Seq};
 use goldseam_api::{Following, Problem};
 use serde::{Deserialize, Serialize};
@@ -118,13 +118,16 @@ struct Served {
     app: Arc<App>,
     place: In,
     sending: Sending,
+    /// When its key was last looked at.
+    checked: Duration,
     /// Its seat, which is free again when it has gone.
     _seat: places::Seat,
 }
 
 /// Sends a stream until it ends, the server leaves, or the key is not valid any more.
 fn sent(app: Arc<App>, place: In, seat: places::Seat, sending: Sending) -> Response {
-    let served = Served { app, place, sending, _seat: seat };
+    let checked = app.clock.elapsed();
+    let served = Served { app, place, sending, checked, _seat: seat };
     let next = |served: Option<Served>| async move {
         let mut served = served?;
         match served.next().await? {
@@ -143,27 +146,35 @@ fn ended_by(problem: &Problem) -> Event {
 
 impl Served {
     async fn next(&mut self) -> Option<Result<Event, Problem>> {
-        let mut leaving = self.app.leaving.subscribe();
+        let Self { app, place, sending, checked, .. } = self;
+        let mut leaving = app.leaving.subscribe();
+        let mut left = std::pin::pin!(async move {
+            let _ = leaving.wait_for(|leaving| *leaving).await;
+        });
         loop {
+            let due = RECHECK.saturating_sub(app.clock.elapsed().saturating_sub(*checked));
+            if due.is_zero() {
+                if let Err(problem) = still_may(app, place).await {
+                    return Some(Err(problem));
+                }
+                *checked = app.clock.elapsed();
+                continue;
+            }
             tokio::select! {
                 biased;
-                _ = leaving.wait_for(|leaving| *leaving) => return None,
-                event = self.sending.next() => return event,
-                () = tokio::time::sleep(RECHECK) => {
-                    if let Err(problem) = self.still_may().await {
-                        return Some(Err(problem));
-                    }
-                }
+                () = &mut left => return None,
+                event = sending.next() => return event,
+                () = tokio::time::sleep(due) => {}
             }
         }
     }
+}
 
-    /// Whether the key that it came with is still valid.
-    async fn still_may(&self) -> Result<(), Problem> {
-        let valid = match &self.place.principal.key {
-            Some(key) => self.app.keyring.is_still_valid(key).await?,
-            None => self.app.is_open().await?,
-        };
-        if valid { Ok(()) } else { Err(crate::guard::unauthenticated()) }
-    }
+/// Whether the key that a follower came with is still valid.
+async fn still_may(app: &App, place: &In) -> Result<(), Problem> {
+    let valid = match &place.principal.key {
+        Some(key) => app.keyring.is_still_valid(key).await?,
+        None => app.is_open().await?,
+    };
+    if valid { Ok(()) } else { Err(crate::guard::unauthenticated()) }
 }

@@ -1,0 +1,11 @@
+//! A real server on a real store, asked over HTTP.
+
+mod bad_input;
+mod described;
+mod desk;
+mod followed;
+mod healing;
+mod keys;
+mod matrix;
+mod runs;
+mod tasks;
