@@ -12,7 +12,7 @@
 //! | `stream` | logs as they grow |
 //! | `app`, `space` | what a running server has: one store per namespace |
 //! | `listen`, `tls`, `patient`, `spawn` | connections |
-//! | [`meter`] | numbers for Prometheus |
+//! | [`meter`], `otlp` | numbers for Prometheus, traces for a collector |
 //!
 //! Invariant: a request sees the namespace of its credential and no other: the guard picks the store, and nothing that
 //! a request carries is asked for one.
@@ -29,6 +29,7 @@ mod extract;
 mod guard;
 mod keyring;
 mod listen;
+mod otlp;
 mod patient;
 mod rate;
 mod reply;
