@@ -13,7 +13,7 @@ use goldseam_api::Problem;
 use crate::app::App;
 use crate::extract::In;
 use crate::reply::Refused;
-use crate::scope::Scope;
+use goldseam_api::doc::key::Scope;
 
 /// What anybody may ask for: exactly these, and nothing that merely begins or ends like them.
 pub(crate) const PUBLIC: [(Method, &str); 2] = [(Method::GET, "/healthz"), (Method::GET, "/readyz")];

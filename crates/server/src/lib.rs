@@ -5,7 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | what a server goes by, and where each value comes from |
-//! | [`keys`], [`scope`], `keyring` | who may do what, in which namespace |
+//! | [`keys`], `keyring` | who may do what, in which namespace |
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
@@ -20,7 +20,6 @@
 pub mod config;
 pub mod keys;
 pub mod meter;
-pub mod scope;
 pub mod token;
 
 mod app;

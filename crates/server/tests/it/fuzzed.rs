@@ -1,6 +1,6 @@
 //! Requests made from the description, right, nearly right and wrong: the server answers each as it says that it does.
 
-use goldseam_server::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use reqwest::{Method, header};
 use serde_json::{Map, Value, json};
 

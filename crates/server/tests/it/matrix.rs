@@ -2,7 +2,7 @@
 //! route is covered at once.
 
 use goldseam_server::openapi;
-use goldseam_server::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use reqwest::{Method, header};
 use serde_json::Value;
 
