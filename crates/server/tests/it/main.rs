@@ -9,5 +9,6 @@ mod healing;
 mod keys;
 mod matrix;
 mod runs;
+mod secured;
 mod tasks;
 mod traced;
