@@ -5,6 +5,7 @@ mod described;
 mod desk;
 mod followed;
 mod fuzzed;
+mod guide;
 mod healing;
 mod keys;
 mod matrix;
