@@ -48,7 +48,7 @@ async fn create(
 }
 
 /// Revokes a key of this namespace, for good.
-#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", security(("key" = ["admin"])),
+#[utoipa::path(post, path = "/v1/keys/{key}/revoke", tag = "keys", security(("key" = ["admin"])),
     params(("key" = String, Path, description = "its id")),
     responses((status = 200, body = Key), (status = 404, body = Problem)))]
 async fn revoke(
