@@ -12,9 +12,12 @@ use crate::extract::In;
 use crate::guard::Principal;
 use crate::keyring::Keyring;
 use crate::keys::Keys;
+use crate::otlp;
 use crate::rate::Rates;
 use crate::routes::Scopes;
 use crate::space::Space;
+use crate::spawn::spawn;
+use crate::stream::Places;
 use crate::token::Tokens;
 
 /// What a running server has.
@@ -32,6 +35,8 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     /// How much anybody may ask.
     pub(crate) rates: Rates,
+    /// Seats of followers.
+    pub(crate) places: Places,
     /// True once the server is leaving.
     pub(crate) leaving: watch::Sender<bool>,
     /// Time.
@@ -57,8 +62,16 @@ impl App {
         let rates =
             Rates::new(Arc::clone(&clock), config.rate_key, config.rate_namespace, config.rate_failures);
         let (leaving, _) = watch::channel(false);
-        let app = Self { config, is_loopback, scopes, keyring, tokens, rates, leaving, clock, spaces };
+        let places = Places::new(config.followers_max);
+        let app =
+            Self { config, is_loopback, scopes, keyring, tokens, rates, places, leaving, clock, spaces };
         app.check_keys().await?;
+        for space in app.spaces() {
+            spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));
+        }
+        if let Some(url) = &app.config.otlp {
+            app.trace(url)?;
+        }
         Ok(app)
     }
 
@@ -79,6 +92,17 @@ impl App {
         .hint("goldseam key create --scope admin makes one; or listen on 127.0.0.1"))
     }
 
+    /// Begins to send traces.
+    fn trace(&self, url: &str) -> Result<(), Problem> {
+        let http = otlp::http()?;
+        for space in self.spaces() {
+            let (client, namespace) = (space.client().clone(), space.name.clone());
+            let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http: http.clone() };
+            spawn(tracer.run(self.leaving.subscribe()));
+        }
+        Ok(())
+    }
+
     /// Whether no key is asked for: there is none, and either only this machine can reach the server or somebody
     /// spelled out that it should be so.
     pub(crate) async fn is_open(&self) -> Result<bool, Problem> {
@@ -94,11 +118,6 @@ impl App {
                 .hint("list its store under [namespaces] in the server's configuration")
         })?;
         Ok(In { space, principal: Arc::new(principal) })
-    }
-
-    /// Whether there is a namespace of this name.
-    pub(crate) fn serves(&self, name: &str) -> bool {
-        self.spaces.contains_key(name)
     }
 
     /// Every namespace.

@@ -54,6 +54,7 @@ pub struct NewJump {
     pub to: String,
     /// Input that replaces the run's own.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Payload, required = false)]
     pub input: Option<Payload>,
     /// Mail consumed after the step is not delivered again.
     #[serde(default)]

@@ -28,6 +28,7 @@ pub struct EventDoc {
     pub kind: String,
     /// What goes with it; none where its type says all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Payload, required = false)]
     pub data: Option<Payload>,
 }
 

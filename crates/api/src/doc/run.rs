@@ -115,6 +115,7 @@ pub struct More {
     /// What it was started with.
     pub input: Payload,
     /// What it returned, once it is completed.
+    #[schema(value_type = Payload, required = false)]
     pub output: Option<Payload>,
     /// Why it failed, or is being undone.
     pub failure: Option<Failure>,
@@ -360,6 +361,7 @@ pub struct Ending {
     pub failure: Option<Failure>,
     /// What it returned.
     #[serde(default, deserialize_with = "super::change::present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Payload, required = false)]
     pub output: Option<Payload>,
     /// The run.
     pub run: RunId,

@@ -1,7 +1,12 @@
 //! Every route. What it needs, takes and answers stands in its own description, and the guard goes by that.
 
+mod healing;
 mod health;
 mod keys;
+mod locks;
+mod questions;
+mod runs;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +23,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::reply::Refused;
-use crate::scope::Scope;
-use crate::{guard, meter, shield};
+use goldseam_api::doc::key::Scope;
+use crate::{guard, meter, shield, stream};
 
 /// Name of the security scheme in the description.
 const SCHEME: &str = "key";
@@ -85,7 +90,15 @@ fn described() -> OpenApiRouter<Arc<App>> {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("goldseam key create"));
     components.add_security_scheme(SCHEME, SecurityScheme::Http(scheme.build()));
     openapi.components = Some(components);
-    OpenApiRouter::with_openapi(openapi).merge(health::routes()).merge(keys::routes())
+    OpenApiRouter::with_openapi(openapi)
+        .merge(health::routes())
+        .merge(runs::routes())
+        .merge(stream::routes())
+        .merge(questions::routes())
+        .merge(tasks::routes())
+        .merge(locks::routes())
+        .merge(healing::routes())
+        .merge(keys::routes())
 }
 
 /// All routes, and the scope that each needs.
