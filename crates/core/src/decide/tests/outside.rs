@@ -163,6 +163,19 @@ fn mail_wakes_only_who_waits_for_it() {
 }
 
 #[test]
+fn an_id_that_nobody_else_can_have_is_not_looked_for_in_the_log() {
+    let log = (0..100).fold(Log::running(), |log, number| log.signalled("go", &format!("s{number}")));
+    let row = View::Row(&log.state().summary);
+    let sent = |fresh| {
+        let name = crate::SignalName::new("go").unwrap();
+        let command = Command::Signal { name, id: "new".into(), fresh, payload: json("1") };
+        decide(row, &command, log.now, &log.limits)
+    };
+    assert_eq!(sent(false), Err(Refusal::NeedsHistory));
+    assert_eq!(sent(true).unwrap().events.len(), 1);
+}
+
+#[test]
 fn a_full_mailbox_takes_no_more_signals() {
     let mut log = Log::running();
     log.limits.mail_unread_max = 2;
