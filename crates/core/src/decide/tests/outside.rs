@@ -152,6 +152,15 @@ fn a_signal_named_like_a_child_does_not_hide_the_childs_end() {
 }
 
 #[test]
+fn an_answer_wakes_whoever_asked_and_leaves_other_questions_open() {
+    let log = Log::running().asks("ship", Form::Any).asks("paint", Form::Any).released(Release::Unload);
+    assert_eq!(log.ask(&answer("ship", "a1", "1")).unwrap().task, TaskMove::Wake);
+    let log = log.act(answer("ship", "a1", "1"));
+    let open: Vec<_> = log.state().summary.inputs.iter().map(|input| input.path.clone()).collect();
+    assert_eq!(open, [path("paint")]);
+}
+
+#[test]
 fn mail_wakes_only_who_waits_for_it() {
     let log = Log::running().waits("w", &["go"]).released(Release::Unload);
     assert_eq!(log.ask(&signal("go", "s1")).unwrap().task, TaskMove::Wake);
