@@ -14,6 +14,7 @@ use crate::time::Seq;
 
 /// Numbers the branches of one run, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct BranchId(pub u32);
 

@@ -6,6 +6,7 @@ use crate::hash::Hash;
 
 /// What a failure means for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Another attempt may succeed.
@@ -30,6 +31,7 @@ impl Class {
 
 /// Why a step or a run failed, as it stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct Failure {
     /// Decides whether a retry makes sense.

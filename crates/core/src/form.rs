@@ -7,6 +7,7 @@ use crate::payload::Payload;
 
 /// What an answer must look like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Any text.

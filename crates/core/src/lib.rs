@@ -11,6 +11,7 @@
 //! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
 //! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
+//! | `schema` | what the documents look like, for the HTTP interface (feature `schema`) |
 //! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
 //!
 //! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide()`]
@@ -33,6 +34,8 @@ pub mod payload;
 pub mod planted;
 pub mod recovery;
 pub mod retry;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod seal;
 pub mod state;
 pub mod status;

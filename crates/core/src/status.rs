@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a run is in its life. A cache: `derive` is the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Nobody has begun it, or it may go on and nobody has it.

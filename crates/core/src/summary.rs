@@ -23,6 +23,7 @@ const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Something a run waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OpenWait {
     /// The wait, sleep or step to be retried.
     pub path: Path,
@@ -63,6 +64,7 @@ impl OpenWait {
 
 /// A question that nobody has answered yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OpenInput {
     /// Its identity.
     pub path: Path,
@@ -83,6 +85,7 @@ impl OpenInput {
 
 /// How a run ended, or why it is parked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Trouble {
     /// Groups failures of the same kind.
     pub cause: String,
@@ -105,6 +108,7 @@ impl Trouble {
 
 /// The cached row of a run, up to `as_of`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Summary {
     /// The run.
     pub run: RunId,
@@ -123,6 +127,7 @@ pub struct Summary {
     pub priority: i32,
     /// To search by.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tags: Tags,
     /// The run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -549,7 +554,7 @@ impl Summary {
 }
 
 /// The id by which a repeated command from outside is recognised, on whatever branch it was taken.
-pub(crate) fn command_id(event: &Event) -> Option<String> {
+pub fn command_id(event: &Event) -> Option<String> {
     match event {
         Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
         Event::RunPaused(note)

@@ -21,6 +21,7 @@ const AUDIT_MAX: usize = 8;
 
 /// Where a task is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
     /// May be claimed once `run_at` has come.
@@ -64,6 +65,7 @@ impl TaskState {
 
 /// One entry of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Task {
     /// Its name.
     pub id: TaskId,
@@ -94,6 +96,7 @@ pub struct Task {
     pub payload: Payload,
     /// What it brought, once completed.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
     pub result: Option<Payload>,
     /// Why it failed, last time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +124,7 @@ pub struct Task {
     pub heartbeat_at: Option<Millis>,
     /// How long the claimant may be silent; none: as long as its node lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub silence_max: Option<Duration>,
     /// Something came for the claimant to look at.
     #[serde(default)]
@@ -142,6 +146,7 @@ fn one() -> u32 {
 
 /// The remote step that a task does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TaskStep {
     /// The step.
     pub path: Path,
@@ -154,6 +159,7 @@ pub struct TaskStep {
 
 /// An entry of a record's own audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Audit {
     /// When.
     pub at: Millis,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Never compared across machines to decide who owns something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Millis(pub i64);
 
@@ -41,6 +42,7 @@ impl Sub<Duration> for Millis {
 
 /// A position in a run's log. The first event stands at 1; 0 is "before everything".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 

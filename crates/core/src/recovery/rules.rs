@@ -10,6 +10,7 @@ use super::{Diagnosis, Sight};
 
 /// Names a rule. Stable: it stands in logs, metrics and the names of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[expect(missing_docs, reason = "the catalogue says what each one means")]
 pub enum Code {
     A1,

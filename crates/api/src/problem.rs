@@ -1,0 +1,206 @@
+//! Errors as they travel: what, what to do, where to read on (`application/problem+json`).
+
+use std::fmt;
+
+use goldseam::EngineError;
+use goldseam::core::decide::Refusal;
+use goldseam::core::lock::LockRefusal;
+use goldseam::core::task::TaskRefusal;
+use goldseam::core::{IdError, PayloadError};
+use goldseam::store::StoreError;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::moment::iso;
+
+/// Where a server has the pages of all codes.
+const PAGES: &str = "/v1/codes/";
+
+/// Why something did not work, as a program and a person read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// Address of the code's page; `about:blank` for what needs none.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What sort of problem it is: the words of its status.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened.
+    pub detail: String,
+    /// Stable, with a page: `goldseam explain CODE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The limit that was passed, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+impl Problem {
+    /// A problem without a code.
+    pub fn new(status: u16, detail: impl Into<String>) -> Self {
+        Self {
+            kind: "about:blank".to_owned(),
+            title: title(status).to_owned(),
+            status,
+            detail: detail.into(),
+            code: None,
+            hint: None,
+            limit: None,
+        }
+    }
+
+    /// With a code, and so with a page.
+    #[must_use]
+    pub fn code(mut self, code: &str) -> Self {
+        self.kind = format!("{PAGES}{code}");
+        self.code = Some(code.to_owned());
+        self
+    }
+
+    /// With what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With the limit that was passed.
+    #[must_use]
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Something that makes no sense as it was asked for.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(400, detail)
+    }
+
+    /// Something that is not there.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(404, detail)
+    }
+
+    /// The same idempotency key came with something else.
+    pub fn key_reused(subject: &impl fmt::Display) -> Self {
+        Self::new(409, format!("this idempotency key was used before, for something else, on {subject}"))
+            .code("GS0603")
+            .hint("use a new key for a new command")
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// The words of a status.
+fn title(status: u16) -> &'static str {
+    match status {
+        400 => "Bad request",
+        401 => "Not authenticated",
+        403 => "Not allowed",
+        404 => "Not found",
+        405 => "Method not allowed",
+        406 => "Not acceptable",
+        408 => "Too slow",
+        409 => "Conflict",
+        410 => "Gone",
+        413 => "Too large",
+        415 => "Unsupported media type",
+        421 => "Misdirected",
+        422 => "Not valid",
+        429 => "Too many requests",
+        431 => "Header too large",
+        501 => "Not supported by this store",
+        503 => "Store not available",
+        504 => "Timed out",
+        _ => "Error",
+    }
+}
+
+/// The status of an error of the engine.
+fn status_of(error: &EngineError) -> u16 {
+    match error {
+        EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
+        EngineError::Id(_) | EngineError::Payload(_) => 400,
+        EngineError::NoSuchTask(_) => 404,
+        EngineError::Refused { refusal, .. } => match refusal {
+            Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
+            Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,
+            _ => 409,
+        },
+        EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) | EngineError::Ended { .. } => 409,
+        EngineError::Superseded { .. } | EngineError::RuleDoesNotApply { .. } => 409,
+        EngineError::Patience { .. } => 503,
+        EngineError::Store(StoreError::Refused { code: "GS0206", .. }) => 400,
+        EngineError::Store(StoreError::Refused { .. } | StoreError::Busy { .. }) => 503,
+        _ => 500,
+    }
+}
+
+/// What to do next, where an error itself cannot name the command.
+fn hint(error: &EngineError) -> Option<String> {
+    Some(match error {
+        EngineError::Lock(LockRefusal::Held { name, .. }) => {
+            format!("wait until it expires or is released: goldseam lock get {name}")
+        }
+        EngineError::Lock(LockRefusal::Lost { name, .. }) => {
+            format!("stop the work that it guards, then acquire it anew: goldseam lock acquire {name}")
+        }
+        EngineError::Task(TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) => {
+            format!("drop the work; goldseam queue get {task} tells who has it")
+        }
+        EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".to_owned(),
+        EngineError::Refused { run, .. } => format!("goldseam show {run} tells how it stands"),
+        EngineError::Ended { run, .. } => format!("goldseam show {run}; goldseam retry {run} tries again"),
+        EngineError::Store(StoreError::Busy { .. }) | EngineError::Patience { .. } => {
+            "another process holds the store; try again".to_owned()
+        }
+        _ => return None,
+    })
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        let detail = match &error {
+            EngineError::Lock(LockRefusal::Held { name, holder, expires_at }) => {
+                format!("lock {name} is held by {holder} until {}", iso(*expires_at))
+            }
+            _ => error.to_string(),
+        };
+        let problem = Self::new(status_of(&error), detail).code(error.code());
+        let limit = match &error {
+            EngineError::Payload(PayloadError::TooLarge { max, .. } | PayloadError::TooDeep { max }) => {
+                u64::try_from(*max).ok()
+            }
+            _ => None,
+        };
+        Self { hint: error.hint().or_else(|| hint(&error)), limit, ..problem }
+    }
+}
+
+impl From<IdError> for Problem {
+    fn from(error: IdError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<PayloadError> for Problem {
+    fn from(error: PayloadError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        EngineError::from(error).into()
+    }
+}
