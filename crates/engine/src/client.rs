@@ -315,8 +315,8 @@ impl Client {
         payload: Payload,
         id: Option<String>,
     ) -> Result<Seq, EngineError> {
-        let (name, id) = (SignalName::new(name)?, self.command_id(id));
-        self.tell(run, Command::Signal { name, id, payload }).await
+        let (name, fresh, id) = (SignalName::new(name)?, id.is_none(), self.command_id(id));
+        self.tell(run, Command::Signal { name, id, fresh, payload }).await
     }
 
     /// Answers a question; durable once this returns.

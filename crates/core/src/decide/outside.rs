@@ -110,7 +110,8 @@ pub(super) fn mail(
             return Err(Refusal::NeedsHistory);
         }
     };
-    if view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
+    let fresh = matches!(command, Command::Signal { fresh: true, .. });
+    if !fresh && view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
         return Ok(Decision::default());
     }
     let event = mail_event(summary, command, limits)?;
@@ -136,7 +137,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         _ => Ok(()),
     };
     match command {
-        Command::Signal { name, id, payload } => {
+        Command::Signal { name, id, payload, fresh: _ } => {
             alive()?;
             room()?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
