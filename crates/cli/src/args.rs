@@ -113,6 +113,12 @@ pub(crate) enum Command {
     Lock(commands::lock::LockCommand),
     #[command(subcommand)]
     Store(commands::store::StoreCommand),
+    Serve(commands::serve::ServeArgs),
+    Dev(commands::serve::DevArgs),
+    #[command(subcommand)]
+    Key(commands::key::KeyCommand),
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
     Explain(commands::explain::ExplainArgs),
     Completions(commands::completions::CompletionsArgs),
     /// Show the version

@@ -57,6 +57,13 @@ fn the_walk_for_when_something_stalls_is_true() {
     assert!(walk(&place, STALLS) >= 20);
 }
 
+const SERVING: &str = include_str!("../../../../docs/guides/serving-a-store.md");
+
+#[test]
+fn the_walk_for_serving_a_store_is_true() {
+    assert_eq!(walk(&prepared(), SERVING), 3);
+}
+
 /// Runs the commands of all `console` blocks, in order; says how many there were.
 fn walk(place: &Place, guide: &str) -> usize {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
