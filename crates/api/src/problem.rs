@@ -4,6 +4,7 @@ use std::fmt;
 
 use goldseam::core::decide::Refusal;
 use goldseam::core::{IdError, PayloadError};
+use goldseam::engine::remote::RemoteRefusal;
 use goldseam::store::StoreError;
 use goldseam::{EngineError, RunId};
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,11 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
         EngineError::Id(_) | EngineError::Payload(_) => 400,
         EngineError::NoSuchTask(_) => 404,
+        EngineError::Remote(refusal) => match refusal {
+            RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
+            RemoteRefusal::Malformed(_) => 400,
+            RemoteRefusal::NotNow(_) => 503,
+        },
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
             Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,

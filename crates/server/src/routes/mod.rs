@@ -2,6 +2,7 @@
 
 mod health;
 mod keys;
+mod workers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -85,7 +86,10 @@ fn described() -> OpenApiRouter<Arc<App>> {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("goldseam key create"));
     components.add_security_scheme(SCHEME, SecurityScheme::Http(scheme.build()));
     openapi.components = Some(components);
-    OpenApiRouter::with_openapi(openapi).merge(health::routes()).merge(keys::routes())
+    OpenApiRouter::with_openapi(openapi)
+        .merge(health::routes())
+        .merge(keys::routes())
+        .merge(workers::routes())
 }
 
 /// All routes, and the scope that each needs.
