@@ -15,6 +15,8 @@ use crate::keys::Keys;
 use crate::rate::Rates;
 use crate::routes::Scopes;
 use crate::space::Space;
+use crate::spawn::spawn;
+use crate::stream::Places;
 use crate::token::Tokens;
 
 /// What a running server has.
@@ -32,6 +34,8 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     /// How much anybody may ask.
     pub(crate) rates: Rates,
+    /// Seats of followers.
+    pub(crate) places: Places,
     /// True once the server is leaving.
     pub(crate) leaving: watch::Sender<bool>,
     /// Time.
@@ -57,8 +61,13 @@ impl App {
         let rates =
             Rates::new(Arc::clone(&clock), config.rate_key, config.rate_namespace, config.rate_failures);
         let (leaving, _) = watch::channel(false);
-        let app = Self { config, is_loopback, scopes, keyring, tokens, rates, leaving, clock, spaces };
+        let places = Places::new(config.followers_max);
+        let app =
+            Self { config, is_loopback, scopes, keyring, tokens, rates, places, leaving, clock, spaces };
         app.check_keys().await?;
+        for space in app.spaces() {
+            spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));
+        }
         Ok(app)
     }
 
@@ -94,11 +103,6 @@ impl App {
                 .hint("list its store under [namespaces] in the server's configuration")
         })?;
         Ok(In { space, principal: Arc::new(principal) })
-    }
-
-    /// Whether there is a namespace of this name.
-    pub(crate) fn serves(&self, name: &str) -> bool {
-        self.spaces.contains_key(name)
     }
 
     /// Every namespace.

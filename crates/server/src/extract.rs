@@ -15,8 +15,6 @@ use crate::space::Space;
 
 /// Longest idempotency key.
 const KEY_BYTES_MAX: usize = 200;
-/// Longest name of a person on whose behalf a key acts.
-const NAME_BYTES_MAX: usize = 200;
 
 /// A body of JSON, and of nothing else.
 #[derive(Debug)]
@@ -136,12 +134,7 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let In { principal, .. } = In::from_request_parts(parts, state).await?;
         let key = text(&parts.headers, "idempotency-key", KEY_BYTES_MAX)?;
-        let who = match text(&parts.headers, "goldseam-by", NAME_BYTES_MAX)? {
-            Some(person) if principal.key.is_some() => format!("{person} ({})", principal.name),
-            Some(person) => person,
-            None => principal.name.clone(),
-        };
-        Ok(Self(Caller { who: Some(who), key }))
+        Ok(Self(Caller { who: Some(principal.name.clone()), key }))
     }
 }
 

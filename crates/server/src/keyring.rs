@@ -12,7 +12,7 @@ use crate::keys::{self, Keys, Stored};
 
 /// A key that was revoked elsewhere opens nothing after so long.
 const FRESH: Duration = Duration::from_secs(1);
-/// A key that nobody knows is looked for again after so long.
+/// Keys that nobody knows are looked for at once, but no more often than this.
 const UNKNOWN: Duration = Duration::from_millis(100);
 /// While the store does not answer, keys that were read so long ago still hold; then nobody is let in.
 const STALE_MAX: Duration = Duration::from_secs(60);
@@ -28,6 +28,8 @@ pub(crate) struct Keyring {
 #[derive(Debug, Default)]
 struct Known {
     read_at: Option<Duration>,
+    /// When a key that nobody knew was last looked for.
+    sought_at: Option<Duration>,
     by_id: HashMap<String, Arc<Stored>>,
 }
 
@@ -47,12 +49,22 @@ impl Keyring {
         let Some((id, secret)) = keys::parse(credential) else { return Ok(None) };
         self.refresh(FRESH).await?;
         let mut found = self.known.read().await.by_id.get(id).cloned();
-        if found.is_none() {
-            self.refresh(UNKNOWN).await?;
+        if found.is_none() && self.may_seek().await {
+            self.refresh(Duration::ZERO).await?;
             found = self.known.read().await.by_id.get(id).cloned();
         }
         let now = self.clock.now();
         Ok(found.filter(|stored| stored.is_opened_by(secret) && stored.key.is_valid(now)))
+    }
+
+    /// Whether a key that nobody knows is looked for now: guessing must not keep the store busy.
+    async fn may_seek(&self) -> bool {
+        let (now, mut known) = (self.clock.elapsed(), self.known.write().await);
+        let may = known.sought_at.is_none_or(|at| now.saturating_sub(at) > UNKNOWN);
+        if may {
+            known.sought_at = Some(now);
+        }
+        may
     }
 
     /// Whether the key that somebody came with is still valid.

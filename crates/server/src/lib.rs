@@ -24,6 +24,7 @@ pub mod scope;
 pub mod token;
 
 mod app;
+mod cursor;
 mod extract;
 mod guard;
 mod keyring;
@@ -35,6 +36,7 @@ mod routes;
 mod shield;
 mod space;
 mod spawn;
+mod stream;
 mod tls;
 
 pub use config::Config;

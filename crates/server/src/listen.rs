@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::guard::Peer;
 use crate::patient::Patient;
 use crate::spawn::spawn;
-use crate::{routes, tls};
+use crate::{meter, routes, tls};
 
 /// How long the headers of a request may take.
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
@@ -68,6 +68,7 @@ pub async fn serve(config: Config) -> Result<Running, Problem> {
             .code("GS0610")
             .hint("choose another address with --listen")
     };
+    meter::install();
     let listener = TcpListener::bind(&config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let acceptor = config.tls.as_ref().map(|(chain, key)| tls::acceptor(chain, key)).transpose()?;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::{Client, Engine};
+use goldseam_api::Local;
 
+use crate::stream::Tails;
 use crate::token::Tokens;
 
 /// What tokens of executions are for.
@@ -16,6 +18,10 @@ const EXECUTION: &str = "execution";
 pub(crate) struct Space {
     /// Its name.
     pub(crate) name: String,
+    /// What can be done to its store.
+    pub(crate) api: Local,
+    /// Its followers.
+    pub(crate) tails: Arc<Tails>,
     client: Client,
     /// The node that heals it; it has no workflows. None once the server has left.
     engine: Mutex<Option<Engine>>,
@@ -44,7 +50,8 @@ impl remote::Tokens for Sealed {
 impl Space {
     pub(crate) fn new(name: String, engine: Engine) -> Self {
         let client = engine.client().clone();
-        Self { name, client, engine: Mutex::new(Some(engine)), workers: OnceLock::new() }
+        let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
+        Self { name, api, tails, client, engine: Mutex::new(Some(engine)), workers: OnceLock::new() }
     }
 
     /// The client beneath.

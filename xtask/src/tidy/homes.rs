@@ -18,7 +18,7 @@ pub(super) const HOMES: &[Home] = &[
         calls: &["println!", "eprintln!", "print!", "eprint!"],
         places: &[
             "crates/cli/src/out.rs",
-            "crates/cli/build.rs",
+            "crates/api/build.rs",
             "crates/store-sqlite/examples/",
             "examples/",
             "crates/bench/",

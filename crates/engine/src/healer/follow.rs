@@ -7,6 +7,7 @@ use std::time::Duration;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::Owner;
 use goldseam_core::{Recorded, RunId, Seq};
+use tokio::sync::watch;
 
 use super::Found;
 use crate::client::Client;
@@ -33,6 +34,8 @@ pub struct Follower {
     run: RunId,
     after: Seq,
     mark: u64,
+    /// Whoever looks for many; none: this one looks itself.
+    wake: Option<watch::Receiver<u64>>,
     /// [`QUIET`], or longer if the store wants it so.
     quiet: Duration,
     /// When something was last heard.
@@ -54,6 +57,7 @@ impl Client {
             run,
             after,
             mark: 0,
+            wake: None,
             quiet,
             heard,
             glance_at,
@@ -64,6 +68,14 @@ impl Client {
 }
 
 impl Follower {
+    /// The same follower, woken whenever this changes instead of asking the store itself: one look at the store then
+    /// does for many followers.
+    #[must_use]
+    pub fn woken_by(mut self, wake: watch::Receiver<u64>) -> Self {
+        self.wake = Some(wake);
+        self
+    }
+
     /// Whether the run was stalled when it was last heard of.
     pub fn is_stalled(&self) -> bool {
         self.told
@@ -82,8 +94,21 @@ impl Follower {
                 self.told = true;
                 return Ok(Followed::Stalled(found));
             }
-            self.mark = self.client.wait_for_change(self.mark).await?;
+            self.wait().await?;
         }
+    }
+
+    /// Waits until there may be something new. Whoever is woken still looks by itself now and then.
+    async fn wait(&mut self) -> Result<(), EngineError> {
+        if let Some(wake) = &mut self.wake {
+            let woken = tokio::time::timeout(self.quiet, wake.changed()).await;
+            if !matches!(woken, Ok(Err(_))) {
+                return Ok(());
+            }
+            self.wake = None;
+        }
+        self.mark = self.client.wait_for_change(self.mark).await?;
+        Ok(())
     }
 
     fn hear(&mut self) {

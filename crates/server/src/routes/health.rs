@@ -6,11 +6,12 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use goldseam_api::Problem;
+use goldseam_api::{Problem, codes};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::extract::Named;
 use crate::meter;
 use crate::reply::{Json, Refused};
 
@@ -23,6 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(ready))
         .routes(routes!(numbers))
         .routes(routes!(description))
+        .routes(routes!(page))
 }
 
 /// The process answers.
@@ -61,4 +63,14 @@ async fn numbers() -> Result<Response, Refused> {
     responses((status = 200, description = "the description of everything", body = Object)))]
 async fn description() -> Json<utoipa::openapi::OpenApi> {
     Json(super::openapi())
+}
+
+/// The page of a code: what happened, why, and what to do.
+#[utoipa::path(get, path = "/v1/codes/{code}", tag = "server", security(("key" = ["read"])),
+    params(("code" = String, Path, description = "as in GS0104")),
+    responses((status = 200, description = "the page", body = String, content_type = "text/markdown"),
+        (status = 404, body = Problem)))]
+async fn page(Named(code): Named<String>) -> Result<Response, Refused> {
+    let page = codes::page(&code).ok_or_else(|| Problem::not_found("there is no page for that code"))?;
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
 }

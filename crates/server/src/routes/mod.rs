@@ -1,7 +1,12 @@
 //! Every route. What it needs, takes and answers stands in its own description, and the guard goes by that.
 
+mod healing;
 mod health;
 mod keys;
+mod locks;
+mod questions;
+mod runs;
+mod tasks;
 mod workers;
 
 use std::collections::HashMap;
@@ -20,7 +25,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::reply::Refused;
 use crate::scope::Scope;
-use crate::{guard, meter, shield};
+use crate::{guard, meter, shield, stream};
 
 /// Name of the security scheme in the description.
 const SCHEME: &str = "key";
@@ -88,6 +93,12 @@ fn described() -> OpenApiRouter<Arc<App>> {
     openapi.components = Some(components);
     OpenApiRouter::with_openapi(openapi)
         .merge(health::routes())
+        .merge(runs::routes())
+        .merge(stream::routes())
+        .merge(questions::routes())
+        .merge(tasks::routes())
+        .merge(locks::routes())
+        .merge(healing::routes())
         .merge(keys::routes())
         .merge(workers::routes())
 }

@@ -55,7 +55,7 @@ async fn register(State(app): State<Arc<App>>, place: In, Body(new): Body<Regist
 
 /// A worker leaves: what it has is given back, and counts as no attempt.
 #[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers", security(("key" = ["worker"])),
-    params(("worker" = NodeId, Path, description = "its id")),
+    params(("worker" = String, Path, description = "its id")),
     responses((status = 200, body = LeftWorker), (status = 404, body = Problem)))]
 async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<NodeId>) -> Answer<LeftWorker> {
     workers(&app, &place).leave(&worker).await?;
@@ -64,7 +64,7 @@ async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<Node
 
 /// A worker says that it is alive, and is told what is new in the logs of its executions.
 #[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", security(("key" = ["worker"])),
-    params(("worker" = NodeId, Path, description = "its id")), request_body = Heartbeat,
+    params(("worker" = String, Path, description = "its id")), request_body = Heartbeat,
     responses((status = 200, body = Beaten), (status = 404, body = Problem)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
@@ -83,7 +83,7 @@ async fn heartbeat(
 
 /// Gives a worker runs, each with the history that its branch sees.
 #[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", security(("key" = ["worker"])),
-    params(("worker" = NodeId, Path, description = "its id")), request_body = Claim,
+    params(("worker" = String, Path, description = "its id")), request_body = Claim,
     responses((status = 200, body = Claimed), (status = 404, body = Problem)))]
 async fn claim(
     State(app): State<Arc<App>>,

@@ -1,10 +1,17 @@
-//! Workflows that run in another process, over HTTP: the same client, tests and vectors as against the engine itself.
+//! A real server on a real store, asked over HTTP.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
+mod bad_input;
+mod described;
+mod desk;
+mod followed;
+mod healing;
+mod keys;
+mod matrix;
 mod place;
+mod runs;
 #[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
 #[path = "../../../goldseam/tests/it/support.rs"]
 mod support;
+mod tasks;
 #[path = "../../../goldseam/tests/it/workers/mod.rs"]
 mod workers;

@@ -1,49 +1,47 @@
-//! The steps of a run as rows with spans of time: what `show` and `watch` draw.
-
-mod draw;
-mod tree;
+//! The steps of a run as rows with spans of time: what is shown and drawn of them.
 
 use goldseam::core::event::{Cause, Event, WaitStarted};
 use goldseam::core::{BranchId, Path, Recorded};
 use goldseam::{Millis, Seq};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::describe::{Much, describe};
-
-pub(crate) use draw::{Range, draw, mark};
-pub(crate) use tree::tree;
+use super::describe::{Much, describe};
 
 /// One operation of a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Row {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Step)]
+pub struct Row {
     /// Its identity.
-    pub(crate) path: String,
+    pub path: String,
     /// What it is.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// How far it is.
-    pub(crate) state: State,
+    pub state: State,
     /// Attempts that the log knows of.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// When it began.
-    pub(crate) began: Millis,
+    pub began: Millis,
     /// When it ended; none while it goes on.
-    pub(crate) ended: Option<Millis>,
+    pub ended: Option<Millis>,
     /// What went wrong last, if anything did.
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
     /// The queue that it was handed out to, if somebody else does it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     /// Its latest task there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) task: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// When it did what, for a picture; not part of the document.
     #[serde(skip)]
-    spans: Vec<Span>,
+    pub spans: Vec<Span>,
 }
 
 /// What an operation is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+#[schema(as = StepKind)]
+pub enum Kind {
     /// A leaf step.
     Step,
     /// A step that somebody else does.
@@ -62,7 +60,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The word in JSON and on screen.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Remote => "remote",
@@ -76,9 +74,10 @@ impl Kind {
 }
 
 /// How far an operation is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+#[schema(as = StepState)]
+pub enum State {
     /// It goes on.
     Open,
     /// It ended well.
@@ -89,7 +88,7 @@ pub(crate) enum State {
 
 impl State {
     /// The word in JSON and on screen.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Done => "done",
@@ -100,49 +99,57 @@ impl State {
 
 /// How a span of time looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+pub enum Look {
+    /// Something is done.
     Work,
+    /// It failed.
     Failure,
+    /// It waits or sleeps.
     Wait,
+    /// It rests before another attempt.
     Pause,
 }
 
+/// A part of the time that an operation took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
-    from: Millis,
-    to: Option<Millis>,
-    look: Look,
+pub struct Span {
+    /// Its beginning.
+    pub from: Millis,
+    /// Its end; none while it goes on.
+    pub to: Option<Millis>,
+    /// How it looks.
+    pub look: Look,
 }
 
 /// Something that happened to the run as a whole.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Seam {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Seam {
     /// When.
-    pub(crate) at: Millis,
+    pub at: Millis,
     /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel` or `taken over`.
-    pub(crate) kind: &'static str,
+    pub kind: String,
     /// In words.
-    pub(crate) what: String,
+    pub what: String,
     /// By which rule, if one mended the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rule: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// What was seen then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) evidence: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
     /// Where it was cut, if a branch was opened.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cut: Option<Cut>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
 }
 
 /// Where a branch leaves another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Cut {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Cut {
     /// The old side.
-    pub(crate) from: Option<String>,
+    pub from: Option<String>,
     /// The new side.
-    pub(crate) to: String,
+    pub to: String,
     /// The last event that both share.
-    pub(crate) after: Seq,
+    pub after: Seq,
 }
 
 impl Cut {
@@ -152,7 +159,7 @@ impl Cut {
 }
 
 /// The rows of what one branch sees, in order of beginning.
-pub(crate) fn rows(events: &[&Recorded]) -> Vec<Row> {
+pub fn rows(events: &[&Recorded]) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     for recorded in events {
         rows.take(recorded);
@@ -163,7 +170,7 @@ pub(crate) fn rows(events: &[&Recorded]) -> Vec<Row> {
 }
 
 /// What happened to the run as a whole, on every branch. A recovery that cut is one seam, not two.
-pub(crate) fn seams(history: &[Recorded]) -> Vec<Seam> {
+pub fn seams(history: &[Recorded]) -> Vec<Seam> {
     let told = |recorded: &Recorded| {
         let same = |other: &&Recorded| other.write == recorded.write;
         history.iter().filter(same).any(|other| matches!(other.event, Event::RunRecovered(_)))
@@ -192,7 +199,7 @@ fn seam(recorded: &Recorded, told: bool) -> Option<Seam> {
         _ => return None,
     };
     let what = describe(&recorded.event, Much::Some);
-    Some(Seam { at: recorded.at, kind, what, rule, evidence, cut })
+    Some(Seam { at: recorded.at, kind: kind.to_owned(), what, rule, evidence, cut })
 }
 
 struct Rows(Vec<Row>);
@@ -288,7 +295,7 @@ impl Rows {
 
 impl Row {
     /// Whether this is a leaf step of that name, whatever its key and arm.
-    pub(crate) fn is_step(&self, name: &str) -> bool {
+    pub fn is_step(&self, name: &str) -> bool {
         self.kind == Kind::Step && Path::new(&self.path).is_ok_and(|path| path.name() == name)
     }
 
