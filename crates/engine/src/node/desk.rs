@@ -57,6 +57,11 @@ impl Lying {
         self.cell.lock().fence
     }
 
+    /// The worker has it.
+    pub(crate) fn take(&self) {
+        *self.offered() = None;
+    }
+
     fn offered(&self) -> MutexGuard<'_, Option<Duration>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,18 +177,13 @@ impl Desk {
         }
     }
 
-    /// The worker has this one.
-    pub(crate) fn is_held(lying: &Lying) {
-        *lying.offered() = None;
-    }
-
     /// What is offered; the worker has it from now on, unless it says otherwise.
     pub(crate) fn take_offered(&self, limit: usize) -> Vec<Arc<Lying>> {
         let mut all = self.all();
         all.retain(|lying| lying.offered().is_some());
         all.truncate(limit);
         for lying in &all {
-            Self::is_held(lying);
+            lying.take();
         }
         all
     }

@@ -79,7 +79,7 @@ impl RemoteWorkers {
             drop(turn);
             return self.from_log(&job).await;
         }
-        Desk::is_held(lying);
+        lying.take();
         let done = write(node, lying, &job).await;
         let over = match &done {
             Ok(Done::Passed) => true,

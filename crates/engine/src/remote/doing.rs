@@ -9,7 +9,7 @@ use goldseam_core::event::{
     ChildStarted, InputRequested, Release, Remote, StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 use goldseam_core::retry::Policy;
-use goldseam_core::state::{Op, OpKind, State};
+use goldseam_core::state::{Op, OpKind, State, WaitOp};
 use goldseam_core::{
     Failure, Hash, Limits, Millis, Owned, Path, Payload, PayloadError, QueueName, Retry, RunId, Seq,
 };
@@ -63,20 +63,22 @@ impl Kind {
 
 /// Reads doings against the run as it is now.
 pub(super) struct Reader<'a> {
-    pub(super) inner: &'a mut Inner,
-    pub(super) now: Millis,
-    pub(super) limits: &'a Limits,
-    pub(super) silence: Duration,
+    inner: &'a mut Inner,
+    now: Millis,
+    limits: &'a Limits,
+    silence: Duration,
     asked: BTreeMap<Path, u32>,
     places: BTreeMap<(String, u32), Path>,
+    opened: BTreeSet<Path>,
     undone: BTreeSet<Path>,
     to_undo: BTreeSet<Path>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(inner: &'a mut Inner, now: Millis, limits: &'a Limits, silence: Duration) -> Self {
-        let (asked, places, undone) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { inner, now, limits, silence, asked, places, undone, to_undo: BTreeSet::new() }
+        let (asked, places, opened) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let (undone, to_undo) = (BTreeSet::new(), BTreeSet::new());
+        Self { inner, now, limits, silence, asked, places, opened, undone, to_undo }
     }
 
     pub(super) fn read(mut self, doings: Vec<Doing>) -> Result<Vec<Owned>, Flaw> {
@@ -150,6 +152,7 @@ impl<'a> Reader<'a> {
             }
             Doing::Wait { path, ord, signals, children, ask, timeout_ms } => {
                 self.place(&path, ord, Kind::Wait, None)?;
+                self.opens(&path, |wait| wait.wanted.is_none())?;
                 if signals.len().max(children.len()) > WANTED_MAX {
                     return Err(Flaw::Malformed(format!("a wait looks for at most {WANTED_MAX} things")));
                 }
@@ -163,6 +166,7 @@ impl<'a> Reader<'a> {
             }
             Doing::Sleep { path, ord, span_ms, until } => {
                 self.place(&path, ord, Kind::Wait, None)?;
+                self.opens(&path, |_| false)?;
                 let due = match (span_ms, until) {
                     (Some(span), None) => self.after(span),
                     (None, Some(until)) => until,
@@ -173,11 +177,13 @@ impl<'a> Reader<'a> {
             Doing::Check { path } => Owned::Check(path),
             Doing::Child { path, ord, workflow, input } => {
                 self.place(&path, ord, Kind::Wait, None)?;
+                self.opens(&path, |_| false)?;
                 let (run, input) = (child_id(self.state(), &path), self.payload(&input)?);
                 Owned::Child(ChildStarted { path, ord, run, workflow, input })
             }
             Doing::Progress { path, ord, message } => {
                 self.place(&path, ord, Kind::Progress, None)?;
+                self.opens(&path, |_| false)?;
                 Owned::Progress { path, ord, message: self.text(&message) }
             }
             Doing::UndoStarted { path, failure } => {
@@ -231,6 +237,22 @@ impl<'a> Reader<'a> {
             return Err(Flaw::Malformed(format!("{path} does not stand in one place, or not alone")));
         }
         Ok(())
+    }
+
+    /// The operation is opened once: it is not in the log yet, or `fits` what is there of it.
+    fn opens(&mut self, path: &Path, fits: impl Fn(&WaitOp) -> bool) -> Result<(), Flaw> {
+        let free = match self.state().ops.get(path).map(|op| &op.kind) {
+            None => true,
+            Some(OpKind::Wait(wait)) => fits(wait),
+            Some(OpKind::Step(_) | OpKind::Progress) => false,
+        };
+        if !free {
+            return Err(Flaw::Again(format!("{path} is in the log already")));
+        }
+        match self.opened.insert(path.clone()) {
+            true => Ok(()),
+            false => Err(Flaw::Malformed(format!("{path} is opened twice"))),
+        }
     }
 
     fn payload(&self, payload: &Payload) -> Result<Payload, Flaw> {

@@ -46,7 +46,8 @@ impl Server for Place {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let request = self.http.request(method, format!("{}{path}", self.url));
             let request = if body.is_null() { request } else { request.json(&body) };
-            let told = Told::of(request.send().await.unwrap()).await;
+            let Ok(told) = request.send().await else { return Err("lost".to_owned()) };
+            let told = Told::of(told).await;
             match told.status.as_u16() {
                 200 => Ok(told.body),
                 _ => Err(told.body["code"].as_str().unwrap_or_default().to_owned()),
