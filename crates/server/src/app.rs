@@ -12,6 +12,7 @@ use crate::extract::In;
 use crate::guard::Principal;
 use crate::keyring::Keyring;
 use crate::keys::Keys;
+use crate::otlp;
 use crate::rate::Rates;
 use crate::routes::Scopes;
 use crate::space::Space;
@@ -68,6 +69,9 @@ impl App {
         for space in app.spaces() {
             spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));
         }
+        if let Some(url) = &app.config.otlp {
+            app.trace(url)?;
+        }
         Ok(app)
     }
 
@@ -86,6 +90,17 @@ impl App {
         )
         .code("GS0604")
         .hint("goldseam key create --scope admin makes one; or listen on 127.0.0.1"))
+    }
+
+    /// Begins to send traces.
+    fn trace(&self, url: &str) -> Result<(), Problem> {
+        let http = otlp::http()?;
+        for space in self.spaces() {
+            let (client, namespace) = (space.client().clone(), space.name.clone());
+            let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http: http.clone() };
+            spawn(tracer.run(self.leaving.subscribe()));
+        }
+        Ok(())
     }
 
     /// Whether no key is asked for: there is none, and either only this machine can reach the server or somebody

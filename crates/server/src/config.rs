@@ -354,3 +354,76 @@ fn plain(value: &toml::Value) -> Option<String> {
         toml::Value::Datetime(_) => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server.toml");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    fn origin_of(settings: &Settings, name: &str) -> (String, String) {
+        let shown = settings.shown().into_iter().find(|shown| shown.name == name).unwrap();
+        (shown.value, shown.origin)
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+        let (_dir, path) = file("listen = \"127.0.0.1:1\"\nbody_bytes_max = 7\nconnections_max = 9\n");
+        let env = |name: &str| {
+            let value = match name {
+                "GOLDSEAM_LISTEN" => "127.0.0.1:2",
+                "GOLDSEAM_BODY_BYTES_MAX" => "8",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let flags = BTreeMap::from([("listen", "127.0.0.1:3".to_owned())]);
+        let settings = Settings::gather(&flags, env, Some(&path)).unwrap();
+        let config = settings.config().unwrap();
+        assert_eq!(config.listen, "127.0.0.1:3");
+        assert_eq!((config.body_bytes_max, config.connections_max), (8, 9));
+        assert_eq!(origin_of(&settings, "listen").1, "command line");
+        assert_eq!(origin_of(&settings, "body_bytes_max").1, "environment GOLDSEAM_BODY_BYTES_MAX");
+        assert_eq!(origin_of(&settings, "connections_max").1, format!("file {}", path.display()));
+        assert_eq!(origin_of(&settings, "drain_seconds").1, "default");
+    }
+
+    #[test]
+    fn a_file_has_namespaces_as_a_table_and_passwords_are_not_shown() {
+        let (_dir, path) = file(
+            "store = \"postgres://ada:secret-1@db/a\"\n[namespaces]\nshop = \"postgres://ada:secret-2@db/b\"\n",
+        );
+        let settings = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap();
+        assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
+        let shown = format!("{:?}", settings.shown());
+        assert!(!shown.contains("secret-"), "{shown}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_origin() {
+        let told = |text: &str| {
+            let (_dir, path) = file(text);
+            let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
+            gathered.and_then(|settings| settings.config()).unwrap_err()
+        };
+        for (text, words) in [
+            ("lisen = \"x\"", "there is no setting \"lisen\""),
+            ("body_bytes_max = \"many\"", "body_bytes_max is \"many\", by file"),
+            ("tls_cert = \"x\"", "go together"),
+            ("listen = 2026-11-16", "listen cannot be"),
+            ("[namespaces]\ndefault = \"sqlite:x\"", "namespace default is the main store"),
+            ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "a namespace cannot have that name"),
+            ("requests_per_second = 0", "at least 1"),
+            ("x", "server.toml"),
+        ] {
+            let problem = told(text);
+            assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
+            assert_eq!(problem.code.as_deref(), Some("GS0610"), "{text}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use goldseam_api::Problem;
 use crate::app::App;
 use crate::extract::In;
 use crate::reply::Refused;
-use crate::scope::Scope;
+use goldseam_api::doc::key::Scope;
 
 /// What anybody may ask for: exactly these, and nothing that merely begins or ends like them.
 pub(crate) const PUBLIC: [(Method, &str); 2] = [(Method::GET, "/healthz"), (Method::GET, "/readyz")];
@@ -113,10 +113,16 @@ fn turned_away(app: &App, peer: Option<IpAddr>) -> Problem {
 pub(crate) async fn authorise(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let path = matched.as_ref().map_or("", MatchedPath::as_str);
+    let (method, asked) = (request.method().clone(), request.uri().path().to_owned());
+    let by = request.extensions().get::<In>().cloned();
     let mut response = match allowed(&app, &request, path) {
         Ok(()) => next.run(request).await,
         Err(problem) => Refused(problem).into_response(),
     };
+    if let Some(In { space, principal }) = by.filter(|_| !method.is_safe()) {
+        let (who, key, status) = (&principal.name, principal.key.as_deref(), response.status().as_u16());
+        tracing::info!(target: "goldseam::audit", who, key, namespace = space.name, %method, path = asked, status);
+    }
     if let Some(matched) = matched {
         response.extensions_mut().insert(matched);
     }

@@ -3,7 +3,6 @@
 //! Invariant: the secret itself is nowhere but in the hands of whoever made the key. The store has its hash, and
 //! [`Secret`] shows itself only to [`Secret::reveal`].
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,13 +12,12 @@ use goldseam::core::{LockName, Millis};
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
 use goldseam_api::Problem;
+use goldseam_api::doc::key::{Key, NewKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use utoipa::ToSchema;
 
 use crate::hex;
-use crate::scope::Scope;
 
 /// Names of all locks that are keys begin like this.
 const PREFIX: &str = "goldseam.key.";
@@ -32,37 +30,6 @@ const NAME_CHARS_MAX: usize = 100;
 /// How often a change of a key that others change too is tried.
 const TRIES: u32 = 5;
 
-/// A key as everybody may see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Key {
-    /// Names it; no secret.
-    pub id: String,
-    /// For people: who or what uses it.
-    pub name: String,
-    /// The namespace that it opens.
-    pub namespace: String,
-    /// What it may do there.
-    pub scopes: BTreeSet<Scope>,
-    /// When it was made.
-    pub created_at: Millis,
-    /// Who made it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_by: Option<String>,
-    /// When it ends by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Millis>,
-    /// When it was revoked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revoked_at: Option<Millis>,
-}
-
-impl Key {
-    /// Whether it opens anything at this moment.
-    pub fn is_valid(&self, now: Millis) -> bool {
-        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
-    }
-}
-
 /// A key as the store has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
@@ -70,22 +37,6 @@ struct Kept {
     key: Key,
     /// SHA-256 of the secret, in hexadecimal.
     hash: String,
-}
-
-/// What a new key is to be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewKey {
-    /// For people: who or what uses it.
-    pub name: String,
-    /// What it may do.
-    pub scopes: BTreeSet<Scope>,
-    /// The namespace that it opens; that of whoever makes it unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// For how long it is valid, in milliseconds; for ever unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub valid_for_ms: Option<u64>,
 }
 
 /// Text that must not be seen: it does not print.

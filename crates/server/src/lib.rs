@@ -5,14 +5,14 @@
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | what a server goes by, and where each value comes from |
-//! | [`keys`], [`scope`], `keyring` | who may do what, in which namespace |
+//! | [`keys`], `keyring` | who may do what, in which namespace |
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
 //! | `stream` | logs as they grow |
 //! | `app`, `space` | what a running server has: one store per namespace |
 //! | `listen`, `tls`, `patient`, `spawn` | connections |
-//! | [`meter`] | numbers for Prometheus |
+//! | [`meter`], `otlp` | numbers for Prometheus, traces for a collector |
 //!
 //! Invariant: a request sees the namespace of its credential and no other: the guard picks the store, and nothing that
 //! a request carries is asked for one.
@@ -20,7 +20,6 @@
 pub mod config;
 pub mod keys;
 pub mod meter;
-pub mod scope;
 pub mod token;
 
 mod app;
@@ -29,6 +28,7 @@ mod extract;
 mod guard;
 mod keyring;
 mod listen;
+mod otlp;
 mod patient;
 mod rate;
 mod reply;

@@ -60,3 +60,35 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         self.judge(cx, poll)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_in_is_given_up() {
+        let (near, _far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, PATIENCE);
+        let error = near.write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_is_slow_but_reads_is_waited_for() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, PATIENCE);
+        let slow = async {
+            let mut piece = [0; 16];
+            for _ in 0..4 {
+                tokio::time::sleep(PATIENCE * 3 / 4).await;
+                far.read_exact(&mut piece).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(near.write_all(&[0; 64]), slow);
+        written.unwrap();
+    }
+}

@@ -5,6 +5,7 @@
 pub mod change;
 pub mod event;
 pub mod heal;
+pub mod key;
 pub mod lock;
 pub mod node;
 pub mod run;

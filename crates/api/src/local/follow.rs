@@ -1,9 +1,11 @@
 //! Following a run: its log first, then what comes, until the run is over.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
+use goldseam::core::Recorded;
 use goldseam::healer::Found;
 use goldseam::healer::follow::{Followed, Follower};
 use goldseam::{Client, RunId, Seq};
@@ -25,15 +27,15 @@ impl Local {
         &self,
         run: &RunId,
         after: Seq,
-        wake: watch::Receiver<u64>,
+        wake: watch::Receiver<Arc<[Recorded]>>,
     ) -> Answer<Following> {
         self.followed(self.client.follower(run.clone(), after).woken_by(wake), run, after).await
     }
 
     async fn followed(&self, follower: Follower, run: &RunId, after: Seq) -> Answer<Following> {
         self.client.get(run).await?;
-        let tail =
-            Tail { client: self.client.clone(), run: run.clone(), follower, after, news: VecDeque::new() };
+        let (client, run, news) = (self.client.clone(), run.clone(), VecDeque::new());
+        let tail = Tail { client, run, follower, after, news, may_be_over: true };
         let next = |tail: Option<Tail>| async move {
             let mut tail = tail?;
             match tail.next().await {
@@ -52,6 +54,8 @@ struct Tail {
     follower: Follower,
     after: Seq,
     news: VecDeque<News>,
+    /// Nothing is known yet, or what was told last may have ended it.
+    may_be_over: bool,
 }
 
 impl Tail {
@@ -61,8 +65,7 @@ impl Tail {
             if let Some(news) = self.news.pop_front() {
                 return Ok(Some(news));
             }
-            let summary = self.client.get(&self.run).await?;
-            if summary.status.is_terminal() && summary.as_of <= self.after {
+            if self.may_be_over && self.is_over().await? {
                 return Ok(None);
             }
             let was_stalled = self.follower.is_stalled();
@@ -70,6 +73,7 @@ impl Tail {
                 Followed::Stalled(found) => self.news.push_back(self.stalled(found)),
                 Followed::Events(events) => {
                     self.after = events.last().map_or(self.after, |last| last.seq);
+                    self.may_be_over = events.iter().any(|recorded| recorded.event.is_terminal());
                     if was_stalled {
                         let (at, run) = (self.now(), self.run.clone());
                         self.news.push_back(News::Moving(MovingNews { at, run, kind: MOVING.to_owned() }));
@@ -78,6 +82,12 @@ impl Tail {
                 }
             }
         }
+    }
+
+    /// Whether the run is over and all of it was told. One that was over may have been tried again.
+    async fn is_over(&self) -> Result<bool, Problem> {
+        let summary = self.client.get(&self.run).await?;
+        Ok(summary.status.is_terminal() && summary.as_of <= self.after)
     }
 
     fn now(&self) -> Moment {

@@ -4,44 +4,26 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use goldseam_api::Problem;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use goldseam_api::doc::Items;
+use goldseam_api::doc::key::{Key, MadeKey, NewKey};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::extract::{Body, By, In, Named};
-use crate::keys::{Key, NewKey};
 use crate::reply::{Answer, Json};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
-/// Keys.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct KeyList {
-    /// Each of them.
-    items: Vec<Key>,
-}
-
-/// A key that was just made.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct MadeKey {
-    /// The key.
-    #[serde(flatten)]
-    key: Key,
-    /// What to send; it is not told again.
-    credential: String,
-}
-
 /// The keys of this namespace.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", security(("key" = ["admin"])),
-    responses((status = 200, body = KeyList), (status = 403, body = Problem)))]
-async fn list(State(app): State<Arc<App>>, place: In) -> Answer<KeyList> {
+    responses((status = 200, body = Items<Key>), (status = 403, body = Problem)))]
+async fn list(State(app): State<Arc<App>>, place: In) -> Answer<Items<Key>> {
     let mut items = app.keyring.keys.list().await?;
     items.retain(|key| key.namespace == place.space.name);
-    Ok(Json(KeyList { items }))
+    Ok(Json(Items { items }))
 }
 
 /// Makes a key for this namespace. Its credential is in the answer, and nowhere else.
@@ -66,7 +48,7 @@ async fn create(
 }
 
 /// Revokes a key of this namespace, for good.
-#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", security(("key" = ["admin"])),
+#[utoipa::path(post, path = "/v1/keys/{key}/revoke", tag = "keys", security(("key" = ["admin"])),
     params(("key" = String, Path, description = "its id")),
     responses((status = 200, body = Key), (status = 404, body = Problem)))]
 async fn revoke(

@@ -24,7 +24,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::reply::Refused;
-use crate::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use crate::{guard, meter, shield, stream};
 
 /// Name of the security scheme in the description.

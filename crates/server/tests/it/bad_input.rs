@@ -64,11 +64,13 @@ async fn a_page_of_somebody_else_can_neither_read_nor_change() {
     Told::of(own.send().await.unwrap()).await.ok();
 }
 
-/// What comes back on a connection until it ends.
+/// What comes back on a connection until it ends. One that is not closed by what was asked is closed from here.
 async fn raw(desk: &Desk, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(desk.url.trim_start_matches("http://")).await.unwrap();
     let _ = stream.write_all(bytes).await;
-    let _ = stream.shutdown().await;
+    if !bytes.windows(17).any(|window| window == b"Connection: close") {
+        let _ = stream.shutdown().await;
+    }
     let mut answer = vec![];
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
@@ -77,10 +79,10 @@ async fn raw(desk: &Desk, bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_http_harms_nobody() {
     let desk = Desk::open().await;
-    let header = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
+    let header = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
     assert!(raw(&desk, header.as_bytes()).await.contains("431"));
     let many: String = (0..200).map(|n| format!("X{n}: x\r\n")).collect();
-    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{many}\r\n");
     assert!(raw(&desk, many.as_bytes()).await.contains("431"));
     for bytes in [
         &b"\x16\x03\x01"[..],
@@ -91,9 +93,26 @@ async fn what_is_no_http_harms_nobody() {
     ] {
         raw(&desk, bytes).await;
     }
-    let climbing = b"GET /v1/../healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let climbing = b"GET /v1/../healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(raw(&desk, climbing).await.starts_with("HTTP/1.1 404"), "a path is taken as it is written");
     let smuggled = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert!(!raw(&desk, smuggled).await.contains("\"items\""));
     assert_eq!(desk.get("/healthz").await.text, "ok\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_too_much_is_told_how_much_is_allowed_and_when_to_come_back() {
+    let desk = Desk::with(&[("requests_per_second", "1")]).await;
+    let mut slowed = None;
+    for _ in 0..20 {
+        let response = desk.ask(Method::GET, "/v1/runs").send().await.unwrap();
+        if response.status().as_u16() == 429 {
+            slowed = Some(response);
+        }
+    }
+    let response = slowed.expect("nobody is slowed down");
+    assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    let problem = Told::of(response).await.problem(429, "GS0607");
+    assert_eq!(problem["limit"], json!(1));
+    assert_eq!(desk.get("/healthz").await.text, "ok\n", "whether it lives can always be asked");
 }

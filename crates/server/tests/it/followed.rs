@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use goldseam_server::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 

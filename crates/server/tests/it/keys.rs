@@ -1,7 +1,7 @@
 //! Keys: made once, kept as a hash, revoked for good.
 
 use goldseam_server::config::Settings;
-use goldseam_server::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use goldseam_server::serve;
 use reqwest::Method;
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn a_key_made_over_http_works_until_it_is_revoked() {
     ask(Method::GET, "/v1/runs").await.ok();
     let listed = ask(Method::GET, "/v1/keys").await;
     assert!(listed.text.contains("\"ci\"") && !listed.text.contains("hash"), "{}", listed.text);
-    ask(Method::DELETE, &format!("/v1/keys/{id}")).await.ok();
+    ask(Method::POST, &format!("/v1/keys/{id}/revoke")).await.ok();
     ask(Method::GET, "/v1/runs").await.problem(401, "GS0601");
 }
 

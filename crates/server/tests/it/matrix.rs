@@ -2,7 +2,7 @@
 //! route is covered at once.
 
 use goldseam_server::openapi;
-use goldseam_server::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use reqwest::{Method, header};
 use serde_json::Value;
 
@@ -191,6 +191,6 @@ async fn one_namespace_sees_nothing_of_another() {
     let listed = ask(&ours, Method::GET, "/v1/keys", Value::Null).await.ok();
     assert!(listed["items"].as_array().unwrap().iter().all(|key| key["namespace"] == "default"), "{listed}");
     let id = theirs.split('_').nth(1).unwrap();
-    let told = ask(&ours, Method::DELETE, &format!("/v1/keys/{id}"), Value::Null).await;
+    let told = ask(&ours, Method::POST, &format!("/v1/keys/{id}/revoke"), Value::Null).await;
     assert_eq!(told.status.as_u16(), 404);
 }

@@ -83,7 +83,7 @@ async fn a_resume_looks_for_something_to_recover_and_says_what_it_did() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_did_something_stands_in_the_log() {
     let desk = Desk::open().await;
-    let key = desk.key("default", &goldseam_server::scope::Scope::ALL).await;
+    let key = desk.key("default", &goldseam_api::doc::key::Scope::ALL).await;
     let send = async |path: &str, body: Value| {
         Told::of(desk.ask(Method::POST, path).bearer_auth(&key).json(&body).send().await.unwrap()).await.ok()
     };

@@ -1,6 +1,6 @@
 //! Remote steps and tasks over HTTP: claimed with a token, brought back once.
 
-use goldseam_server::scope::Scope;
+use goldseam_api::doc::key::Scope;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::App;
 use crate::extract::In;
-use crate::scope::Scope;
+use goldseam_api::doc::key::Scope;
 
 const PURPOSE: &str = "task";
 
