@@ -55,7 +55,9 @@ impl RemoteWorkers {
         let job = Job { held, write, append };
         let here = self.hear(&job.held.worker).ok();
         let lying = here.as_ref().and_then(|(_, desk)| desk.find(&job.held.run, job.held.fence));
-        let (Some((node, desk)), Some(lying)) = (here, lying) else { return self.from_log(&job).await };
+        let (Some((node, desk)), Some(lying)) = (here, lying) else {
+            return self.answer_from_log(&job).await;
+        };
         // To its end, even if the worker goes meanwhile: what follows from an append belongs to it.
         let (tell, told) = oneshot::channel();
         let (workers, run) = (self.clone(), job.held.run.clone());
@@ -77,7 +79,7 @@ impl RemoteWorkers {
         let current = desk.find(&job.held.run, job.held.fence);
         if !current.is_some_and(|current| Arc::ptr_eq(&current, lying)) {
             drop(turn);
-            return self.from_log(&job).await;
+            return self.answer_from_log(&job).await;
         }
         lying.take();
         let done = write(node, lying, &job).await;
@@ -129,7 +131,7 @@ impl RemoteWorkers {
     }
 
     /// The claim is over, or was another server's: only the log can tell whether the append landed.
-    async fn from_log(&self, job: &Job) -> Result<Appended, EngineError> {
+    async fn answer_from_log(&self, job: &Job) -> Result<Appended, EngineError> {
         let Job { held, write, append } = job;
         let from = append.after.max(held.fence.epoch);
         let Some(landed) = self.ledger.landed(&held.run, from, *write).await? else {
