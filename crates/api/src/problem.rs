@@ -7,6 +7,7 @@ use goldseam::core::decide::Refusal;
 use goldseam::core::lock::LockRefusal;
 use goldseam::core::task::TaskRefusal;
 use goldseam::core::{IdError, PayloadError};
+use goldseam::engine::remote::RemoteRefusal;
 use goldseam::store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -132,6 +133,11 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
         EngineError::Id(_) | EngineError::Payload(_) => 400,
         EngineError::NoSuchTask(_) => 404,
+        EngineError::Remote(refusal) => match refusal {
+            RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
+            RemoteRefusal::Malformed(_) => 400,
+            RemoteRefusal::NotNow(_) => 503,
+        },
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
             Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,

@@ -7,6 +7,7 @@ mod locks;
 mod questions;
 mod runs;
 mod tasks;
+mod workers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,6 +100,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(locks::routes())
         .merge(healing::routes())
         .merge(keys::routes())
+        .merge(workers::routes())
 }
 
 /// All routes, and the scope that each needs.

@@ -9,7 +9,13 @@ mod guide;
 mod healing;
 mod keys;
 mod matrix;
+mod place;
 mod runs;
 mod secured;
+#[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
+#[path = "../../../goldseam/tests/it/support.rs"]
+mod support;
 mod tasks;
 mod traced;
+#[path = "../../../goldseam/tests/it/workers/mod.rs"]
+mod workers;
