@@ -18,7 +18,7 @@
 //! | `open`, `probe` | is this prefix ours; does the server keep conditions |
 //! | `bucket`, `fault`, `write` | gets, conditional puts, lists; what an answer means; names for writes |
 //! | `keys` | every key |
-//! | `log`, `batch`, `append` | the log; one object of it; compare-and-append and what follows |
+//! | `log`, `batch`, `append`, `trim` | the log; one object of it; compare-and-append and what follows; what is left of a log |
 //! | `rows`, `runs`, `walk` | cached rows; lists of them; what only a walk over everything finds |
 //! | `records`, `tasks`, `keyed`, `lanes`, `locks` | records by compare-and-set; idempotency keys; lanes |
 //! | `board`, `claim` | what is to be looked at; claiming |
@@ -56,6 +56,7 @@ mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod trial;
+mod trim;
 pub mod url;
 mod walk;
 mod watch;

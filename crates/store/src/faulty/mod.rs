@@ -34,6 +34,7 @@ pub enum Op {
     Append,
     Read,
     Head,
+    Trim,
     PutTask,
     Claim,
     Tasks,
@@ -58,6 +59,7 @@ impl Op {
             Self::Append => "append",
             Self::Read => "read",
             Self::Head => "head",
+            Self::Trim => "trim",
             Self::PutTask => "put_task",
             Self::Claim => "claim",
             Self::Tasks => "tasks",
@@ -81,6 +83,7 @@ impl Op {
         matches!(
             self,
             Self::Append
+                | Self::Trim
                 | Self::PutTask
                 | Self::PutLock
                 | Self::PutRow
@@ -328,6 +331,10 @@ impl Store for FaultyStore {
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
         self.call(Op::Head, run.clone(), |inner, run| async move { inner.head(&run).await }).await
+    }
+
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.call(Op::Trim, run.clone(), |inner, run| async move { inner.trim(&run, first).await }).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
