@@ -24,11 +24,13 @@
 //! | `board`, `claim` | what is to be looked at; claiming |
 //! | `nodes`, `watch`, `clock` | beats; waiting for changes; the server's time |
 //! | `foreign` | states of others |
+//! | `archive` | a prefix for logs that were removed |
 //! | `tally` | requests, counted |
 //! | `check`, `trial` | `goldseam store check` |
 //! | `testing` | a store to test with, and harm to it (feature `testing`) |
 
 mod append;
+mod archive;
 mod batch;
 mod board;
 mod bucket;
@@ -62,6 +64,7 @@ mod walk;
 mod watch;
 mod write;
 
+pub use archive::BucketArchive;
 pub use check::{check, is_there, migrate};
 pub use store::BucketStore;
 pub use tally::Tally;

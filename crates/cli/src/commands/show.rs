@@ -184,6 +184,9 @@ impl View {
             ("branch", format!("{}, {} events", summary.branch, summary.as_of)),
             ("steps", self.steps_done()),
         ];
+        if let Some(pruned) = &summary.pruned {
+            lines.push(("archived", format!("{} to {}", when::iso(pruned.at), pruned.archive)));
+        }
         if let Some(owner) = &summary.owner {
             lines.push(("owner", owner.to_string()));
         }
@@ -199,7 +202,9 @@ impl View {
                 summary.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
             lines.push(("tags", tags.join(" ")));
         }
-        lines.push(("input", short(&self.state.queued.input, much)));
+        if summary.pruned.is_none() {
+            lines.push(("input", short(&self.state.queued.input, much)));
+        }
         if let Some(message) = self.history.iter().rev().find_map(progress) {
             lines.push(("progress", message.to_owned()));
         }
@@ -247,7 +252,10 @@ impl View {
             Some(Outcome::Failed(failure)) => vec![
                 ("failure", failure.to_string()),
                 ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
-                ("fix", format!("goldseam retry {run}   or   goldseam jump {run} STEP")),
+                ("fix", match &summary.pruned {
+                    Some(_) => "start the work anew under another id".to_owned(),
+                    None => format!("goldseam retry {run}   or   goldseam jump {run} STEP"),
+                }),
             ],
             None => match &summary.trouble {
                 Some(trouble) => vec![("trouble", trouble.message.clone())],

@@ -99,6 +99,7 @@ impl Trouble {
 
 /// Where the log of a run is that only left a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pruned {
     /// Since when.
     pub at: Millis,
