@@ -77,7 +77,9 @@ pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Co
         _ => base_of(history).ok_or_else(|| Corrupt::new(first.seq, "a log begins with run.queued"))?,
     };
     let mut branches = match &first.event {
-        Event::RunPruned(_) => Branches::only(Branch { id: first.branch, opened: first.seq, ..Branch::root() }),
+        Event::RunPruned(_) => {
+            Branches::only(Branch { id: first.branch, opened: first.seq, ..Branch::root() })
+        }
         _ => Branches::default(),
     };
     for recorded in &history[base..] {

@@ -73,7 +73,8 @@ fn cannot(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Refused {
         code: "GS0133",
         what: format!("the archive {} cannot be used: {error}", path.display()),
-        hint: "name a directory that may be written to, or s3://BUCKET/PREFIX; nothing was removed".to_owned(),
+        hint: "name a directory that may be written to, or s3://BUCKET/PREFIX; nothing was removed"
+            .to_owned(),
     }
 }
 

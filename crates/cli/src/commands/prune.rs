@@ -6,9 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::Status;
 use goldseam::core::WorkflowName;
-use goldseam::retention::{
-    Candidate, Plan, PruneReport, Retention, open_archive, read_archived, verify,
-};
+use goldseam::retention::{Candidate, Plan, PruneReport, Retention, open_archive, read_archived, verify};
 use serde_json::{Value, json};
 
 use super::who::Who;
@@ -81,7 +79,8 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, Fail> {
     let archive = open_archive(place)?;
     let line = progress::line(app, Some(plan.runs.len() as u64), "{bar:30} {pos} of {len} runs  {elapsed}");
     let bar = line.clone();
-    let pruned = client.prune(&plan, &*archive, &args.who.by(), &mut move |at| bar.set_position(at.done)).await;
+    let pruned =
+        client.prune(&plan, &*archive, &args.who.by(), &mut move |at| bar.set_position(at.done)).await;
     line.finish_and_clear();
     let report = pruned?;
     tell_report(app, &report, plan.held);
@@ -103,7 +102,8 @@ fn wanted(args: &PruneArgs) -> Result<Retention, Fail> {
 
 /// Asks a person; nobody else can agree.
 fn agreed(app: &App, plan: &Plan, place: &str) -> Result<bool, Fail> {
-    let what = format!("{} would be archived to {place} and removed", text::count(plan.runs.len() as u64, "run"));
+    let what =
+        format!("{} would be archived to {place} and removed", text::count(plan.runs.len() as u64, "run"));
     if !std::io::stdin().is_terminal() || app.wants_json() {
         return Err(Fail::usage(what, "say so with --yes, or look first with --dry-run"));
     }
@@ -130,12 +130,22 @@ fn tell_plan(app: &App, plan: &Plan) {
             let mut table = Table::new(HEAD);
             for run in &plan.runs {
                 let (ended, events) = (when::iso(run.finished_at), run.events.to_string());
-                table.row(vec![run.run.to_string(), run.workflow.to_string(), run.status.to_string(), ended, events]);
+                table.row(vec![
+                    run.run.to_string(),
+                    run.workflow.to_string(),
+                    run.status.to_string(),
+                    ended,
+                    events,
+                ]);
             }
             if !plan.runs.is_empty() {
                 app.table(&table);
             }
-            out::line(format!("{} would be pruned{}", text::count(plan.runs.len() as u64, "run"), held(plan.held)));
+            out::line(format!(
+                "{} would be pruned{}",
+                text::count(plan.runs.len() as u64, "run"),
+                held(plan.held)
+            ));
         }
     }
 }
@@ -166,7 +176,13 @@ fn tell_report(app: &App, report: &PruneReport, part: u64) {
             let mut table = Table::new(HEAD);
             for run in &report.pruned {
                 let (ended, events) = (when::iso(run.finished_at), run.events.to_string());
-                table.row(vec![run.run.to_string(), run.workflow.to_string(), run.status.to_string(), ended, events]);
+                table.row(vec![
+                    run.run.to_string(),
+                    run.workflow.to_string(),
+                    run.status.to_string(),
+                    ended,
+                    events,
+                ]);
             }
             if !report.pruned.is_empty() {
                 app.table(&table);
@@ -194,9 +210,7 @@ async fn look(app: &App, file: &str) -> Result<Exit, Fail> {
     let events: u64 = runs.iter().map(|run| run.events).sum();
     match () {
         () if app.wants_json() => {
-            let item = |run: &goldseam::retention::ArchivedRun| {
-                json!({ "run": run.run, "status": run.summary.status, "events": run.events, "sha256": run.sha256 })
-            };
+            let item = |run: &goldseam::retention::ArchivedRun| json!({ "run": run.run, "status": run.summary.status, "events": run.events, "sha256": run.sha256 });
             let items: Vec<Value> = runs.iter().map(item).collect();
             out::json(&json!({ "file": file, "sound": true, "events": events, "runs": items }));
         }

@@ -252,10 +252,13 @@ impl View {
             Some(Outcome::Failed(failure)) => vec![
                 ("failure", failure.to_string()),
                 ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
-                ("fix", match &summary.pruned {
-                    Some(_) => "start the work anew under another id".to_owned(),
-                    None => format!("goldseam retry {run}   or   goldseam jump {run} STEP"),
-                }),
+                (
+                    "fix",
+                    match &summary.pruned {
+                        Some(_) => "start the work anew under another id".to_owned(),
+                        None => format!("goldseam retry {run}   or   goldseam jump {run} STEP"),
+                    },
+                ),
             ],
             None => match &summary.trouble {
                 Some(trouble) => vec![("trouble", trouble.message.clone())],

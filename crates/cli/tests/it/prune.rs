@@ -18,7 +18,8 @@ fn nothing_is_pruned_by_accident() {
     let told = place.run(&["prune", "--completed-before", "0s", "--archive", "archive"]);
     assert_eq!(told.code, 2, "{}", told.err);
     assert!(told.err.contains("--yes"), "{}", told.err);
-    let told = place.run(&["prune", "--completed-before", "0s", "--archive", "a", "--yes", "--status", "waiting"]);
+    let told =
+        place.run(&["prune", "--completed-before", "0s", "--archive", "a", "--yes", "--status", "waiting"]);
     assert_eq!(told.code, 2, "{}", told.err);
     assert!(!place.files().contains(&"archive".to_owned()));
     assert!(place.run(&["history", "done"]).ok().contains("run.queued"));
@@ -27,7 +28,8 @@ fn nothing_is_pruned_by_accident() {
 #[test]
 fn a_pruned_run_says_where_it_is() {
     let place = prepared();
-    let told = place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes", "--json"]).json();
+    let told =
+        place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes", "--json"]).json();
     assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
     let batch = batch_in(&place);
     assert_eq!(told["archives"][0].as_str(), Some(batch.as_str()));

@@ -193,17 +193,19 @@ fn the_log_is_sound(log: &Log) {
             epoch = own;
         }
         if let Some(end) = ended.get(&recorded.branch) {
-            let audit = matches!(
-                recorded.event,
-                Event::NoteAdded(_) | Event::JumpRequested(_) | Event::RunPruned(_)
-            );
+            let audit =
+                matches!(recorded.event, Event::NoteAdded(_) | Event::JumpRequested(_) | Event::RunPruned(_));
             assert!(audit, "{} at {} after the end at {end}", recorded.event.name(), recorded.seq);
         }
         if recorded.event.is_terminal() {
             ended.insert(recorded.branch, recorded.seq);
         }
         if let Event::RunPruned(pruned) = &recorded.event {
-            assert!(pruned.summary.status.is_terminal(), "a run was pruned while it was {}", pruned.summary.status);
+            assert!(
+                pruned.summary.status.is_terminal(),
+                "a run was pruned while it was {}",
+                pruned.summary.status
+            );
             assert_eq!(recorded.seq, log.end(), "something follows a tombstone");
             let alone = derive(&log.run, std::slice::from_ref(recorded), log.head).unwrap();
             assert_eq!(alone.summary, log.state().summary, "a tombstone alone says something else");

@@ -136,7 +136,10 @@ pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
     }
     let events: u64 = runs.iter().map(|run| run.events).sum();
     if (end.runs, end.events) != (runs.len() as u64, events) {
-        return Err(flaw(lines.len() + 1, format!("it counts {} runs, and there are {}", end.runs, runs.len())));
+        return Err(flaw(
+            lines.len() + 1,
+            format!("it counts {} runs, and there are {}", end.runs, runs.len()),
+        ));
     }
     Ok(runs)
 }
@@ -157,7 +160,10 @@ fn read(lines: &[&str]) -> Result<ArchivedRun, String> {
     let whole = Whole::new(&run, texts).map_err(|corrupt| format!("run {run}: {corrupt}"))?;
     let (said, found) = (&header.summary, whole.state.summary);
     if (said.status, said.as_of, said.head) != (found.status, found.as_of, found.head) {
-        return Err(format!("run {run} is {} by its events and {} by its first line", found.status, said.status));
+        return Err(format!(
+            "run {run} is {} by its events and {} by its first line",
+            found.status, said.status
+        ));
     }
     Ok(ArchivedRun { run, events: header.events, sha256: header.sha256, summary: found })
 }

@@ -129,12 +129,14 @@ impl Pruning<'_> {
             return Err(EngineError::Store(StoreError::Refused {
                 code: "GS0133",
                 what: format!("{place} does not read as it was written"),
-                hint: "nothing of it was removed; look at the disk or the bucket, then prune again".to_owned(),
+                hint: "nothing of it was removed; look at the disk or the bucket, then prune again"
+                    .to_owned(),
             }));
         }
         let all: Vec<(&Candidate, &Whole)> = candidates.into_iter().zip(&runs).collect();
         for some in all.chunks(SIDE_BY_SIDE) {
-            let buried = try_join_all(some.iter().map(|(candidate, whole)| self.bury(candidate, whole, &place)));
+            let buried =
+                try_join_all(some.iter().map(|(candidate, whole)| self.bury(candidate, whole, &place)));
             for (outcome, (candidate, _)) in buried.await?.into_iter().zip(some) {
                 match outcome {
                     Ok(pruned) => self.report.pruned.push(pruned),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goldseam_core::{Event, Limits, Millis, Seq, Status};
-use goldseam_store::faulty::{Fault, Plan as Faults};
+use goldseam_core::{Event, Limits, Seq, Status};
+use goldseam_store::faulty::{Fault, Op, Plan as Faults};
 use goldseam_store::{Archive, FaultyStore, StoreError};
 
 use super::ward::{Ward, id};
@@ -79,10 +79,14 @@ async fn engine(ward: &Ward<'_>) -> Engine {
     builder.workflow("parent", parent).start().await.unwrap()
 }
 
-/// Returns once the store's clock is past the end of this run.
-async fn is_past(ward: &Ward<'_>, run: &str) {
-    let ended = ward.client.get(&id(run)).await.unwrap().finished_at.unwrap_or(Millis(0));
-    eventually("a moment has passed", || async { ward.store().now().await.unwrap() > ended }).await;
+/// Returns once the run could be pruned: its row says that it is over, and a moment has passed since.
+async fn is_old(ward: &Ward<'_>, run: &str) {
+    let (run, client) = (id(run), &ward.client);
+    let listed = || async {
+        let plan = client.plan_prune(&everything()).await.unwrap();
+        plan.runs.iter().any(|candidate| candidate.run == run)
+    };
+    eventually("the run is old enough", listed).await;
 }
 
 /// Status, result, id and input are as before; everything else is in the archive, whole.
@@ -93,8 +97,10 @@ pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixtu
         ward.start("double", run, "21").await;
         ward.reaches(run, Status::Completed).await;
     }
-    is_past(&ward, "b").await;
-    let (before, log) = (ward.client.get(&id("a")).await.unwrap(), ward.client.history(&id("a")).await.unwrap());
+    is_old(&ward, "a").await;
+    is_old(&ward, "b").await;
+    let (before, log) =
+        (ward.client.get(&id("a")).await.unwrap(), ward.client.history(&id("a")).await.unwrap());
     let report = prune(&ward.client, &shelf).await.unwrap();
     assert_eq!((report.pruned.len(), report.left.len(), report.batches.len()), (2, 0, 1), "{report:?}");
 
@@ -129,7 +135,7 @@ pub async fn a_tombstone_is_left_alone_and_found_again(fixture: &Fixture) {
     let engine = engine(&ward).await;
     ward.start("double", "r", "4").await;
     ward.reaches("r", Status::Completed).await;
-    is_past(&ward, "r").await;
+    is_old(&ward, "r").await;
     prune(&ward.client, &Shelf::default()).await.unwrap();
     let row = ward.client.get(&id("r")).await.unwrap();
     let deep = || async {
@@ -158,16 +164,15 @@ pub async fn what_still_moves_is_never_pruned(fixture: &Fixture) {
     ward.reaches("p", Status::Waiting).await;
     ward.has_event("p", "child.completed").await;
     ward.reaches("alone", Status::Completed).await;
-    is_past(&ward, "alone").await;
-    let child = ward.client.state(&id("p")).await.unwrap().children.keys().next().unwrap().clone();
-    is_past(&ward, child.as_str()).await;
+    is_old(&ward, "alone").await;
+    let held = || async { ward.client.plan_prune(&everything()).await.unwrap().held == 1 };
+    eventually("the child is over, and held by its parent", held).await;
     let report = prune(&ward.client, &Shelf::default()).await.unwrap();
     let pruned: Vec<&str> = report.pruned.iter().map(|pruned| pruned.run.as_str()).collect();
     assert_eq!(pruned, ["alone"], "{report:?}");
     let more = goldseam_core::Payload::parse("1", &Limits::default()).unwrap();
     ward.client.signal(&id("p"), "more", more, None).await.unwrap();
     assert_eq!(ward.result::<u32>("p").await, 7);
-    is_past(&ward, "p").await;
     let both = || async { ward.client.plan_prune(&everything()).await.unwrap().runs.len() == 2 };
     eventually("the whole family is over", both).await;
     assert_eq!(prune(&ward.client, &Shelf::default()).await.unwrap().pruned.len(), 2);
@@ -183,7 +188,7 @@ pub async fn a_run_that_goes_on_meanwhile_stays_whole(fixture: &Fixture) {
     ward.start("fails", "s", "null").await;
     for run in ["r", "s"] {
         ward.reaches(run, Status::Failed).await;
-        is_past(&ward, run).await;
+        is_old(&ward, run).await;
     }
     engine.shutdown().await;
     let plan = ward.client.plan_prune(&everything()).await.unwrap();
@@ -196,35 +201,43 @@ pub async fn a_run_that_goes_on_meanwhile_stays_whole(fixture: &Fixture) {
     assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued);
 }
 
-/// Every call of the store fails once, before or after it was done: whatever is left, nothing is lost, and the next
-/// prune ends it.
+/// A prune dies at each of its calls, before or after it was done: whatever is left, nothing is lost, and the next prune
+/// ends it.
 pub async fn a_prune_that_dies_anywhere_is_ended_by_the_next_one(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = engine(&ward).await;
-    for fault in [Fault::FailBefore, Fault::LoseReply] {
-        for number in 1..=16 {
-            let run = format!("r-{number}-{}", fault == Fault::LoseReply);
-            ward.start("double", &run, "5").await;
-            ward.reaches(&run, Status::Completed).await;
-            is_past(&ward, &run).await;
-            let (whole, shelf) = (ward.names(&run).await, Shelf::default());
-            let store = FaultyStore::new(Arc::clone(ward.store()), Faults::pass().at(number, fault));
-            let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
-            let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
-            let client = Client::with(Arc::new(store), clock, entropy, limits);
-            let _ = prune(&client, &shelf).await;
-            let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
-            let is_buried = ward.client.get(&id(&run)).await.unwrap().pruned.is_some();
-            assert!(is_buried || left.len() == whole.len(), "{fault:?} {number}: {left:?}");
-            assert!(!is_buried || !shelf.batches.lock().unwrap().is_empty(), "{fault:?} {number}");
-            assert_eq!(ward.result::<u32>(&run).await, 10);
-            prune(&ward.client, &shelf).await.unwrap();
-            let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
-            assert_eq!(left.len(), 1, "{fault:?} {number}: {left:?}");
-            assert_eq!(ward.result::<u32>(&run).await, 10);
-            let batches = shelf.batches.lock().unwrap().clone();
-            assert!(batches.values().all(|batch| verify(batch).is_ok()));
-        }
+    let deaths = [
+        (Op::Read, Fault::FailBefore),
+        (Op::Head, Fault::FailBefore),
+        (Op::Append, Fault::FailBefore),
+        (Op::Append, Fault::LoseReply),
+        (Op::Trim, Fault::FailBefore),
+        (Op::Trim, Fault::LoseReply),
+    ];
+    for (number, (op, fault)) in deaths.into_iter().enumerate() {
+        let run = format!("r-{number}");
+        ward.start("double", &run, "5").await;
+        ward.reaches(&run, Status::Completed).await;
+        is_old(&ward, &run).await;
+        let (whole, shelf) = (ward.names(&run).await, Shelf::default());
+        let store = FaultyStore::new(Arc::clone(ward.store()), Faults::pass().every(op, fault));
+        let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
+        let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
+        let client = Client::with(Arc::new(store), clock, entropy, limits);
+        let died = prune(&client, &shelf).await;
+        assert!(died.is_err() || (op, fault) == (Op::Append, Fault::LoseReply), "{op:?} {fault:?}: {died:?}");
+        let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
+        let is_buried = ward.client.get(&id(&run)).await.unwrap().pruned.is_some();
+        assert!(is_buried || left.len() == whole.len(), "{op:?} {fault:?}: {left:?}");
+        assert_eq!(is_buried, op == Op::Trim || fault == Fault::LoseReply, "{op:?} {fault:?}");
+        assert!(!is_buried || !shelf.batches.lock().unwrap().is_empty(), "{op:?} {fault:?}");
+        assert_eq!(ward.result::<u32>(&run).await, 10);
+        prune(&ward.client, &shelf).await.unwrap();
+        let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
+        assert_eq!(left.len(), 1, "{op:?} {fault:?}: {left:?}");
+        assert_eq!(ward.result::<u32>(&run).await, 10);
+        let batches = shelf.batches.lock().unwrap().clone();
+        assert!(batches.values().all(|batch| verify(batch).is_ok()));
     }
     engine.shutdown().await;
 }
@@ -235,7 +248,7 @@ pub async fn an_archive_that_does_not_read_back_costs_nothing(fixture: &Fixture)
     let engine = engine(&ward).await;
     ward.start("double", "r", "5").await;
     ward.reaches("r", Status::Completed).await;
-    is_past(&ward, "r").await;
+    is_old(&ward, "r").await;
     let before = ward.names("r").await;
     let shelf = Shelf { forgetful: true, ..Shelf::default() };
     assert_eq!(prune(&ward.client, &shelf).await.unwrap_err().code(), "GS0133");

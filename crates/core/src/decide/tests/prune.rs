@@ -53,8 +53,7 @@ fn a_tombstone_keeps_status_outcome_and_what_is_searched_by() {
 #[test]
 fn a_row_that_is_late_by_a_whole_log_folds_a_tombstone() {
     let log = archived();
-    let (history, _) =
-        decode_all(Seq::ZERO, Hash::ZERO, [(Seq(1), log.bodies[0].as_str())]).unwrap();
+    let (history, _) = decode_all(Seq::ZERO, Hash::ZERO, [(Seq(1), log.bodies[0].as_str())]).unwrap();
     let mut row = crate::Summary::first(&log.run, &history[0], Hash::of(log.bodies[0].as_bytes())).unwrap();
     row.fold(log.records.last().unwrap(), log.head).unwrap();
     assert_eq!(row, log.state().summary);

@@ -231,7 +231,8 @@ pub(super) fn event(life: &Derived, recorded: &Recorded) -> Cells {
 
 /// A row of `workflow_events`, if it is there.
 pub(super) fn happened(life: &Derived, recorded: &Recorded) -> Option<Cells> {
-    let kind = recorded.event.name().strip_prefix("run.")?;
+    // A tombstone is no news of the run: it tells that its news are elsewhere.
+    let kind = recorded.event.name().strip_prefix("run.").filter(|kind| *kind != "pruned")?;
     let kind = if kind == "recovered" { "recovery" } else { kind };
     let reason = match &recorded.event {
         Event::RunRecovered(e) => text(&e.reason),
