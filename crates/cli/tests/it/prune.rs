@@ -1,5 +1,8 @@
 //! Archiving and removing runs from the command line.
 
+use goldseam_fake_s3::FakeS3;
+use goldseam_store_postgres::testing::Schema;
+
 use crate::support::prepared;
 
 fn batch_in(place: &crate::support::Place) -> String {
@@ -69,4 +72,46 @@ fn a_pruned_run_moves_to_another_store() {
     assert!(shown.contains(&batch_in(&place)), "{shown}");
     assert!(place.run(&["store", "check", "sqlite:new.db"]).ok().contains("sound"));
     assert_eq!(place.run(&["history", "done", "--store", "sqlite:new.db"]).ok().matches("run.").count(), 1);
+}
+
+/// Prunes a copy of the usual runs on another store, into a bucket.
+fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
+    let place = prepared();
+    place.run(&["store", "copy", "sqlite:goldseam.db", url]).ok();
+    let told = place.run(&[
+        "prune",
+        "--completed-before",
+        "0s",
+        "--archive",
+        &archive(""),
+        "--yes",
+        "--json",
+        "--store",
+        url,
+    ]);
+    let told = told.json();
+    assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
+    let batch = told["archives"][0].as_str().unwrap();
+    assert!(place.run(&["show", "done", "--store", url]).ok().contains(batch));
+    assert!(place.run(&["store", "check", url]).ok().contains("sound"));
+    assert!(place.run(&["doctor", "--deep", "--rule", "K1", "--store", url]).ok().contains("healthy"));
+    let name = batch.rsplit_once('/').unwrap().1;
+    assert!(place.run(&["prune", "--verify", &archive(&format!("/{name}"))]).ok().contains("2 runs"));
+    let back = place.run(&["store", "copy", url, "sqlite:back.db"]).ok();
+    assert!(!back.contains("K1"), "{back}");
+    assert!(place.run(&["show", "failed", "--store", "sqlite:back.db"]).ok().contains(batch));
+}
+
+#[test]
+fn a_bucket_can_be_pruned_and_can_be_the_archive() {
+    let fake = FakeS3::start().unwrap();
+    pruned_on(&fake.url("orders"), &|name| fake.url(&format!("archive{name}")));
+    let left = fake.objects().into_keys().filter(|key| key.contains("workflow/done/log/")).count();
+    assert_eq!(left, 2, "the tombstone, and what keeps the log from being begun anew");
+}
+
+#[test]
+fn a_postgres_store_can_be_pruned() {
+    let (schema, fake) = (Schema::fresh(), FakeS3::start().unwrap());
+    pruned_on(&schema.url(), &|name| fake.url(&format!("archive{name}")));
 }
