@@ -2,12 +2,16 @@
 
 use std::fmt;
 
+use goldseam::EngineError;
 use goldseam::core::decide::Refusal;
+use goldseam::core::lock::LockRefusal;
+use goldseam::core::task::TaskRefusal;
 use goldseam::core::{IdError, PayloadError};
 use goldseam::store::StoreError;
-use goldseam::{EngineError, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::moment::iso;
 
 /// Where a server has the pages of all codes.
 const PAGES: &str = "/v1/codes/";
@@ -82,8 +86,8 @@ impl Problem {
     }
 
     /// The same idempotency key came with something else.
-    pub fn key_reused(run: &RunId) -> Self {
-        Self::new(409, format!("this idempotency key was used before, for something else, on {run}"))
+    pub fn key_reused(subject: &impl fmt::Display) -> Self {
+        Self::new(409, format!("this idempotency key was used before, for something else, on {subject}"))
             .code("GS0603")
             .hint("use a new key for a new command")
     }
@@ -134,6 +138,7 @@ fn status_of(error: &EngineError) -> u16 {
             _ => 409,
         },
         EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) | EngineError::Ended { .. } => 409,
+        EngineError::Superseded { .. } | EngineError::RuleDoesNotApply { .. } => 409,
         EngineError::Patience { .. } => 503,
         EngineError::Store(StoreError::Refused { code: "GS0206", .. }) => 400,
         EngineError::Store(StoreError::Refused { .. } | StoreError::Busy { .. }) => 503,
@@ -141,16 +146,44 @@ fn status_of(error: &EngineError) -> u16 {
     }
 }
 
+/// What to do next, where an error itself cannot name the command.
+fn hint(error: &EngineError) -> Option<String> {
+    Some(match error {
+        EngineError::Lock(LockRefusal::Held { name, .. }) => {
+            format!("wait until it expires or is released: goldseam lock get {name}")
+        }
+        EngineError::Lock(LockRefusal::Lost { name, .. }) => {
+            format!("stop the work that it guards, then acquire it anew: goldseam lock acquire {name}")
+        }
+        EngineError::Task(TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) => {
+            format!("drop the work; goldseam queue get {task} tells who has it")
+        }
+        EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".to_owned(),
+        EngineError::Refused { run, .. } => format!("goldseam show {run} tells how it stands"),
+        EngineError::Ended { run, .. } => format!("goldseam show {run}; goldseam retry {run} tries again"),
+        EngineError::Store(StoreError::Busy { .. }) | EngineError::Patience { .. } => {
+            "another process holds the store; try again".to_owned()
+        }
+        _ => return None,
+    })
+}
+
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
-        let problem = Self::new(status_of(&error), error.to_string()).code(error.code());
+        let detail = match &error {
+            EngineError::Lock(LockRefusal::Held { name, holder, expires_at }) => {
+                format!("lock {name} is held by {holder} until {}", iso(*expires_at))
+            }
+            _ => error.to_string(),
+        };
+        let problem = Self::new(status_of(&error), detail).code(error.code());
         let limit = match &error {
             EngineError::Payload(PayloadError::TooLarge { max, .. } | PayloadError::TooDeep { max }) => {
                 u64::try_from(*max).ok()
             }
             _ => None,
         };
-        Self { hint: error.hint(), limit, ..problem }
+        Self { hint: error.hint().or_else(|| hint(&error)), limit, ..problem }
     }
 }
 

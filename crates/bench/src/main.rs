@@ -3,6 +3,7 @@
 //! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]`,
 //! `restart|takeover|sweep|healthy` for what happens when something is killed or stalls, or could be, and
 //! `nodes|wake|idle|growth` for what matters on a server. `--store postgres` starts one and measures on it.
+//! `front` puts a server under load.
 //! `requests --store s3` counts what a run costs where every call is a request, and fails past its bounds.
 //! Rounds of both sides alternate and medians are compared, because machines are noisy.
 
@@ -12,6 +13,7 @@
 
 mod crowd;
 mod disk;
+mod front;
 mod growth;
 mod healthy;
 mod idle;
@@ -100,6 +102,8 @@ enum Measure {
     Growth(growth::Far),
     /// Requests per run, per step, per second of an idle node and of a waiting run; fails past the bounds
     Requests,
+    /// A server with 1,000 followers and 2,000 requests in a second, reads and writes, while runs progress
+    Front(front::Load),
     /// All that the store has
     All,
     /// A process to be killed
@@ -152,6 +156,7 @@ impl Measure {
             Self::Idle => idle::measure(place).await,
             Self::Growth(far) => growth::measure(place, &far).await,
             Self::Requests => requests::measure(place).await,
+            Self::Front(load) => front::measure(place, &load).await,
             Self::All | Self::Worker(_) => Ok(Vec::new()),
         }
     }

@@ -9,9 +9,9 @@
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
 //! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
-//! | `log`, `describe` | a run's log, branch by branch; its events in words |
+//! | `reach` | how a store or a server is reached |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
-//! | `progress`, `spread` | a live line while something takes its time; how times spread |
+//! | `progress` | a live line while something takes its time |
 //! | `timeline` | the steps of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
@@ -19,15 +19,13 @@
 mod app;
 mod args;
 mod commands;
-mod describe;
 mod fail;
 mod finding;
-mod log;
 mod out;
 mod paint;
 mod payload;
 mod progress;
-mod spread;
+mod reach;
 mod table;
 mod text;
 mod timeline;
@@ -53,11 +51,11 @@ pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), cl
 
 /// Does what the command line of this process says.
 pub fn run() -> ExitCode {
-    let (cli, names_store) = match args::typed() {
+    let (cli, named) = match args::typed() {
         Ok(typed) => typed,
         Err(error) => return args::refuse(&error),
     };
-    let app = App::new(&cli.global, names_store);
+    let app = App::new(&cli.global, named);
     listen();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -30,6 +30,8 @@ pub enum Command {
         name: SignalName,
         /// Deduplicates a repeated signal.
         id: String,
+        /// Nobody else can have sent this id: the log need not be searched for it.
+        fresh: bool,
         /// Its content.
         payload: Payload,
     },

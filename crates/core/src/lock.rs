@@ -119,6 +119,19 @@ impl Lock {
         Ok(self)
     }
 
+    /// The same hold, with an audit entry by which a repeat of the command that took it is recognised.
+    #[must_use]
+    pub fn taken_by(mut self, id: &str) -> Self {
+        note(&mut self.audit, self.acquired_at, taken_by(id));
+        self
+    }
+
+    /// Whether the present hold was taken by the command with this id.
+    pub fn was_taken_by(&self, id: &str) -> bool {
+        let is_it = |entry: &Audit| entry.at == self.acquired_at && entry.what == taken_by(id);
+        self.holder.is_some() && self.audit.iter().any(is_it)
+    }
+
     /// Whether it is held past its expiry. A lock expires *at* its expiry, not before.
     pub fn is_stale(&self, now: Millis) -> bool {
         self.holder.is_some() && self.expires_at <= now
@@ -152,6 +165,11 @@ pub struct Ask<'a> {
     pub node: Option<&'a str>,
     /// How long.
     pub ttl: Duration,
+}
+
+/// How the audit names the command that took a lock.
+fn taken_by(id: &str) -> String {
+    format!("taken by {id}")
 }
 
 /// A span from now.

@@ -488,7 +488,7 @@ impl Summary {
 }
 
 /// The id by which a repeated command from outside is recognised, on whatever branch it was taken.
-pub(crate) fn command_id(event: &Event) -> Option<String> {
+pub fn command_id(event: &Event) -> Option<String> {
     match event {
         Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
         Event::RunPaused(note)

@@ -96,6 +96,7 @@ pub struct Task {
     pub payload: Payload,
     /// What it brought, once completed.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
     pub result: Option<Payload>,
     /// Why it failed, last time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
 
 pub(crate) fn signal(name: &str, id: &str) -> Command {
     let payload = json(&format!("\"{id}\""));
-    Command::Signal { name: SignalName::new(name).unwrap(), id: id.into(), payload }
+    Command::Signal { name: SignalName::new(name).unwrap(), id: id.into(), fresh: false, payload }
 }
 
 pub(crate) fn answer(question: &str, id: &str, text: &str) -> Command {

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::claims::{ClaimRules, Claims, Memory};
 use crate::clock::{Clock, StoreTime, SystemClock, pause};
-use crate::commit::Ledger;
+use crate::commit::{Committed, Ledger};
 use crate::engine::{default_queue, refused};
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::EngineError;
@@ -194,12 +194,23 @@ impl Client {
         input: Payload,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
+        self.begin(workflow, run, input, options).await?;
+        Ok(self.handle(run.clone()))
+    }
+
+    /// The same for somebody who wants to know whether it is new: if it is not, nothing was appended.
+    pub async fn begin(
+        &self,
+        workflow: &str,
+        run: &RunId,
+        input: Payload,
+        options: StartOptions,
+    ) -> Result<Committed, EngineError> {
         let workflow = WorkflowName::new(workflow)?;
         let newest = self.ledger.hub.newest(&workflow).unwrap_or(1);
         let plan = self.ledger.hub.plan(&workflow);
         let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
-        self.ledger.start(run, queued, None).await?;
-        Ok(self.handle(run.clone()))
+        self.ledger.start(run, queued, None).await
     }
 
     /// A new random run id.
@@ -304,8 +315,8 @@ impl Client {
         payload: Payload,
         id: Option<String>,
     ) -> Result<Seq, EngineError> {
-        let (name, id) = (SignalName::new(name)?, self.command_id(id));
-        self.tell(run, Command::Signal { name, id, payload }).await
+        let (name, fresh, id) = (SignalName::new(name)?, id.is_none(), self.command_id(id));
+        self.tell(run, Command::Signal { name, id, fresh, payload }).await
     }
 
     /// Answers a question; durable once this returns.
@@ -353,16 +364,23 @@ impl Client {
     }
 
     pub(crate) async fn tell(&self, run: &RunId, command: Command) -> Result<Seq, EngineError> {
-        let committed = self.ledger.commit(run, &command).await?;
-        self.ledger.hub.poke(run);
-        Ok(committed.end)
+        Ok(self.carry_out(run, &command).await?.end)
     }
 
-    fn command_id(&self, id: Option<String>) -> String {
+    /// Carries out a command; one whose id the run has seen before appends nothing.
+    pub async fn carry_out(&self, run: &RunId, command: &Command) -> Result<Committed, EngineError> {
+        let committed = self.ledger.commit(run, command).await?;
+        self.ledger.hub.poke(run);
+        Ok(committed)
+    }
+
+    /// The id of a command: random unless given.
+    pub fn command_id(&self, id: Option<String>) -> String {
         id.unwrap_or_else(|| format!("c-{}", self.ledger.entropy.write_id()))
     }
 
-    pub(crate) fn note(&self, by: By) -> Note {
+    /// As it stands in a log.
+    pub fn note(&self, by: By) -> Note {
         Note { id: self.command_id(by.id), by: by.who, reason: by.reason }
     }
 

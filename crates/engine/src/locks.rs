@@ -24,10 +24,25 @@ impl Locks {
 
     /// Takes a lock that is free or expired, for `ttl` from now.
     pub async fn acquire(&self, name: &LockName, holder: &str, ttl: Duration) -> Result<Lock, EngineError> {
+        self.acquire_as(name, holder, ttl, None).await
+    }
+
+    /// The same by a command that can be recognised: see [`Lock::was_taken_by`].
+    pub async fn acquire_as(
+        &self,
+        name: &LockName,
+        holder: &str,
+        ttl: Duration,
+        id: Option<&str>,
+    ) -> Result<Lock, EngineError> {
         let node = self.ledger.hub.node().map(|node| node.as_str().to_owned());
         let change = |lock: Option<Lock>, now| {
             let ask = Ask { name, holder, node: node.as_deref(), ttl };
-            Lock::acquired(lock, ask, now).map(Some)
+            let taken = Lock::acquired(lock, ask, now)?;
+            Ok(Some(match id {
+                Some(id) => taken.taken_by(id),
+                None => taken,
+            }))
         };
         let taken = self.change(name, change).await?;
         taken.ok_or(EngineError::Patience { doing: "taking a lock", seconds: 0 })

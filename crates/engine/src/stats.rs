@@ -1,5 +1,6 @@
 //! How much stands in each queue, counted up to a bound.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, QueueName, TaskId};
 use goldseam_store::TaskFilter;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::commit::Ledger;
 use crate::config::QUEUE_DETAILS;
@@ -22,7 +23,8 @@ const TASKS_MAX: u64 = 100_000;
 const FLAWS_MAX: usize = 100;
 
 /// What stands in all queues at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Stats {
     /// When, by the store's clock.
     pub at: Millis,
@@ -37,7 +39,8 @@ pub struct Stats {
 }
 
 /// What stands in one queue: users' tasks and runs to be moved on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct QueueStats {
     /// The queue.
     pub queue: QueueName,
@@ -54,12 +57,13 @@ pub struct QueueStats {
 }
 
 /// A record that contradicts itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Flaw {
     /// The task.
     pub task: TaskId,
     /// What should hold and does not.
-    pub flaw: &'static str,
+    pub flaw: Cow<'static, str>,
 }
 
 /// Counts what is ready, claimed or dead.
@@ -105,7 +109,7 @@ impl Stats {
         if let Some(flaw) = task.flaw() {
             tracing::error!(task = %task.id, flaw, "the record of a task contradicts itself");
             if self.flaws.len() < FLAWS_MAX {
-                self.flaws.push(Flaw { task: task.id.clone(), flaw });
+                self.flaws.push(Flaw { task: task.id.clone(), flaw: flaw.into() });
             }
         }
         if task.queue.as_str() == QUEUE_DETAILS {

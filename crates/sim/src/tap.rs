@@ -9,8 +9,8 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page,
-    Record, Row, RunFilter, Store, StoreError, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace,
+    Page, Record, Row, RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
 use crate::book::Book;
@@ -162,6 +162,10 @@ impl Store for Tap {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        self.inner.feed()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

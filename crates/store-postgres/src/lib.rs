@@ -32,6 +32,7 @@ pub mod check;
 mod claim;
 mod clock;
 mod fault;
+mod feed;
 mod link;
 mod list;
 mod live;

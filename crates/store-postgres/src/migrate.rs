@@ -24,6 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, sql: include_str!("../migrations/0001_init.sql") },
     Migration { number: 2, sql: include_str!("../migrations/0002_calls.sql") },
     Migration { number: 3, sql: include_str!("../migrations/0003_views.sql") },
+    Migration { number: 4, sql: include_str!("../migrations/0004_feed.sql") },
 ];
 
 /// The oldest server that is used, as it numbers itself.

@@ -8,7 +8,7 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
     RunFilter, Store, StoreError, TaskFilter, Written,
 };
 use tokio::runtime::Handle;
@@ -104,7 +104,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    fn reader(&self) -> &Link {
+    pub(crate) fn reader(&self) -> &Link {
         &self.read[self.turn.fetch_add(1, Ordering::Relaxed) % READ_LINKS]
     }
 
@@ -236,6 +236,10 @@ impl Store for PostgresStore {
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
         Ok(self.me.watch.changed(seen, self.me.has_nodes() && self.target.options.has_sessions()).await)
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        Some(self)
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {

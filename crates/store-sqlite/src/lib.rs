@@ -19,7 +19,7 @@
 //! | `runs`, `list` | cached rows: written; listed |
 //! | `tasks`, `claim`, `locks` | queue and locks by compare-and-set |
 //! | `nodes` | beats and the OS locks that die with a process |
-//! | `read`, `watch` | reading; waiting for changes |
+//! | `read`, `watch`, `feed` | reading; waiting for changes; everything in one order |
 //! | `fault` | SQLite's error codes as [`StoreError`](goldseam_store::StoreError) |
 //! | [`check`] | `goldseam store check` and `migrate` |
 //! | `testing` | a store to test with, and harm to it (feature `testing`) |
@@ -29,6 +29,7 @@ pub mod check;
 mod claim;
 mod clock;
 mod fault;
+mod feed;
 mod list;
 mod locks;
 mod migrate;

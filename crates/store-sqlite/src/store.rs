@@ -8,7 +8,7 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
+    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
     RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
@@ -30,7 +30,7 @@ pub struct SqliteStore {
     clock: Arc<SteadyClock>,
     watch: Arc<Watch>,
     writer: Writer,
-    readers: Readers,
+    pub(crate) readers: Readers,
     liveness: Arc<Liveness>,
 }
 
@@ -173,6 +173,10 @@ impl Store for SqliteStore {
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
         self.watch.changed(seen, &self.writer).await
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        Some(self)
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {

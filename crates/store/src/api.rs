@@ -8,6 +8,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
 
 use crate::error::StoreError;
+use crate::feed::Feed;
 use crate::foreign::ForeignStates;
 use crate::pace::Pace;
 
@@ -370,6 +371,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// How often it wants to be asked; unless a store says otherwise, as often as anybody likes.
     fn pace(&self) -> Pace {
         Pace::default()
+    }
+
+    /// Everything that is appended to any log, in one order; none: this store knows no such order.
+    fn feed(&self) -> Option<&dyn Feed> {
+        None
     }
 
     /// States that somebody else keeps in the same place; none: there can be no such states.

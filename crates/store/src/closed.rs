@@ -13,6 +13,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
@@ -129,6 +130,10 @@ impl Store for ClosedStore {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        self.inner.feed()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

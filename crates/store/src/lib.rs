@@ -11,6 +11,7 @@
 //! | [`api`] | the [`Store`] trait and its types |
 //! | [`error`] | [`StoreError`], named by the caller's next move |
 //! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
+//! | [`feed`] | everything that is appended to any log, in one order |
 //! | [`foreign`] | states that somebody else keeps in the same place |
 //! | [`pace`] | how often a store wants to be asked |
 //! | [`check`] | what looking a store over reports |
@@ -30,6 +31,7 @@ pub mod cursor;
 pub mod dying;
 pub mod error;
 pub mod faulty;
+pub mod feed;
 mod filter;
 pub mod foreign;
 pub mod memory;
@@ -48,6 +50,7 @@ pub use closed::{Closed, ClosedStore};
 pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
+pub use feed::{Fed, Feed, Stirred};
 pub use foreign::{ForeignState, ForeignStates};
 pub use memory::MemoryStore;
 pub use pace::Pace;

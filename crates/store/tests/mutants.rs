@@ -10,8 +10,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::conformance::differential::differential;
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, MemoryStore, NodeRecord, NodeSeen,
-    Pace, Page, Record, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, MemoryStore, NodeRecord,
+    NodeSeen, Pace, Page, Record, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter, Written,
 };
 
 /// What is wrong with it.
@@ -180,6 +180,10 @@ impl Store for Broken {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        self.inner.feed()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

@@ -18,7 +18,7 @@ pub(super) const HOMES: &[Home] = &[
         calls: &["println!", "eprintln!", "print!", "eprint!"],
         places: &[
             "crates/cli/src/out.rs",
-            "crates/cli/build.rs",
+            "crates/api/build.rs",
             "crates/store-sqlite/examples/",
             "examples/",
             "crates/bench/",
@@ -88,6 +88,8 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-store"],
     &["goldseam-engine", "goldseam-store-*"],
     &["goldseam"],
+    &["goldseam-api"],
+    &["goldseam-server"],
     &["goldseam-cli", "goldseam-sim", "goldseam-bench"],
     &["goldseam-fuzz"],
     &["goldseam-fuzz-run"],

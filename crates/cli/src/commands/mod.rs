@@ -13,6 +13,7 @@ pub(crate) mod history;
 pub(crate) mod jump;
 pub(crate) mod lock;
 pub(crate) mod ls;
+mod pages;
 pub(crate) mod pause;
 pub(crate) mod prune;
 pub(crate) mod queue;
@@ -32,8 +33,7 @@ pub(crate) mod watch;
 mod who;
 pub(crate) mod why;
 
-use goldseam::Client;
-use goldseam::store::{NodeState, Pulse};
+use goldseam_api::Api;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
@@ -97,13 +97,8 @@ fn until_told() -> Result<impl Future<Output = ()>, Fail> {
 }
 
 /// Whether a live node has a workflow.
-async fn someone_has(client: &Client, workflow: &str) -> Result<bool, Fail> {
-    let nodes = client.store().nodes().await?;
-    let has = |label: &String| label.rsplit_once('@').is_some_and(|(name, _)| name == workflow);
-    Ok(nodes.iter().any(|seen| {
-        let alive = seen.record.state == NodeState::Up && seen.pulse != Pulse::Dropped;
-        alive && seen.record.workflows.iter().any(has)
-    }))
+async fn someone_has(api: &dyn Api, workflow: &str) -> Result<bool, Fail> {
+    Ok(api.workflows().await?.items.iter().any(|found| found.name.as_str() == workflow))
 }
 
 /// Reads `KEY=VALUE`.

@@ -66,7 +66,8 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, Fail> {
         let help = "name a directory or s3://BUCKET/PREFIX with --archive, or only look with --dry-run";
         return Err(Fail::usage("nothing is removed without an archive", help));
     };
-    let client = app.client().await?;
+    app.needs_store("prune")?;
+    let client = goldseam::connect_existing(&app.url).await?;
     let plan = client.plan_prune(&retention).await?;
     if args.dry_run {
         tell_plan(app, &plan);

@@ -112,7 +112,8 @@ pub(super) fn mail(
             return Err(Refusal::NeedsHistory);
         }
     };
-    if view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
+    let fresh = matches!(command, Command::Signal { fresh: true, .. });
+    if !fresh && view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
         return Ok(Decision::default());
     }
     refuse_archived(summary)?;
@@ -139,7 +140,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         _ => Ok(()),
     };
     match command {
-        Command::Signal { name, id, payload } => {
+        Command::Signal { name, id, payload, fresh: _ } => {
             alive()?;
             room()?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })

@@ -14,7 +14,7 @@ use std::time::Duration;
 use goldseam_core::lock::{Lock, TTL_DEFAULT};
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, QueueName};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::commit::Ledger;
 use crate::error::EngineError;
@@ -58,7 +58,8 @@ pub struct RecoveryStats {
 }
 
 /// A lock that nobody alive holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StaleLock {
     /// The lock as it is.
     pub lock: Lock,

@@ -66,12 +66,14 @@ impl Healer {
         Ok(self.ledger.store.tasks(filter).await?.pop())
     }
 
-    /// Whether the row names a task that will move its run.
-    pub(crate) async fn has_live_task(&self, row: &Row) -> Result<bool, EngineError> {
-        match row.task.clone() {
-            Some(id) => Ok(self.task(id).await?.is_some_and(|task| task.state.is_live())),
-            None => Ok(self.advance_task_of(&row.summary.run).await?.is_some()),
-        }
+    /// Whether there is a task that will move the run by itself; one that sleeps until somebody wakes it will not.
+    pub(crate) async fn has_moving_task(&self, row: &Row) -> Result<bool, EngineError> {
+        let task = match row.task.clone() {
+            Some(id) => self.task(id).await?,
+            None => self.advance_task_of(&row.summary.run).await?,
+        };
+        let sleeps = |task: &Task| task.state == TaskState::Ready && task.run_at == Millis::NEVER;
+        Ok(task.is_some_and(|task| task.state.is_live() && !sleeps(&task)))
     }
 
     /// Reads everything about a run and diagnoses it.

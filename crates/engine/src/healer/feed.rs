@@ -27,6 +27,16 @@ pub struct Healing {
     pub moved_at: Option<Millis>,
 }
 
+/// A place in the feed: when, of which run, and where in its log.
+pub type Place = (Millis, RunId, Seq);
+
+impl Healing {
+    /// Its place in the feed.
+    pub fn place(&self) -> Place {
+        (self.at, self.run.clone(), self.seq)
+    }
+}
+
 fn newest_first(healings: &mut [Healing]) {
     healings.sort_by(|a, b| (b.at, &b.run, b.seq).cmp(&(a.at, &a.run, a.seq)));
 }
@@ -34,6 +44,16 @@ fn newest_first(healings: &mut [Healing]) {
 impl Client {
     /// The latest recoveries, newest first: at most `limit`, none older than `since`.
     pub async fn recoveries(&self, since: Option<Millis>, limit: usize) -> Result<Vec<Healing>, EngineError> {
+        self.recoveries_after(since, None, limit).await
+    }
+
+    /// The same, going on after a place in the feed.
+    pub async fn recoveries_after(
+        &self,
+        since: Option<Millis>,
+        place: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<Healing>, EngineError> {
         let mut healings: Vec<Healing> = Vec::new();
         let mut after = None;
         'pages: loop {
@@ -51,7 +71,11 @@ impl Client {
                     break 'pages;
                 }
                 let more = self.healings_of(&row.summary.run, &row.summary.workflow).await?;
-                healings.extend(more.into_iter().filter(|more| since.is_none_or(|since| more.at >= since)));
+                let wanted = |more: &Healing| {
+                    since.is_none_or(|since| more.at >= since)
+                        && place.is_none_or(|place| more.place() < *place)
+                };
+                healings.extend(more.into_iter().filter(wanted));
                 if healings.len() >= limit {
                     newest_first(&mut healings);
                     healings.truncate(limit);

@@ -2,11 +2,13 @@
 //!
 //! Invariant: the log is what is followed, never memory. A follower sees the same whoever executes the run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::Owner;
 use goldseam_core::{Recorded, RunId, Seq};
+use tokio::sync::watch;
 
 use super::Found;
 use crate::client::Client;
@@ -33,6 +35,10 @@ pub struct Follower {
     run: RunId,
     after: Seq,
     mark: u64,
+    /// Whoever looks for many; none: this one looks itself.
+    wake: Option<watch::Receiver<Arc<[Recorded]>>>,
+    /// Everything that there was has been told: only something new is worth a look.
+    has_all: bool,
     /// [`QUIET`], or longer if the store wants it so.
     quiet: Duration,
     /// When something was last heard.
@@ -54,6 +60,8 @@ impl Client {
             run,
             after,
             mark: 0,
+            wake: None,
+            has_all: false,
             quiet,
             heard,
             glance_at,
@@ -64,6 +72,15 @@ impl Client {
 }
 
 impl Follower {
+    /// The same follower, woken whenever this changes instead of asking the store itself: one look at the store then
+    /// does for many followers. What it is handed may be the latest events of the run, or nothing: it reads what
+    /// does not go on where it is.
+    #[must_use]
+    pub fn woken_by(mut self, wake: watch::Receiver<Arc<[Recorded]>>) -> Self {
+        self.wake = Some(wake);
+        self
+    }
+
     /// Whether the run was stalled when it was last heard of.
     pub fn is_stalled(&self) -> bool {
         self.told
@@ -72,7 +89,12 @@ impl Follower {
     /// The next events, or that there are none because the run is stalled. A stalled run is told once.
     pub async fn next(&mut self) -> Result<Followed, EngineError> {
         loop {
-            let events = self.client.events_after(&self.run, self.after).await?;
+            let handed = self.handed();
+            let events = match handed {
+                Some(events) => events,
+                None if self.has_all => Vec::new(),
+                None => self.client.events_after(&self.run, self.after).await?,
+            };
             if let Some(last) = events.last() {
                 self.after = last.seq;
                 self.hear();
@@ -82,8 +104,34 @@ impl Follower {
                 self.told = true;
                 return Ok(Followed::Stalled(found));
             }
-            self.mark = self.client.wait_for_change(self.mark).await?;
+            self.wait().await?;
         }
+    }
+
+    /// What whoever looks for many has found, if it goes on where this one is.
+    fn handed(&mut self) -> Option<Vec<Recorded>> {
+        let page = Arc::clone(&self.wake.as_mut()?.borrow_and_update());
+        let goes_on = page.first().is_some_and(|first| first.seq <= self.after.next());
+        let new: Vec<Recorded> = match goes_on {
+            true => page.iter().filter(|recorded| recorded.seq > self.after).cloned().collect(),
+            false => Vec::new(),
+        };
+        self.has_all |= !new.is_empty();
+        (!new.is_empty()).then_some(new)
+    }
+
+    /// Waits until there may be something new. Whoever is woken still looks by itself now and then.
+    async fn wait(&mut self) -> Result<(), EngineError> {
+        self.has_all = false;
+        if let Some(wake) = &mut self.wake {
+            let woken = tokio::time::timeout(self.quiet, wake.changed()).await;
+            if !matches!(woken, Ok(Err(_))) {
+                return Ok(());
+            }
+            self.wake = None;
+        }
+        self.mark = self.client.wait_for_change(self.mark).await?;
+        Ok(())
     }
 
     fn hear(&mut self) {

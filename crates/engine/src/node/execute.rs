@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam_core::decide::Refusal;
+use goldseam_core::event::Release;
 use goldseam_core::recovery::Code;
 use goldseam_core::state::Outcome;
-use goldseam_core::{Command, Doing, Fence, Owned, State, TaskId};
+use goldseam_core::{Command, Doing, Fence, Owned, State, Status, TaskId};
 
 use super::{Ended, Node};
 use crate::cell::{Cell, Stop};
 use crate::clock::pause;
 use crate::context::Context;
 use crate::driver::{End, drive};
+use crate::error::EngineError;
 use crate::registry::WorkflowFn;
 use crate::undo::cancel_child;
 
@@ -151,13 +154,40 @@ impl Node {
 
     /// Claims the run again under a new epoch, so that nothing still on its way can land.
     async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
-        let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
-        match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
-            Ok(_) => self.reload(cell).await,
-            Err(error) => {
-                tracing::warn!(run = %cell.run, %error, "the run is not ours any more");
-                None
+        loop {
+            let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
+            let error = match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
+                Ok(_) => return self.reload(cell).await,
+                Err(error) => error,
+            };
+            let refusal = Refusal::NotClaimable { status: Status::Paused };
+            let paused = matches!(&error, EngineError::Refused { refusal: found, .. } if *found == refusal);
+            // Nobody else may have a run while it has an owner: whoever resumes it must find it free.
+            if !paused || self.let_go_paused(cell).await == Paused::Still {
+                tracing::warn!(run = %cell.run, %error, "the run is not executed here any more");
+                return None;
             }
         }
     }
+
+    async fn let_go_paused(&self, cell: &Arc<Cell>) -> Paused {
+        let fence = cell.lock().fence;
+        let fence = Fence { epoch: fence.epoch, branch: fence.branch };
+        let release = Doing { at: self.ledger.clock.now(), what: Owned::Release(Release::Paused) };
+        match self.ledger.commit(&cell.run, &Command::Owned(fence, vec![release])).await {
+            Ok(done) if done.records.is_empty() => Paused::NoMore,
+            Ok(_) => Paused::Still,
+            Err(error) => {
+                tracing::warn!(run = %cell.run, %error, "a paused run could not be released");
+                Paused::Still
+            }
+        }
+    }
+}
+
+/// Whether a run that was found paused still is.
+#[derive(PartialEq, Eq)]
+enum Paused {
+    Still,
+    NoMore,
 }

@@ -245,7 +245,7 @@ impl Node {
     }
 
     /// Runs that have this node as their owner and that it does not execute, because it dropped them, and whose task
-    /// is lost: nobody else may take them, and no task brings them back.
+    /// is lost or sleeps: nobody else may take them, and no task brings them back.
     async fn requeue_unheld(&self) -> Result<(), EngineError> {
         let healer = self.healer(Reason::StaleDetection);
         let statuses: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
@@ -259,10 +259,10 @@ impl Node {
             for row in page.items {
                 let run = &row.summary.run;
                 let old = now.since(row.summary.last_event_at) >= self.config.silence_max;
-                if !old || self.has(run) || healer.has_live_task(&row).await? {
+                if !old || self.has(run) || healer.has_moving_task(&row).await? {
                     continue;
                 }
-                let evidence = "its owner does not execute it, and its advance task is missing".to_owned();
+                let evidence = "its owner does not execute it, and no task brings it back".to_owned();
                 let diagnosis =
                     Diagnosis { rule: Code::O1, evidence, remedy: Remedy::Requeue { run_at: now } };
                 let end = self.ledger.store.head(run).await?.map_or(row.summary.as_of, |head| head.end);

@@ -16,6 +16,7 @@ pub mod claim;
 pub mod damage;
 pub mod deadline;
 pub mod differential;
+pub mod feed;
 pub mod foreign;
 pub mod lanes;
 mod lives;
@@ -262,6 +263,11 @@ macro_rules! conformance {
             damage::a_lost_end_is_no_gap,
             damage::a_changed_event_reads_as_it_is,
             damage::all_hints_are_lost_and_truths_stay,
+            feed::the_feed_tells_every_event_once,
+            feed::the_feed_goes_on_from_any_place,
+            feed::a_reader_of_the_feed_misses_no_racing_append,
+            feed::runs_that_grew_are_named,
+            feed::a_foreign_place_is_refused,
             foreign::states_of_others_are_listed_in_order_of_id,
             foreign::pages_of_foreign_states_are_complete,
             foreign::a_foreign_state_is_kept_exactly,

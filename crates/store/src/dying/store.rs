@@ -14,6 +14,7 @@ use crate::api::{
 };
 use crate::error::StoreError;
 use crate::faulty::Op;
+use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
@@ -144,6 +145,10 @@ impl Store for DyingStore {
 
     fn pace(&self) -> Pace {
         self.0.pace()
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        self.0.feed()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

@@ -24,6 +24,7 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
+use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
@@ -394,6 +395,10 @@ impl Store for FaultyStore {
 
     fn pace(&self) -> Pace {
         self.inner.pace()
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        self.inner.feed()
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

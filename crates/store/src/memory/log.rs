@@ -20,7 +20,8 @@ impl World {
         }
         let run = self.runs.entry(append.run.clone()).or_default();
         run.log.extend((end.0 + 1..).map(Seq).zip(append.bodies));
-        let end = run.end();
+        let (before, end) = (end, run.end());
+        self.order.extend((before.0 + 1..=end.0).map(|seq| (append.run.clone(), Seq(seq))));
         self.follow(&append.run, append.row.map(|summary| *summary), append.tasks);
         Ok(end)
     }

@@ -5,6 +5,7 @@
 //! same answers, which is what the simulation builds on.
 
 mod damage;
+mod feed;
 mod foreign;
 mod log;
 mod nodes;
@@ -28,6 +29,7 @@ use crate::api::{
 };
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreError;
+use crate::feed::Feed;
 use crate::foreign::ForeignStates;
 use crate::pace::Pace;
 
@@ -52,6 +54,8 @@ struct World {
     nodes: BTreeMap<NodeId, NodeSeen>,
     /// States of others: version and text.
     foreign: BTreeMap<RunId, (u64, String)>,
+    /// Everything that was appended, in that order.
+    order: Vec<(RunId, Seq)>,
 }
 
 #[derive(Debug, Default)]
@@ -214,6 +218,10 @@ impl Store for MemoryStore {
 
     fn pace(&self) -> Pace {
         self.pace
+    }
+
+    fn feed(&self) -> Option<&dyn Feed> {
+        Some(self)
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {

@@ -1,4 +1,4 @@
-//! Collects the pages of `docs/codes` into the binary, for `goldseam explain`.
+//! Collects the pages of `docs/codes` into the binary.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,21 +1,22 @@
 //! How times spread: median, tail and worst case.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Ranks of some times, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Spread {
-    /// Half are below.
-    pub(crate) p50: i64,
-    /// All but one in a hundred are below.
-    pub(crate) p99: i64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Spread {
     /// The longest.
-    pub(crate) max: i64,
+    pub max: i64,
+    /// Half are below.
+    pub p50: i64,
+    /// All but one in a hundred are below.
+    pub p99: i64,
 }
 
 impl Spread {
     /// The ranks of `times`; all zero if there are none.
-    pub(crate) fn of(mut times: Vec<i64>) -> Self {
+    pub fn of(mut times: Vec<i64>) -> Self {
         times.sort_unstable();
         let rank = |share: usize| {
             let at = (times.len() * share).div_ceil(100).saturating_sub(1);

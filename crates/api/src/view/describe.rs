@@ -5,13 +5,12 @@ use goldseam::core::Event;
 use goldseam::core::branch::Why;
 use goldseam::core::event::{By, Cause, Note, Release, RunRecovered};
 
-use crate::table::cut;
-use crate::text::{form, one_line};
-use crate::when;
+use super::text::{cut, form, one_line};
+use crate::moment;
 
 /// How much of a payload is shown within a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Much {
+pub enum Much {
     /// The beginning, for a person.
     Some,
     /// All, for a program.
@@ -22,7 +21,7 @@ pub(crate) enum Much {
 const PAYLOAD_SHOWN: usize = 60;
 
 /// What happened, without the event's name.
-pub(crate) fn describe(event: &Event, much: Much) -> String {
+pub fn describe(event: &Event, much: Much) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
         Event::RunQueued(run) => {
@@ -75,14 +74,14 @@ fn operation(event: &Event, much: Much) -> String {
             format!("{} attempt {}: {}", step.path, step.attempt, one_line(&step.failure.message))
         }
         Event::StepRetryScheduled { path, attempt, due } => {
-            format!("{path} attempt {attempt} at {}", when::clock(*due))
+            format!("{path} attempt {attempt} at {}", moment::clock(*due))
         }
         Event::StepTimeout { path, attempt, reason } => format!("{path} attempt {attempt}: {reason}"),
         Event::WaitStarted(wait) => {
             let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
             things.extend(wait.inputs.iter().map(|path| format!("answer {path}")));
             things.extend(wait.children.iter().map(|run| format!("child {run}")));
-            things.extend(wait.due.map(when::iso));
+            things.extend(wait.due.map(moment::iso));
             format!("{} for {}", wait.path, things.join(" or "))
         }
         Event::WaitResolved { path, by: By::Mail(seq) } => format!("{path} by event {seq}"),
@@ -90,7 +89,7 @@ fn operation(event: &Event, much: Much) -> String {
         Event::InputRequested(input) => {
             format!("{}: {} ({})", input.path, one_line(&input.prompt), form(&input.form))
         }
-        Event::TimerSet { path, due, .. } => format!("{path} until {}", when::iso(*due)),
+        Event::TimerSet { path, due, .. } => format!("{path} until {}", moment::iso(*due)),
         Event::TimerFired { path } | Event::CompensationCompleted { path } => path.to_string(),
         Event::ChildStarted(child) => format!("{}: {} as {}", child.path, child.workflow, child.run),
         Event::JumpRequested(jump) => format!("to {} {}", jump.to, said(&jump.note)),
@@ -105,7 +104,7 @@ fn operation(event: &Event, much: Much) -> String {
 }
 
 /// Why a branch was opened.
-pub(crate) fn why(why: &Why) -> String {
+pub fn why(why: &Why) -> String {
     match why {
         Why::Recovery { rule, evidence } => format!("rule {rule}: {evidence}"),
         Why::Jump { to } => format!("jump to {to}"),
@@ -145,7 +144,7 @@ fn said(note: &Note) -> String {
 }
 
 /// A payload, or its beginning.
-pub(crate) fn short(payload: &Payload, much: Much) -> String {
+pub fn short(payload: &Payload, much: Much) -> String {
     match much {
         Much::Some => cut(&one_line(payload.as_str()), PAYLOAD_SHOWN),
         Much::All => payload.as_str().to_owned(),

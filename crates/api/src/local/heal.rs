@@ -1,0 +1,392 @@
+//! Recovering, sweeping, examining, and what was healed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use goldseam::core::{Command, Event, Recorded};
+use goldseam::healer::by_hand::{RecoverOptions, Recovery as Made};
+use goldseam::healer::doctor::{DoctorOptions, Finding as Found, Subject};
+use goldseam::healer::feed::{Healing as Healed, Place};
+use goldseam::healer::foreign::{ForeignReport, ForeignStalled};
+use goldseam::healer::sweeper::{Fate as Became, Stalled, SweepOptions, SweepReport, Sweeper};
+use goldseam::recovery::{Code, Reason as Why, Remedy};
+use goldseam::{Millis, RunId, Seq, Status};
+use tokio::sync::Mutex;
+
+use super::change::by;
+use super::once::{Asked, Landed};
+use super::{Local, limit};
+use crate::api::{Answer, Tell};
+use crate::caller::Caller;
+use crate::doc::change::{NewRecovery, Reason, Recovery, Resumed};
+use crate::doc::heal::{
+    Checkup, Fate, Finding, ForeignSweep, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep,
+    RecoveriesQuery, Sweep,
+};
+use crate::doc::{Items, Page};
+use crate::moment::Moment;
+use crate::problem::Problem;
+use crate::view::spread::Spread;
+
+/// Recoveries of a page unless told otherwise.
+const HEALINGS: u32 = 20;
+/// Most recoveries that statistics are made of.
+const STATS_MAX: u32 = 1_000_000;
+/// Sorts of sweeps that are remembered.
+const SWEEPERS_MAX: usize = 8;
+
+/// Sweeps that go on where they ended: a finding must hold for a while before it is healed, so somebody must remember
+/// when it was first seen.
+#[derive(Debug, Default)]
+pub(super) struct Sweepers(Mutex<Vec<(NewSweep, Sweeper)>>);
+
+impl Local {
+    pub(super) async fn let_go_on(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed> {
+        let Asked { note, keyed } = self.note(caller, ("resume", run), (reason.by, reason.reason))?;
+        if let Some(landed) = self.before(run, keyed, &Command::Resume(note.clone())).await? {
+            let (recovery, event) = (recovered_before(run, &landed), landed.end);
+            return Ok(Resumed { event, recovery, run: run.clone() });
+        }
+        let resumed = self.client.resume(run, by(note.clone())).await?;
+        let mut event = resumed.end;
+        if keyed && !resumed.rested {
+            // It was only recovered, and no event of that names the command.
+            event = self.client.annotate(run, by(note)).await?;
+        }
+        Ok(Resumed { event, recovery: told(&resumed.recovery), run: run.clone() })
+    }
+
+    pub(super) async fn mend(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery> {
+        let NewRecovery { rule, dry_run, compensate, by: who, reason } = new;
+        let says_why = !reason.is_empty();
+        let Asked { note, keyed } = self.note(caller, ("recover", run), (who, reason))?;
+        let done = self.before(run, keyed && !dry_run, &Command::Annotate(note.clone())).await?;
+        let recovery = match done {
+            Some(landed) => {
+                let recovery = recovered_before(run, &landed);
+                if rule.is_some() && rule != recovery.rule {
+                    return Err(Problem::key_reused(run));
+                }
+                recovery
+            }
+            None => {
+                let made = self.client.recover(run, RecoverOptions { rule, dry_run, compensate }).await?;
+                if made.has_healed() && (says_why || keyed) {
+                    self.client.annotate(run, by(note)).await?;
+                }
+                told(&made)
+            }
+        };
+        Ok(Recovery { run: Some(run.clone()), ..recovery })
+    }
+
+    pub(super) async fn sweep_on(&self, new: NewSweep) -> Answer<Sweep> {
+        let mut sweepers = self.sweepers.0.lock().await;
+        let at = match sweepers.iter().position(|(known, _)| *known == new) {
+            Some(at) => at,
+            None => {
+                if sweepers.len() >= SWEEPERS_MAX {
+                    sweepers.remove(0);
+                }
+                let otherwise = SweepOptions::default();
+                let stale_after = new.stale_after_ms.map(Duration::from_millis).or(otherwise.stale_after);
+                let options = SweepOptions { stale_after, dry_run: new.dry_run, ..otherwise };
+                sweepers.push((new, self.client.sweeper(options)));
+                sweepers.len() - 1
+            }
+        };
+        let report = sweepers[at].1.tick().await?;
+        Ok(sweep(self.client.ledger().clock.now(), report))
+    }
+
+    pub(super) async fn examine_all(&self, new: &NewCheckup, tell: Tell<'_>) -> Answer<Checkup> {
+        let options = DoctorOptions { fix: new.fix, rule: new.rule, deep: new.deep };
+        let mut checkup = self.client.doctor_telling(options, tell).await?;
+        checkup
+            .findings
+            .retain(|found| !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name)));
+        Ok(Checkup {
+            healthy: checkup.is_healthy(),
+            findings: checkup.findings.into_iter().map(finding).collect(),
+            healed: checkup.healed,
+            rows_rewritten: checkup.rows_rewritten,
+            scanned: checkup.scanned,
+        })
+    }
+
+    pub(super) async fn list_recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>> {
+        let most = usize::try_from(limit::page(query.limit, HEALINGS)?).unwrap_or(usize::MAX);
+        let place = query.after.as_deref().map(place).transpose()?;
+        let since = query.since_ms.map(Millis);
+        let mut healings = self.client.recoveries_after(since, place.as_ref(), most + 1).await?;
+        let more = healings.len() > most;
+        healings.truncate(most);
+        let cursor = |last: &Healed| format!("{}:{}:{}", last.at.0, last.seq, last.run);
+        let next = healings.last().map(cursor).filter(|_| more);
+        Ok(Page { items: healings.into_iter().map(healing).collect(), next })
+    }
+
+    pub(super) async fn count_recoveries(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>> {
+        let most = query.latest.unwrap_or(STATS_MAX);
+        if most == 0 || most > STATS_MAX {
+            let words = format!("statistics are made of 1 to {STATS_MAX} recoveries, not {most}");
+            return Err(Problem::bad_request(words).limit(u64::from(STATS_MAX)));
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut rules: BTreeMap<String, Vec<Healing>> = BTreeMap::new();
+        for one in self.client.recoveries(query.since_ms.map(Millis), most).await?.into_iter().map(healing) {
+            rules.entry(one.rule.clone()).or_default().push(one);
+        }
+        let still = |one: &Healing| i64::try_from(one.stalled_ms).unwrap_or(i64::MAX);
+        let item = |(rule, of): (String, Vec<Healing>)| HealingStats {
+            count: of.len() as u64,
+            heal_ms: Spread::of(of.iter().filter_map(|one| one.heal_ms).collect()),
+            rule,
+            stalled_ms: Spread::of(of.iter().map(still).collect()),
+        };
+        Ok(rules.into_iter().map(item).collect::<Vec<_>>().into())
+    }
+}
+
+/// Reads a cursor of the feed.
+fn place(cursor: &str) -> Result<Place, Problem> {
+    let wrong = || Problem::bad_request(format!("{cursor:?} is no cursor of this list"));
+    let mut parts = cursor.splitn(3, ':');
+    let mut next = || parts.next().ok_or_else(wrong);
+    let (at, seq, run) = (next()?, next()?, next()?);
+    let at = at.parse().map_err(|_| wrong())?;
+    let seq = seq.parse().map_err(|_| wrong())?;
+    Ok((Millis(at), RunId::new(run)?, Seq(seq)))
+}
+
+fn healing(healed: Healed) -> Healing {
+    let Healed { run, workflow, seq, at, recovered, moved_at } = healed;
+    let heal = moved_at.map(|moved| i64::try_from(moved.since(at).as_millis()).unwrap_or(i64::MAX));
+    Healing {
+        at: Moment(at),
+        at_ms: at,
+        attempt: recovered.attempt,
+        cutoff: recovered.cutoff,
+        event: seq,
+        evidence: recovered.evidence,
+        heal_ms: heal,
+        new_branch: recovered.new_branch.map(|branch| branch.to_string()),
+        node: recovered.node,
+        previous_branch: recovered.previous_branch.map(|branch| branch.to_string()),
+        reason: recovered.reason,
+        rule: recovered.rule,
+        run,
+        stalled_ms: recovered.stale_ms,
+        workflow,
+    }
+}
+
+/// A recovery as a document.
+fn told(made: &Made) -> Recovery {
+    let diagnosis = made.found.as_ref().map(|found| &found.diagnosis);
+    Recovery {
+        automatic: diagnosis.map(|diagnosis| diagnosis.remedy.is_automatic()),
+        branch: made.branch().map(|branch| branch.to_string()),
+        evidence: diagnosis.map(|diagnosis| diagnosis.evidence.clone()),
+        healed: made.has_healed(),
+        needed: made.was_needed(),
+        remedy: diagnosis.map(|diagnosis| diagnosis.remedy.describe()),
+        rule: diagnosis.map(|diagnosis| diagnosis.rule),
+        run: None,
+        standing: made.standing.clone(),
+        status: made.status,
+    }
+}
+
+/// What was recovered by the command whose note landed: the write right before it. The log does not keep the words of
+/// a remedy that did not cut.
+fn recovered_before(run: &RunId, landed: &Landed) -> Recovery {
+    let nothing = |status| Recovery {
+        automatic: None,
+        branch: None,
+        evidence: None,
+        healed: false,
+        needed: false,
+        remedy: None,
+        rule: None,
+        run: None,
+        standing: Vec::new(),
+        status,
+    };
+    let Some(at_note) = landed.state_before(run) else { return nothing(Status::Parked) };
+    let history = landed.before.as_deref().unwrap_or_default();
+    let write = history.last().map(|last| last.write);
+    let start = history.iter().position(|recorded| Some(recorded.write) == write).unwrap_or_default();
+    let (before, made) = history.split_at(start);
+    let mended = made.iter().find_map(|recorded: &Recorded| match &recorded.event {
+        Event::RunRecovered(mended) if mended.reason == Why::Manual.as_str() => Some(mended),
+        _ => None,
+    });
+    let Some(mended) = mended else { return nothing(at_note.summary.status) };
+    let state = goldseam::core::derive(run, before, goldseam::core::hash::Hash::ZERO).ok();
+    let standing = mended.cutoff.zip(state.as_ref()).map(|(cutoff, state)| state.to_undo(cutoff));
+    Recovery {
+        automatic: Some(true),
+        branch: mended.new_branch.map(|branch| branch.to_string()),
+        evidence: Some(mended.evidence.clone()),
+        healed: true,
+        needed: true,
+        remedy: mended.cutoff.map(|cutoff| Remedy::Branch { cutoff }.describe()),
+        rule: mended.rule.parse::<Code>().ok(),
+        standing: standing.unwrap_or_default(),
+        ..nothing(state.map_or(at_note.summary.status, |state| state.summary.status))
+    }
+}
+
+/// A finding about nothing yet.
+fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
+    let fate = match became {
+        Became::Healed => Fate::Healed,
+        Became::Young => Fate::Young,
+        Became::Told => Fate::Told,
+        Became::Moved => Fate::Moved,
+        Became::NeedsHelp => Fate::NeedsHelp,
+        Became::Failed(_) => Fate::Failed,
+    };
+    let error = match became {
+        Became::Failed(error) => Some(error.clone()),
+        _ => None,
+    };
+    Finding {
+        code: None,
+        error,
+        event: None,
+        evidence,
+        fate,
+        lock: None,
+        remedy,
+        run: None,
+        since: None,
+        state: None,
+        task: None,
+    }
+}
+
+fn finding(found: Found) -> Finding {
+    let blank = blank(found.evidence, found.remedy, &found.fate);
+    let code = Some(found.code);
+    match found.subject {
+        Subject::Run(run) => Finding { code, run: Some(run), ..blank },
+        Subject::Task(task) => Finding { code, task: Some(task), ..blank },
+        Subject::Lock(lock) => Finding { code, lock: Some(lock), ..blank },
+    }
+}
+
+fn stalled(stalled: Stalled) -> Finding {
+    let diagnosis = stalled.found.diagnosis;
+    Finding {
+        code: Some(diagnosis.rule),
+        event: Some(stalled.found.at),
+        run: Some(stalled.found.run.to_string()),
+        since: Some(Moment(stalled.since)),
+        ..blank(diagnosis.evidence, diagnosis.remedy.describe(), &stalled.fate)
+    }
+}
+
+fn foreign(stalled: ForeignStalled) -> Finding {
+    let remedy = match stalled.fate {
+        Became::NeedsHelp => "see why its task takes its workers down",
+        _ => "give it a new task",
+    };
+    Finding {
+        since: Some(Moment(stalled.since)),
+        state: Some(stalled.id.to_string()),
+        ..blank(stalled.evidence, remedy.to_owned(), &stalled.fate)
+    }
+}
+
+fn sweep(at: Millis, report: SweepReport) -> Sweep {
+    let others = |foreign_report: ForeignReport| ForeignSweep {
+        healed: foreign_report.healed,
+        healthy: foreign_report.healthy,
+        scanned: foreign_report.scanned,
+        skipped: foreign_report.skipped,
+        stalled: foreign_report.stalled.into_iter().map(foreign).collect(),
+    };
+    Sweep {
+        at: Moment(at),
+        foreign: report.foreign.map(others),
+        healed: report.healed,
+        healthy: report.healthy,
+        more: report.more,
+        rows_rewritten: report.rows_rewritten,
+        scanned: report.scanned,
+        stalled: report.stalled.into_iter().map(stalled).collect(),
+        terminal: report.terminal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn states_of_others_are_told_by_themselves() {
+        let stalled = |name: &str, evidence: &str, fate: Became| ForeignStalled {
+            id: RunId::new(name).unwrap(),
+            evidence: evidence.to_owned(),
+            since: Millis(1_700_000_000_000),
+            fate,
+        };
+        let foreign = ForeignReport {
+            scanned: 6,
+            skipped: 2,
+            healthy: 1,
+            healed: 1,
+            stalled: vec![
+                stalled("wf-1", "its task t-1 is missing", Became::Healed),
+                stalled("wf-2", "its task t-2 is completed", Became::Young),
+                stalled("wf-3", "its task t-3 is dead", Became::NeedsHelp),
+            ],
+        };
+        let report = SweepReport { scanned: 3, healthy: 3, foreign: Some(foreign), ..SweepReport::default() };
+        let document = serde_json::to_value(sweep(Millis(1_700_000_060_000), report)).unwrap();
+        assert_snapshot!(serde_json::to_string_pretty(&document).unwrap(), @r#"
+        {
+          "at": "2023-11-14T22:14:20.000Z",
+          "foreign": {
+            "healed": 1,
+            "healthy": 1,
+            "scanned": 6,
+            "skipped": 2,
+            "stalled": [
+              {
+                "evidence": "its task t-1 is missing",
+                "fate": "healed",
+                "remedy": "give it a new task",
+                "since": "2023-11-14T22:13:20.000Z",
+                "state": "wf-1"
+              },
+              {
+                "evidence": "its task t-2 is completed",
+                "fate": "young",
+                "remedy": "give it a new task",
+                "since": "2023-11-14T22:13:20.000Z",
+                "state": "wf-2"
+              },
+              {
+                "evidence": "its task t-3 is dead",
+                "fate": "needs_help",
+                "remedy": "see why its task takes its workers down",
+                "since": "2023-11-14T22:13:20.000Z",
+                "state": "wf-3"
+              }
+            ]
+          },
+          "healed": 0,
+          "healthy": 3,
+          "rows_rewritten": 0,
+          "scanned": 3,
+          "stalled": [],
+          "terminal": 0
+        }
+        "#);
+    }
+}

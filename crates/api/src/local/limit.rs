@@ -1,0 +1,56 @@
+//! Bounds of what may be asked for, and names that nobody may reach.
+
+use std::time::Duration;
+
+use goldseam::Limits;
+
+use crate::doc::PAGE_MAX;
+use crate::problem::Problem;
+
+/// Longest wait for something to happen.
+pub(super) const WAIT_MS_MAX: u64 = 60_000;
+
+/// What the engine keeps for itself.
+const RESERVED: &str = "goldseam.";
+
+/// How many items a page is to have.
+pub(super) fn page(limit: Option<u32>, otherwise: u32) -> Result<u32, Problem> {
+    match limit.unwrap_or(otherwise) {
+        limit @ 1..=PAGE_MAX => Ok(limit),
+        other => Err(Problem::bad_request(format!("a page holds 1 to {PAGE_MAX} items, not {other}"))
+            .limit(u64::from(PAGE_MAX))),
+    }
+}
+
+/// How long to wait.
+pub(super) fn wait(wait_ms: Option<u64>) -> Result<Duration, Problem> {
+    match wait_ms.unwrap_or(0) {
+        ms @ 0..=WAIT_MS_MAX => Ok(Duration::from_millis(ms)),
+        ms => Err(Problem::bad_request(format!("a wait takes at most {WAIT_MS_MAX} ms, not {ms}"))
+            .limit(WAIT_MS_MAX)),
+    }
+}
+
+/// Refuses a text that is too long to be kept.
+pub(super) fn text(what: &str, text: &str, limits: &Limits) -> Result<(), Problem> {
+    let (bytes, max) = (text.len(), limits.text_bytes_max);
+    if bytes <= max {
+        return Ok(());
+    }
+    let problem = Problem::new(413, format!("{what} has {bytes} bytes, more than the limit of {max}"));
+    Err(problem.limit(max as u64))
+}
+
+/// Whether a name is the engine's own.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED)
+}
+
+/// Refuses names that are the engine's own.
+pub(super) fn open(name: &str) -> Result<(), Problem> {
+    match is_reserved(name) {
+        false => Ok(()),
+        true => Err(Problem::new(403, format!("{name}: names that begin with {RESERVED} are not yours"))
+            .hint("use another name")),
+    }
+}

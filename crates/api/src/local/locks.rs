@@ -1,0 +1,88 @@
+//! Named locks; those that the engine keeps for itself are not there.
+
+use std::time::Duration;
+
+use goldseam::EngineError;
+use goldseam::core::LockName;
+use goldseam::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
+use goldseam::engine::claims::StaleLock;
+
+use super::{Local, limit};
+use crate::api::Answer;
+use crate::caller::Caller;
+use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
+use crate::doc::{Items, Page};
+use crate::problem::Problem;
+
+/// Locks of a page unless told otherwise.
+const LOCKS: u32 = 100;
+
+fn ttl(ttl_ms: Option<u64>) -> Duration {
+    ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis)
+}
+
+impl Local {
+    pub(super) async fn list_locks(&self, query: LocksQuery) -> Answer<Page<Lock>> {
+        let most = limit::page(query.limit, LOCKS)?;
+        let mut after = query.after.map(LockName::new).transpose()?;
+        let mut items: Vec<Lock> = Vec::new();
+        let wanted = usize::try_from(most).unwrap_or(usize::MAX);
+        loop {
+            let page = self.client.locks().list(after.clone(), most + 1).await?;
+            let last = page.len() <= wanted;
+            after = page.last().map(|lock| lock.name.clone());
+            items.extend(page.into_iter().filter(|lock| !limit::is_reserved(lock.name.as_str())));
+            if last || items.len() > wanted {
+                break;
+            }
+        }
+        let more = items.len() > wanted;
+        items.truncate(wanted);
+        let next = items.last().map(|lock| lock.name.to_string()).filter(|_| more);
+        Ok(Page { items, next })
+    }
+
+    pub(super) async fn read_lock(&self, name: &LockName) -> Answer<Lock> {
+        limit::open(name.as_str())?;
+        let missing =
+            || Problem::not_found(format!("there is no lock {name}")).hint("goldseam lock ls lists them");
+        self.client.locks().get(name).await?.ok_or_else(missing)
+    }
+
+    pub(super) async fn list_stale_locks(&self) -> Answer<Items<StaleLock>> {
+        let stale = self.client.claims().stale_locks().await?;
+        let open = stale.into_iter().filter(|stale| !limit::is_reserved(stale.lock.name.as_str()));
+        Ok(open.collect::<Vec<_>>().into())
+    }
+
+    pub(super) async fn take_lock(&self, caller: &Caller, name: &LockName, new: &NewHold) -> Answer<Lock> {
+        limit::open(name.as_str())?;
+        self.check_text("the holder", &new.holder)?;
+        let id = caller.command_id("acquire", name.as_str());
+        let locks = self.client.locks();
+        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms), id.as_deref()).await;
+        match (taken, id) {
+            (Err(EngineError::Lock(LockRefusal::Held { holder, name, expires_at })), Some(id)) => {
+                // His own hold, taken by this very command, is no reason to refuse him.
+                let lock = locks.get(&name).await?.filter(|lock| lock.was_taken_by(&id));
+                match lock {
+                    Some(lock) if holder == new.holder => Ok(lock),
+                    Some(_) => Err(Problem::key_reused(&name)),
+                    None => Err(EngineError::Lock(LockRefusal::Held { name, holder, expires_at }).into()),
+                }
+            }
+            (taken, _) => Ok(taken?),
+        }
+    }
+
+    pub(super) async fn keep_lock(&self, name: &LockName, new: &Extension) -> Answer<Lock> {
+        limit::open(name.as_str())?;
+        Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)).await?)
+    }
+
+    pub(super) async fn free_lock(&self, name: &LockName, new: &NewRelease) -> Answer<Released> {
+        limit::open(name.as_str())?;
+        let released = self.client.locks().release(name, &new.holder, new.fence).await?;
+        Ok(Released { name: name.clone(), released })
+    }
+}

@@ -1,0 +1,84 @@
+//! Engines that work on the store, the workflows that they have, and a hint that something changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use goldseam::core::WorkflowName;
+use goldseam::store::{NodeSeen, NodeState, Pulse};
+
+use super::Local;
+use crate::api::Answer;
+use crate::doc::Items;
+use crate::doc::node::{Node, Workflow};
+use crate::doc::run::Mark;
+
+fn is_alive(seen: &NodeSeen) -> bool {
+    seen.record.state == NodeState::Up && seen.pulse != Pulse::Dropped
+}
+
+fn node(seen: NodeSeen) -> Node {
+    let (state, pulse) = (
+        match seen.record.state {
+            NodeState::Up => "up",
+            NodeState::Leaving => "leaving",
+            NodeState::Left => "left",
+            NodeState::Gone => "gone",
+        },
+        match seen.pulse {
+            Pulse::Held => "held",
+            Pulse::Dropped => "dropped",
+            Pulse::Suspect => "suspect",
+            Pulse::Unknown => "unknown",
+        },
+    );
+    Node {
+        alive: is_alive(&seen),
+        beat_at: seen.beat_at,
+        beats: seen.beats,
+        id: seen.record.id,
+        name: seen.record.name,
+        pulse: pulse.to_owned(),
+        slots: seen.record.slots,
+        started_at: seen.record.started_at,
+        state: state.to_owned(),
+        workflows: seen.record.workflows,
+    }
+}
+
+impl Local {
+    pub(super) async fn list_nodes(&self) -> Answer<Items<Node>> {
+        let nodes = self.client.store().nodes().await?;
+        Ok(nodes.into_iter().map(node).collect::<Vec<_>>().into())
+    }
+
+    pub(super) async fn list_workflows(&self) -> Answer<Items<Workflow>> {
+        let mut found: BTreeMap<WorkflowName, (u32, BTreeSet<u32>)> = BTreeMap::new();
+        for seen in self.client.store().nodes().await?.iter().filter(|seen| is_alive(seen)) {
+            let mut names = BTreeSet::new();
+            for label in &seen.record.workflows {
+                let Some((name, version)) = label.rsplit_once('@') else { continue };
+                let Ok(name) = WorkflowName::new(name) else { continue };
+                let (nodes, versions) = found.entry(name.clone()).or_default();
+                versions.extend(version.parse::<u32>());
+                *nodes += u32::from(names.insert(name));
+            }
+        }
+        let item = |(name, (nodes, versions)): (_, (u32, BTreeSet<u32>))| Workflow {
+            name,
+            nodes,
+            versions: versions.into_iter().collect(),
+        };
+        Ok(found.into_iter().map(item).collect::<Vec<_>>().into())
+    }
+
+    pub(super) async fn wait_for_change(&self, after: u64, wait: Duration) -> Answer<Mark> {
+        let clock = &self.client.ledger().clock;
+        let until = clock.elapsed() + wait;
+        loop {
+            let mark = self.client.wait_for_change(after).await?;
+            if mark != after || clock.elapsed() >= until {
+                return Ok(Mark { mark });
+            }
+        }
+    }
+}

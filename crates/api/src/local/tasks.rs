@@ -1,0 +1,173 @@
+//! A user's own tasks.
+
+use std::time::Duration;
+
+use goldseam::EngineError;
+use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
+use goldseam::core::{LaneName, QueueName, TaskId};
+use goldseam::engine::queue::Want;
+
+use super::{Local, limit};
+use crate::api::Answer;
+use crate::caller::Caller;
+use crate::doc::task::{Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewTask, Reclaimed, TasksQuery};
+use crate::doc::{Items, Page};
+use crate::problem::Problem;
+
+/// Tasks of a page unless told otherwise.
+const TASKS: u32 = 100;
+/// The queue unless told otherwise.
+const QUEUE: &str = "default";
+/// A claim that waits looks again after so long at the latest: some tasks become due by time alone.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The fence of a hold; whoever has tokens turns them into one before.
+pub(super) fn fence(fence: Option<u64>) -> Result<u64, Problem> {
+    fence.ok_or_else(|| Problem::bad_request("name the fence or the token that the claim brought"))
+}
+
+/// Whether a task is what was asked for.
+fn is_same(task: &Task, new: &Submission) -> bool {
+    (&task.kind, &task.queue, &task.lane, &task.key, &task.payload)
+        == (&new.kind, &new.queue, &new.lane, &new.key, &new.payload)
+        && (task.priority, task.attempts_max, task.silence_max)
+            == (new.priority, new.attempts_max, new.silence_max)
+}
+
+impl Local {
+    pub(super) async fn submit_task(&self, caller: &Caller, new: NewTask) -> Answer<Task> {
+        let payload = self.payload(&new.payload)?;
+        for (what, text) in [("the kind", Some(&new.kind)), ("the key", new.key.as_ref())] {
+            self.check_text(what, text.map_or("", String::as_str))?;
+        }
+        let made = caller.command_id("submit", "").filter(|_| new.id.is_none());
+        let id = match (&new.id, &made) {
+            (Some(id), _) => TaskId::new(id)?,
+            (None, Some(made)) => TaskId::new(format!("task-{made}"))?,
+            (None, None) => TaskId::new(self.client.new_id().as_str().replacen("run-", "task-", 1))?,
+        };
+        limit::open(id.as_str())?;
+        let submission = Submission {
+            id,
+            kind: new.kind,
+            queue: QueueName::new(new.queue.as_deref().unwrap_or(QUEUE))?,
+            lane: new.lane.map(LaneName::new).transpose()?,
+            priority: new.priority,
+            key: new.key,
+            run_at: self.client.store().now().await? + Duration::from_millis(new.delay_ms),
+            payload,
+            attempts_max: new.attempts_max,
+            silence_max: new.silence_max_ms.map(Duration::from_millis),
+        };
+        let task = self.client.queue().submit(submission.clone()).await?;
+        if made.is_some() && task.id == submission.id && !is_same(&task, &submission) {
+            return Err(Problem::key_reused(&task.id));
+        }
+        Ok(task)
+    }
+
+    pub(super) async fn list_tasks(&self, query: TasksQuery) -> Answer<Page<Task>> {
+        let most = limit::page(query.limit, TASKS)?;
+        let queue = query.queue.map(QueueName::new).transpose()?;
+        let after = query.after.map(TaskId::new).transpose()?;
+        let mut items = self.client.queue().list(queue.as_ref(), query.state, after, most + 1).await?;
+        let wanted = usize::try_from(most).unwrap_or(usize::MAX);
+        let more = items.len() > wanted;
+        items.truncate(wanted);
+        let next = items.last().map(|task| task.id.to_string()).filter(|_| more);
+        Ok(Page { items, next })
+    }
+
+    pub(super) async fn claim_tasks(&self, new: NewClaim) -> Answer<Items<Claimed>> {
+        self.check_text("the owner", &new.owner)?;
+        let want = Want {
+            owner: new.owner,
+            queue: QueueName::new(new.queue.as_deref().unwrap_or(QUEUE))?,
+            kind: new.kind,
+            limit: limit::page(new.limit, 1)?,
+        };
+        let clock = &self.client.ledger().clock;
+        let until = clock.elapsed() + limit::wait(new.wait_ms)?;
+        let mut mark = 0;
+        loop {
+            let tasks = self.client.queue().claim(want.clone()).await?;
+            let now = clock.elapsed();
+            if !tasks.is_empty() || now >= until {
+                let claimed = tasks.into_iter().map(|task| Claimed { task, token: None });
+                return Ok(claimed.collect::<Vec<_>>().into());
+            }
+            let look_at = until.min(now + LOOK_AGAIN);
+            let seen = mark;
+            while mark == seen && clock.elapsed() < look_at {
+                mark = self.client.wait_for_change(seen).await?;
+            }
+        }
+    }
+
+    pub(super) async fn fail_task(&self, caller: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task> {
+        self.check_text("the failure", &new.failure.message)?;
+        let fence = fence(new.fence)?;
+        let failed = self.client.queue().fail(task, fence, new.failure.clone()).await;
+        let same = |now: &Task| {
+            now.fence == fence
+                && now.state != TaskState::Claimed
+                && now.failure.as_ref() == Some(&new.failure)
+        };
+        self.unless_repeated(caller, failed, same).await
+    }
+
+    pub(super) async fn release_task(&self, caller: &Caller, task: &TaskId, hold: &Hold) -> Answer<Task> {
+        let fence = fence(hold.fence)?;
+        let released = self.client.queue().release(task, fence).await;
+        let same = |now: &Task| now.fence == fence && now.state == TaskState::Ready;
+        self.unless_repeated(caller, released, same).await
+    }
+
+    pub(super) async fn drop_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task> {
+        let cancelled = self.client.queue().cancel(task).await;
+        self.unless_repeated(caller, cancelled, |now| now.state == TaskState::Cancelled).await
+    }
+
+    /// A change that came twice under one key is refused by the fence the second time, though it was made.
+    async fn unless_repeated(
+        &self,
+        caller: &Caller,
+        done: Result<Task, EngineError>,
+        same: impl Fn(&Task) -> bool,
+    ) -> Answer<Task> {
+        let refused = match done {
+            Err(EngineError::Task(refused)) if caller.key.is_some() => refused,
+            done => return Ok(done?),
+        };
+        let (TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) = &refused;
+        let now = self.client.queue().get(task).await?;
+        if same(&now) { Ok(now) } else { Err(EngineError::Task(refused).into()) }
+    }
+
+    pub(super) async fn take_back(&self, new: &NewReclaim) -> Answer<Reclaimed> {
+        let (claims, dry_run) = (self.client.claims(), new.dry_run);
+        if let Some(ms) = new.older_than_ms {
+            let span = Duration::from_millis(ms);
+            let entries_reclaimed = match dry_run {
+                true => claims.count_stale(span).await?,
+                false => claims.reclaim_stale(span).await?,
+            };
+            return Ok(Reclaimed {
+                dry_run,
+                entries_reclaimed,
+                locks_cleaned: None,
+                recovery_timestamp: None,
+            });
+        }
+        let stats = match dry_run {
+            true => claims.recovery_stats().await?,
+            false => claims.detect_and_recover_stale().await?,
+        };
+        Ok(Reclaimed {
+            dry_run,
+            entries_reclaimed: stats.entries_reclaimed,
+            locks_cleaned: Some(stats.locks_cleaned),
+            recovery_timestamp: Some(stats.recovery_timestamp),
+        })
+    }
+}

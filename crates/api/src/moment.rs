@@ -1,0 +1,118 @@
+//! Moments as people and programs read them: `2026-11-15T18:05:02.125Z`.
+
+use std::borrow::Cow;
+
+use goldseam::Millis;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The word for a moment that never comes.
+const NEVER: &str = "never";
+
+/// A moment that travels as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Millis);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&iso(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        parse(&text).map(Self).ok_or_else(|| de::Error::custom(format!("{text:?} is no moment")))
+    }
+}
+
+impl PartialSchema for Moment {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some("A moment of UTC to the millisecond, or `never`."))
+            .into()
+    }
+}
+
+impl ToSchema for Moment {}
+
+/// A moment as `2026-11-15T18:05:02.125Z`.
+pub fn iso(at: Millis) -> String {
+    if at == Millis::NEVER {
+        return NEVER.to_owned();
+    }
+    let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(ms))
+}
+
+/// A moment's time of day, `18:05:02.125`.
+pub fn clock(at: Millis) -> String {
+    time_of_day(at.0.rem_euclid(86_400_000))
+}
+
+fn time_of_day(ms: i64) -> String {
+    format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
+}
+
+/// Days since 1970 as a date of the Gregorian calendar.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// The same the other way round.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let shifted = if month > 2 { month - 3 } else { month + 9 };
+    let of_year = (153 * shifted + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// Reads what [`iso`] wrote.
+fn parse(text: &str) -> Option<Millis> {
+    if text == NEVER {
+        return Some(Millis::NEVER);
+    }
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let number = |text: &str| text.parse::<i64>().ok().filter(|number| (0..1_000_000).contains(number));
+    let mut date = date.split('-').map(number);
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let (clock, ms) = time.split_once('.')?;
+    let mut clock = clock.split(':').map(number);
+    let (h, m, s) = (clock.next()??, clock.next()??, clock.next()??);
+    let within = (1..=12).contains(&month) && (1..=31).contains(&day) && h < 24 && m < 60 && s < 60;
+    let rest = date.next().is_none() && clock.next().is_none() && ms.len() == 3;
+    let of_day = ((h * 60 + m) * 60 + s) * 1_000 + number(ms)?;
+    (within && rest).then(|| Millis(days(year, month, day) * 86_400_000 + of_day))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_and_read_back() {
+        assert_eq!(iso(Millis(0)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso(Millis(1_709_210_096_789)), "2024-02-29T12:34:56.789Z");
+        assert_eq!(iso(Millis::NEVER), "never");
+        for at in [0, 1, 951_782_399_999, 951_782_400_000, 1_709_210_096_789, 4_102_444_800_123] {
+            assert_eq!(parse(&iso(Millis(at))), Some(Millis(at)));
+        }
+        assert_eq!(parse("never"), Some(Millis::NEVER));
+        for text in ["", "2024-02-29", "2024-13-01T00:00:00.000Z", "2024-01-01T00:00:00Z", "x"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

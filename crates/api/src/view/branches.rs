@@ -1,0 +1,22 @@
+//! The timelines of a run, one below the other.
+
+use goldseam::core::Recorded;
+use goldseam::core::branch::{Branch, Branches};
+
+use super::describe;
+use crate::doc::run::BranchItem;
+
+/// Every branch of a run, in order of opening.
+pub fn items(history: &[Recorded], branches: &Branches) -> Vec<BranchItem> {
+    let active = branches.active().id;
+    let item = |branch: &Branch| BranchItem {
+        branch: branch.id.to_string(),
+        parent: branch.parent.map(|parent| parent.to_string()),
+        cutoff: branch.cutoff,
+        opened: branch.opened,
+        events: history.iter().filter(|recorded| recorded.branch == branch.id).count() as u64,
+        active: branch.id == active,
+        why: branch.why.as_ref().map_or_else(|| "start".to_owned(), describe::why),
+    };
+    branches.iter().map(item).collect()
+}

@@ -1,0 +1,186 @@
+//! A server under load: followers that stay, and requests at a fixed rate, reads and writes mixed, while runs progress.
+//!
+//! Everything is in one process and shares its cores: server, engine, followers and whoever asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use goldseam::prelude::*;
+use goldseam_server::config::Settings;
+use goldseam_server::serve;
+use serde_json::{Value, json};
+
+use crate::Fallible;
+use crate::place::Place;
+use crate::report::{Report, median, rank};
+
+/// Runs that are followed, each by as many followers.
+const RUNS: usize = 100;
+/// Requests under way at once.
+const CALLERS: usize = 64;
+
+/// How much load.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Load {
+    /// Followers
+    #[arg(long, default_value_t = 1_000)]
+    followers: usize,
+    /// Requests in a second
+    #[arg(long, default_value_t = 2_000)]
+    rate: u64,
+    /// Seconds
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+}
+
+/// A run that goes on for as long as it gets ticks.
+async fn ticks(ctx: Context, _: Value) -> goldseam::Result<u64> {
+    let mut count: u64 = 0;
+    loop {
+        let tick: Value = ctx.signal("tick").await?;
+        count += 1;
+        if tick == json!("last") {
+            return Ok(count);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    received: AtomicU64,
+    failed: AtomicU64,
+    written: AtomicU64,
+}
+
+pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>> {
+    let url = place.scratch("front");
+    let limits = [("listen", "127.0.0.1:0"), ("requests_per_second", "100000"), ("connections_max", "8192")];
+    let mut flags: BTreeMap<&'static str, String> =
+        limits.map(|(name, value)| (name, value.to_owned())).into();
+    flags.insert("store", url.clone());
+    let running = serve(Settings::gather(&flags, |_| None, None)?.config()?).await?;
+    let engine = Engine::open(&url).await?.workflow("ticks", ticks).start().await?;
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(CALLERS).build()?;
+    let (base, counts) = (running.url(), Arc::new(Counts::default()));
+    for run in 0..RUNS {
+        let body = json!({ "workflow": "ticks", "id": format!("r-{run}") });
+        http.post(format!("{base}/v1/runs")).json(&body).send().await?.error_for_status()?;
+    }
+    let mut followers = tokio::task::JoinSet::new();
+    for follower in 0..load.followers {
+        let url = format!("{base}/v1/runs/r-{}/events", follower % RUNS);
+        followers.spawn(follow(http.clone(), url, Arc::clone(&counts)));
+    }
+    while counts.received.load(Ordering::Relaxed) < load.followers as u64 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let began = Instant::now();
+    let mut times = ask(&http, &base, load, &counts).await?;
+    let took = began.elapsed().as_secs_f64();
+    for run in 0..RUNS {
+        let body = json!({ "name": "tick", "payload": "last" });
+        http.post(format!("{base}/v1/runs/r-{run}/signal")).json(&body).send().await?.error_for_status()?;
+    }
+    let last = Instant::now();
+    let ended = followers.join_all().await;
+    let caught_up = last.elapsed().as_secs_f64();
+    let complete = ended.iter().filter(|complete| **complete).count();
+    engine.shutdown().await;
+    running.shutdown().await;
+    let asked = times.len() as f64;
+    Ok(vec![Report {
+        measure: "front",
+        store: place.label(),
+        value: asked / took,
+        unit: "requests/s",
+        baseline: Some(load.rate as f64),
+        ratio: Some(asked / took / load.rate as f64),
+        more: vec![
+            ("failed", counts.failed.load(Ordering::Relaxed) as f64),
+            ("p99_ms", rank(&mut times, 0.99)),
+            ("median_ms", median(times)),
+            ("followers", load.followers as f64),
+            ("followers_complete", complete as f64),
+            ("events_received", counts.received.load(Ordering::Relaxed) as f64),
+            ("writes", counts.written.load(Ordering::Relaxed) as f64),
+            ("caught_up_s", caught_up),
+        ],
+    }])
+}
+
+/// Follows a run to its end. Whether every event came, each once and in order.
+async fn follow(http: reqwest::Client, url: String, counts: Arc<Counts>) -> bool {
+    let Ok(mut response) = http.get(url).send().await else { return false };
+    let (mut text, mut end, mut whole) = (String::new(), 0, true);
+    while let Ok(Some(chunk)) = response.chunk().await {
+        text.push_str(&String::from_utf8_lossy(&chunk));
+        while let Some((block, rest)) = text.split_once("\n\n") {
+            let id: Option<u64> = block.lines().find_map(|line| line.strip_prefix("id: ")?.parse().ok());
+            if let Some(id) = id {
+                whole &= id == end + 1;
+                end = id;
+                counts.received.fetch_add(1, Ordering::Relaxed);
+            }
+            if block.contains("event: run.completed") {
+                return whole;
+            }
+            text = rest.to_owned();
+        }
+    }
+    false
+}
+
+/// Asks at a fixed rate; returns how long each answer took, in milliseconds.
+async fn ask(http: &reqwest::Client, base: &str, load: &Load, counts: &Arc<Counts>) -> Fallible<Vec<f64>> {
+    let all = load.rate * load.seconds;
+    let next = Arc::new(AtomicU64::new(0));
+    let began = Instant::now();
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..CALLERS {
+        let (http, base, next, counts) =
+            (http.clone(), base.to_owned(), Arc::clone(&next), Arc::clone(counts));
+        let rate = load.rate;
+        callers.spawn(async move {
+            let mut times = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= all {
+                    return times;
+                }
+                let due = began + Duration::from_secs_f64(number as f64 / rate as f64);
+                tokio::time::sleep_until(due.into()).await;
+                let sent = Instant::now();
+                if !one(&http, &base, number, &counts).await {
+                    counts.failed.fetch_add(1, Ordering::Relaxed);
+                }
+                times.push(sent.elapsed().as_secs_f64() * 1e3);
+            }
+        });
+    }
+    Ok(callers.join_all().await.into_iter().flatten().collect())
+}
+
+/// One request: of ten, two signals, one start, one list and six looks at a run.
+async fn one(http: &reqwest::Client, base: &str, number: u64, counts: &Counts) -> bool {
+    let run = number % RUNS as u64;
+    let request = match number % 10 {
+        0 | 5 => {
+            counts.written.fetch_add(1, Ordering::Relaxed);
+            http.post(format!("{base}/v1/runs/r-{run}/signal")).json(&json!({ "name": "tick" }))
+        }
+        1 => {
+            counts.written.fetch_add(1, Ordering::Relaxed);
+            http.post(format!("{base}/v1/runs"))
+                .json(&json!({ "workflow": "other", "id": format!("n-{number}") }))
+        }
+        2 => http.get(format!("{base}/v1/runs?limit=20")),
+        _ => http.get(format!("{base}/v1/runs/r-{run}/result")),
+    };
+    match request.send().await {
+        Ok(answer) => answer.status().is_success() && answer.bytes().await.is_ok(),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,134 @@
+//! What a running server has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
+use goldseam_api::Problem;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::extract::In;
+use crate::guard::Principal;
+use crate::keyring::Keyring;
+use crate::keys::Keys;
+use crate::otlp;
+use crate::rate::Rates;
+use crate::routes::Scopes;
+use crate::space::Space;
+use crate::spawn::spawn;
+use crate::stream::Places;
+use crate::token::Tokens;
+
+/// What a running server has.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// What it goes by.
+    pub(crate) config: Config,
+    /// Whether only this machine can reach it.
+    pub(crate) is_loopback: bool,
+    /// The scope that each route needs.
+    pub(crate) scopes: Scopes,
+    /// The keys.
+    pub(crate) keyring: Keyring,
+    /// What it signs with.
+    pub(crate) tokens: Tokens,
+    /// How much anybody may ask.
+    pub(crate) rates: Rates,
+    /// Seats of followers.
+    pub(crate) places: Places,
+    /// True once the server is leaving.
+    pub(crate) leaving: watch::Sender<bool>,
+    /// Time.
+    pub(crate) clock: Arc<dyn Clock>,
+    spaces: BTreeMap<String, Arc<Space>>,
+}
+
+impl App {
+    /// Opens every store and begins to heal them.
+    pub(crate) async fn open(config: Config, is_loopback: bool, scopes: Scopes) -> Result<Self, Problem> {
+        let (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>) =
+            (Arc::new(SystemClock), Arc::new(OsEntropy));
+        let mut spaces = BTreeMap::new();
+        for (name, url) in config.stores() {
+            let store = goldseam::open_store(url).await?;
+            let engine = goldseam::Engine::on(store).start().await?;
+            spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine)));
+        }
+        let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
+        let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
+        let tokens = Tokens::of(&*main, &*entropy).await?;
+        let keyring = Keyring::new(Keys::new(main, entropy), Arc::clone(&clock));
+        let rates =
+            Rates::new(Arc::clone(&clock), config.rate_key, config.rate_namespace, config.rate_failures);
+        let (leaving, _) = watch::channel(false);
+        let places = Places::new(config.followers_max);
+        let app =
+            Self { config, is_loopback, scopes, keyring, tokens, rates, places, leaving, clock, spaces };
+        app.check_keys().await?;
+        for space in app.spaces() {
+            spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));
+        }
+        if let Some(url) = &app.config.otlp {
+            app.trace(url)?;
+        }
+        Ok(app)
+    }
+
+    /// Whoever can be reached from elsewhere must be able to tell who asks.
+    async fn check_keys(&self) -> Result<(), Problem> {
+        if self.is_loopback || !self.keyring.is_empty().await? {
+            return Ok(());
+        }
+        if self.config.insecure_no_keys {
+            tracing::warn!("anybody who can reach this server can do anything: insecure_no_keys is set");
+            return Ok(());
+        }
+        Err(Problem::new(
+            403,
+            format!("{} can be reached from elsewhere, and there is no key to ask for", self.config.listen),
+        )
+        .code("GS0604")
+        .hint("goldseam key create --scope admin makes one; or listen on 127.0.0.1"))
+    }
+
+    /// Begins to send traces.
+    fn trace(&self, url: &str) -> Result<(), Problem> {
+        let http = otlp::http()?;
+        for space in self.spaces() {
+            let (client, namespace) = (space.client().clone(), space.name.clone());
+            let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http: http.clone() };
+            spawn(tracer.run(self.leaving.subscribe()));
+        }
+        Ok(())
+    }
+
+    /// Whether no key is asked for: there is none, and either only this machine can reach the server or somebody
+    /// spelled out that it should be so.
+    pub(crate) async fn is_open(&self) -> Result<bool, Problem> {
+        Ok((self.is_loopback || self.config.insecure_no_keys) && self.keyring.is_empty().await?)
+    }
+
+    /// Somebody in a namespace.
+    pub(crate) fn space(&self, name: &str, principal: Principal) -> Result<In, Problem> {
+        let space = self.spaces.get(name).cloned();
+        let space = space.ok_or_else(|| {
+            Problem::new(403, "the namespace of this key is not served here")
+                .code("GS0602")
+                .hint("list its store under [namespaces] in the server's configuration")
+        })?;
+        Ok(In { space, principal: Arc::new(principal) })
+    }
+
+    /// Every namespace.
+    pub(crate) fn spaces(&self) -> impl Iterator<Item = &Arc<Space>> {
+        self.spaces.values()
+    }
+
+    /// Hands over what is under way and leaves every store.
+    pub(crate) async fn leave(&self) {
+        for space in self.spaces.values() {
+            space.leave().await;
+        }
+    }
+}

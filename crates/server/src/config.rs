@@ -1,0 +1,429 @@
+//! What a server goes by: a file, the environment and the command line, the later over the earlier.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use goldseam::shown_url;
+use goldseam_api::Problem;
+use serde::Serialize;
+
+use crate::NAMESPACE_DEFAULT;
+use crate::rate::Rate;
+
+/// The file that is read if it is there and no other is named.
+pub const FILE_DEFAULT: &str = "goldseam.toml";
+/// Where a server listens unless told otherwise.
+pub const LISTEN_DEFAULT: &str = "127.0.0.1:7733";
+
+/// What a server goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The address.
+    pub listen: String,
+    /// The main store: namespace `default`, and the keys.
+    pub store: String,
+    /// Stores of other namespaces, by name.
+    pub namespaces: BTreeMap<String, String>,
+    /// Names that it answers under; empty: on a loopback address those of this machine, else any.
+    pub hosts: Vec<String>,
+    /// Origins of pages that may change something.
+    pub origins: Vec<String>,
+    /// Files of the certificate chain and of its key; none: no TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Asks nobody for a key although it can be reached from elsewhere.
+    pub insecure_no_keys: bool,
+    /// Largest body of a request.
+    pub body_bytes_max: u64,
+    /// How long a body may take.
+    pub body_patience: Duration,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Followers at once, of one key.
+    pub followers_max: usize,
+    /// Requests of one key.
+    pub rate_key: Rate,
+    /// Requests of all keys of one namespace.
+    pub rate_namespace: Rate,
+    /// Wrong keys from one address.
+    pub rate_failures: Rate,
+    /// How long requests under way may take at the end.
+    pub drain: Duration,
+    /// Where traces go; none: nowhere.
+    pub otlp: Option<String>,
+}
+
+/// A setting by name.
+#[derive(Debug)]
+pub struct Field {
+    /// In the file, and as a flag.
+    pub name: &'static str,
+    /// In the environment.
+    pub env: &'static str,
+    /// Unless anybody says otherwise.
+    pub default: &'static str,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+/// Every setting, in the order that they are shown in.
+pub const FIELDS: &[Field] = &[
+    Field {
+        name: "store",
+        env: "GOLDSEAM_STORE",
+        default: "sqlite:goldseam.db",
+        help: "the main store: namespace default, and the keys",
+    },
+    Field {
+        name: "listen",
+        env: "GOLDSEAM_LISTEN",
+        default: LISTEN_DEFAULT,
+        help: "address and port; beyond loopback only with keys",
+    },
+    Field {
+        name: "namespaces",
+        env: "GOLDSEAM_NAMESPACES",
+        default: "",
+        help: "stores of other namespaces: NAME=URL, …",
+    },
+    Field {
+        name: "hosts",
+        env: "GOLDSEAM_HOSTS",
+        default: "",
+        help: "names that it answers under, besides those of this machine",
+    },
+    Field {
+        name: "origins",
+        env: "GOLDSEAM_ORIGINS",
+        default: "",
+        help: "origins of pages that may change something",
+    },
+    Field {
+        name: "tls_cert",
+        env: "GOLDSEAM_TLS_CERT",
+        default: "",
+        help: "file with the chain of certificates (PEM)",
+    },
+    Field { name: "tls_key", env: "GOLDSEAM_TLS_KEY", default: "", help: "file with its private key (PEM)" },
+    Field {
+        name: "insecure_no_keys",
+        env: "GOLDSEAM_INSECURE_NO_KEYS",
+        default: "false",
+        help: "ask nobody for a key, although others can reach it",
+    },
+    Field {
+        name: "body_bytes_max",
+        env: "GOLDSEAM_BODY_BYTES_MAX",
+        default: "2097152",
+        help: "largest body of a request",
+    },
+    Field {
+        name: "connections_max",
+        env: "GOLDSEAM_CONNECTIONS_MAX",
+        default: "4096",
+        help: "connections at once",
+    },
+    Field {
+        name: "followers_max",
+        env: "GOLDSEAM_FOLLOWERS_MAX",
+        default: "2000",
+        help: "followers of logs at once, of one key",
+    },
+    Field {
+        name: "requests_per_second",
+        env: "GOLDSEAM_REQUESTS_PER_SECOND",
+        default: "5000",
+        help: "of one key; a namespace may have twice as many",
+    },
+    Field {
+        name: "drain_seconds",
+        env: "GOLDSEAM_DRAIN_SECONDS",
+        default: "10",
+        help: "how long requests may take at the end",
+    },
+    Field {
+        name: "otlp",
+        env: "GOLDSEAM_OTLP",
+        default: "",
+        help: "where traces go, as http://HOST:4318; none unless given",
+    },
+];
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// This file.
+    File(PathBuf),
+    /// This variable.
+    Env(&'static str),
+    /// The command line.
+    Flag,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Env(name) => write!(f, "environment {name}"),
+            Self::Flag => f.write_str("command line"),
+        }
+    }
+}
+
+/// A setting with its value, as it may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, passwords hidden.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: String,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+/// All settings, each with its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings(BTreeMap<&'static str, (String, Origin)>);
+
+impl Settings {
+    /// Puts the sources over one another: defaults, then the file, then the environment, then flags. The file must be
+    /// there if it is named.
+    pub fn gather(
+        flags: &BTreeMap<&'static str, String>,
+        env: impl Fn(&str) -> Option<String>,
+        file: Option<&Path>,
+    ) -> Result<Self, Problem> {
+        let from_file = match file {
+            Some(path) => read_file(path)?,
+            None => Path::new(FILE_DEFAULT)
+                .exists()
+                .then(|| read_file(Path::new(FILE_DEFAULT)))
+                .transpose()?
+                .unwrap_or_default(),
+        };
+        let file = file.unwrap_or(Path::new(FILE_DEFAULT));
+        let value = |field: &Field| {
+            if let Some(value) = flags.get(field.name) {
+                return (value.clone(), Origin::Flag);
+            }
+            if let Some(value) = env(field.env).filter(|value| !value.is_empty()) {
+                return (value, Origin::Env(field.env));
+            }
+            match from_file.get(field.name) {
+                Some(value) => (value.clone(), Origin::File(file.to_owned())),
+                None => (field.default.to_owned(), Origin::Default),
+            }
+        };
+        Ok(Self(FIELDS.iter().map(|field| (field.name, value(field))).collect()))
+    }
+
+    /// Every setting as it may be shown.
+    pub fn shown(&self) -> Vec<Shown> {
+        let shown = |field: &Field| {
+            let (value, origin) = self.0.get(field.name)?;
+            let value = match field.name {
+                "store" => shown_url(value),
+                "namespaces" => hidden(value),
+                _ => value.clone(),
+            };
+            Some(Shown { name: field.name, value, origin: origin.to_string(), help: field.help })
+        };
+        FIELDS.iter().filter_map(shown).collect()
+    }
+
+    fn text(&self, name: &'static str) -> Option<&str> {
+        self.0.get(name).map(|(value, _)| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn list(&self, name: &'static str) -> Vec<String> {
+        let parts = self.text(name).unwrap_or_default().split(',');
+        parts.map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &'static str, what: &str) -> Result<T, Problem> {
+        let (value, origin) = self.0.get(name).cloned().unwrap_or((String::new(), Origin::Default));
+        value
+            .trim()
+            .parse()
+            .map_err(|_| bad(format!("{name} is {value:?}, by {origin}")).hint(format!("write {what}")))
+    }
+
+    /// What a server goes by, if it makes sense.
+    pub fn config(&self) -> Result<Config, Problem> {
+        let tls = match (self.text("tls_cert"), self.text("tls_key")) {
+            (Some(chain), Some(key)) => Some((PathBuf::from(chain), PathBuf::from(key))),
+            (None, None) => None,
+            _ => return Err(bad("tls_cert and tls_key go together, and only one is there".to_owned())),
+        };
+        let mut namespaces = BTreeMap::new();
+        for entry in self.list("namespaces") {
+            let Some((name, url)) = entry.split_once('=') else {
+                return Err(bad(format!("namespaces has {:?}, which is not NAME=URL", hidden(&entry))));
+            };
+            let name = goldseam::core::QueueName::new(name.trim())
+                .map_err(|error| bad(format!("a namespace cannot have that name: {error}")))?;
+            if name.as_str() == NAMESPACE_DEFAULT {
+                return Err(bad("namespace default is the main store; name it with store".to_owned()));
+            }
+            namespaces.insert(name.as_str().to_owned(), url.trim().to_owned());
+        }
+        let per_second: f64 = self.number("requests_per_second", "a number, as in 5000")?;
+        if !per_second.is_finite() || per_second < 1.0 {
+            return Err(bad("requests_per_second must be at least 1".to_owned()));
+        }
+        let rate = |per_second: f64| Rate { per_second, burst: per_second * 2.0 };
+        Ok(Config {
+            listen: self.text("listen").unwrap_or(LISTEN_DEFAULT).to_owned(),
+            store: self.text("store").unwrap_or_default().to_owned(),
+            namespaces,
+            hosts: self.list("hosts"),
+            origins: self.list("origins"),
+            tls,
+            insecure_no_keys: self.number("insecure_no_keys", "true or false")?,
+            body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
+            body_patience: Duration::from_secs(30),
+            connections_max: self.number("connections_max", "a number")?,
+            followers_max: self.number("followers_max", "a number")?,
+            rate_key: rate(per_second),
+            rate_namespace: rate(per_second * 2.0),
+            rate_failures: Rate { per_second: 5.0, burst: 20.0 },
+            drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
+            otlp: self.text("otlp").map(str::to_owned),
+        })
+    }
+}
+
+impl Config {
+    /// Every namespace with the URL of its store.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self.namespaces.iter().map(|(name, url)| (name.as_str(), url.as_str()));
+        std::iter::once((NAMESPACE_DEFAULT, self.store.as_str())).chain(others)
+    }
+}
+
+fn bad(detail: String) -> Problem {
+    Problem::bad_request(detail)
+        .code("GS0610")
+        .hint("goldseam config show lists every setting and its origin")
+}
+
+/// `NAME=URL, …` without passwords.
+fn hidden(entries: &str) -> String {
+    let shown = |entry: &str| match entry.split_once('=') {
+        Some((name, url)) => format!("{name}={}", shown_url(url)),
+        None => entry.to_owned(),
+    };
+    entries.split(',').map(shown).collect::<Vec<_>>().join(",")
+}
+
+/// The settings of a file: plain values, lists of texts, and the table of namespaces.
+fn read_file(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
+    let wrong = |what: String| bad(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let mut settings = BTreeMap::new();
+    for (name, value) in table {
+        if !FIELDS.iter().any(|field| field.name == name) {
+            let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
+            return Err(wrong(format!("there is no setting {name:?}; there are {}", known.join(", "))));
+        }
+        let text = plain(&value).ok_or_else(|| wrong(format!("{name} cannot be {value}")))?;
+        settings.insert(name, text);
+    }
+    Ok(settings)
+}
+
+fn plain(value: &toml::Value) -> Option<String> {
+    Some(match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Float(number) => number.to_string(),
+        toml::Value::Boolean(flag) => flag.to_string(),
+        toml::Value::Array(items) => {
+            items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()?.join(",")
+        }
+        toml::Value::Table(table) => {
+            let entry = |(name, url): (&String, &toml::Value)| Some(format!("{name}={}", url.as_str()?));
+            table.iter().map(entry).collect::<Option<Vec<_>>>()?.join(",")
+        }
+        toml::Value::Datetime(_) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server.toml");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    fn origin_of(settings: &Settings, name: &str) -> (String, String) {
+        let shown = settings.shown().into_iter().find(|shown| shown.name == name).unwrap();
+        (shown.value, shown.origin)
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+        let (_dir, path) = file("listen = \"127.0.0.1:1\"\nbody_bytes_max = 7\nconnections_max = 9\n");
+        let env = |name: &str| {
+            let value = match name {
+                "GOLDSEAM_LISTEN" => "127.0.0.1:2",
+                "GOLDSEAM_BODY_BYTES_MAX" => "8",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let flags = BTreeMap::from([("listen", "127.0.0.1:3".to_owned())]);
+        let settings = Settings::gather(&flags, env, Some(&path)).unwrap();
+        let config = settings.config().unwrap();
+        assert_eq!(config.listen, "127.0.0.1:3");
+        assert_eq!((config.body_bytes_max, config.connections_max), (8, 9));
+        assert_eq!(origin_of(&settings, "listen").1, "command line");
+        assert_eq!(origin_of(&settings, "body_bytes_max").1, "environment GOLDSEAM_BODY_BYTES_MAX");
+        assert_eq!(origin_of(&settings, "connections_max").1, format!("file {}", path.display()));
+        assert_eq!(origin_of(&settings, "drain_seconds").1, "default");
+    }
+
+    #[test]
+    fn a_file_has_namespaces_as_a_table_and_passwords_are_not_shown() {
+        let (_dir, path) = file(
+            "store = \"postgres://ada:secret-1@db/a\"\n[namespaces]\nshop = \"postgres://ada:secret-2@db/b\"\n",
+        );
+        let settings = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap();
+        assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
+        let shown = format!("{:?}", settings.shown());
+        assert!(!shown.contains("secret-"), "{shown}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_origin() {
+        let told = |text: &str| {
+            let (_dir, path) = file(text);
+            let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
+            gathered.and_then(|settings| settings.config()).unwrap_err()
+        };
+        for (text, words) in [
+            ("lisen = \"x\"", "there is no setting \"lisen\""),
+            ("body_bytes_max = \"many\"", "body_bytes_max is \"many\", by file"),
+            ("tls_cert = \"x\"", "go together"),
+            ("listen = 2026-11-16", "listen cannot be"),
+            ("[namespaces]\ndefault = \"sqlite:x\"", "namespace default is the main store"),
+            ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "a namespace cannot have that name"),
+            ("requests_per_second = 0", "at least 1"),
+            ("x", "server.toml"),
+        ] {
+            let problem = told(text);
+            assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
+            assert_eq!(problem.code.as_deref(), Some("GS0610"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a handler takes from a request; whatever is wrong with it becomes a problem that says so.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequest, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use goldseam_api::{Caller, Problem};
+use serde::de::DeserializeOwned;
+
+use crate::guard::Principal;
+use crate::reply::Refused;
+use crate::space::Space;
+
+/// Longest idempotency key.
+const KEY_BYTES_MAX: usize = 200;
+
+/// A body of JSON, and of nothing else.
+#[derive(Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+        let kind = request.headers().get(header::CONTENT_TYPE).cloned();
+        let is_json = kind.as_ref().and_then(|kind| kind.to_str().ok()).is_some_and(is_json);
+        let bytes = bytes_of(request, state).await?;
+        if !is_json {
+            return Err(Problem::new(415, "the body must be JSON")
+                .code("GS0609")
+                .hint("send content-type: application/json")
+                .into());
+        }
+        read(&bytes).map(Self)
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> OptionalFromRequest<S> for Body<T> {
+    type Rejection = Refused;
+
+    /// None where there is no body at all.
+    async fn from_request(request: Request, state: &S) -> Result<Option<Self>, Refused> {
+        let has_kind = request.headers().contains_key(header::CONTENT_TYPE);
+        if has_kind {
+            return <Self as FromRequest<S>>::from_request(request, state).await.map(Some);
+        }
+        match bytes_of(request, state).await?.is_empty() {
+            true => Ok(None),
+            false => Err(Problem::new(415, "the body must be JSON")
+                .code("GS0609")
+                .hint("send content-type: application/json")
+                .into()),
+        }
+    }
+}
+
+/// JSON by its own name only: what a form can send is refused.
+fn is_json(kind: &str) -> bool {
+    let (name, parameter) = kind.split_once(';').unwrap_or((kind, ""));
+    name.trim().eq_ignore_ascii_case("application/json")
+        && (parameter.trim().is_empty() || parameter.trim().eq_ignore_ascii_case("charset=utf-8"))
+}
+
+async fn bytes_of<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Refused> {
+    Bytes::from_request(request, state)
+        .await
+        .map_err(|error| Problem::bad_request(format!("the body could not be read: {error}")).into())
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| bad(&format!("the body is not what is expected here: {error}")))
+}
+
+fn bad(detail: &str) -> Refused {
+    Problem::bad_request(detail).code("GS0608").hint("GET /v1/openapi.json says what is expected").into()
+}
+
+/// The part of the address after the question mark.
+#[derive(Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|axum::extract::Query(query)| Self(query))
+            .map_err(|error| bad(&format!("the query is not what is expected here: {}", error.body_text())))
+    }
+}
+
+/// The names in the address.
+#[derive(Debug)]
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let named = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        named.map(|axum::extract::Path(named)| Self(named)).map_err(|error| bad(&error.body_text()))
+    }
+}
+
+/// Where a request may look, and who makes it.
+#[derive(Debug, Clone)]
+pub(crate) struct In {
+    /// The namespace.
+    pub(crate) space: Arc<Space>,
+    /// Who.
+    pub(crate) principal: Arc<Principal>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for In {
+    type Rejection = Refused;
+
+    /// Fails closed: a request that nobody vouched for sees nothing.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| crate::guard::unauthenticated().into())
+    }
+}
+
+/// Who changes something, with the idempotency key.
+#[derive(Debug)]
+pub(crate) struct By(pub(crate) Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let In { principal, .. } = In::from_request_parts(parts, state).await?;
+        let key = text(&parts.headers, "idempotency-key", KEY_BYTES_MAX)?;
+        Ok(Self(Caller { who: Some(principal.name.clone()), key }))
+    }
+}
+
+/// A header as text, if it is there.
+fn text(headers: &HeaderMap, name: &'static str, bytes_max: usize) -> Result<Option<String>, Refused> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let value = value.to_str().ok().map(str::trim).filter(|text| !text.is_empty() && text.len() <= bytes_max);
+    match value {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(Problem::bad_request(format!(
+            "the header {name} must be 1 to {bytes_max} printable ASCII characters"
+        ))
+        .code("GS0608")
+        .limit(bytes_max as u64)
+        .into()),
+    }
+}

@@ -1,0 +1,145 @@
+//! The guard: who asks, and whether they may. Nothing is reached past it but two routes that say nothing.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use goldseam_api::Problem;
+
+use crate::app::App;
+use crate::extract::In;
+use crate::reply::Refused;
+use goldseam_api::doc::key::Scope;
+
+/// What anybody may ask for: exactly these, and nothing that merely begins or ends like them.
+pub(crate) const PUBLIC: [(Method, &str); 2] = [(Method::GET, "/healthz"), (Method::GET, "/readyz")];
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// For people, and for the logs of runs.
+    pub name: String,
+    /// The key's id; none where no key is asked for.
+    pub key: Option<String>,
+    /// What may be done.
+    pub scopes: BTreeSet<Scope>,
+}
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// There is no valid key.
+pub(crate) fn unauthenticated() -> Problem {
+    Problem::new(401, "this needs a valid key")
+        .code("GS0601")
+        .hint("send `authorization: Bearer KEY`; goldseam key create makes one")
+}
+
+fn forbidden(detail: String) -> Problem {
+    Problem::new(403, detail).code("GS0602").hint("use a key with that scope: goldseam key create --scope …")
+}
+
+/// Finds out who asks; whoever cannot tell is turned away, whatever they asked for.
+pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    if PUBLIC.iter().any(|(method, path)| request.method() == method && request.uri().path() == *path) {
+        return next.run(request).await;
+    }
+    let peer = request.extensions().get::<Peer>().map(|Peer(peer)| peer.ip());
+    let found = match bearer(&request) {
+        Ok(credential) => vouch(&app, credential, peer).await,
+        Err(()) => Err(turned_away(&app, peer)),
+    };
+    match found {
+        Ok(found) => {
+            if let Err(problem) = app.rates.request(&found) {
+                return Refused(problem).into_response();
+            }
+            request.extensions_mut().insert(found);
+            next.run(request).await
+        }
+        Err(problem) => Refused(problem).into_response(),
+    }
+}
+
+/// The credential that a request carries, if any; an error if it carries something else.
+fn bearer(request: &Request) -> Result<Option<&str>, ()> {
+    let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => match value.to_str().ok().and_then(|text| text.split_once(' ')) {
+            Some((scheme, credential)) if scheme.eq_ignore_ascii_case("bearer") => {
+                Ok(Some(credential.trim()))
+            }
+            _ => Err(()),
+        },
+        _ => Err(()),
+    }
+}
+
+async fn vouch(app: &App, credential: Option<&str>, peer: Option<IpAddr>) -> Result<In, Problem> {
+    let Some(credential) = credential else {
+        return match app.is_open().await? {
+            true => app.space(crate::NAMESPACE_DEFAULT, local()),
+            false => Err(turned_away(app, peer)),
+        };
+    };
+    let Some(stored) = app.keyring.check(credential).await? else { return Err(turned_away(app, peer)) };
+    let key = &stored.key;
+    let principal =
+        Principal { name: key.name.clone(), key: Some(key.id.clone()), scopes: key.scopes.clone() };
+    app.space(&key.namespace, principal)
+}
+
+/// Whoever is on this machine, where no key is asked for.
+fn local() -> Principal {
+    Principal { name: "local".to_owned(), key: None, scopes: Scope::ALL.into_iter().collect() }
+}
+
+/// Guessing is made slow.
+fn turned_away(app: &App, peer: Option<IpAddr>) -> Problem {
+    match peer.map(|peer| app.rates.failure(peer)) {
+        Some(Err(problem)) => problem,
+        _ => unauthenticated(),
+    }
+}
+
+/// Whether whoever asks may do what the matched route does. The scope stands in the route's own description; a route
+/// without one is refused.
+pub(crate) async fn authorise(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let path = matched.as_ref().map_or("", MatchedPath::as_str);
+    let (method, asked) = (request.method().clone(), request.uri().path().to_owned());
+    let by = request.extensions().get::<In>().cloned();
+    let mut response = match allowed(&app, &request, path) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => Refused(problem).into_response(),
+    };
+    if let Some(In { space, principal }) = by.filter(|_| !method.is_safe()) {
+        let (who, key, status) = (&principal.name, principal.key.as_deref(), response.status().as_u16());
+        tracing::info!(target: "goldseam::audit", who, key, namespace = space.name, %method, path = asked, status);
+    }
+    if let Some(matched) = matched {
+        response.extensions_mut().insert(matched);
+    }
+    response
+}
+
+fn allowed(app: &App, request: &Request, path: &str) -> Result<(), Problem> {
+    if PUBLIC.iter().any(|(method, public)| request.method() == method && path == *public) {
+        return Ok(());
+    }
+    let In { principal, .. } = request.extensions().get::<In>().ok_or_else(unauthenticated)?;
+    match app.scopes.needed(request.method(), path) {
+        None => Err(forbidden("nobody may do this".to_owned())),
+        Some(scope) if !principal.scopes.contains(&scope) => Err(forbidden(format!(
+            "this needs the scope {scope}, which the key {:?} does not have",
+            principal.name
+        ))),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,94 @@
+//! A connection that is given up when its other end takes nothing in for too long.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// Ends with an error when a write has been waiting for longer than patience.
+#[derive(Debug)]
+pub(crate) struct Patient<T> {
+    inner: T,
+    patience: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Patient<T> {
+    pub(crate) fn new(inner: T, patience: Duration) -> Self {
+        Self { inner, patience, waiting: None }
+    }
+
+    /// What a write came to: progress ends the wait, a write that is still pending may have waited for too long.
+    fn judge<R>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if poll.is_ready() {
+            self.waiting = None;
+            return poll;
+        }
+        let patience = self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other end takes nothing in")))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.judge(cx, poll)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        self.judge(cx, poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.judge(cx, poll)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_in_is_given_up() {
+        let (near, _far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, PATIENCE);
+        let error = near.write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_is_slow_but_reads_is_waited_for() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, PATIENCE);
+        let slow = async {
+            let mut piece = [0; 16];
+            for _ in 0..4 {
+                tokio::time::sleep(PATIENCE * 3 / 4).await;
+                far.read_exact(&mut piece).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(near.write_all(&[0; 64]), slow);
+        written.unwrap();
+    }
+}

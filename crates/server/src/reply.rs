@@ -1,0 +1,59 @@
+//! Answers: documents, and problems as `application/problem+json`.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use goldseam_api::Problem;
+use serde::Serialize;
+
+/// A problem on its way out.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) Problem);
+
+impl<E: Into<Problem>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(problem) = self;
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if status.is_server_error() {
+            tracing::warn!(code = problem.code, detail = problem.detail, "a request failed");
+        }
+        let mut response = document(status, "application/problem+json", &problem);
+        if let Some(again) = retry_after(status) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(again));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// When to come back, in seconds.
+fn retry_after(status: StatusCode) -> Option<&'static str> {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE).then_some("1")
+}
+
+/// A document that was asked for.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        document(StatusCode::OK, "application/json", &self.0)
+    }
+}
+
+/// What a handler gives back.
+pub(crate) type Answer<T> = Result<Json<T>, Refused>;
+
+fn document<T: Serialize>(status: StatusCode, kind: &'static str, document: &T) -> Response {
+    match serde_json::to_vec(document) {
+        Ok(body) => (status, [(header::CONTENT_TYPE, kind)], body).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,83 @@
+//! What is wrong, what was healed, and who works here.
+
+use std::sync::Arc;
+
+use goldseam_api::doc::heal::{
+    Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
+};
+use goldseam_api::doc::node::{Node, Workflow};
+use goldseam_api::doc::run::{ChangesQuery, Mark};
+use goldseam_api::doc::{Items, Page};
+use goldseam_api::{Api, Problem};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::extract::{Body, By, In, Query};
+use crate::reply::{Answer, Json};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(recoveries))
+        .routes(routes!(stats))
+        .routes(routes!(sweep))
+        .routes(routes!(doctor))
+        .routes(routes!(nodes))
+        .routes(routes!(workflows))
+        .routes(routes!(changes))
+}
+
+/// What was healed, newest first.
+#[utoipa::path(get, path = "/v1/recoveries", tag = "healing", security(("key" = ["read"])), params(RecoveriesQuery),
+    responses((status = 200, body = Page<Healing>), (status = 400, body = Problem)))]
+async fn recoveries(place: In, Query(query): Query<RecoveriesQuery>) -> Answer<Page<Healing>> {
+    Ok(Json(place.space.api.recoveries(query).await?))
+}
+
+/// What was healed, counted by rule.
+#[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", security(("key" = ["read"])),
+    params(HealingStatsQuery),
+    responses((status = 200, body = Items<HealingStats>), (status = 400, body = Problem)))]
+async fn stats(place: In, Query(query): Query<HealingStatsQuery>) -> Answer<Items<HealingStats>> {
+    Ok(Json(place.space.api.recovery_stats(query).await?))
+}
+
+/// Looks over the next batch of active runs, and heals those that are stalled.
+#[utoipa::path(post, path = "/v1/sweep", tag = "healing", security(("key" = ["operate"])),
+    request_body = NewSweep,
+    responses((status = 200, body = Sweep), (status = 400, body = Problem)))]
+async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answer<Sweep> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.sweep(&caller, new).await?))
+}
+
+/// Examines the whole store by every rule; heals what can be healed if that is wanted.
+#[utoipa::path(post, path = "/v1/doctor", tag = "healing", security(("key" = ["operate"])),
+    request_body = NewCheckup,
+    responses((status = 200, body = Checkup), (status = 400, body = Problem)))]
+async fn doctor(place: In, By(caller): By, body: Option<Body<NewCheckup>>) -> Answer<Checkup> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.doctor(&caller, new, &mut |_| ()).await?))
+}
+
+/// Engines that work on the store, or did.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", security(("key" = ["read"])),
+    responses((status = 200, body = Items<Node>), (status = 503, body = Problem)))]
+async fn nodes(place: In) -> Answer<Items<Node>> {
+    Ok(Json(place.space.api.nodes().await?))
+}
+
+/// Workflows that live nodes have.
+#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", security(("key" = ["read"])),
+    responses((status = 200, body = Items<Workflow>), (status = 503, body = Problem)))]
+async fn workflows(place: In) -> Answer<Items<Workflow>> {
+    Ok(Json(place.space.api.workflows().await?))
+}
+
+/// Returns once something may have changed since a mark, or after a while.
+#[utoipa::path(get, path = "/v1/changes", tag = "nodes", security(("key" = ["read"])),
+    params(ChangesQuery),
+    responses((status = 200, body = Mark), (status = 400, body = Problem)))]
+async fn changes(place: In, Query(query): Query<ChangesQuery>) -> Answer<Mark> {
+    Ok(Json(place.space.api.changed(query).await?))
+}

@@ -1,0 +1,269 @@
+//! Runs: started, looked at, talked to, healed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use goldseam::{RunId, Summary};
+use goldseam_api::doc::change::{
+    Branched, Done, Jumped, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed, Signalled,
+};
+use goldseam_api::doc::event::{History, HistoryQuery};
+use goldseam_api::doc::run::{
+    BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, NewRun, RunsQuery, Started, WaitQuery,
+};
+use goldseam_api::doc::{Items, Page};
+use goldseam_api::{Api, Problem};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::extract::{Body, By, In, Named, Query};
+use crate::reply::{Answer, Json};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, start))
+        .routes(routes!(get))
+        .routes(routes!(history))
+        .routes(routes!(result))
+        .routes(routes!(why))
+        .routes(routes!(branches))
+        .routes(routes!(diff))
+        .routes(routes!(signal))
+        .routes(routes!(pause))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+        .routes(routes!(requeue))
+        .routes(routes!(note))
+        .routes(routes!(resume))
+        .routes(routes!(reset))
+        .routes(routes!(undo_recovery))
+        .routes(routes!(jump))
+        .routes(routes!(recover))
+}
+
+/// Lists runs by what their cached rows say.
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", security(("key" = ["read"])), params(RunsQuery),
+    responses((status = 200, body = Page<Summary>), (status = 400, body = Problem)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(mut query): Query<RunsQuery>,
+) -> Answer<Page<Summary>> {
+    app.cursors("runs", &place).open(&mut query.after)?;
+    let page = place.space.api.runs(query).await?;
+    Ok(Json(app.cursors("runs", &place).seal(page)?))
+}
+
+/// Queues a run for whoever has its workflow. The same id and input again: the same run.
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", security(("key" = ["start"])),
+    request_body = NewRun,
+    responses((status = 200, body = Started), (status = 400, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+async fn start(place: In, By(caller): By, Body(new): Body<NewRun>) -> Answer<Started> {
+    Ok(Json(place.space.api.start(&caller, new).await?))
+}
+
+/// Why a run is where it is, and what would move it.
+#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run")),
+    responses((status = 200, body = Explanation), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn why(place: In, Named(run): Named<RunId>) -> Answer<Explanation> {
+    Ok(Json(place.space.api.why(&run).await?))
+}
+
+/// Everything about one run.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run")),
+    responses((status = 200, body = Detail), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn get(place: In, Named(run): Named<RunId>) -> Answer<Detail> {
+    Ok(Json(place.space.api.detail(&run).await?))
+}
+
+/// A page of a run's log.
+#[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run"), HistoryQuery),
+    responses((status = 200, body = History), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn history(place: In, Named(run): Named<RunId>, Query(query): Query<HistoryQuery>) -> Answer<History> {
+    Ok(Json(place.space.api.history(&run, query).await?))
+}
+
+/// How a run ended; waits for it if that is wanted.
+#[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run"), WaitQuery),
+    responses((status = 200, body = Ending), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn result(place: In, Named(run): Named<RunId>, Query(query): Query<WaitQuery>) -> Answer<Ending> {
+    Ok(Json(place.space.api.result(&run, query).await?))
+}
+
+/// The timelines of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run")),
+    responses((status = 200, body = Items<BranchItem>), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn branches(place: In, Named(run): Named<RunId>) -> Answer<Items<BranchItem>> {
+    Ok(Json(place.space.api.branches(&run).await?))
+}
+
+/// Two timelines of a run, compared.
+#[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run"), DiffQuery),
+    responses((status = 200, body = Diff), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn diff(place: In, Named(run): Named<RunId>, Query(query): Query<DiffQuery>) -> Answer<Diff> {
+    Ok(Json(place.space.api.diff(&run, query).await?))
+}
+
+/// Sends a signal; durable once it is answered.
+#[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", security(("key" = ["signal"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = NewSignal,
+    responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+async fn signal(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    Body(new): Body<NewSignal>,
+) -> Answer<Signalled> {
+    Ok(Json(place.space.api.signal(&caller, &run, new).await?))
+}
+
+/// Stops a run between two effects.
+#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn pause(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.pause(&caller, &run, new).await?))
+}
+
+/// Asks a run to stop; it ends cancelled once it has undone what it must.
+#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn cancel(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.cancel(&caller, &run, new).await?))
+}
+
+/// Tries a failed run again from its failed step, on a new branch.
+#[utoipa::path(post, path = "/v1/runs/{run}/retry", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn retry(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.retry(&caller, &run, new).await?))
+}
+
+/// Gives a run a new task, due now.
+#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn requeue(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Done> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.requeue(&caller, &run, new).await?))
+}
+
+/// Leaves a note in a run's log.
+#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn note(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Body<Reason>) -> Answer<Done> {
+    Ok(Json(place.space.api.annotate(&caller, &run, new).await?))
+}
+
+/// Lets a run go on. Looks for something to recover first, and says what it did.
+#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Resumed), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn resume(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Resumed> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.resume(&caller, &run, new).await?))
+}
+
+/// Takes back what has not settled, on a new branch.
+#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn reset(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Branched> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.reset(&caller, &run, new).await?))
+}
+
+/// Goes back to the other side of the latest seam.
+#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn undo_recovery(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Branched> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.undo_recovery(&caller, &run, new).await?))
+}
+
+/// Goes back to a step, on a new branch.
+#[utoipa::path(post, path = "/v1/runs/{run}/jump", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = NewJump,
+    responses((status = 200, body = Jumped), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+async fn jump(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    Body(new): Body<NewJump>,
+) -> Answer<Jumped> {
+    Ok(Json(place.space.api.jump(&caller, &run, new).await?))
+}
+
+/// Finds out what is wrong with a run, and heals it.
+#[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = NewRecovery,
+    responses((status = 200, body = Recovery), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn recover(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<NewRecovery>>,
+) -> Answer<Recovery> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.recover(&caller, &run, new).await?))
+}

@@ -1,0 +1,164 @@
+//! A user's own tasks, and those of remote steps.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use goldseam::core::TaskId;
+use goldseam::core::task::Task;
+use goldseam_api::doc::task::{
+    Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed, TasksQuery,
+};
+use goldseam_api::doc::{Items, Page};
+use goldseam_api::{Api, Problem};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::extract::{Body, By, In, Named, Query};
+use crate::reply::{Answer, Json};
+
+mod held;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, submit))
+        .routes(routes!(get))
+        .routes(routes!(claim))
+        .routes(routes!(heartbeat))
+        .routes(routes!(complete))
+        .routes(routes!(fail))
+        .routes(routes!(release))
+        .routes(routes!(cancel))
+        .routes(routes!(reclaim))
+        .routes(routes!(queues))
+}
+
+/// Lists tasks, in order of id.
+#[utoipa::path(get, path = "/v1/tasks", tag = "tasks", security(("key" = ["read"])), params(TasksQuery),
+    responses((status = 200, body = Page<Task>), (status = 400, body = Problem)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(mut query): Query<TasksQuery>,
+) -> Answer<Page<Task>> {
+    app.cursors("tasks", &place).open(&mut query.after)?;
+    let page = place.space.api.tasks(query).await?;
+    Ok(Json(app.cursors("tasks", &place).seal(page)?))
+}
+
+/// Submits a task. A live task with the same key is returned instead of a second one.
+#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", security(("key" = ["start"])),
+    request_body = NewTask,
+    responses((status = 200, body = Task), (status = 400, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+async fn submit(place: In, By(caller): By, Body(new): Body<NewTask>) -> Answer<Task> {
+    Ok(Json(place.space.api.submit(&caller, new).await?))
+}
+
+/// One task.
+#[utoipa::path(get, path = "/v1/tasks/{task}", tag = "tasks", security(("key" = ["read"])),
+    params(("task" = String, Path, description = "the task")),
+    responses((status = 200, body = Task), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn get(place: In, Named(task): Named<TaskId>) -> Answer<Task> {
+    Ok(Json(place.space.api.task(&task).await?))
+}
+
+/// Claims tasks that are due, and waits for some if that is wanted. Each comes with a token: whoever has it, and nobody
+/// else, can bring the result.
+#[utoipa::path(post, path = "/v1/tasks/claim", tag = "tasks", security(("key" = ["worker"])), request_body = NewClaim,
+    responses((status = 200, body = Items<Claimed>), (status = 400, body = Problem)))]
+async fn claim(
+    State(app): State<Arc<App>>,
+    place: In,
+    By(caller): By,
+    Body(new): Body<NewClaim>,
+) -> Answer<Items<Claimed>> {
+    let mut claimed = place.space.api.claim(&caller, new).await?;
+    for Claimed { task, token } in &mut claimed.items {
+        *token = Some(held::seal(&app, &place, task)?);
+    }
+    Ok(Json(claimed))
+}
+
+/// Says that the claimant is alive.
+#[utoipa::path(post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", security(("key" = ["worker"])),
+    params(("task" = String, Path, description = "the task")), request_body = Hold,
+    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+async fn heartbeat(
+    State(app): State<Arc<App>>,
+    place: In,
+    By(caller): By,
+    Named(task): Named<TaskId>,
+    Body(mut new): Body<Hold>,
+) -> Answer<Task> {
+    new.fence = Some(held::fence(&app, &place, &task, (new.fence, new.token.take()))?);
+    Ok(Json(place.space.api.heartbeat(&caller, &task, new).await?))
+}
+
+/// The work is done. A remote step's result is in its run's log once this is answered.
+#[utoipa::path(post, path = "/v1/tasks/{task}/complete", tag = "tasks", security(("key" = ["worker"])),
+    params(("task" = String, Path, description = "the task")), request_body = NewResult,
+    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+async fn complete(
+    State(app): State<Arc<App>>,
+    place: In,
+    By(caller): By,
+    Named(task): Named<TaskId>,
+    Body(mut new): Body<NewResult>,
+) -> Answer<Task> {
+    new.fence = Some(held::fence(&app, &place, &task, (new.fence, new.token.take()))?);
+    Ok(Json(place.space.api.complete(&caller, &task, new).await?))
+}
+
+/// The work failed.
+#[utoipa::path(post, path = "/v1/tasks/{task}/fail", tag = "tasks", security(("key" = ["worker"])),
+    params(("task" = String, Path, description = "the task")), request_body = NewFailure,
+    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+async fn fail(
+    State(app): State<Arc<App>>,
+    place: In,
+    By(caller): By,
+    Named(task): Named<TaskId>,
+    Body(mut new): Body<NewFailure>,
+) -> Answer<Task> {
+    new.fence = Some(held::fence(&app, &place, &task, (new.fence, new.token.take()))?);
+    Ok(Json(place.space.api.fail(&caller, &task, new).await?))
+}
+
+/// Gives a task back unharmed.
+#[utoipa::path(post, path = "/v1/tasks/{task}/release", tag = "tasks", security(("key" = ["worker"])),
+    params(("task" = String, Path, description = "the task")), request_body = Hold,
+    responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
+async fn release(
+    State(app): State<Arc<App>>,
+    place: In,
+    By(caller): By,
+    Named(task): Named<TaskId>,
+    Body(mut new): Body<Hold>,
+) -> Answer<Task> {
+    new.fence = Some(held::fence(&app, &place, &task, (new.fence, new.token.take()))?);
+    Ok(Json(place.space.api.release(&caller, &task, new).await?))
+}
+
+/// Nobody wants the task any more.
+#[utoipa::path(post, path = "/v1/tasks/{task}/cancel", tag = "tasks", security(("key" = ["operate"])),
+    params(("task" = String, Path, description = "the task")),
+    responses((status = 200, body = Task), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn cancel(place: In, By(caller): By, Named(task): Named<TaskId>) -> Answer<Task> {
+    Ok(Json(place.space.api.cancel_task(&caller, &task).await?))
+}
+
+/// Takes tasks back from claimants who are gone or silent, and frees stale locks.
+#[utoipa::path(post, path = "/v1/tasks/reclaim", tag = "tasks", security(("key" = ["operate"])),
+    request_body = NewReclaim,
+    responses((status = 200, body = Reclaimed), (status = 400, body = Problem)))]
+async fn reclaim(place: In, By(caller): By, body: Option<Body<NewReclaim>>) -> Answer<Reclaimed> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.reclaim(&caller, new).await?))
+}
+
+/// What stands in each queue.
+#[utoipa::path(get, path = "/v1/queues", tag = "tasks", security(("key" = ["read"])),
+    responses((status = 200, body = QueueStats), (status = 503, body = Problem)))]
+async fn queues(place: In) -> Answer<QueueStats> {
+    Ok(Json(place.space.api.queues().await?))
+}

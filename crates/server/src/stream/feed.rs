@@ -1,0 +1,143 @@
+//! Everything that happens in a namespace, in one order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::response::sse::Event;
+use futures_util::StreamExt as _;
+use futures_util::stream::unfold;
+use goldseam::RunId;
+use goldseam::core::codec;
+use goldseam::store::{Fed, Feed, Store};
+use goldseam_api::Problem;
+use goldseam_api::doc::event::EventDoc;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Sending, last_seen, sent, unprintable};
+use crate::app::App;
+use crate::extract::{In, Query};
+use crate::reply::Refused;
+
+/// Events read at a time.
+const PAGE: u32 = 200;
+/// What was appended may come into the order a moment later: it is looked for again.
+const LATE: Duration = Duration::from_millis(250);
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum From {
+    /// With the very first event.
+    #[default]
+    Start,
+    /// With what comes.
+    Now,
+}
+
+/// Which events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FeedQuery {
+    /// Where to begin; `Last-Event-ID` goes before it.
+    #[serde(default)]
+    #[param(inline)]
+    from: From,
+}
+
+/// An event, and whose it is.
+#[derive(Debug, Serialize, ToSchema)]
+struct Told {
+    run: RunId,
+    #[serde(flatten)]
+    event: EventDoc,
+}
+
+/// Everything that happens in this namespace: what is there, then what comes. Events of one run come in order.
+#[utoipa::path(get, path = "/v1/events", tag = "streams", security(("key" = ["read"])), params(FeedQuery),
+    responses((status = 200, description = "the stream", body = String, content_type = "text/event-stream"),
+        (status = 429, body = Problem), (status = 501, body = Problem)))]
+pub(super) async fn of_all(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(query): Query<FeedQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let store = Arc::clone(place.space.client().store());
+    let none = || {
+        Problem::new(501, "this store knows no order of everything that happens in it")
+            .code("GS0612")
+            .hint("follow runs one by one: GET /v1/runs/{run}/events")
+    };
+    let feed = store.feed().ok_or_else(none)?;
+    let behind = match (last_seen(&headers)?, query.from) {
+        (Some(seen), _) => Some(seen.to_owned()),
+        (None, From::Now) => feed.latest().await?,
+        (None, From::Start) => None,
+    };
+    let seat = app.places.take(&place)?;
+    let wake = place.space.tails.any();
+    // Whoever comes with a place that makes no sense is told so now, not in the stream.
+    let first = feed.fed(behind.as_deref(), PAGE).await?;
+    let tail = Tail { store: Arc::clone(&store), behind, wake, read: first.into() };
+    Ok(sent(app, place, seat, tail.told()))
+}
+
+/// Somebody who follows everything.
+struct Tail {
+    store: Arc<dyn Store>,
+    behind: Option<String>,
+    wake: watch::Receiver<u64>,
+    read: VecDeque<Fed>,
+}
+
+impl Tail {
+    fn told(self) -> Sending {
+        let next = |tail: Option<Self>| async move {
+            let mut tail = tail?;
+            match tail.next().await {
+                Ok(event) => Some((Ok(event), Some(tail))),
+                Err(problem) => Some((Err(problem), None)),
+            }
+        };
+        unfold(Some(self), next).boxed()
+    }
+
+    async fn next(&mut self) -> Result<Event, Problem> {
+        loop {
+            if let Some(fed) = self.read.pop_front() {
+                self.behind = Some(fed.place.clone());
+                return event(fed);
+            }
+            let feed: &dyn Feed = self.store.feed().ok_or_else(|| Problem::new(501, "the order is gone"))?;
+            self.wake.mark_unchanged();
+            self.read = feed.fed(self.behind.as_deref(), PAGE).await?.into();
+            if self.read.is_empty() {
+                let _ = tokio::time::timeout(LATE, self.wake.changed()).await;
+            }
+        }
+    }
+}
+
+/// An event that cannot be read is told as such: whoever follows sees that there is one.
+fn event(fed: Fed) -> Result<Event, Problem> {
+    let Fed { place, run, record } = fed;
+    let base = Event::default().id(place);
+    match codec::decode(record.seq, &record.body) {
+        Ok(recorded) => {
+            let event = EventDoc::from(&recorded);
+            let name = event.kind.clone();
+            base.event(name).json_data(Told { run, event }).map_err(unprintable)
+        }
+        Err(corrupt) => {
+            let told = serde_json::json!({ "run": run, "seq": record.seq, "detail": corrupt.to_string() });
+            base.event("unreadable").json_data(told).map_err(unprintable)
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Logs as they grow, as server-sent events.
+//!
+//! Invariant: the log is what is sent. Only events of a log have an id; whoever comes back with the last one that he
+//! saw gets what stands behind it, each once and in order, from whichever server he reaches.
+
+mod feed;
+mod places;
+mod tails;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use futures_util::stream::{BoxStream, unfold};
+use goldseam::{RunId, Seq};
+use goldseam_api::{Following, Problem};
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::extract::{In, Named, Query};
+use crate::reply::Refused;
+
+pub(crate) use places::Places;
+pub(crate) use tails::Tails;
+
+/// While nothing happens, a comment is sent this often: it shows both ends that the other is there.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Whether a follower's key is still valid is looked at this often.
+const RECHECK: Duration = Duration::from_secs(5);
+/// Where a follower says what it saw last.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(of_run)).routes(routes!(feed::of_all))
+}
+
+/// Where to begin.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FollowQuery {
+    /// Only events after this position; `Last-Event-ID` goes before it.
+    #[serde(default)]
+    after: Option<u64>,
+}
+
+/// A run's log: what is there, then what comes, until the run is over.
+///
+/// The id of an event is its position, its name the type of the event. `stalled`, with the diagnosis, and `moving` have
+/// no id. A run that is over and told in full is answered with 204.
+#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "streams", security(("key" = ["read"])),
+    params(("run" = String, Path, description = "the run"), FollowQuery),
+    responses((status = 200, description = "the stream", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "it is over"), (status = 404, body = Problem), (status = 429, body = Problem)))]
+async fn of_run(
+    State(app): State<Arc<App>>,
+    place: In,
+    Named(run): Named<RunId>,
+    Query(query): Query<FollowQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let after = match last_seen(&headers)? {
+        Some(seen) => seen.parse().map_err(|_| not_an_id(seen))?,
+        None => query.after.unwrap_or(0),
+    };
+    let summary = place.space.client().get(&run).await?;
+    if summary.status.is_terminal() && summary.as_of.0 <= after && after > 0 {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let seat = app.places.take(&place)?;
+    let wake = place.space.tails.of(&run);
+    let following = place.space.api.follow_woken(&run, Seq(after), wake).await?;
+    Ok(sent(app, place, seat, told(following)))
+}
+
+/// The id that a follower saw last, if it came back.
+fn last_seen(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(seen) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let seen = seen.to_str().map_err(|_| not_an_id("?"))?.trim();
+    Ok((!seen.is_empty()).then_some(seen))
+}
+
+fn not_an_id(seen: &str) -> Problem {
+    let shown: String = seen.chars().take(40).collect();
+    Problem::bad_request(format!("{shown:?} is no id of an event of this stream"))
+        .code("GS0608")
+        .hint("send back the last id that was received, or none")
+}
+
+/// What a stream sends; the second is the problem that ended it.
+type Sending = BoxStream<'static, Result<Event, Problem>>;
+
+fn told(following: Following) -> Sending {
+    let event = |news: goldseam_api::doc::event::News| {
+        let event = Event::default().event(news.name()).json_data(&news).map_err(unprintable)?;
+        Ok(match news.seq() {
+            Some(seq) => event.id(seq.to_string()),
+            None => event,
+        })
+    };
+    following.map(move |news| news.and_then(event)).boxed()
+}
+
+fn unprintable(error: axum::Error) -> Problem {
+    Problem::new(500, format!("an event cannot be sent: {error}"))
+}
+
+/// A follower as it is served.
+struct Served {
+    app: Arc<App>,
+    place: In,
+    sending: Sending,
+    /// When its key was last looked at.
+    checked: Duration,
+    /// Its seat, which is free again when it has gone.
+    _seat: places::Seat,
+}
+
+/// Sends a stream until it ends, the server leaves, or the key is not valid any more.
+fn sent(app: Arc<App>, place: In, seat: places::Seat, sending: Sending) -> Response {
+    let checked = app.clock.elapsed();
+    let served = Served { app, place, sending, checked, _seat: seat };
+    let next = |served: Option<Served>| async move {
+        let mut served = served?;
+        match served.next().await? {
+            Ok(event) => Some((Ok::<_, Infallible>(event), Some(served))),
+            Err(problem) => Some((Ok(ended_by(&problem)), None)),
+        }
+    };
+    Sse::new(unfold(Some(served), next)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+}
+
+/// The last thing that is sent when something is wrong; no event of a log.
+fn ended_by(problem: &Problem) -> Event {
+    let event = Event::default().event("problem");
+    event.json_data(problem).unwrap_or_else(|_| Event::default().comment("a problem"))
+}
+
+impl Served {
+    async fn next(&mut self) -> Option<Result<Event, Problem>> {
+        let Self { app, place, sending, checked, .. } = self;
+        let mut leaving = app.leaving.subscribe();
+        let mut left = std::pin::pin!(async move {
+            let _ = leaving.wait_for(|leaving| *leaving).await;
+        });
+        loop {
+            let due = RECHECK.saturating_sub(app.clock.elapsed().saturating_sub(*checked));
+            if due.is_zero() {
+                if let Err(problem) = still_may(app, place).await {
+                    return Some(Err(problem));
+                }
+                *checked = app.clock.elapsed();
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = &mut left => return None,
+                event = sending.next() => return event,
+                () = tokio::time::sleep(due) => {}
+            }
+        }
+    }
+}
+
+/// Whether the key that a follower came with is still valid.
+async fn still_may(app: &App, place: &In) -> Result<(), Problem> {
+    let valid = match &place.principal.key {
+        Some(key) => app.keyring.is_still_valid(key).await?,
+        None => app.is_open().await?,
+    };
+    if valid { Ok(()) } else { Err(crate::guard::unauthenticated()) }
+}

@@ -1,0 +1,31 @@
+//! TLS by files: a chain of certificates and its key, both PEM.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use goldseam_api::Problem;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// What ends TLS here.
+pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem> {
+    let bad = |file: &Path, error: &dyn std::fmt::Display| {
+        Problem::new(500, format!("TLS cannot be spoken with {}: {error}", file.display()))
+            .code("GS0610")
+            .hint("tls_cert names a chain of certificates, tls_key its private key, both PEM")
+    };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(chain).map_err(|error| bad(chain, &error))?.collect();
+    let certificates = certificates.map_err(|error| bad(chain, &error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, &error))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = builder
+        .map_err(|error| bad(chain, &error))?
+        .with_no_client_auth()
+        .with_single_cert(certificates, private)
+        .map_err(|error| bad(chain, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

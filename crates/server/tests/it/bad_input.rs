@@ -1,0 +1,121 @@
+//! Malformed, huge, deep, foreign: a problem says what is wrong and where the limit is, and the server goes on.
+
+use reqwest::{Method, header};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::desk::{Desk, Told};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_makes_no_sense_is_refused_with_the_reason() {
+    let desk = Desk::open().await;
+    let send = async |kind: &str, body: String| {
+        let request = desk.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, kind).body(body);
+        Told::of(request.send().await.unwrap()).await
+    };
+    let json = "application/json";
+    for body in ["", "{", "[]", "null", "{\"workflow\":1}", "{\"workflow\":\"w\",\"unknown\":1}", "\u{0}"] {
+        send(json, body.to_owned()).await.problem(400, "GS0608");
+    }
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "multipart/form-data"]
+    {
+        send(kind, "{\"workflow\":\"w\"}".to_owned()).await.problem(415, "GS0609");
+    }
+    let huge = format!("{{\"workflow\":\"w\",\"input\":\"{}\"}}", "x".repeat(3 << 20));
+    let problem = send(json, huge).await.problem(413, "GS0605");
+    assert_eq!(problem["limit"], json!(2 << 20));
+    let large = format!("{{\"workflow\":\"w\",\"input\":\"{}\"}}", "x".repeat((1 << 20) + 1));
+    assert_eq!(send(json, large).await.status.as_u16(), 413);
+    for depth in [100, 1_000, 100_000] {
+        let deep = format!("{{\"workflow\":\"w\",\"input\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(send(json, deep).await.status.as_u16(), 400, "{depth}");
+    }
+    for id in ["..", "a/b", "", "x y", "-x", "goldseam.copy"] {
+        let told = send(json, json!({ "workflow": "w", "id": id }).to_string()).await;
+        assert!(matches!(told.status.as_u16(), 400 | 403), "{id}: {}", told.text);
+    }
+    for path in
+        ["/v1/runs?limit=0", "/v1/runs?limit=501", "/v1/runs?status=dead", "/v1/runs?after=x", "/v1/runs?x=1"]
+    {
+        assert_eq!(desk.get(path).await.status.as_u16(), 400, "{path}");
+    }
+    assert_eq!(desk.get("/v1/runs?limit=501").await.body["limit"], json!(500));
+    desk.get("/v1/runs").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_somebody_else_can_neither_read_nor_change() {
+    let desk = Desk::open().await;
+    let rebound =
+        desk.ask(Method::GET, "/v1/runs").header(header::HOST, "evil.example").send().await.unwrap();
+    Told::of(rebound).await.problem(421, "GS0606");
+    let crossed = desk
+        .ask(Method::POST, "/v1/runs")
+        .header(header::ORIGIN, "http://evil.example")
+        .json(&json!({ "workflow": "w" }));
+    Told::of(crossed.send().await.unwrap()).await.problem(403, "GS0606");
+    let host = desk.url.trim_start_matches("http://").to_owned();
+    let own = desk
+        .ask(Method::POST, "/v1/runs")
+        .header(header::ORIGIN, format!("http://{host}"))
+        .json(&json!({ "workflow": "w" }));
+    Told::of(own.send().await.unwrap()).await.ok();
+}
+
+/// What comes back on a connection until it ends. One that is not closed by what was asked is closed from here.
+async fn raw(desk: &Desk, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(desk.url.trim_start_matches("http://")).await.unwrap();
+    let _ = stream.write_all(bytes).await;
+    if !bytes.windows(17).any(|window| window == b"Connection: close") {
+        let _ = stream.shutdown().await;
+    }
+    let mut answer = vec![];
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_http_harms_nobody() {
+    let desk = Desk::open().await;
+    let header = format!(
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
+        "x".repeat(64 << 10)
+    );
+    assert!(raw(&desk, header.as_bytes()).await.contains("431"));
+    let many: String = (0..200).map(|n| format!("X{n}: x\r\n")).collect();
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{many}\r\n");
+    assert!(raw(&desk, many.as_bytes()).await.contains("431"));
+    for bytes in [
+        &b"\x16\x03\x01"[..],
+        b"GET",
+        b"\0\0\0\0\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ] {
+        raw(&desk, bytes).await;
+    }
+    let climbing = b"GET /v1/../healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(raw(&desk, climbing).await.starts_with("HTTP/1.1 404"), "a path is taken as it is written");
+    let smuggled = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert!(!raw(&desk, smuggled).await.contains("\"items\""));
+    assert_eq!(desk.get("/healthz").await.text, "ok\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_too_much_is_told_how_much_is_allowed_and_when_to_come_back() {
+    let desk = Desk::with(&[("requests_per_second", "1")]).await;
+    let mut slowed = None;
+    for _ in 0..20 {
+        let response = desk.ask(Method::GET, "/v1/runs").send().await.unwrap();
+        if response.status().as_u16() == 429 {
+            slowed = Some(response);
+        }
+    }
+    let response = slowed.expect("nobody is slowed down");
+    assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    let problem = Told::of(response).await.problem(429, "GS0607");
+    assert_eq!(problem["limit"], json!(1));
+    assert_eq!(desk.get("/healthz").await.text, "ok\n", "whether it lives can always be asked");
+}

@@ -1,0 +1,80 @@
+//! The description: as it is published, and true of what is answered.
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+
+#[test]
+fn the_description_is_as_published() {
+    let text = serde_json::to_string_pretty(&goldseam_server::openapi()).unwrap() + "\n";
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    if std::env::var_os("GOLDSEAM_WRITE").is_some() {
+        std::fs::write(file, &text).unwrap();
+    }
+    let published = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        text == published,
+        "docs/openapi.json is old: run this test with GOLDSEAM_WRITE=1, and look at the change"
+    );
+}
+
+/// What the description says about an answer, as a schema by itself.
+fn schema(path: &str, method: &str) -> Validator {
+    let openapi = serde_json::to_value(goldseam_server::openapi()).unwrap();
+    let content =
+        &openapi["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"];
+    assert!(content.is_object(), "{method} {path}");
+    let mut schema = content.clone();
+    schema["components"] = openapi["components"].clone();
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[track_caller]
+fn fits(path: &str, method: &str, answer: &Value) {
+    let errors: Vec<String> =
+        schema(path, method).iter_errors(answer).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{method} {path}: {errors:?}\n{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_answered_is_what_is_described() {
+    let desk = Desk::open().await;
+    let engine = desk.engine().await;
+    let started = desk
+        .post("/v1/runs", &json!({ "workflow": "greet", "id": "d-1", "input": "Ada", "tags": { "a": "b" } }))
+        .await
+        .ok();
+    fits("/v1/runs", "post", &started);
+    desk.post("/v1/runs/d-1/signal", &json!({ "name": "go" })).await.ok();
+    fits("/v1/runs/{run}/result", "get", &desk.get("/v1/runs/d-1/result?wait_ms=20000").await.ok());
+    desk.start("far", "d-2", json!(1)).await;
+    let claimed = desk.post("/v1/tasks/claim", &json!({ "owner": "w", "wait_ms": 20000 })).await.ok();
+    fits("/v1/tasks/claim", "post", &claimed);
+    desk.post("/v1/locks/l-1/acquire", &json!({ "holder": "h" })).await.ok();
+    for (described, asked) in [
+        ("/v1/runs", "/v1/runs"),
+        ("/v1/runs/{run}", "/v1/runs/d-1"),
+        ("/v1/runs/{run}", "/v1/runs/d-2"),
+        ("/v1/runs/{run}/history", "/v1/runs/d-1/history"),
+        ("/v1/runs/{run}/why", "/v1/runs/d-2/why"),
+        ("/v1/runs/{run}/branches", "/v1/runs/d-1/branches"),
+        ("/v1/runs/{run}/questions", "/v1/runs/d-1/questions"),
+        ("/v1/questions", "/v1/questions"),
+        ("/v1/tasks", "/v1/tasks"),
+        ("/v1/queues", "/v1/queues"),
+        ("/v1/locks", "/v1/locks"),
+        ("/v1/locks/{lock}", "/v1/locks/l-1"),
+        ("/v1/locks/stale", "/v1/locks/stale"),
+        ("/v1/nodes", "/v1/nodes"),
+        ("/v1/workflows", "/v1/workflows"),
+        ("/v1/recoveries", "/v1/recoveries"),
+        ("/v1/recoveries/stats", "/v1/recoveries/stats"),
+        ("/v1/keys", "/v1/keys"),
+    ] {
+        fits(described, "get", &desk.get(asked).await.ok());
+    }
+    fits("/v1/doctor", "post", &desk.post("/v1/doctor", &json!({})).await.ok());
+    fits("/v1/sweep", "post", &desk.post("/v1/sweep", &json!({})).await.ok());
+    engine.shutdown().await;
+}

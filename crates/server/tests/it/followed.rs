@@ -1,0 +1,204 @@
+//! Following: history first, then live; each event once and in order, over any number of returns and restarts.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use goldseam_api::doc::key::Scope;
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+
+/// One thing that a stream sent.
+#[derive(Debug, Clone, PartialEq)]
+struct Sent {
+    id: Option<String>,
+    name: String,
+    data: Value,
+}
+
+/// A stream, read piece by piece.
+struct Reader {
+    response: Response,
+    text: String,
+}
+
+impl Reader {
+    async fn follow(desk: &Desk, path: &str, last: Option<&str>) -> Self {
+        let mut request = desk.ask(Method::GET, path);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        Self { response, text: String::new() }
+    }
+
+    /// The next thing that was sent; none once the stream has ended. Comments are left out.
+    async fn next(&mut self) -> Option<Sent> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                let field = |name: &str| {
+                    block
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
+                };
+                if let Some(data) = field("data") {
+                    let data = serde_json::from_str(&data).unwrap();
+                    return Some(Sent { id: field("id"), name: field("event").unwrap(), data });
+                }
+                continue;
+            }
+            let chunk = tokio::time::timeout(Duration::from_secs(30), self.response.chunk()).await.unwrap();
+            self.text.push_str(std::str::from_utf8(&chunk.ok()??).unwrap());
+        }
+    }
+
+    async fn take(&mut self, count: usize) -> Vec<Sent> {
+        let mut sent = vec![];
+        while sent.len() < count {
+            sent.push(self.next().await.unwrap());
+        }
+        sent
+    }
+
+    async fn rest(&mut self) -> Vec<Sent> {
+        let mut sent = vec![];
+        while let Some(one) = self.next().await {
+            sent.push(one);
+        }
+        sent
+    }
+}
+
+fn seqs(sent: &[Sent]) -> Vec<u64> {
+    sent.iter().filter_map(|one| one.id.as_ref()?.parse().ok()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_sees_the_history_and_then_what_comes_until_the_end() {
+    let desk = Desk::open().await;
+    let engine = desk.engine().await;
+    desk.start("greet", "s-1", json!("Ada")).await;
+    let mut reader = Reader::follow(&desk, "/v1/runs/s-1/events", None).await;
+    let first = reader.next().await.unwrap();
+    assert_eq!((first.name.as_str(), first.id.as_deref()), ("run.queued", Some("1")));
+    desk.post("/v1/runs/s-1/signal", &json!({ "name": "go" })).await.ok();
+    let rest = reader.rest().await;
+    assert_eq!(rest.last().unwrap().name, "run.completed");
+    assert_eq!(seqs(&rest), (2..=rest.len() as u64 + 1).collect::<Vec<_>>());
+    let over = desk
+        .ask(Method::GET, "/v1/runs/s-1/events")
+        .header("last-event-id", rest.last().unwrap().id.clone().unwrap());
+    assert_eq!(over.send().await.unwrap().status().as_u16(), 204, "nothing is left to follow");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_back_is_told_each_event_once_even_by_another_server() {
+    let mut desk = Desk::open().await;
+    desk.start("greet", "s-2", json!("Ada")).await;
+    for n in 0..20 {
+        desk.post("/v1/runs/s-2/signal", &json!({ "name": "n", "payload": n })).await.ok();
+    }
+    let (mut seen, mut last): (Vec<u64>, Option<String>) = (vec![], None);
+    while seen.len() < 21 {
+        let mut reader = Reader::follow(&desk, "/v1/runs/s-2/events", last.as_deref()).await;
+        let sent = reader.take(3).await;
+        seen.extend(seqs(&sent));
+        last = sent.last().unwrap().id.clone();
+        drop(reader);
+        if seen.len() == 9 {
+            desk.restart().await;
+        }
+    }
+    assert_eq!(seen, (1..=21).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_happens_is_told_in_one_order() {
+    let mut desk = Desk::open().await;
+    for n in 0..4 {
+        desk.start("greet", &format!("e-{n}"), json!(n)).await;
+        desk.post(&format!("/v1/runs/e-{n}/signal"), &json!({ "name": "go" })).await.ok();
+    }
+    let mut reader = Reader::follow(&desk, "/v1/events", None).await;
+    let mut all = reader.take(5).await;
+    let last = all.last().unwrap().id.clone();
+    drop(reader);
+    desk.restart().await;
+    let mut reader = Reader::follow(&desk, "/v1/events", last.as_deref()).await;
+    all.extend(reader.take(3).await);
+    desk.post("/v1/runs/e-0/signal", &json!({ "name": "live" })).await.ok();
+    all.extend(reader.take(1).await);
+    let told: Vec<(String, u64)> = all
+        .iter()
+        .map(|one| (one.data["run"].as_str().unwrap().to_owned(), one.data["seq"].as_u64().unwrap()))
+        .collect();
+    let mut expected: Vec<(String, u64)> =
+        (0..4).flat_map(|n| [(format!("e-{n}"), 1), (format!("e-{n}"), 2)]).collect();
+    expected.push(("e-0".to_owned(), 3));
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_of_a_run_that_nobody_executes_is_told_why() {
+    let desk = Desk::open().await;
+    desk.start("far-away", "s-4", json!(1)).await;
+    let mut reader = Reader::follow(&desk, "/v1/runs/s-4/events", None).await;
+    let told = loop {
+        let sent = reader.next().await.unwrap();
+        if sent.name == "stalled" {
+            break sent;
+        }
+    };
+    assert_eq!(told.id, None, "only events have an id");
+    assert!(told.data["rule"].is_string() && told.data["evidence"].is_string(), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_whose_key_is_revoked_is_sent_away() {
+    let desk = Desk::open().await;
+    let key = desk.key("default", &[Scope::Read, Scope::Start]).await;
+    let start =
+        desk.ask(Method::POST, "/v1/runs").bearer_auth(&key).json(&json!({ "workflow": "w", "id": "s-5" }));
+    assert!(start.send().await.unwrap().status().is_success());
+    let response = desk.ask(Method::GET, "/v1/runs/s-5/events").bearer_auth(&key).send().await.unwrap();
+    let mut reader = Reader { response, text: String::new() };
+    reader.take(1).await;
+    desk.keys().await.revoke(key.split('_').nth(1).unwrap(), None).await.unwrap();
+    let last = reader.rest().await.pop().unwrap();
+    assert_eq!((last.name.as_str(), &last.data["code"]), ("problem", &json!("GS0601")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_so_many_followers_and_no_more() {
+    let desk = Desk::with(&[("followers_max", "2")]).await;
+    desk.start("w", "s-6", json!(1)).await;
+    let path = "/v1/runs/s-6/events";
+    let one = Reader::follow(&desk, path, None).await;
+    let _two = Reader::follow(&desk, path, None).await;
+    desk.get(path).await.problem(429, "GS0607");
+    drop(one);
+    let mut tries = 0;
+    while desk.ask(Method::GET, path).send().await.unwrap().status().as_u16() == 429 {
+        tries += 1;
+        assert!(tries < 1_000, "a seat stays taken");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_leaves_ends_its_streams_and_answers_what_is_under_way() {
+    let mut desk = Desk::open().await;
+    desk.start("w", "s-7", json!(1)).await;
+    let mut reader = Reader::follow(&desk, "/v1/runs/s-7/events", None).await;
+    reader.take(1).await;
+    let running = desk.running.take().unwrap();
+    let (rest, ()) = tokio::join!(reader.rest(), running.shutdown());
+    assert_eq!(rest, vec![]);
+    let stream = reader.response.bytes_stream();
+    assert_eq!(stream.count().await, 0);
+}

@@ -1,0 +1,44 @@
+//! What an operator sees: nodes, workflows, queues, the doctor; numbers and readiness.
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_sees_who_works_and_what_is_wrong() {
+    let desk = Desk::open().await;
+    let engine = desk.engine().await;
+    let workflows = desk.get("/v1/workflows").await.ok();
+    let names: Vec<&str> = workflows["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|w| w["workflow"].as_str().or(w["name"].as_str()).unwrap())
+        .collect();
+    assert!(names.contains(&"greet"), "{workflows}");
+    assert_eq!(desk.get("/v1/nodes").await.ok()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(desk.post("/v1/doctor", &json!({})).await.ok()["healthy"], json!(true));
+    desk.get("/v1/queues").await.ok();
+    desk.get("/v1/recoveries").await.ok();
+    desk.get("/v1/recoveries/stats").await.ok();
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_are_there_for_prometheus_and_name_no_run() {
+    let desk = Desk::open().await;
+    desk.start("greet", "secret-name-1", json!("x")).await;
+    desk.get("/v1/runs/secret-name-1").await.ok();
+    let numbers = desk.get("/metrics").await;
+    assert!(numbers.text.contains("goldseam_http_requests_total"), "{}", numbers.text);
+    assert!(numbers.text.contains("route=\"/v1/runs/{run}\""), "{}", numbers.text);
+    assert!(!numbers.text.contains("secret-name-1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_problem_names_the_page_of_its_code() {
+    let desk = Desk::open().await;
+    let problem = desk.get("/v1/runs/nobody").await.problem(404, "GS0104");
+    let page = desk.get(problem["type"].as_str().unwrap()).await;
+    assert!(page.text.starts_with("# GS0104"), "{}", page.text);
+}

@@ -1,0 +1,74 @@
+//! Traces: a run is one, its steps are spans, across processes and recoveries.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::desk::Desk;
+
+/// A collector that keeps every span it was sent.
+async fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let spans: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let kept = Arc::clone(&spans);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = vec![];
+            let body = loop {
+                let mut piece = [0; 8192];
+                let read = stream.read(&mut piece).await.unwrap();
+                bytes.extend(&piece[..read]);
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                let length = head
+                    .lines()
+                    .find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+                if body.len() >= length.unwrap().parse::<usize>().unwrap() {
+                    break body.to_owned();
+                }
+            };
+            let document: Value = serde_json::from_str(&body).unwrap();
+            let sent = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+            kept.lock().unwrap().extend(sent);
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+                .await
+                .unwrap();
+        }
+    });
+    (url, spans)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_a_trace_and_its_steps_are_spans() {
+    let (url, spans) = collector().await;
+    let desk = Desk::with(&[("otlp", &url)]).await;
+    let engine = desk.engine().await;
+    let mut tries = 0;
+    // What was there before traces were asked for is not sent; runs are made until one was sent from its beginning.
+    let (root, step) = loop {
+        if let Some(found) = whole(&spans.lock().unwrap()) {
+            break found;
+        }
+        let id = format!("t-{tries}");
+        tries += 1;
+        desk.start("greet", &id, json!("Ada")).await;
+        desk.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
+        desk.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
+        assert!(tries < 5_000, "no trace was sent");
+    };
+    assert_eq!(step["parentSpanId"], root["spanId"]);
+    assert_eq!(root["parentSpanId"], json!(""));
+    engine.shutdown().await;
+}
+
+/// A run and its step in one trace.
+fn whole(spans: &[Value]) -> Option<(Value, Value)> {
+    let named = |name: &'static str| spans.iter().filter(move |span| span["name"] == name);
+    let step_of = |root: &Value| named("compose").find(|step| step["traceId"] == root["traceId"]).cloned();
+    named("greet").find_map(|root| Some((root.clone(), step_of(root)?)))
+}

@@ -1,0 +1,93 @@
+//! The order of everything: by the transaction that appended it.
+//!
+//! Invariant: only what was appended by transactions older than every one that is under way is told. So nothing can
+//! come to stand before a place that was given out, whichever transaction ends first.
+
+use async_trait::async_trait;
+use goldseam_core::{RunId, Seq};
+use goldseam_store::feed::no_place;
+use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
+use tokio_postgres::types::Type;
+
+use crate::PostgresStore;
+use crate::fault::Fault;
+use crate::link::Link;
+use crate::read::column;
+
+const FED: &str = "SELECT e.xid, e.rid, e.seq, r.id, e.body FROM goldseam.events AS e \
+    JOIN goldseam.runs AS r ON r.rid = e.rid \
+    WHERE e.xid >= $1 AND (e.xid, e.rid, e.seq) > ($1, $2, $3) \
+    AND e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint \
+    ORDER BY e.xid, e.rid, e.seq LIMIT $4";
+const LATEST: &str = "SELECT e.xid, e.rid, e.seq FROM goldseam.events AS e \
+    WHERE e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint \
+    ORDER BY e.xid DESC, e.rid DESC, e.seq DESC LIMIT 1";
+const MARK: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
+/// Whatever was under way when the mark was made is told again; a hint may come twice.
+const STIRRED: &str = "SELECT DISTINCT r.id FROM goldseam.events AS e JOIN goldseam.runs AS r ON r.rid = e.rid \
+    WHERE e.xid >= $1";
+
+/// Transaction, run and position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Place(i64, i64, i64);
+
+impl Place {
+    fn of(place: Option<&str>) -> Result<Self, StoreError> {
+        let Some(text) = place else { return Ok(Self::default()) };
+        let mut parts = text.split('.').map(|part| part.parse().ok().filter(|number: &i64| *number >= 0));
+        match (parts.next().flatten(), parts.next().flatten(), parts.next().flatten(), parts.next()) {
+            (Some(xid), Some(rid), Some(seq), None) => Ok(Self(xid, rid, seq)),
+            _ => Err(no_place(text)),
+        }
+    }
+
+    fn read(row: &tokio_postgres::Row) -> Result<Self, Fault> {
+        Ok(Self(column(row, 0)?, column(row, 1)?, column(row, 2)?))
+    }
+
+    fn text(self) -> String {
+        format!("{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+fn run(row: &tokio_postgres::Row, index: usize) -> Result<RunId, Fault> {
+    let text: String = column(row, index)?;
+    RunId::new(text).map_err(|error| Fault::unreadable("a run's id", &error))
+}
+
+async fn fed(link: &Link, after: Place, limit: u32) -> Result<Vec<Fed>, StoreError> {
+    let limit = i64::from(limit);
+    let values = [&after.0, &after.1, &after.2, &limit].map(|value| (value as _, Type::INT8));
+    let rows = link.read(FED, &values).await?;
+    let fed = |row: &tokio_postgres::Row| {
+        let place = Place::read(row)?;
+        let record = Record { seq: Seq(place.2.unsigned_abs()), body: column(row, 4)? };
+        Ok(Fed { place: place.text(), run: run(row, 3)?, record })
+    };
+    rows.iter().map(fed).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+}
+
+#[async_trait]
+impl Feed for PostgresStore {
+    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
+        fed(self.reader(), Place::of(place)?, limit).await
+    }
+
+    async fn latest(&self) -> Result<Option<String>, StoreError> {
+        let rows = self.reader().read(LATEST, &[]).await?;
+        let place = rows.first().map(Place::read).transpose().map_err(|fault| fault.to_read_error())?;
+        Ok(place.map(Place::text))
+    }
+
+    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
+        let since: Option<i64> = mark.map(|mark| mark.parse().map_err(|_| no_place(mark))).transpose()?;
+        // The mark first: what is appended between the two is told now, and again next time.
+        let rows = self.reader().read(MARK, &[]).await?;
+        let mark: Result<i64, Fault> = rows.first().map_or(Ok(0), |row| column(row, 0));
+        let mark = mark.map_err(|fault| fault.to_read_error())?.to_string();
+        let Some(since) = since else { return Ok(Stirred { runs: Vec::new(), mark }) };
+        let rows = self.reader().read(STIRRED, &[(&since as _, Type::INT8)]).await?;
+        let runs: Result<Vec<RunId>, Fault> = rows.iter().map(|row| run(row, 0)).collect();
+        Ok(Stirred { runs: runs.map_err(|fault| fault.to_read_error())?, mark })
+    }
+}

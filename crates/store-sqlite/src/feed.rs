@@ -1,0 +1,61 @@
+//! The order of everything: one writer at a time numbers what it appends, so a number is never behind one that was read.
+
+use async_trait::async_trait;
+use goldseam_core::Seq;
+use goldseam_store::feed::no_place;
+use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::SqliteStore;
+use crate::fault::Fault;
+use crate::tasks::id;
+
+const FED: &str = "SELECT e.gseq, r.id, e.seq, e.body FROM events AS e JOIN runs AS r ON r.rid = e.rid \
+    WHERE e.gseq > ?1 ORDER BY e.gseq LIMIT ?2";
+const LATEST: &str = "SELECT MAX(gseq) FROM events";
+const STIRRED: &str = "SELECT DISTINCT r.id FROM events AS e JOIN runs AS r ON r.rid = e.rid \
+    WHERE e.gseq > ?1 AND e.gseq <= ?2";
+
+fn number(place: Option<&str>) -> Result<i64, StoreError> {
+    let number = |place: &str| place.parse().ok().filter(|number: &i64| *number >= 0);
+    place.map_or(Ok(0), |place| number(place).ok_or_else(|| no_place(place)))
+}
+
+fn fed(conn: &Connection, after: i64, limit: u32) -> Result<Vec<Fed>, Fault> {
+    let mut statement = conn.prepare_cached(FED)?;
+    let found = statement.query_map(params![after, limit], |row| {
+        let (place, seq): (i64, i64) = (row.get(0)?, row.get(2)?);
+        let record = Record { seq: Seq(seq.unsigned_abs()), body: row.get(3)? };
+        Ok(Fed { place: place.to_string(), run: id(row, 1)?, record })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+fn latest(conn: &Connection) -> Result<Option<i64>, Fault> {
+    let found = conn.prepare_cached(LATEST)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(found.flatten())
+}
+
+fn stirred(conn: &Connection, after: Option<i64>) -> Result<Stirred, Fault> {
+    let end = latest(conn)?.unwrap_or(0);
+    let mut statement = conn.prepare_cached(STIRRED)?;
+    let found = statement.query_map(params![after.unwrap_or(end), end], |row| id(row, 0))?;
+    Ok(Stirred { runs: found.collect::<rusqlite::Result<_>>()?, mark: end.to_string() })
+}
+
+#[async_trait]
+impl Feed for SqliteStore {
+    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
+        let after = number(place)?;
+        self.readers.read(move |conn| fed(conn, after, limit)).await
+    }
+
+    async fn latest(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.readers.read(latest).await?.map(|number| number.to_string()))
+    }
+
+    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
+        let after = mark.map(|mark| number(Some(mark))).transpose()?;
+        self.readers.read(move |conn| stirred(conn, after)).await
+    }
+}

@@ -1,0 +1,110 @@
+//! The order of everything that is appended; a store that knows none passes all of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use goldseam_core::Seq;
+
+use super::Fixture;
+use super::make::{append, run};
+use crate::feed::{Fed, Feed};
+
+/// Reads on until the feed gives nothing more.
+async fn all(feed: &dyn Feed, mut place: Option<String>, limit: u32) -> Vec<Fed> {
+    let mut all: Vec<Fed> = vec![];
+    loop {
+        let page = feed.fed(place.as_deref(), limit).await.unwrap();
+        assert!(page.len() <= limit as usize);
+        let Some(last) = page.last() else { return all };
+        place = Some(last.place.clone());
+        all.extend(page);
+        assert!(all.len() < 10_000, "the feed has no end");
+    }
+}
+
+fn told(fed: &[Fed]) -> Vec<(String, u64, String)> {
+    fed.iter().map(|fed| (fed.run.to_string(), fed.record.seq.0, fed.record.body.clone())).collect()
+}
+
+/// Every event is there once, with its text, and the events of one run in their order; pages of any size tell the same.
+pub async fn the_feed_tells_every_event_once(fixture: &Fixture) {
+    let Some(feed) = fixture.store.feed() else { return };
+    assert_eq!(all(feed, None, 10).await, vec![]);
+    fixture.append(append("a", 0, &["a1", "a2"])).await;
+    fixture.append(append("b", 0, &["b1"])).await;
+    fixture.append(append("a", 2, &["a3"])).await;
+    let whole = told(&all(feed, None, 100).await);
+    for (name, bodies) in [("a", vec!["a1", "a2", "a3"]), ("b", vec!["b1"])] {
+        let of: Vec<&str> =
+            whole.iter().filter(|(run, ..)| run == name).map(|(.., body)| body.as_str()).collect();
+        assert_eq!(of, bodies);
+    }
+    for limit in [1, 2, 3] {
+        assert_eq!(told(&all(feed, None, limit).await), whole, "pages of {limit}");
+    }
+}
+
+/// Whoever goes on from a place misses nothing and is told nothing twice.
+pub async fn the_feed_goes_on_from_any_place(fixture: &Fixture) {
+    let Some(feed) = fixture.store.feed() else { return };
+    fixture.append(append("a", 0, &["a1", "a2"])).await;
+    fixture.append(append("b", 0, &["b1", "b2"])).await;
+    let before = all(feed, None, 100).await;
+    fixture.append(append("a", 2, &["a3"])).await;
+    let whole = all(feed, None, 100).await;
+    assert_eq!(whole[..before.len()], before[..], "nothing appears before a place that was given out");
+    for (at, fed) in whole.iter().enumerate() {
+        assert_eq!(all(feed, Some(fed.place.clone()), 2).await, whole[at + 1..], "after {at}");
+    }
+    let latest = feed.latest().await.unwrap();
+    assert_eq!(all(feed, latest, 10).await, vec![]);
+}
+
+/// Many writers at once: whoever reads meanwhile, page after page, is told every event once and each run in order.
+pub async fn a_reader_of_the_feed_misses_no_racing_append(fixture: &Fixture) {
+    let Some(feed) = fixture.store.feed() else { return };
+    let mut writers = tokio::task::JoinSet::new();
+    for name in (0..8).map(|n| format!("r{n}")) {
+        let store = Arc::clone(&fixture.store);
+        writers.spawn(async move {
+            for after in 0..10 {
+                store.append(append(&name, after, &["x"])).await.unwrap();
+            }
+        });
+    }
+    let reader = async {
+        let (mut seen, mut place): (BTreeMap<String, u64>, Option<String>) = (BTreeMap::new(), None);
+        while seen.values().sum::<u64>() < 80 {
+            for fed in feed.fed(place.as_deref(), 7).await.unwrap() {
+                let end = seen.entry(fed.run.to_string()).or_default();
+                assert_eq!(fed.record.seq, Seq(*end + 1), "of {}", fed.run);
+                *end += 1;
+                place = Some(fed.place);
+            }
+            tokio::task::yield_now().await;
+        }
+        seen
+    };
+    let (_, seen) = tokio::join!(writers.join_all(), reader);
+    assert!(seen.len() == 8 && seen.values().all(|end| *end == 10), "{seen:?}");
+}
+
+/// What grew since a mark is named; what did not grow since the mark before the last may be left out.
+pub async fn runs_that_grew_are_named(fixture: &Fixture) {
+    let Some(feed) = fixture.store.feed() else { return };
+    fixture.append(append("old", 0, &["x"])).await;
+    let first = feed.stirred(None).await.unwrap();
+    assert_eq!(first.runs, vec![]);
+    fixture.append(append("new", 0, &["x"])).await;
+    fixture.append(append("old", 1, &["x"])).await;
+    let second = feed.stirred(Some(&first.mark)).await.unwrap();
+    assert!(second.runs.contains(&run("new")) && second.runs.contains(&run("old")), "{second:?}");
+}
+
+/// A place that no store gave out is refused.
+pub async fn a_foreign_place_is_refused(fixture: &Fixture) {
+    let Some(feed) = fixture.store.feed() else { return };
+    for place in ["x", "-1", "1.x", "9999999999999999999999"] {
+        assert!(feed.fed(Some(place), 1).await.is_err(), "{place}");
+    }
+}

@@ -1,0 +1,57 @@
+//! The order of everything: one after the other, as it was appended.
+
+use async_trait::async_trait;
+use goldseam_core::{RunId, Seq};
+
+use super::{MemoryStore, World};
+use crate::api::Record;
+use crate::error::StoreError;
+use crate::feed::{Fed, Feed, Stirred, no_place};
+
+/// Position in the order, from 1.
+fn position(place: Option<&str>) -> Result<usize, StoreError> {
+    place.map_or(Ok(0), |place| place.parse().map_err(|_| no_place(place)))
+}
+
+impl MemoryStore {
+    /// What stands behind a position. What is lost or trimmed is left out.
+    fn behind(&self, place: Option<&str>) -> Result<Vec<(usize, RunId, Seq)>, StoreError> {
+        let from = position(place)?;
+        let all = |world: &mut World| {
+            let behind = world.order.iter().enumerate().skip(from);
+            behind.map(|(at, (run, seq))| (at + 1, run.clone(), *seq)).collect()
+        };
+        Ok(self.with(all))
+    }
+}
+
+#[async_trait]
+impl Feed for MemoryStore {
+    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
+        let behind = self.behind(place)?;
+        let fed = |world: &mut World| {
+            let fed = |(at, run, seq): (usize, RunId, Seq)| {
+                let body = world.runs.get(&run)?.log.get(&seq)?.clone();
+                Some(Fed { place: at.to_string(), run, record: Record { seq, body } })
+            };
+            behind.into_iter().filter_map(fed).take(limit as usize).collect()
+        };
+        Ok(self.with(fed))
+    }
+
+    async fn latest(&self) -> Result<Option<String>, StoreError> {
+        let end = self.with(|world| world.order.len());
+        Ok((end > 0).then(|| end.to_string()))
+    }
+
+    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
+        let end = self.with(|world| world.order.len());
+        let mut runs = match mark {
+            Some(_) => self.behind(mark)?.into_iter().map(|(_, run, _)| run).collect(),
+            None => Vec::new(),
+        };
+        runs.sort_unstable();
+        runs.dedup();
+        Ok(Stirred { runs, mark: end.to_string() })
+    }
+}
