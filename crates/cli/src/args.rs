@@ -107,6 +107,7 @@ pub(crate) enum Command {
     Retry(commands::retry::RetryArgs),
     Branches(commands::branches::BranchesArgs),
     Diff(commands::diff::DiffArgs),
+    Prune(commands::prune::PruneArgs),
     #[command(subcommand)]
     Queue(commands::queue::QueueCommand),
     #[command(subcommand)]

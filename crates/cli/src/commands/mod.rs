@@ -17,6 +17,7 @@ pub(crate) mod lock;
 pub(crate) mod ls;
 mod pages;
 pub(crate) mod pause;
+pub(crate) mod prune;
 pub(crate) mod queue;
 pub(crate) mod recover;
 pub(crate) mod recoveries;
@@ -68,6 +69,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Retry(args) => retry::run(app, args).await,
         Command::Branches(args) => branches::run(app, args).await,
         Command::Diff(args) => diff::run(app, args).await,
+        Command::Prune(args) => prune::run(app, args).await,
         Command::Queue(command) => queue::run(app, command).await,
         Command::Lock(command) => lock::run(app, command).await,
         Command::Store(command) => store::run(app, &command).await,

@@ -44,6 +44,13 @@ fn the_walk_with_nothing_but_s3_is_true() {
     assert!(walk(&place, &BUCKET.replace(DEMO, &fresh())) >= 10);
 }
 
+const KEEPING: &str = include_str!("../../../../docs/guides/keeping-and-pruning.md");
+
+#[test]
+fn the_walk_for_keeping_and_pruning_is_true() {
+    assert!(walk(&prepared(), KEEPING) >= 6);
+}
+
 const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");
 
 #[test]

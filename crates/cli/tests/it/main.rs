@@ -13,6 +13,7 @@ mod errors;
 mod guides;
 mod healing;
 mod help;
+mod prune;
 mod queue;
 mod runs;
 mod serving;

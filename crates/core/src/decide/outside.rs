@@ -1,5 +1,6 @@
 //! Commands that need no ownership: start, claim, and everything that is mail.
 
+use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::{Claim, Command};
 use crate::error::Failure;
@@ -106,6 +107,7 @@ pub(super) fn mail(
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Prune(_)
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
         }
@@ -114,6 +116,7 @@ pub(super) fn mail(
     if !fresh && view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
         return Ok(Decision::default());
     }
+    refuse_archived(summary)?;
     let event = mail_event(summary, command, limits)?;
     let task = match &event {
         Event::NoteAdded(_) => TaskMove::Keep,
@@ -188,6 +191,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Prune(_)
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
     }
 }
