@@ -78,7 +78,8 @@ fn a_key_file_that_others_can_read_is_refused() {
 fn a_scratch_server_leaves_nothing_behind() {
     let place = Place::new();
     let mut server = place.command(&["dev", "--listen", "127.0.0.1:0", "--jsonl"]);
-    let mut child = server.env("TMPDIR", place.path("")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child =
+        server.env("TMPDIR", place.path("")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url = serde_json::from_str::<Value>(&line).unwrap()["url"].as_str().unwrap().to_owned();
