@@ -60,10 +60,11 @@ impl Local {
     pub(super) async fn order(&self, run: &RunId, keyed: bool, command: Command) -> Result<Landed, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
         let (end, records) = (committed.end, committed.records);
-        if keyed && records.is_empty() {
-            if let Some(landed) = self.in_log(run, &command).await? {
-                return Ok(landed);
-            }
+        if keyed
+            && records.is_empty()
+            && let Some(landed) = self.in_log(run, &command).await?
+        {
+            return Ok(landed);
         }
         Ok(Landed { end, records, before: None })
     }
