@@ -1,20 +1,22 @@
 //! What every command gets: where to look, and how to show what it found.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use goldseam::engine::{Clock, SystemClock};
-use goldseam::{Client, Millis, RunId};
+use goldseam::{Millis, RunId};
+use goldseam_api::view::describe::Much;
+use goldseam_api::{Api, Local, Remote};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Color, Global, STORE_DEFAULT};
-use crate::describe::Much;
+use crate::args::{Color, Global, Named, STORE_DEFAULT};
 use crate::fail::{Exit, Fail};
-use crate::out;
 use crate::paint::{Hue, Paint};
 use crate::table::Table;
+use crate::{out, reach};
 
 /// The options that hold for every command, understood.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub(crate) struct App {
     pub(crate) url: String,
     /// The store was named on the command line, not by default or by the environment.
     pub(crate) names_store: bool,
+    server: Option<String>,
+    key_file: Option<PathBuf>,
     /// One document instead of text.
     pub(crate) json: bool,
     /// One document per line instead of text.
@@ -39,7 +43,7 @@ pub(crate) struct App {
 
 impl App {
     /// Understands what was typed.
-    pub(crate) fn new(global: &Global, names_store: bool) -> Self {
+    pub(crate) fn new(global: &Global, named: Named) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colours = |terminal: bool| match global.color {
             Color::Always => true,
@@ -49,7 +53,10 @@ impl App {
         Self {
             // An empty variable is no choice.
             url: if global.store.is_empty() { STORE_DEFAULT.to_owned() } else { global.store.clone() },
-            names_store,
+            names_store: named.store,
+            // A store that is typed counts more than a server of the environment.
+            server: global.server.clone().filter(|server| !server.is_empty() && !named.store),
+            key_file: global.key_file.clone(),
             json: global.json,
             jsonl: global.jsonl,
             quiet: global.quiet,
@@ -60,14 +67,37 @@ impl App {
         }
     }
 
-    /// A client of a store that must be there: looking never creates a file.
-    pub(crate) async fn client(&self) -> Result<Client, Fail> {
-        Ok(goldseam::connect_existing(&self.url).await?)
+    /// The store, which must be there: looking never creates a file; or the server.
+    pub(crate) async fn api(&self) -> Result<Arc<dyn Api>, Fail> {
+        match self.remote()? {
+            Some(remote) => Ok(remote),
+            None => Ok(Arc::new(Local::new(goldseam::connect_existing(&self.url).await?))),
+        }
     }
 
-    /// A client of a store that is made if it is not there.
-    pub(crate) async fn client_or_new(&self) -> Result<Client, Fail> {
-        Ok(goldseam::connect(&self.url).await?)
+    /// The store, which is made if it is not there; or the server.
+    pub(crate) async fn api_or_new(&self) -> Result<Arc<dyn Api>, Fail> {
+        match self.remote()? {
+            Some(remote) => Ok(remote),
+            None => Ok(Arc::new(Local::new(goldseam::connect(&self.url).await?))),
+        }
+    }
+
+    /// The server, if one is named.
+    pub(crate) fn remote(&self) -> Result<Option<Arc<Remote>>, Fail> {
+        let Some(server) = &self.server else { return Ok(None) };
+        Ok(Some(Arc::new(reach::server(server, self.key_file.as_deref())?)))
+    }
+
+    /// Refuses what only makes sense beside the files of a store.
+    pub(crate) fn needs_store(&self, command: &str) -> Result<(), Fail> {
+        match &self.server {
+            None => Ok(()),
+            Some(_) => Err(Fail::usage(
+                format!("{command} needs the store itself and cannot be done through a server"),
+                "name the store with --store, where it can be reached",
+            )),
+        }
     }
 
     /// Now.
@@ -119,19 +149,19 @@ impl App {
     /// Shows an error.
     pub(crate) fn fail(&self, fail: &Fail) -> ExitCode {
         if self.wants_json() {
-            let docs = fail.code.map(|code| format!("goldseam explain {code}"));
+            let docs = fail.code.as_ref().map(|code| format!("goldseam explain {code}"));
             let error = json!({ "code": fail.code, "message": fail.message, "help": fail.help, "docs": docs,
                 "exit": fail.exit as u8 });
             out::note(json!({ "error": error }).to_string());
             return fail.exit.into();
         }
         let paint = self.error_paint;
-        let head = fail.code.map_or_else(|| "error".to_owned(), |code| format!("error[{code}]"));
+        let head = fail.code.as_ref().map_or_else(|| "error".to_owned(), |code| format!("error[{code}]"));
         out::note(format!("{}: {}", paint.on(Hue::Bad, head), fail.message));
         if let Some(help) = &fail.help {
             out::note(format!("{}: {help}", paint.on(Hue::Bold, "help")));
         }
-        if let Some(code) = fail.code {
+        if let Some(code) = &fail.code {
             out::note(format!("{}: goldseam explain {code}", paint.on(Hue::Bold, "docs")));
         }
         fail.exit.into()

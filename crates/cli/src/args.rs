@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
@@ -45,6 +46,19 @@ pub(crate) struct Global {
         help_heading = "Everywhere"
     )]
     pub(crate) store: String,
+    /// A server to ask instead of a store: https://HOST:PORT; its key is in GOLDSEAM_KEY or in --key-file
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "GOLDSEAM_SERVER",
+        hide_env_values = true,
+        help_heading = "Everywhere"
+    )]
+    pub(crate) server: Option<String>,
+    /// The file that holds the server's key; nobody else may be able to read it
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    pub(crate) key_file: Option<PathBuf>,
     /// One JSON document instead of text
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
@@ -93,12 +107,19 @@ pub(crate) enum Command {
     Retry(commands::retry::RetryArgs),
     Branches(commands::branches::BranchesArgs),
     Diff(commands::diff::DiffArgs),
+    Prune(commands::prune::PruneArgs),
     #[command(subcommand)]
     Queue(commands::queue::QueueCommand),
     #[command(subcommand)]
     Lock(commands::lock::LockCommand),
     #[command(subcommand)]
     Store(commands::store::StoreCommand),
+    Serve(commands::serve::ServeArgs),
+    Dev(commands::serve::DevArgs),
+    #[command(subcommand)]
+    Key(commands::key::KeyCommand),
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
     Explain(commands::explain::ExplainArgs),
     Completions(commands::completions::CompletionsArgs),
     /// Show the version
@@ -109,14 +130,28 @@ pub(crate) enum Command {
     DemoWorker(commands::demo::worker::WorkerArgs),
 }
 
-/// What was typed, and whether it names the store.
-pub(crate) fn typed() -> Result<(Cli, bool), clap::Error> {
+/// What was named on the command line itself, not by default or by the environment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Named {
+    /// The store.
+    pub(crate) store: bool,
+    /// The server.
+    pub(crate) server: bool,
+}
+
+/// What was typed, and what it names.
+pub(crate) fn typed() -> Result<(Cli, Named), clap::Error> {
     understood(whole().try_get_matches()?)
 }
 
 /// The same, of what was matched.
-pub(crate) fn understood(matches: ArgMatches) -> Result<(Cli, bool), clap::Error> {
-    let named = matches.value_source("store") == Some(ValueSource::CommandLine);
+pub(crate) fn understood(matches: ArgMatches) -> Result<(Cli, Named), clap::Error> {
+    let named = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let named = Named { store: named("store"), server: named("server") };
+    if named.store && named.server {
+        let words = "--store and --server cannot be used together";
+        return Err(whole().error(clap::error::ErrorKind::ArgumentConflict, words));
+    }
     Ok((Cli::from_arg_matches(&matches)?, named))
 }
 

@@ -2,15 +2,11 @@
 
 use std::process::ExitCode;
 
-use goldseam::core::decide::Refusal;
-use goldseam::core::lock::LockRefusal;
-use goldseam::core::task::TaskRefusal;
 use goldseam::core::{IdError, PayloadError};
 use goldseam::store::StoreError;
 use goldseam::{EngineError, RunId};
+use goldseam_api::Problem;
 use serde::Serialize;
-
-use crate::when;
 
 /// How the program ends. Documented in `goldseam exit-codes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +43,7 @@ impl From<Exit> for ExitCode {
 #[derive(Debug, Serialize)]
 pub(crate) struct Fail {
     /// With a page; none for what needs no page.
-    pub(crate) code: Option<&'static str>,
+    pub(crate) code: Option<String>,
     /// What happened.
     pub(crate) message: String,
     /// What to do.
@@ -84,78 +80,47 @@ impl Fail {
     }
 }
 
-fn exit_of(error: &EngineError) -> Exit {
-    match error {
-        EngineError::Id(_) | EngineError::Payload(_) => Exit::Usage,
-        EngineError::NoSuchTask(_) => Exit::NotFound,
-        EngineError::Refused { refusal, .. } => match refusal {
-            Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => {
-                Exit::NotFound
-            }
-            Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => Exit::Error,
-            _ => Exit::Conflict,
-        },
-        EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) => Exit::Conflict,
-        EngineError::Ended { .. } => Exit::Ended,
-        EngineError::Patience { .. } => Exit::Unreachable,
-        EngineError::Store(store) => match store {
-            StoreError::Refused { code: "GS0206", .. } => Exit::Usage,
-            StoreError::Refused { .. } | StoreError::Busy { .. } => Exit::Unreachable,
-            _ => Exit::Error,
-        },
+/// How the program ends for a problem: by its status, and where that is not enough by its code.
+fn exit_of(problem: &Problem) -> Exit {
+    match (problem.status, problem.code.as_deref()) {
+        (_, Some("GS0117")) => Exit::Ended,
+        (_, Some("GS0118")) => Exit::Error,
+        (400 | 413 | 431, _) => Exit::Usage,
+        (401 | 403, _) => Exit::NotAuthorised,
+        (404, _) => Exit::NotFound,
+        (409 | 410, _) => Exit::Conflict,
+        (408 | 429 | 502..=504, _) => Exit::Unreachable,
         _ => Exit::Error,
     }
 }
 
-/// What to do about errors that only a command line can name the command for.
-fn hint(error: &EngineError) -> Option<String> {
-    Some(match error {
-        EngineError::Lock(LockRefusal::Held { name, .. }) => {
-            format!("wait until it expires or is released: goldseam lock get {name}")
-        }
-        EngineError::Lock(LockRefusal::Lost { name, .. }) => {
-            format!("stop the work that it guards, then acquire it anew: goldseam lock acquire {name}")
-        }
-        EngineError::Task(TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) => {
-            format!("drop the work; goldseam queue get {task} tells who has it")
-        }
-        EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".to_owned(),
-        EngineError::Refused { run, .. } => format!("goldseam show {run} tells how it stands"),
-        EngineError::Ended { run, .. } => format!("goldseam show {run}; goldseam retry {run} tries again"),
-        EngineError::Store(StoreError::Busy { .. }) | EngineError::Patience { .. } => {
-            "another process holds the store; try again".to_owned()
-        }
-        _ => return None,
-    })
+impl From<Problem> for Fail {
+    fn from(problem: Problem) -> Self {
+        let exit = exit_of(&problem);
+        Self { code: problem.code.map(Into::into), message: problem.detail, help: problem.hint, exit }
+    }
 }
 
 impl From<EngineError> for Fail {
     fn from(error: EngineError) -> Self {
-        let message = match &error {
-            EngineError::Lock(LockRefusal::Held { name, holder, expires_at }) => {
-                format!("lock {name} is held by {holder} until {}", when::iso(*expires_at))
-            }
-            _ => error.to_string(),
-        };
-        let help = error.hint().or_else(|| hint(&error));
-        Self { code: Some(error.code()), message, help, exit: exit_of(&error) }
+        Problem::from(error).into()
     }
 }
 
 impl From<IdError> for Fail {
     fn from(error: IdError) -> Self {
-        EngineError::from(error).into()
+        Problem::from(error).into()
     }
 }
 
 impl From<PayloadError> for Fail {
     fn from(error: PayloadError) -> Self {
-        EngineError::from(error).into()
+        Problem::from(error).into()
     }
 }
 
 impl From<StoreError> for Fail {
     fn from(error: StoreError) -> Self {
-        EngineError::from(error).into()
+        Problem::from(error).into()
     }
 }

@@ -9,9 +9,9 @@
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
 //! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
-//! | `log`, `describe` | a run's log, branch by branch; its events in words |
+//! | `reach` | how a store or a server is reached |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
-//! | `progress`, `spread` | a live line while something takes its time; how times spread |
+//! | `progress` | a live line while something takes its time |
 //! | `timeline` | the steps of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
@@ -19,15 +19,13 @@
 mod app;
 mod args;
 mod commands;
-mod describe;
 mod fail;
 mod finding;
-mod log;
 mod out;
 mod paint;
 mod payload;
 mod progress;
-mod spread;
+mod reach;
 mod table;
 mod text;
 mod timeline;
@@ -38,12 +36,22 @@ use std::process::ExitCode;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 
-/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for.
-fn listen() {
+/// What is heard unless `GOLDSEAM_LOG` says otherwise: a server also tells who changed what.
+const HEARD: &str = "error";
+const HEARD_OF_A_SERVER: &str = "warn,goldseam::audit=info";
+
+/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for; as JSON if
+/// `GOLDSEAM_LOG_FORMAT` is `json`.
+fn listen(unless_told: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GOLDSEAM_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(unless_told));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+    let heard =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    match std::env::var("GOLDSEAM_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        true => heard.json().init(),
+        false => heard.init(),
+    }
 }
 
 /// Whether a command line can be understood, its name included; nothing is done.
@@ -53,12 +61,15 @@ pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), cl
 
 /// Does what the command line of this process says.
 pub fn run() -> ExitCode {
-    let (cli, names_store) = match args::typed() {
+    let (cli, named) = match args::typed() {
         Ok(typed) => typed,
         Err(error) => return args::refuse(&error),
     };
-    let app = App::new(&cli.global, names_store);
-    listen();
+    let app = App::new(&cli.global, named);
+    listen(match cli.command {
+        args::Command::Serve(_) | args::Command::Dev(_) => HEARD_OF_A_SERVER,
+        _ => HEARD,
+    });
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),

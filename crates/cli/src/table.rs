@@ -1,5 +1,7 @@
 //! Tables: aligned for a person, tab-separated and whole for a program.
 
+use goldseam_api::view::text;
+
 use crate::out;
 use crate::paint::{Hue, Paint, columns};
 
@@ -98,10 +100,7 @@ fn aligned(row: &[String], widths: &[usize], page: usize) -> String {
 
 /// The beginning of `text`, at most so many columns. Coloured text is left whole.
 pub(crate) fn cut(text: &str, most: usize) -> String {
-    if columns(text) <= most || text.contains('\x1b') {
-        return text.to_owned();
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    if text.contains('\x1b') { text.to_owned() } else { text::cut(text, most) }
 }
 
 #[cfg(test)]

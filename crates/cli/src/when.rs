@@ -1,8 +1,9 @@
-//! Spans such as `90s` and moments, read and written.
+//! Spans such as `90s`, read and written.
 
 use std::time::Duration;
 
 use goldseam::Millis;
+pub(crate) use goldseam_api::moment::{clock, iso};
 
 /// Units that a span may be given in, and their milliseconds.
 const UNITS: &[(&str, u64)] =
@@ -59,38 +60,6 @@ pub(crate) fn age(at: Millis, now: Millis) -> String {
     }
 }
 
-/// A moment as `2026-11-15T18:05:02.125Z`.
-pub(crate) fn iso(at: Millis) -> String {
-    if at == Millis::NEVER {
-        return "never".to_owned();
-    }
-    let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(ms))
-}
-
-/// A moment's time of day, `18:05:02.125`.
-pub(crate) fn clock(at: Millis) -> String {
-    time_of_day(at.0.rem_euclid(86_400_000))
-}
-
-fn time_of_day(ms: i64) -> String {
-    format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
-}
-
-/// Days since 1970 as a date of the Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,12 +89,5 @@ mod tests {
         assert_eq!([of(3_700_000), of(90_000_000)], ["1h01m", "1d01h"]);
         assert_eq!(age(Millis(0), Millis(3_700_000)), "1h");
         assert_eq!(age(Millis(0), Millis(70)), "70ms");
-    }
-
-    #[test]
-    fn moments_are_written() {
-        assert_eq!(iso(Millis(0)), "1970-01-01T00:00:00.000Z");
-        assert_eq!(iso(Millis(1_709_210_096_789)), "2024-02-29T12:34:56.789Z");
-        assert_eq!(iso(Millis::NEVER), "never");
     }
 }

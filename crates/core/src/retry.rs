@@ -158,6 +158,14 @@ mod tests {
     }
 
     #[test]
+    fn the_first_pause_is_as_long_as_was_said() {
+        let retry = Retry { initial: Duration::from_secs(3), ..Retry::exponential() }.jitter(0.0);
+        let failure = Failure::retryable("x");
+        assert_eq!(retry.pause(1, &failure, "s"), Some(Duration::from_secs(3)));
+        assert_eq!(retry.pause(2, &failure, "s"), Some(Duration::from_secs(6)));
+    }
+
+    #[test]
     fn terminal_failures_and_used_up_attempts_end_it() {
         let retry = Retry::exponential().max_attempts(3);
         assert!(retry.pause(1, &Failure::terminal("x"), "s").is_none());

@@ -291,6 +291,10 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
     match refusal {
         Refusal::NoSuchRun => Some("goldseam ls lists the runs of this store".into()),
         Refusal::Finished { .. } => Some(format!("goldseam show {run} tells how it ended")),
+        Refusal::Archived { .. } => {
+            Some(format!("goldseam show {run} tells how it ended and where its log is"))
+        }
+        Refusal::NotPrunable { .. } => Some("it stays as it is; prune it once it is over".into()),
         Refusal::NoSuchStep { .. } => Some(format!("goldseam show {run} lists its steps")),
         Refusal::LateResult { .. } => {
             Some(format!("drop the work, and undo it if it must not stand; goldseam show {run} tells why"))

@@ -320,3 +320,73 @@ fn sweep(at: Millis, report: SweepReport) -> Sweep {
         terminal: report.terminal,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn states_of_others_are_told_by_themselves() {
+        let stalled = |name: &str, evidence: &str, fate: Became| ForeignStalled {
+            id: RunId::new(name).unwrap(),
+            evidence: evidence.to_owned(),
+            since: Millis(1_700_000_000_000),
+            fate,
+        };
+        let foreign = ForeignReport {
+            scanned: 6,
+            skipped: 2,
+            healthy: 1,
+            healed: 1,
+            stalled: vec![
+                stalled("wf-1", "its task t-1 is missing", Became::Healed),
+                stalled("wf-2", "its task t-2 is completed", Became::Young),
+                stalled("wf-3", "its task t-3 is dead", Became::NeedsHelp),
+            ],
+        };
+        let report = SweepReport { scanned: 3, healthy: 3, foreign: Some(foreign), ..SweepReport::default() };
+        let document = serde_json::to_value(sweep(Millis(1_700_000_060_000), report)).unwrap();
+        assert_snapshot!(serde_json::to_string_pretty(&document).unwrap(), @r#"
+        {
+          "at": "2023-11-14T22:14:20.000Z",
+          "foreign": {
+            "healed": 1,
+            "healthy": 1,
+            "scanned": 6,
+            "skipped": 2,
+            "stalled": [
+              {
+                "evidence": "its task t-1 is missing",
+                "fate": "healed",
+                "remedy": "give it a new task",
+                "since": "2023-11-14T22:13:20.000Z",
+                "state": "wf-1"
+              },
+              {
+                "evidence": "its task t-2 is completed",
+                "fate": "young",
+                "remedy": "give it a new task",
+                "since": "2023-11-14T22:13:20.000Z",
+                "state": "wf-2"
+              },
+              {
+                "evidence": "its task t-3 is dead",
+                "fate": "needs_help",
+                "remedy": "see why its task takes its workers down",
+                "since": "2023-11-14T22:13:20.000Z",
+                "state": "wf-3"
+              }
+            ]
+          },
+          "healed": 0,
+          "healthy": 3,
+          "rows_rewritten": 0,
+          "scanned": 3,
+          "stalled": [],
+          "terminal": 0
+        }
+        "#);
+    }
+}

@@ -1,9 +1,8 @@
 //! `goldseam answer`.
 
 use clap::Args;
-use goldseam::client::By;
 use goldseam::{Path, RunId};
-use serde_json::json;
+use goldseam_api::doc::change::NewAnswer;
 
 use super::who;
 use crate::app::App;
@@ -37,9 +36,7 @@ pub(crate) struct AnswerArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: AnswerArgs) -> Result<Exit, Fail> {
     let (run, question) = (RunId::new(&args.run)?, Path::new(&args.question)?);
-    let answer = payload::read_or_text(&args.answer)?;
-    let by = By { who: who::name(args.by), reason: String::new(), id: args.id };
-    let event = app.client().await?.answer(&run, &question, answer, by).await?;
-    let document = json!({ "run": run, "question": question, "event": event });
-    Ok(app.did(&run, &document, &format!("answered {question} of {run}")))
+    let new = NewAnswer { answer: payload::read_or_text(&args.answer)?, by: None, id: args.id };
+    let answered = app.api().await?.answer(&who::caller(args.by), &run, &question, new).await?;
+    Ok(app.did(&run, &answered, &format!("answered {question} of {run}")))
 }

@@ -1,16 +1,14 @@
 //! `goldseam doctor`.
 
 use clap::Args;
-use goldseam::healer::doctor::{Checkup, DoctorOptions};
-use goldseam::healer::sweeper::Fate;
 use goldseam::recovery::Code;
-use serde_json::{Value, json};
+use goldseam_api::doc::heal::{Checkup, Fate, NewCheckup};
 
+use super::who;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
-use crate::finding::{self, Item};
 use crate::paint::Hue;
-use crate::{out, progress, text};
+use crate::{finding, out, progress, text};
 
 /// Examine the whole store by every rule, and tell or heal what is wrong
 ///
@@ -35,34 +33,28 @@ pub(crate) struct DoctorArgs {
 
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, Fail> {
-    let client = app.client().await?;
-    let options = DoctorOptions { fix: args.fix, rule: args.rule, deep: args.deep };
+    let api = app.api().await?;
+    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep };
     let line = progress::line(app, None, "{spinner} {msg} runs looked at  {elapsed}");
     let tell = line.clone();
-    let checkup =
-        client.doctor_telling(options, &mut move |scanned| tell.set_message(text::thousands(scanned))).await;
+    let tell = &mut move |scanned| tell.set_message(text::thousands(scanned));
+    let checkup = api.doctor(&who::caller(None), new, tell).await;
     line.finish_and_clear();
     let checkup = checkup?;
-    let items: Vec<Item<'_>> = checkup.findings.iter().map(Item::from).collect();
+    let findings = &checkup.findings;
     match () {
-        () if app.json => out::json(&document(&checkup, &items)),
-        () if app.jsonl => items.iter().for_each(|item| out::jsonl(&item.document())),
-        () if app.quiet => items.iter().for_each(|item| out::line(item.name)),
+        () if app.json => out::json(&checkup),
+        () if app.jsonl => findings.iter().for_each(out::jsonl),
+        () if app.quiet => findings.iter().for_each(|finding| out::line(finding.subject().1)),
         () => {
-            if !items.is_empty() {
-                app.table(&finding::table(app, &items));
+            if !findings.is_empty() {
+                app.table(&finding::table(app, findings));
             }
             let (words, hue) = verdict(&checkup);
             out::line(app.paint.on(hue, words));
         }
     }
-    Ok(if checkup.is_healthy() { Exit::Ok } else { Exit::Error })
-}
-
-fn document(checkup: &Checkup, items: &[Item<'_>]) -> Value {
-    let findings: Vec<Value> = items.iter().map(Item::document).collect();
-    json!({ "healthy": checkup.is_healthy(), "scanned": checkup.scanned, "healed": checkup.healed,
-        "rows_rewritten": checkup.rows_rewritten, "findings": findings })
+    Ok(if checkup.healthy { Exit::Ok } else { Exit::Error })
 }
 
 /// The last line: how things stand, and what to type next.
@@ -75,7 +67,7 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     if checkup.findings.is_empty() {
         return (format!("{looked}{rows}: healthy"), Hue::Good);
     }
-    let of = |wanted: fn(&Fate) -> bool| checkup.findings.iter().filter(move |finding| wanted(&finding.fate));
+    let of = |wanted: fn(Fate) -> bool| checkup.findings.iter().filter(move |finding| wanted(finding.fate));
     let mut parts = vec![text::count(checkup.findings.len() as u64, "finding")];
     let healed = of(|fate| matches!(fate, Fate::Healed | Fate::Moved)).count();
     if healed > 0 {
@@ -85,16 +77,16 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     if told > 0 {
         parts.push(format!("{told} can be healed: goldseam doctor --fix"));
     }
-    let failed = of(|fate| matches!(fate, Fate::Failed(_))).count();
+    let failed = of(|fate| fate == Fate::Failed).count();
     if failed > 0 {
         parts.push(format!("{failed} could not be healed now"));
     }
-    let mut helpless = of(|fate| *fate == Fate::NeedsHelp).peekable();
-    if let Some(code) = helpless.peek().map(|finding| finding.code) {
+    let mut helpless = of(|fate| fate == Fate::NeedsHelp).peekable();
+    if let Some(code) = helpless.peek().and_then(|finding| finding.code) {
         let count = helpless.count();
         let verb = if count == 1 { "needs" } else { "need" };
         parts.push(format!("{count} {verb} you: goldseam explain {code}"));
     }
-    let hue = if checkup.is_healthy() { Hue::Good } else { Hue::Bad };
+    let hue = if checkup.healthy { Hue::Good } else { Hue::Bad };
     (format!("{looked}{rows}: {}", parts.join(", ")), hue)
 }

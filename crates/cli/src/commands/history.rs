@@ -2,13 +2,13 @@
 
 use clap::Args;
 use goldseam::core::Recorded;
-use goldseam::{RunId, Seq};
-use serde_json::json;
+use goldseam::{EngineError, RunId, Seq};
+use goldseam_api::Api;
+use goldseam_api::doc::event::{EventDoc, History, HistoryQuery};
+use goldseam_api::view::describe::describe;
 
 use crate::app::App;
-use crate::describe::describe;
 use crate::fail::{Exit, Fail};
-use crate::log::{self, Shown};
 use crate::paint::Hue;
 use crate::table::Table;
 use crate::{out, when};
@@ -37,36 +37,62 @@ pub(crate) struct HistoryArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let client = app.client().await?;
-    let history = client.history(&run).await?;
-    let branches = log::branches(&history);
-    let seen: Vec<&Recorded> = match &args.branch {
-        Some(text) => log::seen_by(&history, &branches, log::branch(&branches, text)?),
-        None => history.iter().collect(),
-    };
-    let seen: Vec<&Recorded> = seen.into_iter().filter(|recorded| recorded.seq.0 >= args.from).collect();
+    let api = app.api().await?;
+    let after = Seq(args.from).before();
+    let events = events(&*api, &run, args.branch, after).await?;
     if args.follow {
-        seen.iter().for_each(|recorded| line(app, recorded));
-        let last = history.last().map_or(Seq::ZERO, |recorded| recorded.seq);
-        return super::watch::stream(app, &client, &run, last).await.map(|_| Exit::Ok);
+        for event in &events {
+            line(app, event)?;
+        }
+        let last = events.last().map_or(after, |event| event.seq);
+        return super::watch::stream(app, &*api, &run, last).await.map(|_| Exit::Ok);
     }
     match () {
-        () if app.json => {
-            let items: Vec<Shown<'_>> = seen.iter().map(|recorded| Shown::of(recorded)).collect();
-            out::json(&json!({ "run": run, "items": items }));
-        }
-        () if app.jsonl => seen.iter().for_each(|recorded| out::jsonl(&Shown::of(recorded))),
-        () if app.quiet => seen.iter().for_each(|recorded| out::line(recorded.seq.to_string())),
+        () if app.json => out::json(&History { items: events, next: None, run }),
+        () if app.jsonl => events.iter().for_each(out::jsonl),
+        () if app.quiet => events.iter().for_each(|event| out::line(event.seq.to_string())),
         () => {
             let mut table = Table::new(&["SEQ", "AT", "BRANCH", "EVENT", "WHAT"]);
-            seen.iter().for_each(|recorded| table.row(cells(app, recorded)));
+            for event in &events {
+                table.row(cells(app, event)?);
+            }
             app.table(&table);
         }
     }
     Ok(Exit::Ok)
 }
 
-fn cells(app: &App, recorded: &Recorded) -> Vec<String> {
+/// The log of a run after a position, page by page.
+async fn events(
+    api: &dyn Api,
+    run: &RunId,
+    branch: Option<String>,
+    after: Seq,
+) -> Result<Vec<EventDoc>, Fail> {
+    let (mut events, mut after) = (Vec::new(), after);
+    loop {
+        let query = HistoryQuery { branch: branch.clone(), after: Some(after.0), limit: None };
+        let page = api.history(run, query).await?;
+        events.extend(page.items);
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(events),
+        }
+    }
+}
+
+/// The whole log of a run. Which write put an event there does not travel.
+pub(crate) async fn recorded(api: &dyn Api, run: &RunId) -> Result<Vec<Recorded>, Fail> {
+    events(api, run, None, Seq::ZERO).await?.iter().map(|event| read(run, event)).collect()
+}
+
+fn read(run: &RunId, event: &EventDoc) -> Result<Recorded, Fail> {
+    let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt }.into();
+    Recorded::try_from(event).map_err(corrupt)
+}
+
+fn cells(app: &App, event: &EventDoc) -> Result<Vec<String>, Fail> {
+    let recorded = Recorded::try_from(event).map_err(|corrupt| Fail::plain(corrupt.to_string()))?;
     let at = if app.terminal { when::clock(recorded.at) } else { when::iso(recorded.at) };
     let name = recorded.event.name();
     let hue = match name.rsplit_once('.').map_or(name, |(_, verb)| verb) {
@@ -77,20 +103,21 @@ fn cells(app: &App, recorded: &Recorded) -> Vec<String> {
     };
     let name = hue.map_or_else(|| name.to_owned(), |hue| app.paint.on(hue, name));
     let (seq, branch) = (recorded.seq.to_string(), recorded.branch.to_string());
-    vec![seq, at, branch, name, describe(&recorded.event, app.much())]
+    Ok(vec![seq, at, branch, name, describe(&recorded.event, app.much())])
 }
 
 /// One event of a stream.
-pub(crate) fn line(app: &App, recorded: &Recorded) {
-    if app.wants_json() {
-        return out::jsonl(&Shown::of(recorded));
+pub(crate) fn line(app: &App, event: &EventDoc) -> Result<(), Fail> {
+    match () {
+        () if app.wants_json() => out::jsonl(event),
+        () if app.quiet => out::line(event.seq.to_string()),
+        () => {
+            let cells = cells(app, event)?;
+            out::line(match app.terminal {
+                true => format!("{:>4}  {}  {}  {}  {}", cells[0], cells[1], cells[2], cells[3], cells[4]),
+                false => cells.join("\t"),
+            });
+        }
     }
-    if app.quiet {
-        return out::line(recorded.seq.to_string());
-    }
-    let cells = cells(app, recorded);
-    match app.terminal {
-        true => out::line(format!("{:>4}  {}  {}  {}  {}", cells[0], cells[1], cells[2], cells[3], cells[4])),
-        false => out::line(cells.join("\t")),
-    }
+    Ok(())
 }

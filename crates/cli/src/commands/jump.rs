@@ -1,9 +1,8 @@
 //! `goldseam jump`.
 
 use clap::Args;
-use goldseam::client::Jump;
-use goldseam::{Path, RunId, Status};
-use serde_json::json;
+use goldseam::{Path, RunId};
+use goldseam_api::doc::change::NewJump;
 
 use super::who::Who;
 use crate::app::App;
@@ -44,31 +43,30 @@ pub(crate) struct JumpArgs {
 pub(crate) async fn run(app: &App, args: JumpArgs) -> Result<Exit, Fail> {
     let (run, step) = (RunId::new(&args.run)?, Path::new(&args.step)?);
     let input = args.input.as_deref().map(|text| payload::read(Some(text))).transpose()?;
-    let jump = Jump { input, drop_mail: args.drop_mail, compensate: args.compensate, by: args.who.by() };
-    let client = app.client().await?;
-    let was_over = client.get(&run).await?.status.is_terminal();
-    let standing = match args.compensate {
-        true => Vec::new(),
-        false => client.standing(&run, &step).await?,
+    let (caller, dry_run) = (args.who.caller(), args.dry_run);
+    let new = NewJump {
+        to: args.step,
+        input,
+        drop_mail: args.drop_mail,
+        compensate: args.compensate,
+        dry_run,
+        by: None,
+        reason: args.who.reason,
     };
-    if args.dry_run {
-        let first = format!("{run} would go back to {step}");
-        let undone = format!("to undo them first: goldseam jump {run} {step} --compensate");
-        let words = [vec![first], left(&standing, was_over, undone)].concat().join("\n");
-        return Ok(app.did(&run, &json!({ "run": run, "step": step, "standing": standing }), &words));
-    }
-    let event = client.jump(&run, &step, jump).await?;
-    let summary = client.get(&run).await?;
-    let branch = summary.branch.to_string();
-    let document =
-        json!({ "run": run, "step": step, "branch": branch, "event": event, "standing": standing });
-    let first = match summary.status {
-        Status::Compensating => format!("{run} goes back to {step} once what lies after it is undone"),
-        _ => format!("{run} goes back to {step}, on branch {branch}"),
+    let jumped = app.api().await?.jump(&caller, &run, new).await?;
+    let (first, undone) = match &jumped.branch {
+        _ if dry_run => (
+            format!("{run} would go back to {step}"),
+            format!("to undo them first: goldseam jump {run} {step} --compensate"),
+        ),
+        Some(branch) if !jumped.compensating => (
+            format!("{run} goes back to {step}, on branch {branch}"),
+            format!("goldseam jump {run} {step} --compensate would have undone them first"),
+        ),
+        _ => (format!("{run} goes back to {step} once what lies after it is undone"), String::new()),
     };
-    let undone = format!("goldseam jump {run} {step} --compensate would have undone them first");
-    let words = [vec![first], left(&standing, was_over, undone)].concat().join("\n");
-    Ok(app.did(&run, &document, &words))
+    let words = [vec![first], left(&jumped.standing, jumped.over, undone)].concat().join("\n");
+    Ok(app.did(&run, &jumped, &words))
 }
 
 /// What stays done although the run goes back behind it, and how it could be undone instead.

@@ -7,9 +7,11 @@ use goldseam::Millis;
 use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
 use goldseam::engine::claims::StaleLock;
-use goldseam::engine::locks::Locks;
+use goldseam_api::doc::Items;
+use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease};
 use serde_json::json;
 
+use super::{pages, who};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::table::Table;
@@ -78,42 +80,39 @@ pub(crate) enum LockCommand {
 
 /// Carries it out.
 pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
-    let client = match &command {
-        LockCommand::Acquire { name, .. } => {
-            LockName::new(name)?;
-            app.client_or_new().await?
-        }
-        _ => app.client().await?,
-    };
-    let (locks, now) = (client.locks(), client.store().now().await?);
+    let (now, caller) = (app.now(), who::caller(None));
     match command {
-        LockCommand::Ls { limit } => list(app, &locks.list(None, limit).await?, now),
+        LockCommand::Ls { limit } => {
+            let api = app.api().await?;
+            let page = |after, limit| api.locks(LocksQuery { after, limit: Some(limit) });
+            list(app, &pages::gather(limit, None, page).await?.items, now);
+        }
         LockCommand::Acquire { name, holder, ttl } => {
-            let lock = locks.acquire(&LockName::new(name)?, &holder, ttl).await?;
-            one(app, &lock, now);
+            let name = LockName::new(name)?;
+            let new = NewHold { holder, ttl_ms: millis(ttl) };
+            one(app, &app.api_or_new().await?.acquire_lock(&caller, &name, new).await?, now);
         }
         LockCommand::Release { name, holder, fence } => {
-            let released = locks.release(&LockName::new(&name)?, &holder, fence).await?;
+            let (name, new) = (LockName::new(name)?, NewRelease { holder, fence });
+            let released = app.api().await?.release_lock(&caller, &name, new).await?;
             match () {
-                () if app.wants_json() => out::json(&json!({ "name": name, "released": released })),
-                () if released => out::line(format!("released {name}")),
+                () if app.wants_json() => out::json(&released),
+                () if released.released => out::line(format!("released {name}")),
                 () => out::line(format!("{name} was not held like that any more")),
             }
         }
         LockCommand::Extend { name, holder, fence, ttl } => {
-            let lock = locks.extend(&LockName::new(name)?, &holder, fence, ttl).await?;
-            one(app, &lock, now);
+            let (name, new) = (LockName::new(name)?, Extension { holder, fence, ttl_ms: millis(ttl) });
+            one(app, &app.api().await?.extend_lock(&caller, &name, new).await?, now);
         }
-        LockCommand::Stale => stale(app, &client.claims().stale_locks().await?, now),
-        LockCommand::Get { name } => one(app, &get(&locks, name).await?, now),
+        LockCommand::Stale => stale(app, &app.api().await?.stale_locks().await?, now),
+        LockCommand::Get { name } => one(app, &app.api().await?.lock(&LockName::new(name)?).await?, now),
     }
     Ok(Exit::Ok)
 }
 
-async fn get(locks: &Locks, name: String) -> Result<Lock, Fail> {
-    let name = LockName::new(name)?;
-    let missing = || Fail::not_found(format!("there is no lock {name}"), "goldseam lock ls lists them");
-    locks.get(&name).await?.ok_or_else(missing)
+fn millis(span: Duration) -> Option<u64> {
+    u64::try_from(span.as_millis()).ok()
 }
 
 fn one(app: &App, lock: &Lock, now: Millis) {
@@ -124,14 +123,14 @@ fn one(app: &App, lock: &Lock, now: Millis) {
     }
 }
 
-fn stale(app: &App, locks: &[StaleLock], now: Millis) {
+fn stale(app: &App, locks: &Items<StaleLock>, now: Millis) {
     match () {
-        () if app.json => out::json(&json!({ "items": locks })),
-        () if app.jsonl => locks.iter().for_each(out::jsonl),
-        () if app.quiet => locks.iter().for_each(|stale| out::line(stale.lock.name.as_str())),
+        () if app.json => out::json(locks),
+        () if app.jsonl => locks.items.iter().for_each(out::jsonl),
+        () if app.quiet => locks.items.iter().for_each(|stale| out::line(stale.lock.name.as_str())),
         () => {
             let mut table = Table::new(&["LOCK", "HOLDER", "EXPIRED", "WHY"]);
-            for StaleLock { lock, why } in locks {
+            for StaleLock { lock, why } in &locks.items {
                 let expired = match (lock.is_stale(now), app.terminal) {
                     (false, _) => "not yet".to_owned(),
                     (true, false) => when::iso(lock.expires_at),

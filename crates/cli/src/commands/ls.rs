@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::core::{TagKey, WorkflowName};
-use goldseam::store::{Page, Row, RunFilter, RunOrder};
-use goldseam::{Client, RunId, Seq, Status, Summary};
-use serde_json::json;
+use goldseam::{RunId, Seq, Status, Summary};
+use goldseam_api::Api;
+use goldseam_api::doc::Page;
+use goldseam_api::doc::run::{Order, RunsQuery};
 
+use super::pages;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::table::Table;
@@ -57,48 +59,55 @@ pub(crate) struct LsArgs {
 
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
-    let filter = filter(app, &args)?;
-    let client = app.client().await?;
+    let query = query(app, &args)?;
+    let api = app.api().await?;
     if args.watch {
-        return watch(app, &client, filter).await;
+        return watch(app, &*api, (query, args.limit)).await;
     }
-    show(app, &client.list(filter).await?);
+    show(app, &list(&*api, &query, args.limit).await?);
     Ok(Exit::Ok)
 }
 
-fn filter(app: &App, args: &LsArgs) -> Result<RunFilter, Fail> {
-    let tag = match &args.tag {
-        Some((key, value)) => Some((TagKey::new(key)?, value.clone())),
-        None => None,
-    };
-    Ok(RunFilter {
-        statuses: args.status.clone(),
-        workflow: args.workflow.as_ref().map(WorkflowName::new).transpose()?,
-        tag,
-        since: args.since.map(|span| app.now() - span),
+async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, Fail> {
+    let page = |after, limit| api.runs(RunsQuery { after, limit: Some(limit), ..query.clone() });
+    pages::gather(limit, query.after.clone(), page).await
+}
+
+/// Names are looked at before a store is.
+fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, Fail> {
+    if let Some((key, _)) = &args.tag {
+        TagKey::new(key)?;
+    }
+    args.workflow.as_ref().map(WorkflowName::new).transpose()?;
+    args.parent.as_ref().map(RunId::new).transpose()?;
+    let statuses: Vec<&str> = args.status.iter().map(|status| status.as_str()).collect();
+    Ok(RunsQuery {
+        status: (!statuses.is_empty()).then(|| statuses.join(",")),
+        workflow: args.workflow.clone(),
+        tag: args.tag.as_ref().map(|(key, value)| format!("{key}={value}")),
+        since_ms: args.since.map(|span| (app.now() - span).0),
         cause: args.cause.clone(),
-        owner: None,
-        parent: args.parent.as_ref().map(RunId::new).transpose()?,
-        order: if args.oldest { RunOrder::Oldest } else { RunOrder::Newest },
+        parent: args.parent.clone(),
+        order: args.oldest.then_some(Order::Oldest),
         after: args.after.clone(),
-        limit: args.limit,
+        limit: None,
     })
 }
 
-fn show(app: &App, page: &Page<Row>) {
-    let summaries: Vec<&Summary> = page.items.iter().map(|row| &row.summary).collect();
+fn show(app: &App, page: &Page<Summary>) {
+    let summaries = &page.items;
     match () {
-        () if app.json => out::json(&json!({ "items": summaries, "next": page.next })),
+        () if app.json => out::json(page),
         () if app.jsonl => summaries.iter().for_each(out::jsonl),
         () if app.quiet => summaries.iter().for_each(|summary| out::line(summary.run.as_str())),
         () => {
-            app.table(&table(app, &summaries));
-            app.remark(&footer(&summaries, page.next.is_some()));
+            app.table(&table(app, summaries));
+            app.remark(&footer(summaries, page.next.is_some()));
         }
     }
 }
 
-fn table(app: &App, summaries: &[&Summary]) -> Table {
+fn table(app: &App, summaries: &[Summary]) -> Table {
     let mut table = Table::new(HEAD);
     for summary in summaries {
         table.row(row(app, summary));
@@ -128,7 +137,7 @@ fn row(app: &App, summary: &Summary) -> Vec<String> {
     ]
 }
 
-fn footer(summaries: &[&Summary], more: bool) -> String {
+fn footer(summaries: &[Summary], more: bool) -> String {
     if summaries.is_empty() {
         return "no runs; goldseam start WORKFLOW makes one, goldseam demo shows some".to_owned();
     }
@@ -148,17 +157,13 @@ fn footer(summaries: &[&Summary], more: bool) -> String {
 }
 
 /// Draws the list anew whenever something changed; a program gets the rows that did.
-async fn watch(app: &App, client: &Client, filter: RunFilter) -> Result<Exit, Fail> {
+async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Result<Exit, Fail> {
     let mut known: HashMap<RunId, Seq> = HashMap::new();
     let mut mark = 0;
     loop {
-        let page = client.list(filter.clone()).await?;
-        let fresh: Vec<&Summary> = page
-            .items
-            .iter()
-            .map(|row| &row.summary)
-            .filter(|summary| known.get(&summary.run) != Some(&summary.as_of))
-            .collect();
+        let page = list(api, &query, limit).await?;
+        let is_fresh = |summary: &&Summary| known.get(&summary.run) != Some(&summary.as_of);
+        let fresh: Vec<&Summary> = page.items.iter().filter(is_fresh).collect();
         match () {
             () if app.wants_json() => fresh.iter().for_each(out::jsonl),
             () if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
@@ -168,7 +173,7 @@ async fn watch(app: &App, client: &Client, filter: RunFilter) -> Result<Exit, Fa
             }
             () => fresh.iter().for_each(|summary| out::line(row(app, summary).join("\t"))),
         }
-        known.extend(page.items.iter().map(|row| (row.summary.run.clone(), row.summary.as_of)));
-        mark = client.wait_for_change(mark).await?;
+        known.extend(page.items.iter().map(|summary| (summary.run.clone(), summary.as_of)));
+        mark = api.changed(pages::changes(mark)).await?.mark;
     }
 }

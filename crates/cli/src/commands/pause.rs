@@ -2,7 +2,6 @@
 
 use clap::Args;
 use goldseam::RunId;
-use serde_json::json;
 
 use super::who::Who;
 use crate::app::App;
@@ -23,6 +22,6 @@ pub(crate) struct PauseArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: PauseArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let event = app.client().await?.pause(&run, args.who.by()).await?;
-    Ok(app.did(&run, &json!({ "run": run, "event": event }), &format!("paused {run}")))
+    let done = app.api().await?.pause(&args.who.caller(), &run, args.who.reason()).await?;
+    Ok(app.did(&run, &done, &format!("paused {run}")))
 }

@@ -5,14 +5,15 @@ mod heal;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use goldseam::core::task::{NewTask, Task, TaskState};
+use goldseam::Failure;
+use goldseam::core::task::{Task, TaskState};
 use goldseam::core::{LaneName, QueueName, TaskId};
-use goldseam::engine::queue::Want;
-use goldseam::{Client, Failure};
+use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask, TasksQuery};
+use goldseam_api::view::describe::short;
 use serde_json::json;
 
+use super::{pages, who};
 use crate::app::App;
-use crate::describe::short;
 use crate::fail::{Exit, Fail};
 use crate::table::Table;
 use crate::{out, payload, text, when};
@@ -163,26 +164,29 @@ fn state(text: &str) -> Result<TaskState, String> {
 
 /// Carries it out.
 pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, Fail> {
+    let caller = who::caller(None);
     let task = match command {
-        QueueCommand::Ls(args) => return list(app, &args).await,
+        QueueCommand::Ls(args) => return list(app, args).await,
         QueueCommand::Claim(args) => return claim(app, args).await,
         QueueCommand::Reclaim(args) => return heal::reclaim(app, &args).await,
         QueueCommand::Stats => return heal::stats(app).await,
         QueueCommand::Submit(args) => submit(app, args).await?,
         QueueCommand::Heartbeat(held) => {
-            app.client().await?.queue().heartbeat(&held.id()?, held.fence).await?
+            app.api().await?.heartbeat(&caller, &held.id()?, held.hold()).await?
         }
         QueueCommand::Complete { held, result } => {
             let result = payload::read(result.as_deref())?;
-            app.client().await?.queue().complete(&held.id()?, held.fence, result).await?
+            let new = NewResult { fence: Some(held.fence), token: None, result };
+            app.api().await?.complete(&caller, &held.id()?, new).await?
         }
         QueueCommand::Fail { held, message, terminal } => {
             let failure = if terminal { Failure::terminal(message) } else { Failure::retryable(message) };
-            app.client().await?.queue().fail(&held.id()?, held.fence, failure).await?
+            let new = NewFailure { fence: Some(held.fence), token: None, failure };
+            app.api().await?.fail(&caller, &held.id()?, new).await?
         }
-        QueueCommand::Release(held) => app.client().await?.queue().release(&held.id()?, held.fence).await?,
-        QueueCommand::Cancel { task } => app.client().await?.queue().cancel(&TaskId::new(task)?).await?,
-        QueueCommand::Get { task } => app.client().await?.queue().get(&TaskId::new(task)?).await?,
+        QueueCommand::Release(held) => app.api().await?.release(&caller, &held.id()?, held.hold()).await?,
+        QueueCommand::Cancel { task } => app.api().await?.cancel_task(&caller, &TaskId::new(task)?).await?,
+        QueueCommand::Get { task } => app.api().await?.task(&TaskId::new(task)?).await?,
     };
     match () {
         () if app.wants_json() => out::json(&task),
@@ -196,42 +200,45 @@ impl HeldArgs {
     fn id(&self) -> Result<TaskId, Fail> {
         Ok(TaskId::new(&self.task)?)
     }
+
+    fn hold(&self) -> Hold {
+        Hold { fence: Some(self.fence), token: None }
+    }
 }
 
 async fn submit(app: &App, args: SubmitArgs) -> Result<Task, Fail> {
     let payload = payload::read(args.payload.as_deref())?;
-    let queue = QueueName::new(args.queue)?;
-    let lane = args.lane.map(LaneName::new).transpose()?;
-    let given = args.id.map(TaskId::new).transpose()?;
-    let client = app.client_or_new().await?;
-    let now = client.store().now().await?;
-    let id = match given {
-        Some(id) => id,
-        None => new_id(&client)?,
-    };
+    // Names are looked at before a store is made.
+    QueueName::new(&args.queue)?;
+    args.lane.as_ref().map(LaneName::new).transpose()?;
+    args.id.as_ref().map(TaskId::new).transpose()?;
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let new = NewTask {
-        id,
         kind: args.kind,
-        queue,
-        lane,
-        priority: args.priority,
-        key: args.key,
-        run_at: now + args.delay.unwrap_or_default(),
+        queue: Some(args.queue),
         payload,
+        id: args.id,
+        key: args.key,
+        lane: args.lane,
+        priority: args.priority,
+        delay_ms: args.delay.map_or(0, millis),
         attempts_max: args.attempts,
-        silence_max: args.silence,
+        silence_max_ms: args.silence.map(millis),
     };
-    Ok(client.queue().submit(new).await?)
-}
-
-fn new_id(client: &Client) -> Result<TaskId, Fail> {
-    Ok(TaskId::new(client.new_id().as_str().replacen("run-", "task-", 1))?)
+    Ok(app.api_or_new().await?.submit(&who::caller(None), new).await?)
 }
 
 async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
-    let queue = QueueName::new(args.queue)?;
-    let want = Want { owner: args.owner, queue, kind: args.kind, limit: args.limit };
-    let tasks = app.client().await?.queue().claim(want).await?;
+    QueueName::new(&args.queue)?;
+    let new = NewClaim {
+        owner: args.owner,
+        queue: Some(args.queue),
+        kind: args.kind,
+        limit: Some(args.limit),
+        wait_ms: None,
+    };
+    let claimed = app.api().await?.claim(&who::caller(None), new).await?;
+    let tasks: Vec<Task> = claimed.items.into_iter().map(|claimed| claimed.task).collect();
     print(app, &tasks);
     if tasks.is_empty() {
         app.remark("nothing is due");
@@ -239,10 +246,12 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
     Ok(Exit::Ok)
 }
 
-async fn list(app: &App, args: &LsArgs) -> Result<Exit, Fail> {
-    let queue = args.queue.as_ref().map(QueueName::new).transpose()?;
-    let tasks = app.client().await?.queue().list(queue.as_ref(), args.state, None, args.limit).await?;
-    print(app, &tasks);
+async fn list(app: &App, args: LsArgs) -> Result<Exit, Fail> {
+    args.queue.as_ref().map(QueueName::new).transpose()?;
+    let (api, state) = (app.api().await?, args.state);
+    let page =
+        |after, limit| api.tasks(TasksQuery { queue: args.queue.clone(), state, after, limit: Some(limit) });
+    print(app, &pages::gather(args.limit, None, page).await?.items);
     Ok(Exit::Ok)
 }
 

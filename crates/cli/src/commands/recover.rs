@@ -2,10 +2,8 @@
 
 use clap::Args;
 use goldseam::RunId;
-use goldseam::healer::Healed;
-use goldseam::healer::by_hand::{RecoverOptions, Recovery};
 use goldseam::recovery::Code;
-use serde_json::{Value, json};
+use goldseam_api::doc::change::{NewRecovery, Recovery};
 
 use super::who::Who;
 use crate::app::App;
@@ -42,78 +40,52 @@ pub(crate) struct RecoverArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let client = app.client().await?;
+    let (api, caller) = (app.api().await?, args.who.caller());
     if args.undo {
-        let event = client.undo_recovery(&run, args.who.by()).await?;
-        let branch = client.get(&run).await?.branch;
-        let document = json!({ "run": run, "branch": branch.to_string(), "event": event });
-        return Ok(app.did(
-            &run,
-            &document,
-            &format!("{run} is back on the other side of its seam, on branch {branch}"),
-        ));
+        let undone = api.undo_recovery(&caller, &run, args.who.reason()).await?;
+        let words = format!("{run} is back on the other side of its seam, on branch {}", undone.branch);
+        return Ok(app.did(&run, &undone, &words));
     }
     let (rule, dry_run, compensate) = (args.rule, args.dry_run, args.compensate);
-    let recovery = client.recover(&run, RecoverOptions { rule, dry_run, compensate }).await?;
-    if args.who.says_why() && matches!(recovery.healed, Some(Healed::Done { .. })) {
-        client.annotate(&run, args.who.by()).await?;
-    }
+    let new = NewRecovery { rule, dry_run, compensate, by: None, reason: args.who.reason };
+    let recovery = api.recover(&caller, &run, new).await?;
     if app.wants_json() {
-        let mut document = told(&recovery);
-        document["run"] = json!(run);
-        out::json(&document);
+        out::json(&recovery);
         return Ok(Exit::Ok);
     }
     if app.is_quiet() {
         out::line(run.as_str());
         return Ok(Exit::Ok);
     }
-    for line in lines(&run, &recovery) {
+    for line in lines(&run, &recovery, dry_run) {
         out::line(line);
     }
-    if recovery.branch().is_some() {
+    if recovery.branch.is_some() {
         app.remark(&format!("both sides: goldseam show {run}; back again: goldseam recover {run} --undo"));
     }
     Ok(Exit::Ok)
 }
 
-fn lines(run: &RunId, recovery: &Recovery) -> Vec<String> {
-    let Some(found) = &recovery.found else {
+fn lines(run: &RunId, recovery: &Recovery, dry_run: bool) -> Vec<String> {
+    let (Some(rule), Some(evidence)) = (&recovery.rule, &recovery.evidence) else {
         return vec![format!(
             "{run} is {}: nothing is wrong with it, and nothing was changed",
             recovery.status
         )];
     };
-    let diagnosis = &found.diagnosis;
-    let (rule, remedy) = (diagnosis.rule, diagnosis.remedy.describe());
-    let mut lines = vec![format!("{run}: rule {rule}, {}", diagnosis.evidence)];
-    lines.push(match (&recovery.healed, recovery.branch()) {
-        (None, _) if !diagnosis.remedy.is_automatic() => format!("needs you: {remedy}"),
-        (None, _) => format!("would: {remedy}"),
-        (Some(Healed::Done { .. }), Some(branch)) => format!("healed: now on branch {branch}"),
-        (Some(Healed::Done { .. }), None) => format!("healed: {remedy}"),
-        (Some(Healed::Moved), _) => "it moved on meanwhile: nothing was changed".to_owned(),
-        (Some(Healed::NotByItself), _) => format!("needs you, nothing was changed: {remedy}"),
+    let remedy = recovery.remedy.as_deref().unwrap_or_default();
+    let mut lines = vec![format!("{run}: rule {rule}, {evidence}")];
+    lines.push(match (recovery.automatic.unwrap_or_default(), &recovery.branch) {
+        (false, _) if dry_run => format!("needs you: {remedy}"),
+        (true, _) if dry_run => format!("would: {remedy}"),
+        (_, Some(branch)) if recovery.healed => format!("healed: now on branch {branch}"),
+        (_, None) if recovery.healed => format!("healed: {remedy}"),
+        (true, _) => "it moved on meanwhile: nothing was changed".to_owned(),
+        (false, _) => format!("needs you, nothing was changed: {remedy}"),
     });
     if !recovery.standing.is_empty() {
         let steps: Vec<&str> = recovery.standing.iter().map(goldseam::Path::as_str).collect();
         lines.push(format!("left standing, to run again under the same keys: {}", steps.join(", ")));
     }
     lines
-}
-
-/// A recovery as a document.
-pub(crate) fn told(recovery: &Recovery) -> Value {
-    let done = matches!(recovery.healed, Some(Healed::Done { .. }));
-    let diagnosis = recovery.found.as_ref().map(|found| &found.diagnosis);
-    json!({
-        "needed": recovery.was_needed(),
-        "healed": done,
-        "status": recovery.status,
-        "rule": diagnosis.map(|d| d.rule),
-        "evidence": diagnosis.map(|d| d.evidence.clone()),
-        "remedy": diagnosis.map(|d| d.remedy.describe()),
-        "branch": recovery.branch().map(|branch| branch.to_string()),
-        "standing": recovery.standing,
-    })
 }

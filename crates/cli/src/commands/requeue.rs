@@ -2,7 +2,6 @@
 
 use clap::Args;
 use goldseam::RunId;
-use serde_json::json;
 
 use super::who::Who;
 use crate::app::App;
@@ -24,6 +23,6 @@ pub(crate) struct RequeueArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: RequeueArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let event = app.client().await?.requeue(&run, args.who.by()).await?;
-    Ok(app.did(&run, &json!({ "run": run, "event": event }), &format!("{run} has a new task, due now")))
+    let done = app.api().await?.requeue(&args.who.caller(), &run, args.who.reason()).await?;
+    Ok(app.did(&run, &done, &format!("{run} has a new task, due now")))
 }

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use goldseam::RunId;
-use serde_json::json;
 
 use super::who::Who;
 use crate::app::App;
@@ -26,9 +25,6 @@ pub(crate) struct ResetArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: ResetArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let client = app.client().await?;
-    let event = client.reset(&run, args.who.by()).await?;
-    let branch = client.get(&run).await?.branch;
-    let document = json!({ "run": run, "branch": branch.to_string(), "event": event });
-    Ok(app.did(&run, &document, &format!("{run} is back at its last settled step, on branch {branch}")))
+    let done = app.api().await?.reset(&args.who.caller(), &run, args.who.reason()).await?;
+    Ok(app.did(&run, &done, &format!("{run} is back at its last settled step, on branch {}", done.branch)))
 }

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use goldseam::RunId;
-use serde_json::json;
 
 use super::who::Who;
 use crate::app::App;
@@ -24,11 +23,10 @@ pub(crate) struct ResumeArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let resumed = app.client().await?.resume(&run, args.who.by()).await?;
-    let recovery = super::recover::told(&resumed.recovery);
-    let text = match &resumed.recovery.found {
+    let resumed = app.api().await?.resume(&args.who.caller(), &run, args.who.reason()).await?;
+    let text = match &resumed.recovery.rule {
         None => format!("resumed {run}"),
-        Some(found) => format!("resumed {run}, recovered by rule {} first", found.diagnosis.rule),
+        Some(rule) => format!("resumed {run}, recovered by rule {rule} first"),
     };
-    Ok(app.did(&run, &json!({ "run": run, "event": resumed.end, "recovery": recovery }), &text))
+    Ok(app.did(&run, &resumed, &text))
 }

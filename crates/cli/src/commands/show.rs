@@ -1,22 +1,21 @@
 //! `goldseam show`.
 
 use clap::Args;
-use goldseam::client::Outcome;
 use goldseam::core::branch::Branches;
-use goldseam::core::summary::OpenInput;
-use goldseam::core::{Event, Recorded, State, StepName};
-use goldseam::{Client, Failure, Payload, RunId, Status, Summary};
-use serde::Serialize;
-use serde_json::{Value, json};
+use goldseam::core::{Event, Recorded};
+use goldseam::{RunId, Status, Summary};
+use goldseam_api::Api;
+use goldseam_api::doc::run::{Detail, OpenQuestion, WaitQuery};
+use goldseam_api::view::describe::{Much, short};
+use goldseam_api::view::log;
+use goldseam_api::view::timeline::{self, Row};
 
-use super::branches;
 use crate::app::App;
-use crate::describe::{Much, short};
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
 use crate::table::Table;
-use crate::timeline::{self, Range, Row, Seam};
-use crate::{log, out, text, when};
+use crate::timeline::{Range, draw, mark, tree};
+use crate::{out, text, when};
 
 /// Show a run: what it did, what it waits for, and how it ended
 ///
@@ -37,115 +36,50 @@ pub(crate) struct ShowArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let client = app.client().await?;
-    if app.wants_json() {
-        out::json(&View::load(app, &client, &run).await?.document());
-        return Ok(Exit::Ok);
-    }
+    let api = app.api().await?;
     match (args.width, app.terminal) {
-        _ if app.quiet => out::line(client.get(&run).await?.run.as_str()),
-        (Some(width), _) => out::raw(&picture(app, &client, &run, width).await?),
-        (None, true) => out::raw(&picture(app, &client, &run, out::width()).await?),
-        (None, false) => View::load(app, &client, &run).await?.facts(app),
+        _ if app.wants_json() => out::json(&api.detail(&run).await?),
+        _ if app.quiet => out::line(api.result(&run, WaitQuery::default()).await?.run.as_str()),
+        (Some(width), _) => out::raw(&picture(app, &*api, &run, width).await?),
+        (None, true) => out::raw(&picture(app, &*api, &run, out::width()).await?),
+        (None, false) => View::load(app, &*api, &run).await?.facts(app),
     }
     Ok(Exit::Ok)
 }
 
 /// The whole page for a person.
-pub(crate) async fn picture(app: &App, client: &Client, run: &RunId, width: usize) -> Result<String, Fail> {
-    Ok(View::load(app, client, run).await?.picture(app, width))
+pub(crate) async fn picture(app: &App, api: &dyn Api, run: &RunId, width: usize) -> Result<String, Fail> {
+    Ok(View::load(app, api, run).await?.picture(app, width))
 }
 
 /// Everything that is shown of a run.
 struct View {
-    state: State,
+    detail: Detail,
     history: Vec<Recorded>,
     branches: Branches,
+    /// The steps with the times that a picture needs.
     rows: Vec<Row>,
-    seams: Vec<Seam>,
     has_engine: bool,
     now: goldseam::Millis,
 }
 
-/// What a program reads of a run besides its summary.
-#[derive(Serialize)]
-struct Document<'a> {
-    input: &'a Payload,
-    output: Option<&'a Payload>,
-    failure: Option<&'a Failure>,
-    steps: &'a [Row],
-    steps_done: u32,
-    plan: Vec<Planned<'a>>,
-    branches: Vec<branches::Item>,
-    seams: &'a [Seam],
-    questions: Vec<Question<'a>>,
-}
-
-/// A step that the workflow declared.
-#[derive(Serialize)]
-struct Planned<'a> {
-    step: &'a StepName,
-    done: bool,
-}
-
-#[derive(Serialize)]
-struct Question<'a> {
-    #[serde(flatten)]
-    input: &'a OpenInput,
-    command: String,
-}
-
 impl View {
-    async fn load(app: &App, client: &Client, run: &RunId) -> Result<Self, Fail> {
-        let history = client.history(run).await?;
-        let state = client.state(run).await?;
+    async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, Fail> {
+        let history = super::history::recorded(api, run).await?;
+        let detail = api.detail(run).await?;
         let branches = log::branches(&history);
-        let seen = log::seen_by(&history, &branches, state.summary.branch);
-        let (rows, seams) = (timeline::rows(&seen), timeline::seams(&history));
-        let has_engine = super::someone_has(client, state.summary.workflow.as_str()).await?;
-        Ok(Self { state, history, branches, rows, seams, has_engine, now: app.now() })
+        let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));
+        let has_engine = super::someone_has(api, detail.summary.workflow.as_str()).await?;
+        Ok(Self { detail, history, branches, rows, has_engine, now: app.now() })
     }
 
     fn summary(&self) -> &Summary {
-        &self.state.summary
-    }
-
-    fn document(&self) -> Value {
-        let command = |input| Question { input, command: self.answer_line(input) };
-        let (output, failure) = match &self.state.outcome {
-            Some(Outcome::Completed(output)) => (Some(output), None),
-            Some(Outcome::Failed(failure)) => (None, Some(failure)),
-            _ => (None, self.state.failure.as_ref()),
-        };
-        let document = Document {
-            input: &self.state.queued.input,
-            output,
-            failure,
-            steps: &self.rows,
-            steps_done: self.summary().steps,
-            plan: self.plan(),
-            branches: branches::items(&self.history, &self.branches),
-            seams: &self.seams,
-            questions: self.summary().inputs.iter().map(command).collect(),
-        };
-        let mut whole = json!(self.summary());
-        if let (Value::Object(whole), Value::Object(more)) = (&mut whole, json!(document)) {
-            whole.extend(more);
-        }
-        whole
-    }
-
-    /// The declared steps, and whether each is complete.
-    fn plan(&self) -> Vec<Planned<'_>> {
-        let done = |step: &StepName| {
-            self.rows.iter().any(|row| row.state == timeline::State::Done && row.is_step(step.as_str()))
-        };
-        self.state.queued.plan.iter().map(|step| Planned { step, done: done(step) }).collect()
+        &self.detail.summary
     }
 
     /// How many of the declared steps are done, or how many steps if none are declared.
     fn steps_done(&self) -> String {
-        let plan = self.plan();
+        let plan = &self.detail.more.plan;
         let done = plan.iter().filter(|planned| planned.done).count();
         let next = plan.iter().find(|planned| !planned.done);
         match (plan.len(), next) {
@@ -153,11 +87,6 @@ impl View {
             (all, None) => format!("{done} of {all}"),
             (all, Some(next)) => format!("{done} of {all}, next is {}", next.step),
         }
-    }
-
-    /// The line that would answer a question.
-    fn answer_line(&self, input: &OpenInput) -> String {
-        format!("goldseam answer {} {} {}", self.summary().run, input.path, text::sample_answer(input))
     }
 
     fn lasted(&self) -> String {
@@ -184,6 +113,9 @@ impl View {
             ("branch", format!("{}, {} events", summary.branch, summary.as_of)),
             ("steps", self.steps_done()),
         ];
+        if let Some(pruned) = &summary.pruned {
+            lines.push(("archived", format!("{} to {}", when::iso(pruned.at), pruned.archive)));
+        }
         if let Some(owner) = &summary.owner {
             lines.push(("owner", owner.to_string()));
         }
@@ -199,7 +131,9 @@ impl View {
                 summary.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
             lines.push(("tags", tags.join(" ")));
         }
-        lines.push(("input", short(&self.state.queued.input, much)));
+        if summary.pruned.is_none() {
+            lines.push(("input", short(&self.detail.more.input, much)));
+        }
         if let Some(message) = self.history.iter().rev().find_map(progress) {
             lines.push(("progress", message.to_owned()));
         }
@@ -240,16 +174,26 @@ impl View {
 
     /// How it ended, and what to type next.
     fn ending(&self) -> Vec<(&'static str, String)> {
-        let (summary, run) = (self.summary(), &self.summary().run);
-        match &self.state.outcome {
-            Some(Outcome::Completed(output)) => vec![("result", output.as_str().to_owned())],
-            Some(Outcome::Cancelled(reason)) => vec![("cancelled", reason.clone())],
-            Some(Outcome::Failed(failure)) => vec![
+        let (summary, more) = (self.summary(), &self.detail.more);
+        let run = &summary.run;
+        match (&more.output, &more.failure) {
+            (Some(output), _) => vec![("result", output.as_str().to_owned())],
+            _ if summary.status == Status::Cancelled => {
+                let reason = self.history.iter().rev().find_map(cancelled);
+                vec![("cancelled", reason.unwrap_or_default().to_owned())]
+            }
+            (None, Some(failure)) if summary.status == Status::Failed => vec![
                 ("failure", failure.to_string()),
                 ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
-                ("fix", format!("goldseam retry {run}   or   goldseam jump {run} STEP")),
+                (
+                    "fix",
+                    match &summary.pruned {
+                        Some(_) => "start the work anew under another id".to_owned(),
+                        None => format!("goldseam retry {run}   or   goldseam jump {run} STEP"),
+                    },
+                ),
             ],
-            None => match &summary.trouble {
+            _ => match &summary.trouble {
                 Some(trouble) => vec![("trouble", trouble.message.clone())],
                 None => Vec::new(),
             },
@@ -270,21 +214,21 @@ impl View {
         };
         lines.extend(self.header(Much::Some).into_iter().map(fact));
         lines.push(String::new());
-        lines.extend(timeline::draw(&self.rows, &self.seams, self.range(), (paint, width)));
+        lines.extend(draw(&self.rows, &self.detail.more.seams, self.range(), (paint, width)));
         for row in self.rows.iter().filter(|row| row.note.is_some()) {
             let note = text::one_line(row.note.as_deref().unwrap_or_default());
             lines.push(format!("  {} {}: {note}", paint.on(Hue::Bad, "╳"), row.path));
         }
-        for seam in &self.seams {
-            let mark = paint.on(Hue::Warm, timeline::mark(seam).to_string());
+        for seam in &self.detail.more.seams {
+            let mark = paint.on(Hue::Warm, mark(seam).to_string());
             lines.push(format!("  {mark} {} {} {}", when::clock(seam.at), seam.kind, seam.what));
         }
-        let tree = timeline::tree(&self.history, &self.branches, paint);
+        let tree = tree(&self.history, &self.branches, paint);
         if !tree.is_empty() {
             lines.push(String::new());
             lines.extend(tree);
         }
-        for input in &summary.inputs {
+        for OpenQuestion { input, command } in &self.detail.more.questions {
             lines.push(String::new());
             lines.push(format!(
                 "  {} {}  ({})",
@@ -292,7 +236,7 @@ impl View {
                 input.prompt,
                 text::form(&input.form)
             ));
-            lines.push(format!("    → {}", self.answer_line(input)));
+            lines.push(format!("    → {command}"));
         }
         let ending = self.ending();
         if !ending.is_empty() {
@@ -310,15 +254,10 @@ impl View {
         for (name, value) in self.header(Much::All).into_iter().chain(self.ending()) {
             out::line(format!("{name}\t{value}"));
         }
-        for input in &self.summary().inputs {
-            out::line(format!(
-                "question\t{}\t{}\t{}",
-                input.path,
-                text::one_line(&input.prompt),
-                self.answer_line(input)
-            ));
+        for OpenQuestion { input, command } in &self.detail.more.questions {
+            out::line(format!("question\t{}\t{}\t{command}", input.path, text::one_line(&input.prompt)));
         }
-        for seam in &self.seams {
+        for seam in &self.detail.more.seams {
             out::line(format!("seam\t{}\t{}\t{}", when::iso(seam.at), seam.kind, seam.what));
         }
         out::line("");
@@ -341,6 +280,17 @@ impl View {
 fn progress(recorded: &Recorded) -> Option<&str> {
     match &recorded.event {
         Event::ProgressEmitted { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+fn cancelled(recorded: &Recorded) -> Option<&str> {
+    let event = match &recorded.event {
+        Event::RunPruned(pruned) => &pruned.ended,
+        event => event,
+    };
+    match event {
+        Event::RunCancelled { reason } => Some(reason),
         _ => None,
     }
 }

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use goldseam::RunId;
-use serde_json::json;
+use goldseam_api::doc::change::NewSignal;
 
+use super::who;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::payload;
@@ -31,8 +32,8 @@ pub(crate) struct SignalArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: SignalArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let data = payload::read(args.data.as_deref())?;
-    let event = app.client().await?.signal(&run, &args.name, data, args.id).await?;
-    let document = json!({ "run": run, "signal": args.name, "event": event });
-    Ok(app.did(&run, &document, &format!("sent {} to {run}", args.name)))
+    let payload = payload::read(args.data.as_deref())?;
+    let new = NewSignal { name: args.name, payload, id: args.id };
+    let sent = app.api().await?.signal(&who::caller(None), &run, new).await?;
+    Ok(app.did(&run, &sent, &format!("sent {} to {run}", sent.signal)))
 }

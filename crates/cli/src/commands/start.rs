@@ -3,13 +3,19 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::client::{Outcome, StartOptions};
-use goldseam::{Client, RunId};
+use goldseam::core::WorkflowName;
+use goldseam::{EngineError, Failure, RunId};
+use goldseam_api::Api;
+use goldseam_api::doc::run::{Ending, NewRun, Started, WaitQuery};
 use serde_json::json;
 
+use super::who;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::{out, payload, when};
+
+/// How long one question for the end of a run waits for it.
+const WAIT_MS: u64 = 20_000;
 
 /// Start a run, for whichever engine has its workflow
 ///
@@ -51,39 +57,39 @@ pub(crate) struct StartArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, Fail> {
     let input = payload::read(args.input.as_deref())?;
-    let given = args.id.map(RunId::new).transpose()?;
-    goldseam::core::WorkflowName::new(&args.workflow)?;
-    let client = app.client_or_new().await?;
-    let run = given.unwrap_or_else(|| client.new_id());
-    let mut options = StartOptions::default().priority(args.priority).queue(args.queue);
-    if let Some(version) = args.workflow_version {
-        options = options.version(version);
-    }
-    for (key, value) in args.tag {
-        options = options.tag(key, value);
-    }
-    client.start(&args.workflow, &run, input, options).await?;
-    if !super::someone_has(&client, &args.workflow).await? {
-        app.remark(&format!("no running engine has workflow {}: the run waits for one", args.workflow));
+    args.id.as_ref().map(RunId::new).transpose()?;
+    WorkflowName::new(&args.workflow)?;
+    let api = app.api_or_new().await?;
+    let new = NewRun {
+        workflow: args.workflow,
+        id: args.id,
+        input,
+        tags: args.tag.into_iter().collect(),
+        priority: args.priority,
+        queue: Some(args.queue),
+        version: args.workflow_version,
+    };
+    let started = api.start(&who::caller(None), new).await?;
+    let Started { run, workflow, .. } = &started;
+    if !super::someone_has(&*api, workflow.as_str()).await? {
+        app.remark(&format!("no running engine has workflow {workflow}: the run waits for one"));
     }
     if args.wait {
-        return wait(app, &client, &run, args.timeout).await;
+        return wait(app, &*api, run, args.timeout).await;
     }
-    let status = client.get(&run).await?.status;
-    let document = json!({ "run": run, "workflow": args.workflow, "status": status });
-    Ok(app.did(&run, &document, &format!("started {run}")))
+    Ok(app.did(run, &started, &format!("started {run}")))
 }
 
 /// Waits for the end of a run and shows it.
-async fn wait(app: &App, client: &Client, run: &RunId, timeout: Option<Duration>) -> Result<Exit, Fail> {
-    let outcome = match timeout {
-        None => client.outcome(run).await?,
-        Some(span) => match tokio::time::timeout(span, client.outcome(run)).await {
-            Ok(outcome) => outcome?,
+async fn wait(app: &App, api: &dyn Api, run: &RunId, timeout: Option<Duration>) -> Result<Exit, Fail> {
+    let ending = match timeout {
+        None => end(api, run).await?,
+        Some(span) => match tokio::time::timeout(span, end(api, run)).await {
+            Ok(ending) => ending?,
             Err(_) => return Err(Fail::timed_out(run, &when::span(span))),
         },
     };
-    if let Outcome::Completed(output) = outcome {
+    if let Some(output) = ending.output {
         match app.wants_json() {
             true => out::json(&json!({ "run": run, "status": "completed", "output": output })),
             false if app.quiet => out::line(run.as_str()),
@@ -91,8 +97,16 @@ async fn wait(app: &App, client: &Client, run: &RunId, timeout: Option<Duration>
         }
         return Ok(Exit::Ok);
     }
-    match client.handle(run.clone()).result::<serde_json::Value>().await {
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(Exit::Ok),
+    let failure = ending.failure.unwrap_or_else(|| Failure::terminal("it does not say why"));
+    Err(EngineError::Ended { run: run.clone(), status: ending.status, failure }.into())
+}
+
+/// The end of a run, however long it takes.
+async fn end(api: &dyn Api, run: &RunId) -> Result<Ending, Fail> {
+    loop {
+        let ending = api.result(run, WaitQuery { wait_ms: Some(WAIT_MS) }).await?;
+        if ending.status.is_terminal() {
+            return Ok(ending);
+        }
     }
 }

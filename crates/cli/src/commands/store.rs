@@ -36,6 +36,14 @@ pub(crate) enum StoreCommand {
 
 /// Carries it out.
 pub(crate) async fn run(app: &App, command: &StoreCommand) -> Result<Exit, Fail> {
+    let names_one = match command {
+        StoreCommand::Check { url } | StoreCommand::Migrate { url } => url.is_some(),
+        StoreCommand::Copy(_) => true,
+        StoreCommand::Reopen(args) => args.names_one(),
+    };
+    if !names_one {
+        app.needs_store("store")?;
+    }
     match command {
         StoreCommand::Check { url } => check(app, url.as_deref().unwrap_or(&app.url)).await,
         StoreCommand::Migrate { url } => migrate(app, url.as_deref().unwrap_or(&app.url)).await,

@@ -1,13 +1,13 @@
 //! `goldseam watch`.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::healer::Found;
-use goldseam::healer::follow::Followed;
-use goldseam::{Client, RunId, Seq, Status};
-use serde_json::json;
+use futures_util::StreamExt as _;
+use goldseam::{RunId, Seq, Status};
+use goldseam_api::Api;
+use goldseam_api::doc::event::{News, StalledNews};
+use goldseam_api::doc::run::WaitQuery;
 
 use crate::app::App;
 use crate::fail::{Exit, Fail};
@@ -33,39 +33,36 @@ pub(crate) struct WatchArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let client = app.client().await?;
-    let summary = client.get(&run).await?;
+    let api = app.api().await?;
     if !app.terminal || app.wants_json() || app.quiet {
-        return stream(app, &client, &run, Seq::ZERO).await.map(exit_of);
+        return stream(app, &*api, &run, Seq::ZERO).await.map(exit_of);
     }
-    let mut follower = client.follower(run.clone(), summary.as_of);
+    let seen = api.result(&run, WaitQuery::default()).await?.event;
+    let mut following = api.follow(&run, seen).await?;
     let mut stalled = None;
     loop {
-        draw(app, &client, &run, stalled.as_ref()).await?;
-        let status = client.get(&run).await?.status;
-        if status.is_terminal() {
-            return Ok(exit_of(status));
-        }
-        let mut next = pin!(follower.next());
+        draw(app, &*api, &run, stalled.as_ref()).await?;
         let news = loop {
             tokio::select! {
-                news = next.as_mut() => break news?,
-                () = tokio::time::sleep(REDRAW) => draw(app, &client, &run, stalled.as_ref()).await?,
+                news = following.next() => break news,
+                () = tokio::time::sleep(REDRAW) => draw(app, &*api, &run, stalled.as_ref()).await?,
             }
         };
-        stalled = match news {
-            Followed::Events(_) => None,
-            Followed::Stalled(found) => Some(found),
+        stalled = match news.transpose()? {
+            None => break,
+            Some(News::Event(_) | News::Moving(_)) => None,
+            Some(News::Stalled(found)) => Some(found),
         };
     }
+    draw(app, &*api, &run, None).await?;
+    Ok(exit_of(api.result(&run, WaitQuery::default()).await?.status))
 }
 
-async fn draw(app: &App, client: &Client, run: &RunId, stalled: Option<&Found>) -> Result<(), Fail> {
-    let mut picture = super::show::picture(app, client, run, out::width()).await?;
-    if let Some(Found { diagnosis, .. }) = stalled {
+async fn draw(app: &App, api: &dyn Api, run: &RunId, stalled: Option<&StalledNews>) -> Result<(), Fail> {
+    let mut picture = super::show::picture(app, api, run, out::width()).await?;
+    if let Some(StalledNews { rule, evidence, remedy, .. }) = stalled {
         let word = app.paint.on(Hue::Bad, "stalled");
-        let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
-        picture.push_str(&format!("  {word}: rule {rule}, {evidence} → {}\n", diagnosis.remedy.describe()));
+        picture.push_str(&format!("  {word}: rule {rule}, {evidence} → {remedy}\n"));
         picture.push_str(&format!("  {:<7}  goldseam why {run}\n", ""));
     }
     out::clear();
@@ -81,51 +78,20 @@ fn exit_of(status: Status) -> Exit {
 }
 
 /// Shows events after a position until the run ends; returns how it did.
-pub(crate) async fn stream(app: &App, client: &Client, run: &RunId, mut after: Seq) -> Result<Status, Fail> {
-    let mut follower = client.follower(run.clone(), after);
-    loop {
-        let summary = client.get(run).await?;
-        if summary.status.is_terminal() && summary.as_of <= after {
-            return Ok(summary.status);
-        }
-        let was_stalled = follower.is_stalled();
-        match follower.next().await? {
-            Followed::Stalled(found) => tell_stalled(app, &found),
-            Followed::Events(events) => {
-                if was_stalled {
-                    tell_moving(app, run);
-                }
-                for recorded in events {
-                    after = recorded.seq;
-                    super::history::line(app, &recorded);
-                }
+pub(crate) async fn stream(app: &App, api: &dyn Api, run: &RunId, after: Seq) -> Result<Status, Fail> {
+    let mut following = api.follow(run, after).await?;
+    while let Some(news) = following.next().await {
+        match news? {
+            News::Event(event) => super::history::line(app, &event)?,
+            news if app.wants_json() => out::jsonl(&news),
+            _ if app.quiet => {}
+            News::Stalled(StalledNews { rule, evidence, remedy, .. }) => {
+                aside(app, "stalled", &format!("rule {rule}: {evidence} → {remedy}"));
             }
+            News::Moving(_) => aside(app, "moving", "it moves again"),
         }
     }
-}
-
-fn tell_stalled(app: &App, found: &Found) {
-    let Found { run, at, diagnosis } = found;
-    let (rule, evidence, remedy) = (diagnosis.rule, &diagnosis.evidence, diagnosis.remedy.describe());
-    match () {
-        () if app.wants_json() => {
-            let now = when::iso(app.now());
-            out::jsonl(&json!({ "type": "stalled", "run": run, "at": now, "after": at, "rule": rule,
-                "evidence": evidence, "remedy": remedy }));
-        }
-        () if app.quiet => {}
-        () => aside(app, "stalled", &format!("rule {rule}: {evidence} → {remedy}")),
-    }
-}
-
-fn tell_moving(app: &App, run: &RunId) {
-    match () {
-        () if app.wants_json() => {
-            out::jsonl(&json!({ "type": "moving", "run": run, "at": when::iso(app.now()) }));
-        }
-        () if app.quiet => {}
-        () => aside(app, "moving", "it moves again"),
-    }
+    Ok(api.result(run, WaitQuery::default()).await?.status)
 }
 
 /// A line of the stream that is no event: it has no position and no branch.

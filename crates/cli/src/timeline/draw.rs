@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use goldseam::Millis;
+use goldseam_api::view::timeline::{Kind, Look, Row, Seam, State};
 
-use super::{Kind, Look, Row, Seam, State};
 use crate::paint::{Hue, Paint};
 use crate::table::cut;
 use crate::when;
@@ -64,7 +64,7 @@ pub(crate) fn draw(
 
 /// The sign of a seam.
 pub(crate) fn mark(seam: &Seam) -> char {
-    match seam.kind {
+    match seam.kind.as_str() {
         _ if seam.cut.is_some() => '┼',
         "recovered" | "taken over" => '↻',
         "paused" => '⏸',

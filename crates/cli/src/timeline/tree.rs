@@ -2,8 +2,8 @@
 
 use goldseam::core::Recorded;
 use goldseam::core::branch::{Branch, Branches, Why};
+use goldseam_api::view::describe;
 
-use crate::describe;
 use crate::paint::{Hue, Paint};
 use crate::text;
 

@@ -24,8 +24,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::reply::Refused;
-use goldseam_api::doc::key::Scope;
 use crate::{guard, meter, shield, stream};
+use goldseam_api::doc::key::Scope;
 
 /// Name of the security scheme in the description.
 const SCHEME: &str = "key";

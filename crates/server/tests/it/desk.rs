@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
-use goldseam_server::config::Settings;
 use goldseam_api::doc::key::NewKey;
-use goldseam_server::keys::Keys;
 use goldseam_api::doc::key::Scope;
+use goldseam_server::config::Settings;
+use goldseam_server::keys::Keys;
 use goldseam_server::{Running, serve};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};

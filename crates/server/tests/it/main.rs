@@ -1,5 +1,7 @@
 //! A real server on a real store, asked over HTTP.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod described;
 mod desk;

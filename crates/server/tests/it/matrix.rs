@@ -1,8 +1,8 @@
 //! Every route, with every credential that must not open it. The list of routes is the description itself, so that a new
 //! route is covered at once.
 
-use goldseam_server::openapi;
 use goldseam_api::doc::key::Scope;
+use goldseam_server::openapi;
 use reqwest::{Method, header};
 use serde_json::Value;
 

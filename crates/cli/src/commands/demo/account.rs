@@ -8,6 +8,7 @@ use goldseam::core::Recorded;
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{Cause, Event};
 use goldseam::{Client, EngineError, RunId};
+use goldseam_api::view::spread::Spread;
 use serde::Serialize;
 
 use super::drive::passing;
@@ -15,7 +16,6 @@ use super::fleet::{Freeze, Kill};
 use super::order::{DECLINED, STAGES};
 use super::witness::Seen;
 use crate::fail::Fail;
-use crate::spread::Spread;
 
 /// What the demo was told is durable.
 #[derive(Debug, Default)]

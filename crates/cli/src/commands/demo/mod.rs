@@ -90,6 +90,7 @@ fn in_range<const LOW: usize, const HIGH: usize>(text: &str) -> Result<usize, St
 /// Runs the demo.
 #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
 pub(crate) async fn run(app: &App, args: DemoArgs) -> Result<Exit, Fail> {
+    app.needs_store("demo")?;
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(|| OsEntropy.next() % 1_000_000);
     let place = Place::make(app, &args, seed)?;

@@ -43,6 +43,7 @@ pub(crate) struct DrillArgs {}
 
 /// Runs the drill.
 pub(crate) async fn run(app: &App, _: DrillArgs) -> Result<Exit, Fail> {
+    app.needs_store("drill")?;
     let name = format!("drill-{:08x}", OsEntropy.next() % 0x1_0000_0000);
     let dir = std::env::temp_dir().join(format!("goldseam-{name}"));
     std::fs::create_dir_all(&dir).map_err(cannot_write)?;

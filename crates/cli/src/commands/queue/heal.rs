@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use goldseam::engine::stats::Stats;
-use serde_json::json;
+use goldseam_api::doc::task::{NewReclaim, QueueStats};
 
 use crate::app::App;
+use crate::commands::who;
 use crate::fail::{Exit, Fail};
 use crate::table::Table;
 use crate::{out, when};
@@ -24,34 +24,16 @@ pub(crate) struct ReclaimArgs {
 
 /// Takes tasks back from claimants who are gone or silent.
 pub(super) async fn reclaim(app: &App, args: &ReclaimArgs) -> Result<Exit, Fail> {
-    let claims = app.client().await?.claims();
-    let (dry, verb) = (args.dry_run, if args.dry_run { "would take back" } else { "took back" });
-    if let Some(span) = args.older_than {
-        let entries = match dry {
-            true => claims.count_stale(span).await?,
-            false => claims.reclaim_stale(span).await?,
-        };
-        match () {
-            () if app.wants_json() => out::json(&json!({ "entries_reclaimed": entries, "dry_run": dry })),
-            () if app.quiet => out::line(entries.to_string()),
-            () => out::line(format!("{verb} {}", several(entries, "task"))),
-        }
-        return Ok(Exit::Ok);
-    }
-    let stats = match dry {
-        true => claims.recovery_stats().await?,
-        false => claims.detect_and_recover_stale().await?,
-    };
-    match () {
-        () if app.wants_json() => out::json(&json!({ "locks_cleaned": stats.locks_cleaned,
-            "entries_reclaimed": stats.entries_reclaimed, "recovery_timestamp": stats.recovery_timestamp,
-            "dry_run": dry })),
-        () if app.quiet => out::line(stats.entries_reclaimed.to_string()),
-        () => {
-            let (entries, locks) = (stats.entries_reclaimed, stats.locks_cleaned);
-            let freed = if dry { "free" } else { "freed" };
-            out::line(format!("{verb} {} and {freed} {}", several(entries, "task"), several(locks, "lock")));
-        }
+    let older_than_ms = args.older_than.and_then(|span| u64::try_from(span.as_millis()).ok());
+    let new = NewReclaim { older_than_ms, dry_run: args.dry_run };
+    let done = app.api().await?.reclaim(&who::caller(None), new).await?;
+    let (verb, freed) = if args.dry_run { ("would take back", "free") } else { ("took back", "freed") };
+    let tasks = several(done.entries_reclaimed, "task");
+    match done.locks_cleaned {
+        _ if app.wants_json() => out::json(&done),
+        _ if app.quiet => out::line(done.entries_reclaimed.to_string()),
+        None => out::line(format!("{verb} {tasks}")),
+        Some(locks) => out::line(format!("{verb} {tasks} and {freed} {}", several(locks, "lock"))),
     }
     Ok(Exit::Ok)
 }
@@ -62,7 +44,7 @@ fn several(count: u64, thing: &str) -> String {
 
 /// Counts what stands in each queue.
 pub(super) async fn stats(app: &App) -> Result<Exit, Fail> {
-    let stats = app.client().await?.queue().stats().await?;
+    let stats = app.api().await?.queues().await?;
     match () {
         () if app.json => out::json(&stats),
         () if app.jsonl => stats.queues.iter().for_each(out::jsonl),
@@ -75,7 +57,7 @@ pub(super) async fn stats(app: &App) -> Result<Exit, Fail> {
     Ok(if stats.flaws.is_empty() { Exit::Ok } else { Exit::Error })
 }
 
-fn show(app: &App, stats: &Stats) {
+fn show(app: &App, stats: &QueueStats) {
     let mut table = Table::new(&["QUEUE", "READY", "DUE", "CLAIMED", "DEAD", "OLDEST"]);
     for found in &stats.queues {
         let mut row = vec![found.queue.to_string()];

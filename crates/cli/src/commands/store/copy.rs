@@ -59,6 +59,13 @@ pub(crate) struct ReopenArgs {
     yes: bool,
 }
 
+impl ReopenArgs {
+    /// Whether the command itself names the store.
+    pub(super) fn names_one(&self) -> bool {
+        self.url.is_some()
+    }
+}
+
 /// Copies a store.
 pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, Fail> {
     let CopyArgs { from, to, dry_run, merge } = args;

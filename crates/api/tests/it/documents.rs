@@ -1,0 +1,109 @@
+//! What is read back is what was written.
+
+use futures_util::StreamExt as _;
+use goldseam::core::Recorded;
+use goldseam::{RunId, Seq, Status};
+use goldseam_api::Api;
+use goldseam_api::doc::event::{EventDoc, HistoryQuery, News};
+use goldseam_api::doc::run::{Detail, QuestionsQuery, WaitQuery};
+use serde_json::Value;
+
+use crate::support::Place;
+
+const RUNS: &[(&str, &str)] =
+    &[("done", "ship"), ("none", "nothing"), ("failed", "break"), ("asks", "ask"), ("waits", "wait")];
+
+#[tokio::test]
+async fn a_run_and_its_log_survive_the_way_there_and_back() {
+    let place = Place::with(RUNS).await;
+    for (name, _) in RUNS {
+        let run = RunId::new(*name).unwrap();
+        let detail = place.api.detail(&run).await.unwrap();
+        let text = serde_json::to_string(&detail).unwrap();
+        let back: Detail = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.summary, detail.summary);
+        assert_eq!((&back.more.output, &back.more.seams), (&detail.more.output, &detail.more.seams));
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert!(value["steps"].is_array() && value["steps_done"].is_u64(), "{value}");
+
+        let history = place.api.client().history(&run).await.unwrap();
+        for recorded in &history {
+            let text = serde_json::to_string(&EventDoc::from(recorded)).unwrap();
+            let doc: EventDoc = serde_json::from_str(&text).unwrap();
+            let back = Recorded::try_from(&doc).unwrap();
+            let same = Recorded { write: back.write, prev: back.prev, ..recorded.clone() };
+            assert_eq!(back, same);
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_log_are_the_log() {
+    let place = Place::with(&[("done", "ship")]).await;
+    let run = RunId::new("done").unwrap();
+    let whole = place.api.history(&run, HistoryQuery::default()).await.unwrap();
+    assert_eq!(whole.next, None);
+    for limit in 1..=3 {
+        let (mut items, mut after) = (Vec::new(), None);
+        loop {
+            let query = HistoryQuery { branch: None, after, limit: Some(limit) };
+            let page = place.api.history(&run, query).await.unwrap();
+            items.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next.0),
+                None => break,
+            }
+        }
+        assert_eq!(items, whole.items);
+    }
+    let missing = place.api.history(&RunId::new("nobody").unwrap(), HistoryQuery::default()).await;
+    assert_eq!(missing.unwrap_err().status, 404);
+}
+
+#[tokio::test]
+async fn whoever_follows_gets_the_log_from_where_he_was_and_the_stream_ends_with_the_run() {
+    let place = Place::with(&[("done", "ship")]).await;
+    let run = RunId::new("done").unwrap();
+    let history = place.api.history(&run, HistoryQuery::default()).await.unwrap().items;
+    for after in 0..=history.len() {
+        let following = place.api.follow(&run, Seq(after as u64)).await.unwrap();
+        let told: Vec<EventDoc> = following
+            .map(|news| match news.unwrap() {
+                News::Event(event) => *event,
+                news => panic!("{news:?}"),
+            })
+            .collect()
+            .await;
+        assert_eq!(told, history[after..]);
+    }
+    let missing = place.api.follow(&RunId::new("nobody").unwrap(), Seq::ZERO).await;
+    assert_eq!(missing.err().unwrap().status, 404);
+}
+
+#[tokio::test]
+async fn an_end_is_told_and_a_run_that_goes_on_is_not_waited_for() {
+    let place = Place::with(RUNS).await;
+    let result = async |name: &str| {
+        place.api.result(&RunId::new(name).unwrap(), WaitQuery { wait_ms: Some(1) }).await.unwrap()
+    };
+    assert_eq!(result("done").await.output.unwrap().as_str(), r#""shipped ship""#);
+    assert_eq!(result("none").await.output.unwrap().as_str(), "null");
+    assert!(result("failed").await.failure.unwrap().message.contains("no truck"));
+    let waits = result("waits").await;
+    assert_eq!((waits.status, waits.output, waits.failure), (Status::Waiting, None, None));
+}
+
+#[tokio::test]
+async fn open_questions_are_found_whoever_asks_them() {
+    let place = Place::with(RUNS).await;
+    let open =
+        place.api.questions(QuestionsQuery { limit: Some(1), ..QuestionsQuery::default() }).await.unwrap();
+    let asked: Vec<&str> = open.items.iter().map(|question| question.run.as_str()).collect();
+    assert_eq!(asked, ["asks"]);
+    let (run, path) = (RunId::new("asks").unwrap(), goldseam::Path::new("review").unwrap());
+    assert_eq!(place.api.question(&run, &path).await.unwrap(), open.items[0]);
+    assert_eq!(open.items[0].open.command, "goldseam answer asks review '{}'");
+    let other = goldseam::Path::new("other").unwrap();
+    assert_eq!(place.api.question(&run, &other).await.unwrap_err().status, 404);
+}

@@ -1,0 +1,105 @@
+//! Every limit is told, and what is the engine's own is not reachable.
+
+use goldseam::core::LockName;
+use goldseam::{Payload, RunId};
+use goldseam_api::doc::change::{NewSignal, Reason};
+use goldseam_api::doc::event::HistoryQuery;
+use goldseam_api::doc::heal::{HealingStatsQuery, NewCheckup, RecoveriesQuery};
+use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease};
+use goldseam_api::doc::run::{ChangesQuery, NewRun, QuestionsQuery, RunsQuery, WaitQuery};
+use goldseam_api::doc::task::{NewClaim, TasksQuery};
+use goldseam_api::{Answer, Api, Caller};
+
+use crate::support::Place;
+
+fn limit_of<T: std::fmt::Debug>(answer: Answer<T>) -> (u16, Option<u64>) {
+    let problem = answer.unwrap_err();
+    (problem.status, problem.limit)
+}
+
+#[tokio::test]
+async fn a_page_has_an_end_and_says_so() {
+    let place = Place::with(&[("waits", "wait")]).await;
+    let (api, run, nobody) = (&place.api, RunId::new("waits").unwrap(), Caller::default());
+    for limit in [Some(0), Some(501)] {
+        let runs = api.runs(RunsQuery { limit, ..RunsQuery::default() }).await;
+        assert_eq!(limit_of(runs), (400, Some(500)));
+        let history = api.history(&run, HistoryQuery { limit, ..HistoryQuery::default() }).await;
+        assert_eq!(limit_of(history), (400, Some(500)));
+        let tasks = api.tasks(TasksQuery { limit, ..TasksQuery::default() }).await;
+        assert_eq!(limit_of(tasks), (400, Some(500)));
+        let locks = api.locks(LocksQuery { limit, ..LocksQuery::default() }).await;
+        assert_eq!(limit_of(locks), (400, Some(500)));
+        let recoveries = api.recoveries(RecoveriesQuery { limit, ..RecoveriesQuery::default() }).await;
+        assert_eq!(limit_of(recoveries), (400, Some(500)));
+        let questions = api.questions(QuestionsQuery { limit, ..QuestionsQuery::default() }).await;
+        assert_eq!(limit_of(questions), (400, Some(500)));
+        let want = NewClaim { owner: "w".into(), queue: None, kind: None, limit, wait_ms: None };
+        assert_eq!(limit_of(api.claim(&nobody, want).await), (400, Some(500)));
+    }
+    let latest = Some(1_000_001);
+    let stats = api.recovery_stats(HealingStatsQuery { latest, ..HealingStatsQuery::default() }).await;
+    assert_eq!(limit_of(stats), (400, Some(1_000_000)));
+    let wait_ms = Some(60_001);
+    assert_eq!(limit_of(api.result(&run, WaitQuery { wait_ms }).await), (400, Some(60_000)));
+    assert_eq!(limit_of(api.changed(ChangesQuery { after: None, wait_ms }).await), (400, Some(60_000)));
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_with_the_limit() {
+    let place = Place::with(&[("waits", "wait")]).await;
+    let (api, run, nobody) = (&place.api, RunId::new("waits").unwrap(), Caller::default());
+    let large: Payload = serde_json::from_str(&format!("\"{}\"", "x".repeat(1024 * 1024))).unwrap();
+    let signal = NewSignal { name: "paid".into(), payload: large, id: None };
+    assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (413, Some(1024 * 1024)));
+    let deep: Payload = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
+    let signal = NewSignal { name: "paid".into(), payload: deep, id: None };
+    assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (400, Some(64)));
+    let reason = Reason { by: None, reason: "x".repeat(4_097) };
+    assert_eq!(limit_of(api.pause(&nobody, &run, reason).await), (413, Some(4_096)));
+}
+
+#[tokio::test]
+async fn what_is_the_engines_own_is_neither_seen_nor_touched() {
+    let place = Place::empty().await;
+    let (api, nobody) = (&place.api, Caller::default());
+    let locks = api.client().locks();
+    let ttl = std::time::Duration::ZERO;
+    for name in ["a", "goldseam.copy", "goldseam.key.1", "z"] {
+        locks.acquire(&LockName::new(name).unwrap(), "h", ttl).await.unwrap();
+    }
+    let mut names = Vec::new();
+    let mut after = None;
+    loop {
+        let page = api.locks(LocksQuery { after, limit: Some(1) }).await.unwrap();
+        names.extend(page.items.into_iter().map(|lock| lock.name.to_string()));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["a", "z"]);
+    let stale = api.stale_locks().await.unwrap().items;
+    assert_eq!(stale.iter().map(|stale| stale.lock.name.as_str()).collect::<Vec<_>>(), ["a", "z"]);
+    let checkup = api.doctor(&nobody, NewCheckup::default(), &mut |_| ()).await.unwrap();
+    let found: Vec<_> = checkup.findings.iter().map(|found| found.subject()).collect();
+    assert_eq!(found, [("lock", "a"), ("lock", "z")]);
+
+    let own = LockName::new("goldseam.key.1").unwrap();
+    assert_eq!(api.lock(&own).await.unwrap_err().status, 403);
+    let hold = NewHold { holder: "ana".into(), ttl_ms: None };
+    assert_eq!(api.acquire_lock(&nobody, &own, hold).await.unwrap_err().status, 403);
+    let extension = Extension { holder: "h".into(), fence: 1, ttl_ms: None };
+    assert_eq!(api.extend_lock(&nobody, &own, extension).await.unwrap_err().status, 403);
+    let release = NewRelease { holder: "h".into(), fence: 1 };
+    assert_eq!(api.release_lock(&nobody, &own, release).await.unwrap_err().status, 403);
+    let new: NewRun = serde_json::from_str(r#"{"workflow":"order","id":"goldseam.x"}"#).unwrap();
+    assert_eq!(api.start(&nobody, new).await.unwrap_err().status, 403);
+}
+
+#[test]
+fn fields_that_nobody_knows_are_refused() {
+    assert!(serde_json::from_str::<NewRun>(r#"{"workflow":"order","wrokflow":1}"#).is_err());
+    assert!(serde_json::from_str::<RunsQuery>(r#"{"stauts":"failed"}"#).is_err());
+    assert!(serde_json::from_str::<Reason>(r#"{"because":"x"}"#).is_err());
+}

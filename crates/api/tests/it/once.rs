@@ -1,0 +1,307 @@
+//! The same change under the same idempotency key is done once, and answered the same way again.
+
+use futures_util::future::BoxFuture;
+use goldseam::core::{LockName, TaskId};
+use goldseam::{Failure, Path, Payload, RunId};
+use goldseam_api::doc::change::{NewAnswer, NewJump, NewRecovery, NewSignal, Reason};
+use goldseam_api::doc::lock::NewHold;
+use goldseam_api::doc::run::NewRun;
+use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask};
+use goldseam_api::{Answer, Api, Caller, Local, Problem};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+/// Which of two requests for different things.
+#[derive(Clone, Copy, PartialEq)]
+enum Which {
+    One,
+    Other,
+}
+
+/// A change: its run, if it has one, and how it is asked for.
+struct Change {
+    name: &'static str,
+    run: Option<&'static str>,
+    ask: for<'a> fn(&'a Local, &'a Caller, Which) -> BoxFuture<'a, Answer<Value>>,
+}
+
+fn run(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+fn payload(value: &Value) -> Payload {
+    serde_json::from_value::<Box<serde_json::value::RawValue>>(value.clone()).unwrap();
+    Payload::of(value, &goldseam::Limits::default()).unwrap()
+}
+
+fn reason(which: Which) -> Reason {
+    Reason { by: None, reason: if which == Which::One { "stock is counted" } else { "it rains" }.to_owned() }
+}
+
+fn told<T: Serialize>(answer: Answer<T>) -> Answer<Value> {
+    answer.map(|document| serde_json::to_value(document).unwrap())
+}
+
+fn new_run(which: Which) -> NewRun {
+    let tags = match which {
+        Which::One => [("region".to_owned(), "eu".to_owned())].into(),
+        Which::Other => [("region".to_owned(), "us".to_owned())].into(),
+    };
+    let input = payload(&json!("ship"));
+    NewRun { workflow: "order".into(), id: None, input, tags, priority: 0, queue: None, version: None }
+}
+
+fn new_task(which: Which) -> NewTask {
+    let payload = payload(&json!({ "to": if which == Which::One { "ana" } else { "ben" } }));
+    NewTask {
+        kind: "email".into(),
+        queue: None,
+        payload,
+        id: None,
+        key: None,
+        lane: None,
+        priority: 0,
+        delay_ms: 0,
+        attempts_max: 2,
+        silence_max_ms: None,
+    }
+}
+
+fn jump(which: Which) -> NewJump {
+    let to = if which == Which::One { "charge" } else { "reserve" }.to_owned();
+    let (by, reason) = (None, String::new());
+    NewJump { to, input: None, drop_mail: false, compensate: false, dry_run: false, by, reason }
+}
+
+fn recovery(which: Which) -> NewRecovery {
+    NewRecovery { reason: reason(which).reason, ..NewRecovery::default() }
+}
+
+/// Every change of a run, and what makes runs and tasks.
+const CHANGES: &[Change] = &[
+    Change {
+        name: "start",
+        run: None,
+        ask: |api, caller, which| Box::pin(async move { told(api.start(caller, new_run(which)).await) }),
+    },
+    Change {
+        name: "start with other input",
+        run: None,
+        ask: |api, caller, which| {
+            let input = payload(&json!(if which == Which::One { "ship" } else { "wait" }));
+            Box::pin(async move { told(api.start(caller, NewRun { input, ..new_run(Which::One) }).await) })
+        },
+    },
+    Change {
+        name: "submit",
+        run: None,
+        ask: |api, caller, which| Box::pin(async move { told(api.submit(caller, new_task(which)).await) }),
+    },
+    Change {
+        name: "signal",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            let new =
+                NewSignal { name: "paid".into(), payload: payload(&json!(which == Which::One)), id: None };
+            Box::pin(async move { told(api.signal(caller, &run("waits"), new).await) })
+        },
+    },
+    Change {
+        name: "answer",
+        run: Some("asks"),
+        ask: |api, caller, which| {
+            let new = NewAnswer { answer: payload(&json!(which == Which::One)), by: None, id: None };
+            let question = Path::new("review").unwrap();
+            Box::pin(async move { told(api.answer(caller, &run("asks"), &question, new).await) })
+        },
+    },
+    Change {
+        name: "note",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.annotate(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "requeue",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.requeue(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "reset",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.reset(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "pause",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.pause(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "resume",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.resume(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "jump",
+        run: Some("done"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.jump(caller, &run("done"), jump(which)).await) })
+        },
+    },
+    Change {
+        name: "retry",
+        run: Some("failed"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.retry(caller, &run("failed"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "recover",
+        run: Some("hidden"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.recover(caller, &run("hidden"), recovery(which)).await) })
+        },
+    },
+    Change {
+        name: "undo-recovery",
+        run: Some("hidden"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.undo_recovery(caller, &run("hidden"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "cancel",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.cancel(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+];
+
+async fn sick() -> Place {
+    let runs = [("done", "ship"), ("failed", "break"), ("asks", "ask"), ("waits", "wait"), ("hidden", "ask")];
+    let place = Place::with(&runs).await;
+    place.hide_question("hidden").await;
+    place
+}
+
+async fn events(api: &Local, name: Option<&str>) -> usize {
+    match name {
+        Some(name) => api.client().history(&run(name)).await.unwrap().len(),
+        None => 0,
+    }
+}
+
+fn is_reused(answer: Answer<Value>) -> bool {
+    matches!(answer, Err(Problem { status: 409, code: Some(code), .. }) if &*code == "GS0603")
+}
+
+#[tokio::test]
+async fn a_repeat_under_the_same_key_changes_nothing_and_is_answered_the_same() {
+    let place = sick().await;
+    let api = &place.api;
+    for Change { name, run, ask } in CHANGES {
+        let caller = Caller { who: Some("ana".into()), key: Some(format!("key of {name}")) };
+        let before = events(api, *run).await;
+        let first =
+            ask(api, &caller, Which::One).await.unwrap_or_else(|problem| panic!("{name}: {problem:?}"));
+        let after = events(api, *run).await;
+        assert!(run.is_none() || after > before, "{name} leaves something in the log");
+        let again =
+            ask(api, &caller, Which::One).await.unwrap_or_else(|problem| panic!("{name}: {problem:?}"));
+        assert_eq!(again, first, "{name}");
+        let other = ask(api, &caller, Which::Other).await;
+        assert!(is_reused(other), "{name}: the same key for something else");
+        assert_eq!(events(api, *run).await, after, "{name} was done once");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_different_callers_are_different_keys() {
+    let place = Place::with(&[("waits", "wait")]).await;
+    for who in ["ana", "ben"] {
+        let caller = Caller { who: Some(who.into()), key: Some("1".into()) };
+        place.api.annotate(&caller, &run("waits"), reason(Which::One)).await.unwrap();
+    }
+    let history = place.api.client().history(&run("waits")).await.unwrap();
+    assert_eq!(history.iter().filter(|recorded| recorded.event.name() == "note.added").count(), 2);
+}
+
+#[tokio::test]
+async fn without_a_key_every_change_is_a_new_one() {
+    let place = Place::with(&[("waits", "wait")]).await;
+    let nobody = Caller::default();
+    let first = place.api.annotate(&nobody, &run("waits"), reason(Which::One)).await.unwrap();
+    let second = place.api.annotate(&nobody, &run("waits"), reason(Which::One)).await.unwrap();
+    assert!(second.event > first.event);
+    let starts = [new_run(Which::One), new_run(Which::One)].map(|new| place.api.start(&nobody, new));
+    let [one, two] = starts.map(|start| async { start.await.unwrap().run });
+    assert_ne!(one.await, two.await);
+}
+
+#[tokio::test]
+async fn whoever_repeats_an_answer_after_the_run_is_over_is_answered() {
+    let place = Place::with(&[("waits", "wait")]).await;
+    let caller = Caller { who: None, key: Some("1".into()) };
+    let signal = || NewSignal { name: "paid".into(), payload: payload(&json!(1)), id: None };
+    let first = place.api.signal(&caller, &run("waits"), signal()).await.unwrap();
+    place.api.cancel(&Caller::default(), &run("waits"), Reason::default()).await.unwrap();
+    assert_eq!(place.api.signal(&caller, &run("waits"), signal()).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn tasks_and_locks_are_changed_once_under_a_key() {
+    let place = Place::empty().await;
+    let api = &place.api;
+    let keyed = |key: &str| Caller { who: None, key: Some(key.to_owned()) };
+    let id = TaskId::new("mail-1").unwrap();
+    api.submit(&keyed("1"), NewTask { id: Some("mail-1".into()), ..new_task(Which::One) }).await.unwrap();
+    let claim = async || {
+        let want = NewClaim { owner: "w".into(), queue: None, kind: None, limit: None, wait_ms: Some(5_000) };
+        api.claim(&keyed("2"), want).await.unwrap().items.remove(0).task.fence
+    };
+    let hold = Hold { fence: Some(claim().await), token: None };
+    let released = api.release(&keyed("3"), &id, hold.clone()).await.unwrap();
+    assert_eq!(api.release(&keyed("3"), &id, hold.clone()).await.unwrap(), released);
+    assert_eq!(
+        api.release(&Caller::default(), &id, hold).await.unwrap_err().status,
+        409,
+        "no key, no repeat"
+    );
+
+    let fence = Some(claim().await);
+    let fail = || NewFailure { fence, token: None, failure: Failure::retryable("503") };
+    let failed = api.fail(&keyed("4"), &id, fail()).await.unwrap();
+    assert_eq!(api.fail(&keyed("4"), &id, fail()).await.unwrap(), failed);
+
+    let done = || NewResult { fence: None, token: None, result: payload(&json!(1)) };
+    let fence = Some(claim().await);
+    let first = api.complete(&keyed("5"), &id, NewResult { fence, ..done() }).await.unwrap();
+    assert_eq!(api.complete(&keyed("5"), &id, NewResult { fence, ..done() }).await.unwrap(), first);
+    assert_eq!(
+        api.complete(&keyed("5"), &id, done()).await.unwrap_err().status,
+        400,
+        "neither fence nor token"
+    );
+
+    let second = api.submit(&keyed("6"), new_task(Which::One)).await.unwrap().id;
+    let cancelled = api.cancel_task(&keyed("7"), &second).await.unwrap();
+    assert_eq!(api.cancel_task(&keyed("7"), &second).await.unwrap(), cancelled);
+
+    let (lock, hold) = (LockName::new("nightly").unwrap(), NewHold { holder: "ana".into(), ttl_ms: None });
+    let taken = api.acquire_lock(&keyed("8"), &lock, hold.clone()).await.unwrap();
+    assert_eq!(api.acquire_lock(&keyed("8"), &lock, hold.clone()).await.unwrap(), taken);
+    let refused = api.acquire_lock(&keyed("9"), &lock, hold).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_deref()), (409, Some("GS0302")), "another command");
+}

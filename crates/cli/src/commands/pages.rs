@@ -1,0 +1,38 @@
+//! Lists that are longer than a page.
+
+use goldseam_api::Answer;
+use goldseam_api::doc::run::ChangesQuery;
+use goldseam_api::doc::{PAGE_MAX, Page};
+
+use crate::fail::Fail;
+
+/// How long a list that is watched waits for news before it is looked at again: times go on.
+const WAIT_MS: u64 = 500;
+
+/// Up to `limit` items, page by page. `next` tells whether there are more.
+pub(crate) async fn gather<T, F>(
+    limit: u32,
+    after: Option<String>,
+    mut page: impl FnMut(Option<String>, u32) -> F,
+) -> Result<Page<T>, Fail>
+where
+    F: Future<Output = Answer<Page<T>>>,
+{
+    let mut whole = Page { items: Vec::new(), next: after };
+    let mut left = limit;
+    while left > 0 {
+        let Page { items, next } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
+        left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
+        whole.items.extend(items);
+        whole.next = next;
+        if whole.next.is_none() {
+            break;
+        }
+    }
+    Ok(whole)
+}
+
+/// What a list that is watched waits for.
+pub(crate) fn changes(mark: u64) -> ChangesQuery {
+    ChangesQuery { after: Some(mark), wait_ms: Some(WAIT_MS) }
+}

@@ -1,0 +1,7 @@
+//! The steps of a run drawn as bars, and its timelines as a tree.
+
+mod draw;
+mod tree;
+
+pub(crate) use draw::{Range, draw, mark};
+pub(crate) use tree::tree;
