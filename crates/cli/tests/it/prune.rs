@@ -81,10 +81,11 @@ const LOOKS_MAX: u32 = 200;
 fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
     let place = prepared();
     place.run(&["store", "copy", "sqlite:goldseam.db", url]).ok();
-    let archive = archive("");
-    let prune = ["prune", "--completed-before", "0s", "--archive", &archive, "--yes", "--json", "--store", url];
+    let to = archive("");
+    let prune = ["prune", "--completed-before", "0s", "--archive", &to, "--yes", "--json", "--store", url];
     // A store may tell the time in whole seconds: what has just ended is not yet in its past.
-    let told = (0..LOOKS_MAX).map(|_| place.run(&prune).json()).find(|told| told["pruned"] != serde_json::json!([]));
+    let told =
+        (0..LOOKS_MAX).map(|_| place.run(&prune).json()).find(|told| told["pruned"] != serde_json::json!([]));
     let told = told.unwrap();
     assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
     let batch = told["archives"][0].as_str().unwrap();
