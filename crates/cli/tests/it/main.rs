@@ -16,6 +16,7 @@ mod help;
 mod prune;
 mod queue;
 mod runs;
+mod server;
 mod serving;
 mod sick;
 mod support;

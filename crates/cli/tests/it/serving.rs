@@ -57,24 +57,6 @@ fn a_server_is_asked_with_a_key_and_leaves_when_it_is_told() {
 }
 
 #[test]
-fn a_key_file_that_others_can_read_is_refused() {
-    use std::os::unix::fs::PermissionsExt;
-    let place = prepared();
-    let key = place.run(&["key", "create", "ops", "--scope", "read", "-q"]).ok();
-    std::fs::write(place.path("key"), key).unwrap();
-    let server = Server::begin(&place, &["serve"]);
-    let ask = |mode| {
-        std::fs::set_permissions(place.path("key"), std::fs::Permissions::from_mode(mode)).unwrap();
-        place.run(&["ls", "--server", &server.url, "--key-file", "key"])
-    };
-    let refused = ask(0o644);
-    assert_eq!(refused.code, 2, "{}", refused.err);
-    assert!(refused.err.contains("chmod 600"), "{}", refused.err);
-    ask(0o600).ok();
-    assert_eq!(server.end(), Some(0));
-}
-
-#[test]
 fn a_scratch_server_leaves_nothing_behind() {
     let place = Place::new();
     let mut server = place.command(&["dev", "--listen", "127.0.0.1:0", "--jsonl"]);
