@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::Status;
+use goldseam::client::By;
 use goldseam::core::WorkflowName;
 use goldseam::retention::{Candidate, Plan, PruneReport, Retention, open_archive, read_archived, verify};
 use serde_json::{Value, json};
@@ -77,11 +78,11 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, Fail> {
         out::note("nothing was pruned");
         return Ok(Exit::Ok);
     }
+    let by = By { who: args.who.caller().who, reason: args.who.reason, id: None };
     let archive = open_archive(place)?;
     let line = progress::line(app, Some(plan.runs.len() as u64), "{bar:30} {pos} of {len} runs  {elapsed}");
     let bar = line.clone();
-    let pruned =
-        client.prune(&plan, &*archive, &args.who.by(), &mut move |at| bar.set_position(at.done)).await;
+    let pruned = client.prune(&plan, &*archive, &by, &mut move |at| bar.set_position(at.done)).await;
     line.finish_and_clear();
     let report = pruned?;
     tell_report(app, &report, plan.held);
@@ -203,7 +204,7 @@ fn tell_report(app: &App, report: &PruneReport, part: u64) {
 /// Whether a file of an archive is whole.
 async fn look(app: &App, file: &str) -> Result<Exit, Fail> {
     let runs = verify(&read_archived(file).await?).map_err(|flaw| Fail {
-        code: Some("GS0133"),
+        code: Some("GS0133".to_owned()),
         message: format!("{file} is damaged: {flaw}"),
         help: Some("restore it from a copy".to_owned()),
         exit: Exit::Error,

@@ -3,7 +3,7 @@
 use goldseam_fake_s3::FakeS3;
 use goldseam_store_postgres::testing::Schema;
 
-use crate::support::prepared;
+use crate::support::{eventually, prepared};
 
 fn batch_in(place: &crate::support::Place) -> String {
     let folder = place.path("archive");
@@ -39,6 +39,7 @@ fn a_pruned_run_says_where_it_is() {
     let shown = place.run(&["show", "done"]).ok();
     assert!(shown.contains(&batch) && shown.contains("shipped ship"), "{shown}");
     assert!(place.run(&["history", "failed"]).ok().contains("run.pruned"));
+    assert!(place.run(&["watch", "done", "--jsonl"]).ok().contains("run.pruned"), "and the watch is over");
     place.run(&["retry", "failed"]).fails(6, "GS0131");
     place.run(&["signal", "done", "paid"]).fails(6, "GS0131");
     assert!(place.run(&["store", "check"]).ok().contains("sound"));
@@ -78,6 +79,11 @@ fn a_pruned_run_moves_to_another_store() {
 fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
     let place = prepared();
     place.run(&["store", "copy", "sqlite:goldseam.db", url]).ok();
+    // A bucket tells the time in seconds.
+    eventually("both runs are old enough", || {
+        let plan = place.run(&["prune", "--completed-before", "0s", "--dry-run", "-q", "--store", url]).ok();
+        (plan.lines().count() == 2).then_some(())
+    });
     let told = place.run(&[
         "prune",
         "--completed-before",
