@@ -266,6 +266,11 @@ impl Event {
         matches!(self, Self::RunCompleted { .. } | Self::RunFailed { .. } | Self::RunCancelled { .. })
     }
 
+    /// Whether the run may be over with it: it ends its branch, or stands for a log that did.
+    pub fn may_be_last(&self) -> bool {
+        self.is_terminal() || matches!(self, Self::RunPruned(_))
+    }
+
     /// The operation it is about, if it is about one.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -154,7 +154,7 @@ impl Summary {
         let mut summary = match &recorded.event {
             Event::RunQueued(queued) => Self::begin(run, queued, recorded.at),
             Event::RunPruned(pruned) => {
-                let mut summary = Self::buried(pruned, recorded);
+                let mut summary = Self::buried(run, pruned, recorded);
                 summary.advance_to(recorded, head);
                 return Ok(summary);
             }
@@ -168,9 +168,10 @@ impl Summary {
     }
 
     /// The row of a run of which a tombstone says everything.
-    fn buried(pruned: &RunPruned, recorded: &Recorded) -> Self {
+    fn buried(run: &RunId, pruned: &RunPruned, recorded: &Recorded) -> Self {
         let place = Pruned { at: recorded.at, archive: pruned.archive.clone() };
-        Self { base: recorded.seq, mail_unread: 0, pruned: Some(place), ..(*pruned.summary).clone() }
+        let before = (*pruned.summary).clone();
+        Self { run: run.clone(), base: recorded.seq, mail_unread: 0, pruned: Some(place), ..before }
     }
 
     fn begin(run: &RunId, queued: &RunQueued, at: Millis) -> Self {
@@ -376,7 +377,7 @@ impl Summary {
             Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
             Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
             Event::RunCancelled { .. } => self.end(Status::Cancelled, at, None),
-            Event::RunPruned(pruned) => *self = Self::buried(pruned, recorded),
+            Event::RunPruned(pruned) => *self = Self::buried(&self.run, pruned, recorded),
             Event::StepStarted(step) => {
                 self.at_step(&step.path);
                 if let Some(remote) = &step.remote {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::decide::Refusal;
-use goldseam_core::event::{Event, JumpRequested, Note, RunQueued, Tags};
+use goldseam_core::event::{JumpRequested, Note, RunQueued, Tags};
 use goldseam_core::state::Outcome as CoreOutcome;
 use goldseam_core::{
     BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, RunId, Seq,
@@ -418,9 +418,7 @@ impl Client {
     async fn unended(&self, run: &RunId, after: Seq) -> Result<Option<Seq>, EngineError> {
         let page = self.ledger.store.read(run, after, PAGE).await?;
         let may_end = |record: &Record| {
-            codec::decode(record.seq, &record.body).map_or(true, |recorded| {
-                recorded.event.is_terminal() || matches!(recorded.event, Event::RunPruned(_))
-            })
+            codec::decode(record.seq, &record.body).map_or(true, |recorded| recorded.event.may_be_last())
         };
         let end = page.last().map_or(after, |last| last.seq);
         Ok((!page.iter().any(may_end)).then_some(end))

@@ -121,14 +121,12 @@ impl Local {
                 None => Err(EngineError::Refused { run: run.clone(), refusal: Refusal::NoSuchRun }.into()),
             };
         };
-        let known = decode(first.seq, &first.body).map_err(corrupt);
-        let (from, prev) = match from {
-            // Everything before a tombstone is in an archive.
-            _ if known.as_ref().is_ok_and(|first| matches!(first.event, Event::RunPruned(_))) => {
-                (first.seq.before(), known?.prev)
-            }
-            Seq::ZERO => (from, Hash::ZERO),
-            _ => (from, known?.prev),
+        let earliest = decode(first.seq, &first.body).map_err(corrupt)?;
+        let (from, prev) = match (from, &earliest.event) {
+            // Everything before a tombstone may be gone.
+            (_, Event::RunPruned(_)) => (first.seq.before(), earliest.prev),
+            (Seq::ZERO, _) => (from, Hash::ZERO),
+            _ => (from, earliest.prev),
         };
         let texts = page.iter().map(|record| (record.seq, record.body.as_str()));
         let (events, _) = decode_all(from, prev, texts).map_err(corrupt)?;

@@ -78,10 +78,10 @@ pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, Fail> {
         out::note("nothing was pruned");
         return Ok(Exit::Ok);
     }
+    let by = By { who: args.who.caller().who, reason: args.who.reason, id: None };
     let archive = open_archive(place)?;
     let line = progress::line(app, Some(plan.runs.len() as u64), "{bar:30} {pos} of {len} runs  {elapsed}");
     let bar = line.clone();
-    let by = By { who: args.who.caller().who, reason: args.who.reason, id: None };
     let pruned = client.prune(&plan, &*archive, &by, &mut move |at| bar.set_position(at.done)).await;
     line.finish_and_clear();
     let report = pruned?;
