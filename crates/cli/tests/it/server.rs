@@ -68,7 +68,8 @@ fn masked(text: &str) -> String {
         let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         let is_id = |mark: &str| {
-            word.strip_prefix(mark).is_some_and(|id| id.len() >= 16 && id.chars().all(|c| c.is_ascii_hexdigit()))
+            word.strip_prefix(mark)
+                .is_some_and(|id| id.len() >= 16 && id.chars().all(|c| c.is_ascii_hexdigit()))
         };
         let is_number = word.chars().all(|c| c.is_ascii_digit());
         masked.push_str(match () {
