@@ -49,7 +49,8 @@ impl remote::Tokens for Sealed {
 
 impl Space {
     pub(crate) fn new(name: String, engine: Engine) -> Self {
-        let client = engine.client().clone();
+        // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
+        let client = Client::new(Arc::clone(engine.client().store()));
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         Self { name, api, tails, client, engine: Mutex::new(Some(engine)), workers: OnceLock::new() }
     }
