@@ -65,7 +65,12 @@ impl Desk {
 
     /// An engine on the main store, as a program of a user would have it.
     pub(crate) async fn engine(&self) -> Engine {
-        let builder = Engine::open(&self.store("main.db")).await.unwrap();
+        Self::engine_on(&self.store("main.db")).await
+    }
+
+    /// The same on any store.
+    pub(crate) async fn engine_on(store: &str) -> Engine {
+        let builder = Engine::open(store).await.unwrap();
         builder.workflow("greet", greet).workflow("ask", ask).workflow("far", far).start().await.unwrap()
     }
 

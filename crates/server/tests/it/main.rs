@@ -14,6 +14,7 @@ mod matrix;
 mod place;
 mod runs;
 mod secured;
+mod stores;
 #[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
 #[path = "../../../goldseam/tests/it/support.rs"]
 mod support;
