@@ -8,7 +8,6 @@ use goldseam::Millis;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-
 /// What a key may do. None of them includes another: a key has what it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -39,7 +39,7 @@ impl Remote {
             empty: 0,
         };
         // Whether there is such a run is told at once.
-        tail.open = Some(tail.connect().await?);
+        tail.open = tail.connect().await?;
         let next = |tail: Option<Tail>| async move {
             let mut tail = tail?;
             match tail.next().await {
@@ -85,10 +85,11 @@ impl Tail {
 
     /// Reads on, from a new connection if there is none. Whether the connection still stands.
     async fn read(&mut self) -> Answer<bool> {
-        let mut response = match self.open.take() {
-            Some(response) => response,
+        let open = match self.open.take() {
+            Some(response) => Some(response),
             None => self.connect().await?,
         };
+        let Some(mut response) = open else { return self.broken().await };
         let Ok(Ok(Some(chunk))) = tokio::time::timeout(SILENCE_MAX, response.chunk()).await else {
             return self.broken().await;
         };
@@ -129,7 +130,8 @@ impl Tail {
         Ok(ending.status.is_terminal() && ending.event <= self.after)
     }
 
-    async fn connect(&self) -> Answer<Response> {
+    /// A new stream; none if there is nothing more to come.
+    async fn connect(&self) -> Answer<Option<Response>> {
         let mut tries = 0;
         loop {
             let lost = match self.connect_once().await {
@@ -146,14 +148,15 @@ impl Tail {
         }
     }
 
-    async fn connect_once(&self) -> Result<Response, Lost> {
+    async fn connect_once(&self) -> Result<Option<Response>, Lost> {
         let request = self.remote.request(Method::GET, &run_path(&self.run, "events"));
         let request = request.header(ACCEPT, "text/event-stream").header("Last-Event-ID", self.after.0);
         let sent = tokio::time::timeout(SILENCE_MAX, request.send()).await;
         let silent = |_| Lost::Maybe(Problem::new(504, "the server does not answer"));
         let response = sent.map_err(silent)?.map_err(|error| self.remote.lost(&error))?;
         match response.status().as_u16() {
-            200 => Ok(response),
+            200 => Ok(Some(response)),
+            204 => Ok(None),
             503 => Err(Lost::Maybe(problem(503, &self.remote.text(response).await?))),
             status => Err(Lost::Told(problem(status, &self.remote.text(response).await?))),
         }

@@ -8,8 +8,10 @@ use clap::{Args, Subcommand};
 use goldseam::Failure;
 use goldseam::core::task::{Task, TaskState};
 use goldseam::core::{LaneName, QueueName, TaskId};
+use goldseam_api::doc::Items;
 use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask, TasksQuery};
 use goldseam_api::view::describe::short;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{pages, who};
@@ -153,8 +155,20 @@ pub(crate) struct HeldArgs {
     /// The task
     task: String,
     /// The fence that claim printed
+    #[arg(long, required_unless_present = "token", conflicts_with = "token")]
+    fence: Option<u64>,
+    /// The token that a server's claim printed with --json
     #[arg(long)]
-    fence: u64,
+    token: Option<String>,
+}
+
+/// A task that was claimed; a server gives a token with it.
+#[derive(Debug, Serialize)]
+struct Held<'a> {
+    #[serde(flatten)]
+    task: &'a Task,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
 }
 
 fn state(text: &str) -> Result<TaskState, String> {
@@ -176,12 +190,14 @@ pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, Fail> 
         }
         QueueCommand::Complete { held, result } => {
             let result = payload::read(result.as_deref())?;
-            let new = NewResult { fence: Some(held.fence), token: None, result };
+            let Hold { fence, token } = held.hold();
+            let new = NewResult { fence, token, result };
             app.api().await?.complete(&caller, &held.id()?, new).await?
         }
         QueueCommand::Fail { held, message, terminal } => {
             let failure = if terminal { Failure::terminal(message) } else { Failure::retryable(message) };
-            let new = NewFailure { fence: Some(held.fence), token: None, failure };
+            let Hold { fence, token } = held.hold();
+            let new = NewFailure { fence, token, failure };
             app.api().await?.fail(&caller, &held.id()?, new).await?
         }
         QueueCommand::Release(held) => app.api().await?.release(&caller, &held.id()?, held.hold()).await?,
@@ -202,7 +218,7 @@ impl HeldArgs {
     }
 
     fn hold(&self) -> Hold {
-        Hold { fence: Some(self.fence), token: None }
+        Hold { fence: self.fence, token: self.token.clone() }
     }
 }
 
@@ -238,9 +254,14 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
         wait_ms: None,
     };
     let claimed = app.api().await?.claim(&who::caller(None), new).await?;
-    let tasks: Vec<Task> = claimed.items.into_iter().map(|claimed| claimed.task).collect();
-    print(app, &tasks);
-    if tasks.is_empty() {
+    let held =
+        claimed.items.iter().map(|claimed| Held { task: &claimed.task, token: claimed.token.as_deref() });
+    match () {
+        () if app.json => out::json(&Items::from(held.collect::<Vec<_>>())),
+        () if app.jsonl => held.for_each(|held| out::jsonl(&held)),
+        () => print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>()),
+    }
+    if claimed.items.is_empty() {
         app.remark("nothing is due");
     }
     Ok(Exit::Ok)

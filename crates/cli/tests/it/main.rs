@@ -15,5 +15,6 @@ mod healing;
 mod help;
 mod queue;
 mod runs;
+mod server;
 mod sick;
 mod support;

@@ -81,7 +81,10 @@ impl Place {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_goldseam"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env_remove("GOLDSEAM_STORE").env_remove("NO_COLOR").env("USER", "tester");
+        for name in ["GOLDSEAM_STORE", "GOLDSEAM_SERVER", "GOLDSEAM_KEY", "NO_COLOR"] {
+            command.env_remove(name);
+        }
+        command.env("USER", "tester");
         command.envs(self.store.iter().map(|url| ("GOLDSEAM_STORE", url)));
         command
     }

@@ -1,0 +1,212 @@
+//! Every command does the same through a server as on the store itself.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use goldseam::engine::OsEntropy;
+use goldseam_api::doc::key::{NewKey, Scope};
+use goldseam_server::config::Settings;
+use goldseam_server::keys::Keys;
+use goldseam_server::{Running, serve};
+
+use crate::sick::plain;
+use crate::support::{Place, Ran, block, prepared};
+
+/// A server on the store of a place, in this process.
+struct Served {
+    runtime: tokio::runtime::Runtime,
+    running: Option<Running>,
+    url: String,
+}
+
+impl Served {
+    fn on(place: &Place) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let flags = BTreeMap::from([
+            ("store", place.url()),
+            ("listen", "127.0.0.1:0".to_owned()),
+            ("drain_seconds", "1".to_owned()),
+        ]);
+        let config = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap();
+        let running = runtime.block_on(serve(config)).unwrap();
+        let url = running.url();
+        Self { runtime, running: Some(running), url }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.runtime.block_on(running.shutdown());
+        }
+    }
+}
+
+/// The same store twice.
+fn twins() -> [Place; 2] {
+    let (one, two) = (prepared(), Place::new());
+    for file in one.files() {
+        std::fs::copy(one.path(&file), two.path(&file)).unwrap();
+    }
+    [one, two]
+}
+
+/// What was said, without what may differ: times, and the name that a server adds.
+fn said(ran: &Ran) -> (i32, String, String) {
+    let same = |text: &str| plain(text).replace(" via local", "");
+    (ran.code, same(&ran.out), same(&ran.err))
+}
+
+/// Every command that a server can do, in an order that makes sense.
+const COMMANDS: &[&[&str]] = &[
+    &["ls"],
+    &["ls", "--status", "failed,waiting", "--oldest", "--tag", "region=eu"],
+    &["ls", "-q", "--since", "1d", "--workflow", "order"],
+    &["show", "done"],
+    &["show", "failed", "--width", "90"],
+    &["show", "asks", "--width", "90"],
+    &["show", "waits", "-q"],
+    &["history", "done"],
+    &["history", "done", "--branch", "b1", "--from", "3"],
+    &["history", "done", "-f"],
+    &["history", "done", "--branch", "b9"],
+    &["watch", "done"],
+    &["watch", "failed"],
+    &["why", "waits"],
+    &["why", "asks"],
+    &["branches", "done"],
+    &["doctor"],
+    &["doctor", "--deep", "--rule", "A2"],
+    &["recoveries"],
+    &["recoveries", "--stats"],
+    &["sweeper", "--once", "--stale-after", "0"],
+    &["start", "order", "--id", "new-1", "--input", "\"ship\"", "--tag", "region=eu", "--priority", "2"],
+    &["start", "order", "--id", "done", "--input", "\"ship\"", "--wait"],
+    &["start", "order", "--id", "failed", "--input", "\"break\"", "--wait"],
+    &["start", "order", "--id", "done", "--input", "\"other\""],
+    &["signal", "waits", "paid", "--data", "{\"cents\":4200}", "--id", "p-1"],
+    &["signal", "done", "paid"],
+    &["answer", "asks", "other", "x"],
+    &["answer", "asks", "review", "nonsense"],
+    &["answer", "asks", "review", "{\"ok\":true}", "--id", "a-1"],
+    &["pause", "waits", "--reason", "stock"],
+    &["resume", "waits"],
+    &["requeue", "waits", "--reason", "lost"],
+    &["reset", "waits"],
+    &["jump", "done", "charge", "--dry-run"],
+    &["jump", "done", "charge", "--reason", "paid twice"],
+    &["jump", "done", "nothing"],
+    &["diff", "done", "b1", "b2"],
+    &["retry", "failed"],
+    &["recover", "waits", "--dry-run"],
+    &["recover", "waits", "--rule", "A2"],
+    &["recover", "waits", "--undo"],
+    &["cancel", "waits", "--reason", "ordered twice"],
+    &["history", "waits"],
+    &["queue", "submit", "email", "--id", "t-1", "--payload", "{\"to\":\"ana\"}", "--attempts", "3"],
+    &["queue", "submit", "email", "--id", "t-2", "--queue", "slow", "--delay", "1h", "--lane", "main"],
+    &["queue", "ls"],
+    &["queue", "get", "t-1"],
+    &["queue", "heartbeat", "t-1", "--fence", "1"],
+    &["queue", "fail", "t-1", "--fence", "9"],
+    &["queue", "release", "t-1", "--fence", "9"],
+    &["queue", "complete", "t-1", "--fence", "9"],
+    &["queue", "cancel", "t-2"],
+    &["queue", "reclaim", "--dry-run"],
+    &["queue", "reclaim", "--older-than", "1h"],
+    &["queue", "stats"],
+    &["queue", "get", "nothing"],
+    &["lock", "acquire", "nightly", "--holder", "ana"],
+    &["lock", "ls"],
+    &["lock", "get", "nightly"],
+    &["lock", "extend", "nightly", "--holder", "ana", "--fence", "1"],
+    &["lock", "stale"],
+    &["lock", "release", "nightly", "--holder", "ana", "--fence", "1"],
+    &["lock", "get", "nothing"],
+    &["show", "nobody"],
+    &["watch", "nobody"],
+    &["explain", "GS0104"],
+];
+
+#[test]
+fn every_command_says_the_same_through_a_server() {
+    let [here, there] = twins();
+    let served = Served::on(&there);
+    for command in COMMANDS {
+        for form in [&[][..], &["--json"]] {
+            let words = [command, form].concat();
+            let on_store = here.run(&words);
+            let through = there.run(&[&words[..], &["--server", &served.url]].concat());
+            assert_eq!(said(&through), said(&on_store), "{words:?}");
+        }
+    }
+    // A token comes with it, so the documents differ; what a person sees does not.
+    let claim = &["queue", "claim", "--owner", "w"][..];
+    let claimed = there.run(&[claim, &["--server", &served.url]].concat());
+    assert_eq!(said(&claimed), said(&here.run(claim)));
+}
+
+#[test]
+fn a_token_stands_for_the_fence() {
+    let place = prepared();
+    let served = Served::on(&place);
+    let run = |words: &[&str]| place.run(&[words, &["--server", &served.url]].concat());
+    run(&["queue", "submit", "email", "--id", "t-1"]).ok();
+    let claimed = run(&["queue", "claim", "--owner", "w", "--json"]).json();
+    let token = claimed["items"][0]["token"].as_str().unwrap();
+    let done = run(&["queue", "complete", "t-1", "--token", token, "--result", "1", "--json"]).json();
+    assert_eq!(done["state"], "completed");
+}
+
+#[test]
+fn what_needs_the_files_says_so() {
+    let place = Place::new();
+    for command in [&["demo"][..], &["drill"], &["store", "check"], &["store", "migrate"]] {
+        let ran = place.run(&[command, &["--server", "http://127.0.0.1:1"]].concat());
+        assert_eq!((ran.code, ran.err.contains("cannot be done through a server")), (2, true), "{}", ran.err);
+    }
+    let ran = place.run(&["ls", "--server", "http://127.0.0.1:1", "--store", "sqlite:x.db"]);
+    assert_eq!((ran.code, ran.err.contains("cannot be used together")), (2, true), "{}", ran.err);
+    let ran = place.run(&["ls", "--server", "goldseam"]);
+    assert_eq!((ran.code, ran.err.contains("is not the address of a server")), (2, true), "{}", ran.err);
+    assert_eq!(place.files(), Vec::<String>::new(), "nothing was made");
+}
+
+#[test]
+fn nobody_at_home_is_unreachable() {
+    let ran = Place::new().run(&["ls", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(ran.code, 7, "{}", ran.err);
+    assert!(ran.err.contains("cannot be reached") && ran.err.contains("help: is it running"), "{}", ran.err);
+}
+
+#[test]
+fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
+    let place = prepared();
+    let credential = block(async {
+        let store = goldseam::open_existing_store(&place.url()).await.unwrap();
+        let new = NewKey {
+            name: "reader".into(),
+            scopes: [Scope::Read].into(),
+            namespace: Some("default".into()),
+            valid_for_ms: None,
+        };
+        Keys::new(store, Arc::new(OsEntropy)).create(new, None).await.unwrap().1.reveal().to_owned()
+    });
+    let served = Served::on(&place);
+    let file = place.path("key");
+    std::fs::write(&file, format!("{credential}\n")).unwrap();
+    let with_file = |words: &[&str]| {
+        place.run(&[words, &["--server", &served.url, "--key-file", file.to_str().unwrap()]].concat())
+    };
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+    let ran = with_file(&["ls"]);
+    assert_eq!((ran.code, ran.err.contains("can be read by others")), (2, true), "{}", ran.err);
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(with_file(&["ls", "-q"]).ok().contains("done"));
+    assert_eq!(with_file(&["pause", "waits"]).code, 4, "it may only look");
+    assert_eq!(place.run(&["ls", "--server", &served.url]).code, 4, "without a key");
+    let environment =
+        place.command(&["ls", "-q", "--server", &served.url]).env("GOLDSEAM_KEY", &credential).output();
+    assert!(Ran::of(&environment.unwrap()).ok().contains("done"));
+}
