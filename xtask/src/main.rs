@@ -11,6 +11,7 @@
 //! | [`disk`] | the long search for what a failing disk could cost |
 //! | [`kill`] | the shipped binary, and the server under it, killed again and again |
 //! | [`fuzz`] | every target of `fuzz/`, for a while each |
+//! | [`mutants`] | how often the tests notice a change of the code |
 //! | [`generate`] | the files that are made from other files |
 //! | [`record`] | what long searches counted, kept |
 //! | [`ratchet`] | exceptions that may only shrink |
@@ -22,6 +23,7 @@ mod disk;
 mod fuzz;
 mod generate;
 mod kill;
+mod mutants;
 mod ratchet;
 mod record;
 mod servers;
@@ -42,6 +44,8 @@ cargo xtask disk [ARGS]        fail every call to the disk, cut the power everyw
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
+cargo xtask mutants PACKAGE    change the code in one place at a time: the tests must notice: --file GLOB, --shard K/N,
+                               --tests PACKAGE
 cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),
         ["models"] => steps::models(),
+        ["mutants", rest @ ..] => mutants::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),

@@ -7,6 +7,7 @@ use goldseam::core::decide::Refusal;
 use goldseam::core::lock::LockRefusal;
 use goldseam::core::task::TaskRefusal;
 use goldseam::core::{IdError, PayloadError};
+use goldseam::engine::remote::RemoteRefusal;
 use goldseam::store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -21,16 +22,19 @@ const PAGES: &str = "/v1/codes/";
 pub struct Problem {
     /// Address of the code's page; `about:blank` for what needs none.
     #[serde(rename = "type")]
-    pub kind: String,
+    #[schema(value_type = String)]
+    pub kind: Box<str>,
     /// What sort of problem it is: the words of its status.
-    pub title: String,
+    #[schema(value_type = String)]
+    pub title: Box<str>,
     /// The HTTP status.
     pub status: u16,
     /// What happened.
     pub detail: String,
     /// Stable, with a page: `goldseam explain CODE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub code: Option<Box<str>>,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -43,8 +47,8 @@ impl Problem {
     /// A problem without a code.
     pub fn new(status: u16, detail: impl Into<String>) -> Self {
         Self {
-            kind: "about:blank".to_owned(),
-            title: title(status).to_owned(),
+            kind: "about:blank".into(),
+            title: title(status).into(),
             status,
             detail: detail.into(),
             code: None,
@@ -56,8 +60,8 @@ impl Problem {
     /// With a code, and so with a page.
     #[must_use]
     pub fn code(mut self, code: &str) -> Self {
-        self.kind = format!("{PAGES}{code}");
-        self.code = Some(code.to_owned());
+        self.kind = format!("{PAGES}{code}").into();
+        self.code = Some(code.into());
         self
     }
 
@@ -132,6 +136,11 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
         EngineError::Id(_) | EngineError::Payload(_) => 400,
         EngineError::NoSuchTask(_) => 404,
+        EngineError::Remote(refusal) => match refusal {
+            RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
+            RemoteRefusal::Malformed(_) => 400,
+            RemoteRefusal::NotNow(_) => 503,
+        },
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
             Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,

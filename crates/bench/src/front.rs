@@ -58,7 +58,8 @@ struct Counts {
 pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>> {
     let url = place.scratch("front");
     let limits = [("listen", "127.0.0.1:0"), ("requests_per_second", "100000"), ("connections_max", "8192")];
-    let mut flags: BTreeMap<&'static str, String> = limits.map(|(name, value)| (name, value.to_owned())).into();
+    let mut flags: BTreeMap<&'static str, String> =
+        limits.map(|(name, value)| (name, value.to_owned())).into();
     flags.insert("store", url.clone());
     let running = serve(Settings::gather(&flags, |_| None, None)?.config()?).await?;
     let engine = Engine::open(&url).await?.workflow("ticks", ticks).start().await?;
@@ -139,7 +140,8 @@ async fn ask(http: &reqwest::Client, base: &str, load: &Load, counts: &Arc<Count
     let began = Instant::now();
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..CALLERS {
-        let (http, base, next, counts) = (http.clone(), base.to_owned(), Arc::clone(&next), Arc::clone(counts));
+        let (http, base, next, counts) =
+            (http.clone(), base.to_owned(), Arc::clone(&next), Arc::clone(counts));
         let rate = load.rate;
         callers.spawn(async move {
             let mut times = Vec::new();
@@ -171,7 +173,8 @@ async fn one(http: &reqwest::Client, base: &str, number: u64, counts: &Counts) -
         }
         1 => {
             counts.written.fetch_add(1, Ordering::Relaxed);
-            http.post(format!("{base}/v1/runs")).json(&json!({ "workflow": "other", "id": format!("n-{number}") }))
+            http.post(format!("{base}/v1/runs"))
+                .json(&json!({ "workflow": "other", "id": format!("n-{number}") }))
         }
         2 => http.get(format!("{base}/v1/runs?limit=20")),
         _ => http.get(format!("{base}/v1/runs/r-{run}/result")),

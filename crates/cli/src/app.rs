@@ -8,7 +8,7 @@ use std::sync::Arc;
 use goldseam::engine::{Clock, SystemClock};
 use goldseam::{Millis, RunId};
 use goldseam_api::view::describe::Much;
-use goldseam_api::{Api, Local};
+use goldseam_api::{Api, Local, Remote};
 use serde::Serialize;
 use serde_json::json;
 
@@ -83,9 +83,10 @@ impl App {
         }
     }
 
-    fn remote(&self) -> Result<Option<Arc<dyn Api>>, Fail> {
+    /// The server, if one is named.
+    pub(crate) fn remote(&self) -> Result<Option<Arc<Remote>>, Fail> {
         let Some(server) = &self.server else { return Ok(None) };
-        Ok(Some(reach::server(server, self.key_file.as_deref())?))
+        Ok(Some(Arc::new(reach::server(server, self.key_file.as_deref())?)))
     }
 
     /// Refuses what only makes sense beside the files of a store.

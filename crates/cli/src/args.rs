@@ -107,12 +107,19 @@ pub(crate) enum Command {
     Retry(commands::retry::RetryArgs),
     Branches(commands::branches::BranchesArgs),
     Diff(commands::diff::DiffArgs),
+    Prune(commands::prune::PruneArgs),
     #[command(subcommand)]
     Queue(commands::queue::QueueCommand),
     #[command(subcommand)]
     Lock(commands::lock::LockCommand),
     #[command(subcommand)]
     Store(commands::store::StoreCommand),
+    Serve(commands::serve::ServeArgs),
+    Dev(commands::serve::DevArgs),
+    #[command(subcommand)]
+    Key(commands::key::KeyCommand),
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
     Explain(commands::explain::ExplainArgs),
     Completions(commands::completions::CompletionsArgs),
     /// Show the version

@@ -97,7 +97,7 @@ fn exit_of(problem: &Problem) -> Exit {
 impl From<Problem> for Fail {
     fn from(problem: Problem) -> Self {
         let exit = exit_of(&problem);
-        Self { code: problem.code, message: problem.detail, help: problem.hint, exit }
+        Self { code: problem.code.map(Into::into), message: problem.detail, help: problem.hint, exit }
     }
 }
 

@@ -36,12 +36,22 @@ use std::process::ExitCode;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 
-/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for.
-fn listen() {
+/// What is heard unless `GOLDSEAM_LOG` says otherwise: a server also tells who changed what.
+const HEARD: &str = "error";
+const HEARD_OF_A_SERVER: &str = "warn,goldseam::audit=info";
+
+/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for; as JSON if
+/// `GOLDSEAM_LOG_FORMAT` is `json`.
+fn listen(unless_told: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GOLDSEAM_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(unless_told));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+    let heard =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    match std::env::var("GOLDSEAM_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        true => heard.json().init(),
+        false => heard.init(),
+    }
 }
 
 /// Whether a command line can be understood, its name included; nothing is done.
@@ -56,7 +66,10 @@ pub fn run() -> ExitCode {
         Err(error) => return args::refuse(&error),
     };
     let app = App::new(&cli.global, named);
-    listen();
+    listen(match cli.command {
+        args::Command::Serve(_) | args::Command::Dev(_) => HEARD_OF_A_SERVER,
+        _ => HEARD,
+    });
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),

@@ -1,19 +1,18 @@
 //! How a server is reached, and with which key.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use goldseam_api::{Api, Remote};
+use goldseam_api::Remote;
 
 use crate::fail::{Exit, Fail};
 
 /// A server, and whoever may ask it.
-pub(crate) fn server(url: &str, key_file: Option<&Path>) -> Result<Arc<dyn Api>, Fail> {
+pub(crate) fn server(url: &str, key_file: Option<&Path>) -> Result<Remote, Fail> {
     let key = match key_file {
         Some(file) => Some(from_file(file)?),
         None => std::env::var("GOLDSEAM_KEY").ok().filter(|key| !key.is_empty()),
     };
-    Ok(Arc::new(Remote::new(url, key)?))
+    Ok(Remote::new(url, key)?)
 }
 
 /// A key is only worth something while nobody else knows it.

@@ -30,6 +30,8 @@ pub enum Command {
         name: SignalName,
         /// Deduplicates a repeated signal.
         id: String,
+        /// Nobody else can have sent this id: the log need not be searched for it.
+        fresh: bool,
         /// Its content.
         payload: Payload,
     },
@@ -64,6 +66,8 @@ pub enum Command {
     Reset(Note),
     /// Go back to the other side of the latest seam.
     UndoSeam(Note),
+    /// Let a tombstone stand for it: it is archived.
+    Prune(Prune),
     /// A child of it has ended.
     ChildEnded {
         /// The child.
@@ -116,6 +120,19 @@ pub struct Heal {
     pub at: Seq,
     /// Who heals, and why.
     pub healer: Healer,
+}
+
+/// Where a run that is over was archived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prune {
+    /// Who and why.
+    pub note: Note,
+    /// Where.
+    pub archive: String,
+    /// SHA-256 of the archived texts, each with a line end.
+    pub sha256: String,
+    /// The end of the log that was archived: once it has grown, nothing is done.
+    pub at: Seq,
 }
 
 /// An owner that is believed lost.

@@ -19,7 +19,7 @@ use crate::time::{Millis, Seq};
 
 pub use data::{
     BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note, Release, Remote,
-    RunClaimed, RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
+    RunClaimed, RunPruned, RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
 };
 
 /// Tags of a run: what people search by.
@@ -79,6 +79,9 @@ pub enum Event {
         /// As given with the request.
         reason: String,
     },
+    /// The run was archived, and what came before this event is removed. Nothing follows it.
+    #[serde(rename = "run.pruned")]
+    RunPruned(RunPruned),
     /// Somebody wants the run to stop; it ends `cancelled` once it has. Ends a pause. Mail.
     #[serde(rename = "run.cancel_requested")]
     RunCancelRequested(Note),
@@ -263,6 +266,11 @@ impl Event {
         matches!(self, Self::RunCompleted { .. } | Self::RunFailed { .. } | Self::RunCancelled { .. })
     }
 
+    /// Whether the run may be over with it: it ends its branch, or stands for a log that did.
+    pub fn may_be_last(&self) -> bool {
+        self.is_terminal() || matches!(self, Self::RunPruned(_))
+    }
+
     /// The operation it is about, if it is about one.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -294,6 +302,7 @@ impl Event {
             | Self::RunCompleted { .. }
             | Self::RunFailed { .. }
             | Self::RunCancelled { .. }
+            | Self::RunPruned(_)
             | Self::RunCancelRequested(_)
             | Self::SignalReceived { .. }
             | Self::ChildCompleted { .. }
@@ -318,6 +327,7 @@ impl Event {
             Self::RunCompleted { .. } => "run.completed",
             Self::RunFailed { .. } => "run.failed",
             Self::RunCancelled { .. } => "run.cancelled",
+            Self::RunPruned(_) => "run.pruned",
             Self::RunCancelRequested(_) => "run.cancel_requested",
             Self::StepStarted(_) => "step.started",
             Self::StepCompleted(_) => "step.completed",

@@ -123,6 +123,14 @@ fn a_delegate() -> Log {
     log.brings("resize", 4, Ok(json(r#"{"w":200}"#))).released(Release::Unload)
 }
 
+/// Begins anew, is told more than it reads, ends, and is archived.
+fn a_departed() -> Log {
+    let log = Log::running().signalled("go", "s1").owned(vec![Do::ContinueAsNew(json("1"))]);
+    let log = log.completed("a").signalled("stop", "s2").finishes().act(Command::Annotate(note("all well")));
+    let at = log.end();
+    log.act(prune(at))
+}
+
 #[test]
 #[ignore = "writes the golden histories that are missing"]
 fn golden_histories_are_written_once() {
@@ -133,6 +141,7 @@ fn golden_histories_are_written_once() {
         ("a_wanderer", a_wanderer()),
         ("a_phoenix", a_phoenix()),
         ("a_delegate", a_delegate()),
+        ("a_departed", a_departed()),
     ];
     for (name, log) in histories {
         let history = folder.join(name).with_extension("jsonl");

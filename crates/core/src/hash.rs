@@ -43,6 +43,14 @@ impl Hash {
     }
 }
 
+/// A whole SHA-256 in hexadecimal, as `sha256sum` prints it.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let mut text = [0; 64];
+    write_hex(&digest, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// Names one write, so that a writer whose reply was lost can find out whether it landed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WriteId(pub u64);

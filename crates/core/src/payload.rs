@@ -164,6 +164,8 @@ mod tests {
         assert_eq!(Payload::of(&"x".repeat(20), &limits), Err(PayloadError::TooLarge { bytes: 22, max: 16 }));
         assert_eq!(Payload::parse("[[[]]]", &limits), Err(PayloadError::TooDeep { max: 2 }));
         assert!(Payload::parse(r#""[[[[\"[""#, &limits).is_ok());
+        assert!(Payload::parse("[[],[],[{}]]", &limits).is_err());
+        assert!(Payload::parse("[[],[],{}]", &limits).is_ok(), "what was closed is no deeper");
         assert!(matches!(Payload::parse("{", &limits), Err(PayloadError::NotJson(_))));
     }
 }

@@ -101,6 +101,7 @@ impl Retry {
 
 /// A [`Retry`] in whole numbers, as it stands in a log: the same bytes are always the same policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
     /// Attempts in all, the first included.
     pub attempts_max: u32,
@@ -154,6 +155,14 @@ mod tests {
         let failure = Failure::retryable("x");
         let seconds: Vec<u64> = (1..9).map(|n| retry.pause(n, &failure, "s").unwrap().as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn the_first_pause_is_as_long_as_was_said() {
+        let retry = Retry { initial: Duration::from_secs(3), ..Retry::exponential() }.jitter(0.0);
+        let failure = Failure::retryable("x");
+        assert_eq!(retry.pause(1, &failure, "s"), Some(Duration::from_secs(3)));
+        assert_eq!(retry.pause(2, &failure, "s"), Some(Duration::from_secs(6)));
     }
 
     #[test]

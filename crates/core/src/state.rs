@@ -15,6 +15,7 @@ use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, Ru
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
+use crate::payload::Payload;
 use crate::planted::{self, Bug};
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
@@ -67,15 +68,20 @@ pub struct State {
     seen: BTreeSet<String>,
 }
 
-/// Computes the state of a run from its whole history, or from one that begins at `continue_as_new`
-/// preceded by the mail it carries. `head` is the fingerprint of the last event.
+/// Computes the state of a run from its whole history, from one that begins at `continue_as_new` preceded by the mail
+/// it carries, or from the tombstone that stands for it. `head` is the fingerprint of the last event.
 pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Corrupt> {
     let first = history.first().ok_or_else(|| Corrupt::new(Seq(1), "the log is empty"))?;
     let base = match &first.event {
-        Event::RunQueued(_) => 0,
+        Event::RunQueued(_) | Event::RunPruned(_) => 0,
         _ => base_of(history).ok_or_else(|| Corrupt::new(first.seq, "a log begins with run.queued"))?,
     };
-    let mut branches = Branches::default();
+    let mut branches = match &first.event {
+        Event::RunPruned(_) => {
+            Branches::only(Branch { id: first.branch, opened: first.seq, ..Branch::root() })
+        }
+        _ => Branches::default(),
+    };
     for recorded in &history[base..] {
         if let Event::BranchOpened(opened) = &recorded.event {
             let branch = branch_of(opened, recorded.seq);
@@ -119,6 +125,30 @@ fn strays(carried: &Carried) -> BTreeMap<RunId, Child> {
     carried.children.iter().map(|run| (run.clone(), child())).collect()
 }
 
+/// How a run ended, by the event that says so.
+fn outcome_of(ended: &Event) -> Option<Outcome> {
+    match ended {
+        Event::RunCompleted { output } => Some(Outcome::Completed(output.clone())),
+        Event::RunFailed { failure } => Some(Outcome::Failed(failure.clone())),
+        Event::RunCancelled { reason } => Some(Outcome::Cancelled(reason.clone())),
+        _ => None,
+    }
+}
+
+/// A run as it was queued, as far as its row tells: nothing executes it again, so nobody asks for its input.
+fn as_queued(row: &Summary) -> RunQueued {
+    RunQueued {
+        workflow: row.workflow.clone(),
+        version: row.initial_version,
+        input: Payload::null(),
+        queue: row.queue.clone(),
+        priority: row.priority,
+        tags: row.tags.clone(),
+        parent: row.parent.clone(),
+        plan: Vec::new(),
+    }
+}
+
 fn branch_of(opened: &BranchOpened, seq: Seq) -> Branch {
     Branch {
         id: opened.branch,
@@ -140,12 +170,17 @@ impl State {
                 (carried.run.clone(), summary)
             }
             Event::RunQueued(queued) => (queued.clone(), Summary::first(run, first, Hash::ZERO)?),
+            Event::RunPruned(pruned) => (as_queued(&pruned.summary), Summary::first(run, first, Hash::ZERO)?),
             _ => return Err(Corrupt::new(first.seq, "a log begins with run.queued")),
         };
         summary.advance_to(first, Hash::ZERO);
         let children = match &first.event {
             Event::BranchOpened(BranchOpened { carried: Some(carried), .. }) => strays(carried),
             _ => BTreeMap::new(),
+        };
+        let outcome = match &first.event {
+            Event::RunPruned(pruned) => outcome_of(&pruned.ended),
+            _ => None,
         };
         let seen = summary.mail_ids.iter().cloned().collect();
         Ok(Self {
@@ -166,7 +201,7 @@ impl State {
             jump: None,
             half_jump: None,
             failure: None,
-            outcome: None,
+            outcome,
             seen,
         })
     }
@@ -207,6 +242,9 @@ impl State {
             self.summary.cut_off.push(OpenInput::of(input, recorded.at));
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
+        }
+        if let Event::RunPruned(_) = event {
+            self.unread.clear();
         }
         self.hand_out(recorded, in_lineage);
         if in_lineage {
@@ -361,9 +399,9 @@ impl State {
                 self.jump = jump.compensate.then(|| jump.clone());
                 self.half_jump = (!jump.compensate).then_some(recorded.seq);
             }
-            Event::RunCompleted { output } => self.outcome = Some(Outcome::Completed(output.clone())),
-            Event::RunFailed { failure } => self.outcome = Some(Outcome::Failed(failure.clone())),
-            Event::RunCancelled { reason } => self.outcome = Some(Outcome::Cancelled(reason.clone())),
+            Event::RunCompleted { .. } | Event::RunFailed { .. } | Event::RunCancelled { .. } => {
+                self.outcome = outcome_of(&recorded.event);
+            }
             Event::StepTimeout { .. }
             | Event::BranchOpened(_)
             | Event::RunQueued(_)
@@ -374,6 +412,7 @@ impl State {
             | Event::RunRecovered(_)
             | Event::RunPaused(_)
             | Event::RunParked { .. }
+            | Event::RunPruned(_)
             | Event::RunCancelRequested(_)
             | Event::InputAnswered { .. }
             | Event::SignalReceived { .. }

@@ -3,108 +3,24 @@
 //! Invariant: a summary is a fold of the log up to `as_of` and nothing else, so a late one is
 //! rewritten by folding on, and a lost one by folding from the start.
 
+mod parts;
+
 use serde::{Deserialize, Serialize};
 
 use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, InputRequested, Recorded, RunQueued, Tags};
-use crate::form::Form;
+use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
 use crate::hash::Hash;
-use crate::id::{NodeId, QueueName, RunId, SignalName, TaskId, WorkflowName};
+use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
 pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
 
+pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
+
 /// Ids of mail kept for recognising a repeated command without reading the history.
 const MAIL_IDS_MAX: usize = 32;
-/// Longest failure message kept in the row.
-const MESSAGE_CHARS_MAX: usize = 200;
-
-/// Something a run waits for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct OpenWait {
-    /// The wait, sleep or step to be retried.
-    pub path: Path,
-    /// Since when.
-    pub since: Millis,
-    /// Signals by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub signals: Vec<SignalName>,
-    /// Questions by identity.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<Path>,
-    /// Children by id.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<RunId>,
-    /// Tasks of a remote step.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tasks: Vec<TaskId>,
-    /// The time that ends it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub due: Option<Millis>,
-}
-
-impl OpenWait {
-    fn new(path: &Path, since: Millis) -> Self {
-        let (signals, inputs, children, tasks) = (vec![], vec![], vec![], vec![]);
-        Self { path: path.clone(), since, signals, inputs, children, tasks, due: None }
-    }
-
-    fn until(path: &Path, since: Millis, due: Millis) -> Self {
-        Self { due: Some(due), ..Self::new(path, since) }
-    }
-
-    /// Whether only time can end it.
-    pub fn is_sleep(&self) -> bool {
-        self.signals.is_empty() && self.inputs.is_empty() && self.children.is_empty() && self.tasks.is_empty()
-    }
-}
-
-/// A question that nobody has answered yet.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct OpenInput {
-    /// Its identity.
-    pub path: Path,
-    /// What a person reads.
-    pub prompt: String,
-    /// What an answer must look like.
-    pub form: Form,
-    /// Since when.
-    pub since: Millis,
-}
-
-impl OpenInput {
-    pub(crate) fn of(asked: &InputRequested, since: Millis) -> Self {
-        let InputRequested { path, prompt, form, .. } = asked.clone();
-        Self { path, prompt, form, since }
-    }
-}
-
-/// How a run ended, or why it is parked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Trouble {
-    /// Groups failures of the same kind.
-    pub cause: String,
-    /// What happened, shortened.
-    pub message: String,
-    /// Code of the rule or error, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-}
-
-impl Trouble {
-    fn of(failure: &Failure) -> Self {
-        Self {
-            cause: failure.cause(),
-            message: failure.message.chars().take(MESSAGE_CHARS_MAX).collect(),
-            code: failure.code.clone(),
-        }
-    }
-}
 
 /// The cached row of a run, up to `as_of`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -146,7 +62,7 @@ pub struct Summary {
     pub as_of: Seq,
     /// Fingerprint of the event there.
     pub head: Hash,
-    /// Where loading may begin: the last `continue_as_new`, or the start.
+    /// Where loading may begin: the tombstone, the last `continue_as_new`, or the start.
     #[serde(default)]
     pub base: Seq,
     /// The active branch.
@@ -218,6 +134,9 @@ pub struct Summary {
     /// How it ended, or why it is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
+    /// Where its log is, if only a tombstone is left of it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned: Option<Pruned>,
 }
 
 /// Why a summary cannot be folded on.
@@ -232,15 +151,27 @@ pub enum Stuck {
 impl Summary {
     /// The summary after the first event.
     pub fn first(run: &RunId, recorded: &Recorded, head: Hash) -> Result<Self, Corrupt> {
-        let Event::RunQueued(queued) = &recorded.event else {
-            return Err(Corrupt::new(recorded.seq, "a log begins with run.queued"));
+        let mut summary = match &recorded.event {
+            Event::RunQueued(queued) => Self::begin(run, queued, recorded.at),
+            Event::RunPruned(pruned) => {
+                let mut summary = Self::buried(run, pruned, recorded);
+                summary.advance_to(recorded, head);
+                return Ok(summary);
+            }
+            _ => return Err(Corrupt::new(recorded.seq, "a log begins with run.queued")),
         };
-        let mut summary = Self::begin(run, queued, recorded.at);
         summary.as_of = recorded.seq;
         summary.base = recorded.seq;
         summary.head = head;
         summary.branch = recorded.branch;
         Ok(summary)
+    }
+
+    /// The row of a run of which a tombstone says everything.
+    fn buried(run: &RunId, pruned: &RunPruned, recorded: &Recorded) -> Self {
+        let place = Pruned { at: recorded.at, archive: pruned.archive.clone() };
+        let before = (*pruned.summary).clone();
+        Self { run: run.clone(), base: recorded.seq, mail_unread: 0, pruned: Some(place), ..before }
     }
 
     fn begin(run: &RunId, queued: &RunQueued, at: Millis) -> Self {
@@ -284,6 +215,7 @@ impl Summary {
             steps: 0,
             step: None,
             trouble: None,
+            pruned: None,
         }
     }
 
@@ -313,7 +245,9 @@ impl Summary {
 
     /// Takes the next event of the log into account.
     pub fn fold(&mut self, recorded: &Recorded, head: Hash) -> Result<(), Stuck> {
-        if recorded.seq != self.as_of.next() {
+        // What lies before a tombstone may be gone, and it says all that counts.
+        let stands_alone = matches!(recorded.event, Event::RunPruned(_)) && recorded.seq > self.as_of;
+        if recorded.seq != self.as_of.next() && !stands_alone {
             return Err(Stuck::Corrupt(Corrupt::new(recorded.seq, "it does not follow the row's position")));
         }
         match &recorded.event {
@@ -443,6 +377,7 @@ impl Summary {
             Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
             Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
             Event::RunCancelled { .. } => self.end(Status::Cancelled, at, None),
+            Event::RunPruned(pruned) => *self = Self::buried(&self.run, pruned, recorded),
             Event::StepStarted(step) => {
                 self.at_step(&step.path);
                 if let Some(remote) = &step.remote {
@@ -581,6 +516,7 @@ pub(crate) fn is_run_wide(event: &Event) -> bool {
             | Event::RunClaimed(_)
             | Event::RunReleased { .. }
             | Event::RunRecovered(_)
+            | Event::RunPruned(_)
             | Event::NoteAdded(_)
             | Event::VersionChanged { .. }
     )

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::branch::BranchId;
 use crate::codec::decode_all;
-use crate::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded};
+use crate::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, Prune, StepEnded};
 use crate::decide::{Decision, Refusal, Stamped, View, decide, next_task};
 use crate::error::Failure;
 use crate::event::{
@@ -69,7 +69,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
 
 pub(crate) fn signal(name: &str, id: &str) -> Command {
     let payload = json(&format!("\"{id}\""));
-    Command::Signal { name: SignalName::new(name).unwrap(), id: id.into(), payload }
+    Command::Signal { name: SignalName::new(name).unwrap(), id: id.into(), fresh: false, payload }
 }
 
 pub(crate) fn answer(question: &str, id: &str, text: &str) -> Command {
@@ -82,6 +82,12 @@ pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {
 
 pub(crate) fn claim(by: &str) -> Command {
     Command::Claim(Claim { node: node(by), lost: None, alone: false })
+}
+
+/// Prunes a log that ended at `at` when it was archived.
+pub(crate) fn prune(at: Seq) -> Command {
+    let (archive, sha256) = ("/archive/1.jsonl".to_owned(), "ab".repeat(32));
+    Command::Prune(Prune { note: note("prune"), archive, sha256, at })
 }
 
 pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {

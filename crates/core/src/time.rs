@@ -80,4 +80,9 @@ mod tests {
         assert_eq!(Millis(5).since(Millis(9)), Duration::ZERO);
         assert_eq!(Seq::ZERO.before(), Seq::ZERO);
     }
+
+    #[test]
+    fn a_position_is_written_as_its_number() {
+        assert_eq!(format!("{:>3}", Seq(7)), "  7");
+    }
 }

@@ -16,13 +16,18 @@ use crate::commit::{Old, Patience, hand_out, notice, plan};
 
 /// Appends everything that the run has queued. On return it is durable, or the execution is over.
 pub(crate) async fn append_queued(cell: Arc<Cell>) -> Result<(), Stop> {
+    let write = cell.ledger.entropy.write_id();
+    append_as(cell, write).await
+}
+
+/// The same for a write that somebody else gave its name.
+pub(crate) async fn append_as(cell: Arc<Cell>, write: WriteId) -> Result<(), Stop> {
     let (mut command, count, extra, seen) = {
         let mut inner = cell.lock();
         let doings = std::mem::take(&mut inner.queue);
         let (count, seen) = (doings.len() as u64, inner.state.summary.as_of);
         (Command::Owned(inner.fence, doings), count, std::mem::take(&mut inner.extra), seen)
     };
-    let write = cell.ledger.entropy.write_id();
     let mut patience = Patience::new(&cell.ledger, "an append");
     loop {
         let Some(Ready { append, sealed, decision }) = prepare(&cell, &command, write, &extra)? else {

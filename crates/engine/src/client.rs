@@ -315,8 +315,8 @@ impl Client {
         payload: Payload,
         id: Option<String>,
     ) -> Result<Seq, EngineError> {
-        let (name, id) = (SignalName::new(name)?, self.command_id(id));
-        self.tell(run, Command::Signal { name, id, payload }).await
+        let (name, fresh, id) = (SignalName::new(name)?, id.is_none(), self.command_id(id));
+        self.tell(run, Command::Signal { name, id, fresh, payload }).await
     }
 
     /// Answers a question; durable once this returns.
@@ -418,7 +418,7 @@ impl Client {
     async fn unended(&self, run: &RunId, after: Seq) -> Result<Option<Seq>, EngineError> {
         let page = self.ledger.store.read(run, after, PAGE).await?;
         let may_end = |record: &Record| {
-            codec::decode(record.seq, &record.body).map_or(true, |recorded| recorded.event.is_terminal())
+            codec::decode(record.seq, &record.body).map_or(true, |recorded| recorded.event.may_be_last())
         };
         let end = page.last().map_or(after, |last| last.seq);
         Ok((!page.iter().any(may_end)).then_some(end))

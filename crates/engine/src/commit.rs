@@ -17,7 +17,7 @@ use goldseam_core::{
     Command, Corrupt, Hash, Limits, Millis, NodeId, Payload, Recorded, RunId, Seq, State, Summary, TaskId,
     WriteId, decide, derive,
 };
-use goldseam_store::{Append, Head, Row, Store, StoreError, TaskChange};
+use goldseam_store::{Append, Head, Record, Row, Store, StoreError, TaskChange};
 
 use crate::claims::Memory;
 use crate::clock::{Clock, StoreTime, pause};
@@ -367,6 +367,11 @@ impl Ledger {
             let Some(first) = page.first() else { break };
             let from = match prev {
                 Some(prev) => prev,
+                // Everything before a tombstone may be gone, wherever a late row says that loading begins.
+                None if first.seq > after.next() && is_tombstone(first) => {
+                    after = first.seq.before();
+                    decode(first.seq, &first.body).map_err(corrupt)?.prev
+                }
                 None if base <= Seq(1) => Hash::ZERO,
                 None => decode(first.seq, &first.body).map_err(corrupt)?.prev,
             };
@@ -420,6 +425,11 @@ impl Ledger {
             }
         }
     }
+}
+
+/// Whether this event stands for a whole log.
+pub(crate) fn is_tombstone(record: &Record) -> bool {
+    decode(record.seq, &record.body).is_ok_and(|recorded| matches!(recorded.event, Event::RunPruned(_)))
 }
 
 /// Whether a row may be believed: it agrees with itself and is not ahead of its log.

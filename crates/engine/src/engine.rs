@@ -168,7 +168,7 @@ impl Builder {
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };
-        let node = Node::new(ledger.clone(), Arc::new(config), self.registry, (id, time));
+        let node = Node::new(ledger.clone(), Arc::new(config), self.registry, (id, time), None);
         node.start().await?;
         Ok(Engine { client: Client::of(ledger), node })
     }

@@ -11,6 +11,7 @@ use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId,
 use goldseam_store::StoreError;
 
 use crate::copy::CopyRefusal;
+use crate::remote::RemoteRefusal;
 
 /// The result of a workflow function or of a step.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -182,6 +183,9 @@ pub enum EngineError {
     /// A store cannot be copied now, or not to there.
     #[error(transparent)]
     Copy(#[from] CopyRefusal),
+    /// What a worker in another process wants cannot be.
+    #[error(transparent)]
+    Remote(#[from] RemoteRefusal),
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -240,6 +244,7 @@ impl EngineError {
             Self::NoSuchTask(_) => "GS0303",
             Self::Lock(_) => "GS0302",
             Self::Copy(refusal) => refusal.code(),
+            Self::Remote(refusal) => refusal.code(),
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
             Self::Config(_) => "GS0120",
@@ -264,6 +269,7 @@ impl EngineError {
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
             Self::Copy(refusal) => Some(refusal.hint()),
+            Self::Remote(RemoteRefusal::NoSuchWorker(_)) => Some("register again, and drop what you have".into()),
             Self::Store(StoreError::Full { .. }) => {
                 Some("make room, then try again; nothing was written".into())
             }
@@ -285,6 +291,10 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
     match refusal {
         Refusal::NoSuchRun => Some("goldseam ls lists the runs of this store".into()),
         Refusal::Finished { .. } => Some(format!("goldseam show {run} tells how it ended")),
+        Refusal::Archived { .. } => {
+            Some(format!("goldseam show {run} tells how it ended and where its log is"))
+        }
+        Refusal::NotPrunable { .. } => Some("it stays as it is; prune it once it is over".into()),
         Refusal::NoSuchStep { .. } => Some(format!("goldseam show {run} lists its steps")),
         Refusal::LateResult { .. } => {
             Some(format!("drop the work, and undo it if it must not stand; goldseam show {run} tells why"))

@@ -13,6 +13,8 @@
 //! | [`queue`], [`locks`], [`stats`] | a user's own tasks, named locks, and how much there is |
 //! | [`claims`] | what nobody alive holds is free again |
 //! | [`copy`] | moving everything to another store |
+//! | [`remote`] | workflows that are written in another language and run in another process |
+//! | [`retention`] | archiving runs that ended long ago, and removing them |
 //! | [`meter`] | the names of all metrics |
 //! | `testing` | what tests of workflows need of the engine (feature `testing`) |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
@@ -33,6 +35,8 @@ pub mod meter;
 pub mod node;
 pub mod queue;
 pub mod registry;
+pub mod remote;
+pub mod retention;
 pub mod stats;
 #[cfg(feature = "suite")]
 pub mod suite;

@@ -24,11 +24,13 @@
 //! Step side effects are at-least-once; a recorded completion is exactly-once. See [`Context`] for
 //! everything that a workflow can do, [`Client`] for everything that can be done to a run.
 
+mod archive;
 mod open;
 mod span;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use archive::retention;
 pub use goldseam_core as core;
 pub use goldseam_core::recovery;
 pub use goldseam_engine as engine;

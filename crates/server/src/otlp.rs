@@ -13,8 +13,8 @@ use goldseam::core::{Event, LockName, Recorded};
 use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, Written};
 use goldseam::{Client, Millis, RunId, Status};
 use goldseam_api::Problem;
-use goldseam_api::view::timeline::{self, Row, State};
 use goldseam_api::view::log;
+use goldseam_api::view::timeline::{self, Row, State};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -143,7 +143,8 @@ impl Tracer {
     }
 
     async fn post(&self, spans: Vec<Value>) -> Result<(), Problem> {
-        let resource = [attribute("service.name", "goldseam"), attribute("goldseam.namespace", &self.namespace)];
+        let resource =
+            [attribute("service.name", "goldseam"), attribute("goldseam.namespace", &self.namespace)];
         let document = json!({ "resourceSpans": [{
             "resource": { "attributes": resource },
             "scopeSpans": [{ "scope": { "name": "goldseam", "version": env!("CARGO_PKG_VERSION") }, "spans": spans }],
@@ -151,7 +152,8 @@ impl Tracer {
         let url = format!("{}/v1/traces", self.url.trim_end_matches('/'));
         let body = document.to_string();
         let request = self.http.post(url).header("content-type", "application/json").body(body);
-        let failed = |what: String| Problem::new(503, format!("the collector did not take the traces: {what}"));
+        let failed =
+            |what: String| Problem::new(503, format!("the collector did not take the traces: {what}"));
         let answer = request.send().await.map_err(|error| failed(error.without_url().to_string()))?;
         match answer.status().is_success() {
             true => Ok(()),

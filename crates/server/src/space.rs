@@ -1,11 +1,17 @@
 //! A namespace: a store of its own, and everything that a server does on it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
+use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::{Client, Engine};
 use goldseam_api::Local;
 
 use crate::stream::Tails;
+use crate::token::Tokens;
+
+/// What tokens of executions are for.
+const EXECUTION: &str = "execution";
 
 /// A namespace of a running server.
 #[derive(Debug)]
@@ -19,13 +25,34 @@ pub(crate) struct Space {
     client: Client,
     /// The node that heals it; it has no workflows. None once the server has left.
     engine: Mutex<Option<Engine>>,
+    /// The workers in other processes that it speaks for, from the first request of one on.
+    workers: OnceLock<RemoteWorkers>,
+}
+
+/// Tokens of the executions of one namespace.
+#[derive(Debug)]
+struct Sealed {
+    tokens: Tokens,
+    namespace: String,
+}
+
+impl remote::Tokens for Sealed {
+    fn seal(&self, text: &str) -> String {
+        // A text is always JSON.
+        self.tokens.seal(EXECUTION, &self.namespace, &text).unwrap_or_default()
+    }
+
+    fn open(&self, token: &str) -> Option<String> {
+        self.tokens.open(EXECUTION, &self.namespace, token)
+    }
 }
 
 impl Space {
     pub(crate) fn new(name: String, engine: Engine) -> Self {
-        let client = engine.client().clone();
+        // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
+        let client = Client::new(Arc::clone(engine.client().store()));
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
-        Self { name, api, tails, client, engine: Mutex::new(Some(engine)) }
+        Self { name, api, tails, client, engine: Mutex::new(Some(engine)), workers: OnceLock::new() }
     }
 
     /// The client beneath.
@@ -33,8 +60,19 @@ impl Space {
         &self.client
     }
 
-    /// Leaves the store.
+    /// The workers in other processes that it speaks for.
+    pub(crate) fn workers(&self, tokens: &Tokens) -> &RemoteWorkers {
+        self.workers.get_or_init(|| {
+            let sealed = Sealed { tokens: tokens.clone(), namespace: self.name.clone() };
+            RemoteWorkers::new(&self.client, RemoteOptions::default(), Arc::new(sealed))
+        })
+    }
+
+    /// Leaves the store. Workers cannot reach this process any more: what they have is given back for them.
     pub(crate) async fn leave(&self) {
+        if let Some(workers) = self.workers.get() {
+            workers.shutdown(Duration::ZERO).await;
+        }
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(engine) = engine {
             engine.shutdown().await;

@@ -53,6 +53,17 @@ pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
+/// The broken twin of a model that stands for `bug`, if healing hides the mistake from the simulation.
+#[cfg(feature = "planted")]
+pub fn twin_of(bug: goldseam_core::planted::Bug) -> Option<&'static str> {
+    use goldseam_core::planted::Bug;
+    match bug {
+        // Mail that came in between is found by a sweep, a moment later.
+        Bug::CheckThenWait => Some("`RestsOnAStaleView` of the model of mail"),
+        _ => None,
+    }
+}
+
 /// The first of these seeds that finds `bug`, and how.
 #[cfg(feature = "planted")]
 pub fn first_to_find(

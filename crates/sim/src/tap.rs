@@ -79,6 +79,11 @@ impl Store for Tap {
         self.inner.head(run).await
     }
 
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.call(&format!("trim {run}"));
+        self.inner.trim(run, first).await
+    }
+
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         let what = format!("put_task {} {}", task.id, task.state.as_str());
         let written = self.inner.put_task(task, expect).await;

@@ -23,6 +23,9 @@ struct Header {
     before: Hash,
     /// Position and length of each event.
     events: Vec<(Seq, usize)>,
+    /// The log goes on with this batch: what lay between was trimmed. Only of the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<u64>,
 }
 
 /// One object of a log.
@@ -34,9 +37,22 @@ pub(crate) struct Batch {
     pub(crate) write: String,
     pub(crate) before: Hash,
     pub(crate) records: Vec<Record>,
+    /// The batch that comes next, if those between were trimmed.
+    pub(crate) kept: Option<u64>,
 }
 
 impl Batch {
+    /// What is left of the first batch of a log that begins with `first` now: it keeps the log from being begun anew.
+    pub(crate) fn trimmed_to(first: &Self, write: String) -> Self {
+        let (batch, kept, before) = (1, Some(first.batch), first.before);
+        Self { batch, first: Seq(1), epoch: None, write, before, records: Vec::new(), kept }
+    }
+
+    /// The number of the batch behind it.
+    pub(crate) fn next(&self) -> u64 {
+        self.kept.unwrap_or(self.batch + 1)
+    }
+
     /// Where the log ends with it.
     pub(crate) fn end(&self) -> Seq {
         self.records.last().map_or(self.first.before(), |record| record.seq)
@@ -51,6 +67,7 @@ impl Batch {
             write: self.write.clone(),
             before: self.before,
             events,
+            kept: self.kept,
         };
         let mut text = serde_json::to_vec(&header).unwrap_or_default();
         let length: usize = self.records.iter().map(|record| record.body.len() + 1).sum();
@@ -78,8 +95,8 @@ impl Batch {
             rest = rest.get(length + 1..).ok_or_else(cut)?;
             records.push(Record { seq, body });
         }
-        let Header { batch, first, epoch, write, before, .. } = header;
-        Ok(Self { batch, first, epoch, write, before, records })
+        let Header { batch, first, epoch, write, before, kept, .. } = header;
+        Ok(Self { batch, first, epoch, write, before, records, kept })
     }
 }
 
@@ -96,6 +113,7 @@ mod tests {
             write: "w1".to_owned(),
             before: Hash::of(b"x"),
             records: records.collect(),
+            kept: None,
         }
     }
 

@@ -205,11 +205,20 @@ impl Found {
             Ok::<_, StoreError>((*batch, key, found))
         });
         let mut gets = futures_util::stream::iter(gets).buffered(SIDE_BY_SIDE);
-        let mut end = Link { batch: 0, end: Seq::ZERO, hash: Some(Hash::ZERO) };
+        let mut end = Link { batch: 0, end: Some(Seq::ZERO), hash: Some(Hash::ZERO) };
+        let mut trimmed: Option<(u64, Hash)> = None;
         while let Some(got) = gets.next().await {
             let (number, key, found) = got?;
             // It was listed a moment ago.
             let Some(found) = found else { continue };
+            if let Some((kept, before)) = trimmed {
+                // Objects between are on their way out.
+                if number < kept {
+                    continue;
+                }
+                trimmed = None;
+                end = Link { batch: kept - 1, end: None, hash: Some(before) };
+            }
             if number != end.batch + 1 {
                 self.complain(format!("the log {run} has no batch {} before batch {number}", end.batch + 1));
                 end.hash = None;
@@ -222,7 +231,10 @@ impl Found {
                         self.complain(format!("the log {run} is broken at batch {number}: {complaint}"));
                     }
                     self.events += batch.records.len() as u64;
-                    end.end = end.end.max(batch.end());
+                    end.end = end.end.max(Some(batch.end()));
+                    if let Some(kept) = batch.kept {
+                        trimmed = Some((kept, batch.before));
+                    }
                 }
                 Err(error) => self.complain(error.to_string()),
             }
@@ -236,7 +248,8 @@ impl Found {
 #[derive(Debug)]
 struct Link {
     batch: u64,
-    end: Seq,
+    /// None if what came before was trimmed: the next batch begins anywhere.
+    end: Option<Seq>,
     /// Of the last batch; none if that is missing.
     hash: Option<Hash>,
 }
@@ -247,10 +260,14 @@ impl Link {
         if batch.batch != self.batch {
             return Some(format!("it says that it is batch {}", batch.batch));
         }
+        // What is left of a trimmed log tells where it goes on, and follows nothing.
+        if batch.kept.is_some() {
+            return (!batch.records.is_empty()).then(|| "it is trimmed, and yet has events".to_owned());
+        }
         if self.hash.is_some_and(|hash| hash != batch.before) {
             return Some("it does not follow the one before it".to_owned());
         }
-        let mut expected = self.end.next();
+        let mut expected = self.end.map_or(batch.first, Seq::next);
         for record in &batch.records {
             if record.seq != expected && self.hash.is_some() {
                 return Some(format!("event {expected} is missing"));

@@ -18,17 +18,19 @@
 //! | `open`, `probe` | is this prefix ours; does the server keep conditions |
 //! | `bucket`, `fault`, `write` | gets, conditional puts, lists; what an answer means; names for writes |
 //! | `keys` | every key |
-//! | `log`, `batch`, `append` | the log; one object of it; compare-and-append and what follows |
+//! | `log`, `batch`, `append`, `trim` | the log; one object of it; compare-and-append and what follows; what is left of a log |
 //! | `rows`, `runs`, `walk` | cached rows; lists of them; what only a walk over everything finds |
 //! | `records`, `tasks`, `keyed`, `lanes`, `locks` | records by compare-and-set; idempotency keys; lanes |
 //! | `board`, `claim` | what is to be looked at; claiming |
 //! | `nodes`, `watch`, `clock` | beats; waiting for changes; the server's time |
 //! | `foreign` | states of others |
+//! | `archive` | a prefix for logs that were removed |
 //! | `tally` | requests, counted |
 //! | `check`, `trial` | `goldseam store check` |
 //! | `testing` | a store to test with, and harm to it (feature `testing`) |
 
 mod append;
+mod archive;
 mod batch;
 mod board;
 mod bucket;
@@ -56,11 +58,13 @@ mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod trial;
+mod trim;
 pub mod url;
 mod walk;
 mod watch;
 mod write;
 
+pub use archive::BucketArchive;
 pub use check::{check, is_there, migrate};
 pub use store::BucketStore;
 pub use tally::Tally;

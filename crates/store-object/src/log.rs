@@ -84,6 +84,13 @@ impl Batches {
             self.bytes += bytes;
         }
     }
+
+    fn drop_one(&mut self, key: &str) {
+        if let Some((batch, _)) = self.all.remove(key) {
+            let bytes = batch.records.iter().map(|record| record.body.len()).sum::<usize>() + KEPT_EACH;
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
+    }
 }
 
 /// What became of an append.
@@ -114,6 +121,11 @@ impl Logs {
     /// Forgets what it knows of a run: somebody may have changed what nobody changes.
     pub(crate) fn forget(&self, run: &RunId) {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+    }
+
+    /// Forgets a batch that is there no more, or not as it was.
+    pub(crate) fn drop_batch(&self, key: &str) {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).drop_one(key);
     }
 
     /// Forgets what it knows of every run.
@@ -163,6 +175,7 @@ impl Logs {
             write,
             before: trace.hash,
             records: records.map(|(seq, body)| Record { seq, body: body.clone() }).collect(),
+            kept: None,
         };
         let object = batch.encode();
         let hash = Hash::of(&object);
@@ -233,8 +246,10 @@ impl Logs {
 
     /// Reads on from the last batch of `trace` to the end.
     async fn forward(&self, bucket: &Bucket, run: &RunId, mut trace: Trace) -> Result<Trace, StoreError> {
-        while let Some((batch, hash)) = self.get(bucket, run, trace.batch + 1).await? {
+        let mut next = trace.batch + 1;
+        while let Some((batch, hash)) = self.get(bucket, run, next).await? {
             trace.saw(&batch, hash);
+            next = batch.next();
         }
         if trace.batch > 0 {
             self.remember(run, trace.clone());
@@ -243,7 +258,7 @@ impl Logs {
     }
 
     /// A batch, if it is there.
-    async fn get(
+    pub(crate) async fn get(
         &self,
         bucket: &Bucket,
         run: &RunId,
@@ -286,19 +301,20 @@ impl Logs {
             let ahead = ahead.min((limit - records.len()) as u64);
             let gets = (next..next + ahead).map(|batch| self.get(bucket, run, batch));
             let found = try_join_all(gets).await?;
-            let mut over = false;
+            let (mut over, mut behind) = (false, next + ahead);
             for (batch, found) in (next..).zip(found) {
                 let Some((read, hash)) = found else {
                     over |= batch > trace.batch;
                     continue;
                 };
                 trace.saw(&read, hash);
+                behind = behind.max(read.next());
                 records.extend(read.records.iter().filter(|record| record.seq > after).cloned());
             }
-            if over {
+            if over && behind == next + ahead {
                 break;
             }
-            next += ahead;
+            next = behind;
         }
         records.truncate(limit);
         self.remember(run, trace);
@@ -306,7 +322,7 @@ impl Logs {
     }
 
     /// The batch that holds `seq`, or one before it: halves what lies between the nearest ones that are known.
-    async fn search(
+    pub(crate) async fn search(
         &self,
         bucket: &Bucket,
         run: &RunId,

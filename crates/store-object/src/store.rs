@@ -131,6 +131,10 @@ impl Store for BucketStore {
         self.inner.head(run).await
     }
 
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.inner.trim(run, first).await
+    }
+
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         self.inner.put_task(task, expect).await
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goldseam_core::{Millis, Seq, TaskId};
+use goldseam_core::{Millis, RunId, Seq, TaskId};
 use goldseam_store::{Append, StoreError, TaskChange};
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +29,16 @@ const APPEND_ONE: &str = "INSERT INTO goldseam.events AS e (rid, seq, body) SELE
     FROM goldseam.runs AS r WHERE r.id = $1 \
     AND coalesce((SELECT max(l.seq) FROM goldseam.events AS l WHERE l.rid = r.rid), 0) = $2 \
     ON CONFLICT DO NOTHING RETURNING goldseam.clock()";
+
+const TRIM: &str = "DELETE FROM goldseam.events AS e USING goldseam.runs AS r WHERE r.id = $1 AND e.rid = r.rid \
+    AND e.seq < $2 AND EXISTS (SELECT 1 FROM goldseam.events AS f WHERE f.rid = r.rid AND f.seq = $2)";
+
+/// Removes what lies before `first`, if that is there.
+pub(crate) async fn trim(link: &Link, run: &RunId, first: Seq) -> Result<(), StoreError> {
+    let first = sql_int(first.0);
+    let values = [(&run.as_str() as _, Type::TEXT), (&first as _, Type::INT8)];
+    link.query(TRIM, &values).await.map(drop).map_err(|fault| fault.to_error("trimming a log"))
+}
 
 /// An append whose row and changes are text already.
 #[derive(Debug)]

@@ -23,9 +23,14 @@ const COUNTS: &str = "SELECT (SELECT count(*) FROM goldseam.runs), (SELECT count
 const ABOUT: &str = "SELECT current_setting('server_version'), current_setting('synchronous_commit'), \
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class AS c \
         JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r')";
-const GAPS: &str = "SELECT coalesce(r.id, 'of no run'), count(*), max(e.seq) FROM goldseam.events AS e \
-    LEFT JOIN goldseam.runs AS r ON r.rid = e.rid GROUP BY e.rid, r.id \
-    HAVING count(*) <> max(e.seq) OR min(e.seq) <> 1 OR r.id IS NULL LIMIT $1";
+/// A log may begin with a tombstone: what came before it is archived.
+const GAPS: &str = "SELECT coalesce(r.id, 'of no run'), l.count, l.last FROM (\
+        SELECT e.rid, count(*) AS count, min(e.seq) AS first, max(e.seq) AS last FROM goldseam.events AS e \
+        GROUP BY e.rid) AS l \
+    LEFT JOIN goldseam.runs AS r ON r.rid = l.rid \
+    WHERE l.count <> l.last - l.first + 1 OR r.id IS NULL OR (l.first <> 1 AND NOT EXISTS (\
+        SELECT 1 FROM goldseam.events AS e WHERE e.rid = l.rid AND e.seq = l.first \
+            AND strpos(e.body, '\"event\":{\"type\":\"run.pruned\"') > 0)) LIMIT $1";
 
 /// Looks a schema over. Reads all of it, changes nothing.
 pub async fn check(options: Options) -> Result<Report, StoreError> {

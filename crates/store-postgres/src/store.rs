@@ -14,7 +14,7 @@ use goldseam_store::{
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
 
-use crate::append::{Appends, Prepared};
+use crate::append::{self, Appends, Prepared};
 use crate::clock::{Moment, StoreClock};
 use crate::fault::Fault;
 use crate::link::{Link, Target};
@@ -152,6 +152,10 @@ impl Store for PostgresStore {
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
         read::head(self.reader(), run).await
+    }
+
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        append::trim(&self.write, run, first).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {

@@ -3,7 +3,7 @@
 //! Invariant: the first row goes in only if the log ends where it must, gaps or not; nothing else is
 //! written unless it went in. A step's completion is one inserted row.
 
-use goldseam_core::{Seq, TaskId};
+use goldseam_core::{RunId, Seq, TaskId};
 use goldseam_store::{Append, StoreError, TaskChange};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -15,6 +15,8 @@ use crate::writer::Work;
 const FIRST: &str = "INSERT INTO events (rid, seq, body) SELECT ?1, ?2 + 1, ?3 \
     WHERE COALESCE((SELECT MAX(seq) FROM events WHERE rid = ?1), 0) = ?2";
 const NEXT: &str = "INSERT INTO events (rid, seq, body) VALUES (?1, ?2, ?3)";
+const TRIM: &str = "DELETE FROM events WHERE rid = ?1 AND seq < ?2 \
+    AND EXISTS (SELECT 1 FROM events WHERE rid = ?1 AND seq = ?2)";
 const END: &str = "SELECT seq FROM events WHERE rid = ?1 ORDER BY seq DESC LIMIT 1";
 
 /// An append whose row is text already, so that the writer need not make it.
@@ -93,6 +95,14 @@ fn insert_first(work: &mut Work<'_>, rid: i64, after: Seq, body: &str) -> Result
     };
     let inserted = statement.execute(params![rid, sql_int(after.0), body])?;
     if inserted == 1 { Ok(()) } else { Err(Fault::Conflict(end_of(work.conn, rid)?)) }
+}
+
+/// Removes what lies before `first`, if that is there.
+pub(crate) fn trim(work: &mut Work<'_>, run: &RunId, first: Seq) -> Result<(), Fault> {
+    if let Some(rid) = work.rids.find(work.conn, run)? {
+        work.conn.prepare_cached(TRIM)?.execute(params![rid, sql_int(first.0)])?;
+    }
+    Ok(())
 }
 
 /// Where a log ends.

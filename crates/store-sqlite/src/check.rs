@@ -78,9 +78,13 @@ fn complaints(conn: &Connection, schema: i64) -> rusqlite::Result<Vec<String>> {
     found.retain(|words| words != "ok");
     if schema > 0 {
         let mut gaps = conn.prepare(
-            "SELECT COALESCE(r.id, 'of no run'), count(*), max(e.seq) FROM events AS e \
-             LEFT JOIN runs AS r ON r.rid = e.rid GROUP BY e.rid \
-             HAVING count(*) <> max(e.seq) OR min(e.seq) <> 1 OR r.id IS NULL LIMIT ?1",
+            // A log may begin with a tombstone: what came before it is archived.
+            "SELECT COALESCE(r.id, 'of no run'), l.count, l.last FROM (\
+                 SELECT rid, count(*) AS count, min(seq) AS first, max(seq) AS last FROM events GROUP BY rid) AS l \
+             LEFT JOIN runs AS r ON r.rid = l.rid \
+             WHERE l.count <> l.last - l.first + 1 OR r.id IS NULL OR (l.first <> 1 AND NOT EXISTS (\
+                 SELECT 1 FROM events AS e WHERE e.rid = l.rid AND e.seq = l.first \
+                     AND instr(e.body, '\"event\":{\"type\":\"run.pruned\"') > 0)) LIMIT ?1",
         )?;
         let words = gaps.query_map([COMPLAINTS_MAX], |row| {
             let (run, count, end): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);

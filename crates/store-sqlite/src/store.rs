@@ -12,7 +12,7 @@ use goldseam_store::{
     RunFilter, Store, StoreError, TaskFilter, Written,
 };
 
-use crate::append::Prepared;
+use crate::append::{self, Prepared};
 use crate::clock::SteadyClock;
 use crate::nodes::Liveness;
 use crate::open::Older;
@@ -104,6 +104,11 @@ impl Store for SqliteStore {
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
         let run = run.clone();
         self.readers.read(move |conn| read::head(conn, &run)).await
+    }
+
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        let run = run.clone();
+        self.writer.write_quietly(move |work| append::trim(work, &run, first)).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {

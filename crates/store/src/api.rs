@@ -321,6 +321,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The end of the log and the cached row; none if there is no such run.
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError>;
 
+    /// Removes the events before `first`, where an append began, if the event at `first` is there; else nothing.
+    ///
+    /// What is left is read as before, and the log goes on behind it: it can never be begun anew.
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError>;
+
     /// Writes a task if it is as expected. One that would be live also loses to a live task with the same key,
     /// and one that would be claimed to the task that has its lane.
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError>;

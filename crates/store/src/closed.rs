@@ -72,6 +72,10 @@ impl Store for ClosedStore {
         self.inner.head(run).await
     }
 
+    async fn trim(&self, _: &RunId, _: Seq) -> Result<(), StoreError> {
+        self.refuse()
+    }
+
     async fn put_task(&self, _: Task, _: Expect) -> Result<Written<Task>, StoreError> {
         self.refuse()
     }

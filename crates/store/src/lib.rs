@@ -21,6 +21,7 @@
 //! | `conformance` | the cases that every store must pass (feature `conformance`) |
 
 pub mod api;
+pub mod archive;
 pub mod check;
 pub mod clock;
 pub mod closed;
@@ -43,6 +44,7 @@ pub use api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
     Record, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Written,
 };
+pub use archive::Archive;
 pub use clock::{Clock, ManualClock};
 pub use closed::{Closed, ClosedStore};
 pub use cursor::{Cursor, Moment};

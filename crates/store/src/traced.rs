@@ -118,6 +118,10 @@ impl Store for TracedStore {
         self.call(span!("head", run), self.inner.head(run)).await
     }
 
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.call(span!("trim", run), self.inner.trim(run, first)).await
+    }
+
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         let span = span!("put_task");
         if let Some(run) = &task.run {

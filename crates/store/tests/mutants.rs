@@ -88,6 +88,10 @@ impl Store for Broken {
         self.inner.head(run).await
     }
 
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.inner.trim(run, first).await
+    }
+
     async fn put_task(&self, mut task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         if self.is(Flaw::ForgetsKeys) {
             task.key = None;

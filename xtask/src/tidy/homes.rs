@@ -59,6 +59,7 @@ pub(super) const HOMES: &[Home] = &[
             "crates/fake-s3/src/fake.rs",
             "crates/fake-s3/src/serve.rs",
             "crates/goldseam/src/testing/stage.rs",
+            "crates/server/src/spawn.rs",
             "crates/store/src/faulty/",
             "crates/store-object/src/link.rs",
             "crates/store-postgres/src/link.rs",

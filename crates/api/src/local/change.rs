@@ -53,8 +53,9 @@ impl Local {
         let (name, payload) = (SignalName::new(&new.name)?, self.payload(&new.payload)?);
         self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("signal", run.as_str()).filter(|_| new.id.is_none());
-        let (keyed, id) = (made.is_some(), self.client.command_id(new.id.or(made)));
-        let command = Command::Signal { name: name.clone(), id, payload };
+        let (keyed, given) = (made.is_some(), new.id.or(made));
+        let (fresh, id) = (given.is_none(), self.client.command_id(given));
+        let command = Command::Signal { name: name.clone(), id, fresh, payload };
         let event = self.order(run, keyed, command).await?.end;
         Ok(Signalled { event, run: run.clone(), signal: name })
     }

@@ -73,7 +73,7 @@ impl Tail {
                 Followed::Stalled(found) => self.news.push_back(self.stalled(found)),
                 Followed::Events(events) => {
                     self.after = events.last().map_or(self.after, |last| last.seq);
-                    self.may_be_over = events.iter().any(|recorded| recorded.event.is_terminal());
+                    self.may_be_over = events.iter().any(|recorded| recorded.event.may_be_last());
                     if was_stalled {
                         let (at, run) = (self.now(), self.run.clone());
                         self.news.push_back(News::Moving(MovingNews { at, run, kind: MOVING.to_owned() }));

@@ -60,10 +60,11 @@ impl Local {
     pub(super) async fn order(&self, run: &RunId, keyed: bool, command: Command) -> Result<Landed, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
         let (end, records) = (committed.end, committed.records);
-        if keyed && records.is_empty() {
-            if let Some(landed) = self.in_log(run, &command).await? {
-                return Ok(landed);
-            }
+        if keyed
+            && records.is_empty()
+            && let Some(landed) = self.in_log(run, &command).await?
+        {
+            return Ok(landed);
         }
         Ok(Landed { end, records, before: None })
     }
@@ -104,11 +105,19 @@ impl Local {
     /// Whether the run that is there already is the one that is asked for.
     pub(super) async fn is_same_start(&self, run: &RunId, asked: &NewRun) -> Result<bool, Problem> {
         let first = self.client.history(run).await?.into_iter().next();
-        let Some(Event::RunQueued(queued)) = first.map(|first| first.event) else { return Ok(false) };
-        let tags = queued.tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        Ok(asked.version.is_none_or(|version| version == queued.version)
-            && asked.queue.as_deref().unwrap_or("default") == queued.queue.as_str()
-            && asked.priority == queued.priority
+        let (version, queue, priority, tags) = match first.map(|first| first.event) {
+            Some(Event::RunQueued(queued)) => (queued.version, queued.queue, queued.priority, queued.tags),
+            // A tombstone tells it, too.
+            Some(Event::RunPruned(pruned)) => {
+                let row = *pruned.summary;
+                (row.initial_version, row.queue, row.priority, row.tags)
+            }
+            _ => return Ok(false),
+        };
+        let tags = tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        Ok(asked.version.is_none_or(|asked| asked == version)
+            && asked.queue.as_deref().unwrap_or("default") == queue.as_str()
+            && asked.priority == priority
             && tags.eq(asked.tags.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
     }
 }
@@ -138,6 +147,7 @@ fn id_of(command: &Command) -> Option<&str> {
         | Command::Heal(_)
         | Command::ChildEnded { .. }
         | Command::StepEnded(_)
+        | Command::Prune(_)
         | Command::Owned(..) => None,
     }
 }

@@ -6,7 +6,7 @@ use goldseam::core::codec::{decode, decode_all};
 use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
 use goldseam::core::state::Outcome;
-use goldseam::core::{Recorded, TagKey, WorkflowName};
+use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
 use goldseam::healer::Found;
 use goldseam::store::{Record, RunFilter, RunOrder};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
@@ -121,9 +121,12 @@ impl Local {
                 None => Err(EngineError::Refused { run: run.clone(), refusal: Refusal::NoSuchRun }.into()),
             };
         };
-        let prev = match from {
-            Seq::ZERO => Hash::ZERO,
-            _ => decode(first.seq, &first.body).map_err(corrupt)?.prev,
+        let earliest = decode(first.seq, &first.body).map_err(corrupt)?;
+        let (from, prev) = match (from, &earliest.event) {
+            // Everything before a tombstone may be gone.
+            (_, Event::RunPruned(_)) => (first.seq.before(), earliest.prev),
+            (Seq::ZERO, _) => (from, Hash::ZERO),
+            _ => (from, earliest.prev),
         };
         let texts = page.iter().map(|record| (record.seq, record.body.as_str()));
         let (events, _) = decode_all(from, prev, texts).map_err(corrupt)?;

@@ -5,6 +5,7 @@
 
 mod follow;
 mod http;
+mod keys;
 mod sse;
 
 use std::time::Duration;

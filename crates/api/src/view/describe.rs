@@ -40,6 +40,7 @@ pub fn describe(event: &Event, much: Much) -> String {
         Event::RunCompleted { output } => format!("→ {}", short(output)),
         Event::RunFailed { failure } => one_line(&failure.message),
         Event::RunCancelled { reason } => reason.clone(),
+        Event::RunPruned(pruned) => format!("{} events archived to {}", pruned.events, pruned.archive),
         Event::SignalReceived { name, payload, .. } => format!("{name} {}", short(payload)),
         Event::InputAnswered { question, answer, by, .. } => match by {
             Some(who) => format!("{question} → {} by {who}", short(answer)),

@@ -203,7 +203,7 @@ async fn events(api: &Local, name: Option<&str>) -> usize {
 }
 
 fn is_reused(answer: Answer<Value>) -> bool {
-    matches!(answer, Err(Problem { status: 409, code: Some(code), .. }) if code == "GS0603")
+    matches!(answer, Err(Problem { status: 409, code: Some(code), .. }) if &*code == "GS0603")
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ impl Place {
         let place = Self::empty().await;
         let engine = Engine::open(&place.url).await.unwrap().workflow("order", order).start().await.unwrap();
         for (run, input) in runs {
-            engine.run("order", *run, input).await.unwrap();
+            engine.run("order", run, input).await.unwrap();
         }
         for (run, _) in runs {
             let run = RunId::new(*run).unwrap();

@@ -15,7 +15,9 @@ pub(crate) enum ConfigCommand {
     /// List every setting, its value, and where the value comes from
     ///
     /// The command line goes before the environment, the environment before the file, the file before the default.
-    #[command(after_help = "Examples:\n  goldseam config show\n  goldseam config show --config prod.toml --json")]
+    #[command(
+        after_help = "Examples:\n  goldseam config show\n  goldseam config show --config prod.toml --json"
+    )]
     Show {
         #[command(flatten)]
         settings: SettingArgs,

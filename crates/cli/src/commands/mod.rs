@@ -4,6 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod branches;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
@@ -11,10 +12,12 @@ pub(crate) mod drill;
 pub(crate) mod explain;
 pub(crate) mod history;
 pub(crate) mod jump;
+pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod ls;
 mod pages;
 pub(crate) mod pause;
+pub(crate) mod prune;
 pub(crate) mod queue;
 pub(crate) mod recover;
 pub(crate) mod recoveries;
@@ -22,6 +25,7 @@ pub(crate) mod requeue;
 pub(crate) mod reset;
 pub(crate) mod resume;
 pub(crate) mod retry;
+pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod signal;
 pub(crate) mod start;
@@ -65,9 +69,14 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Retry(args) => retry::run(app, args).await,
         Command::Branches(args) => branches::run(app, args).await,
         Command::Diff(args) => diff::run(app, args).await,
+        Command::Prune(args) => prune::run(app, args).await,
         Command::Queue(command) => queue::run(app, command).await,
         Command::Lock(command) => lock::run(app, command).await,
         Command::Store(command) => store::run(app, &command).await,
+        Command::Serve(args) => serve::run(app, args).await,
+        Command::Dev(args) => serve::dev(app, args).await,
+        Command::Key(command) => key::run(app, command).await,
+        Command::Config(command) => config::run(app, command),
         Command::Explain(args) => explain::run(app, &args),
         Command::Completions(args) => completions::run(&args),
         Command::Version => Ok(version::version(app)),
@@ -78,7 +87,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
 
 /// Whether Ctrl-C is the command's own business: it ends in its own time, and that is no failure.
 pub(crate) fn stops_itself(command: &Command) -> bool {
-    matches!(command, Command::Sweeper(_))
+    matches!(command, Command::Sweeper(_) | Command::Serve(_) | Command::Dev(_))
 }
 
 /// Returns once somebody wants this process to end: Ctrl-C, or a polite kill.

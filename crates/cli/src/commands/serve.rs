@@ -71,7 +71,8 @@ impl SettingArgs {
         let mut flags: BTreeMap<&'static str, String> = BTreeMap::new();
         for (name, value) in self.set {
             let known = goldseam_server::config::FIELDS.iter().find(|field| field.name == name);
-            let unknown = || Fail::usage(format!("there is no setting {name:?}"), "goldseam config show lists all");
+            let unknown =
+                || Fail::usage(format!("there is no setting {name:?}"), "goldseam config show lists all");
             flags.insert(known.ok_or_else(unknown)?.name, value);
         }
         let typed = [
@@ -121,7 +122,8 @@ pub(crate) async fn dev(app: &App, args: DevArgs) -> Result<Exit, Fail> {
     let told = super::until_told()?;
     let name = format!("goldseam-dev-{}", std::process::id());
     let scratch = std::env::temp_dir().join(name);
-    let cannot = |error: std::io::Error| Fail::plain(format!("{} cannot be made: {error}", scratch.display()));
+    let cannot =
+        |error: std::io::Error| Fail::plain(format!("{} cannot be made: {error}", scratch.display()));
     std::fs::create_dir(&scratch).map_err(cannot)?;
     let store = format!("sqlite:{}", scratch.join("dev.db").display());
     let served = dev_on(app, args, &store, told).await;
@@ -129,22 +131,22 @@ pub(crate) async fn dev(app: &App, args: DevArgs) -> Result<Exit, Fail> {
     served
 }
 
-async fn dev_on(
-    app: &App,
-    args: DevArgs,
-    store: &str,
-    told: impl Future<Output = ()>,
-) -> Result<Exit, Fail> {
+async fn dev_on(app: &App, args: DevArgs, store: &str, told: impl Future<Output = ()>) -> Result<Exit, Fail> {
     let mut flags = BTreeMap::from([("store", store.to_owned())]);
     flags.extend(args.listen.map(|listen| ("listen", listen)));
     let config = Settings::gather(&flags, |_| None, None)?.config()?;
     let running = serve(config).await?;
     if !running.address.ip().is_loopback() {
         running.shutdown().await;
-        return Err(Fail::usage("a scratch server listens on this machine only", "goldseam serve can listen elsewhere"));
+        return Err(Fail::usage(
+            "a scratch server listens on this machine only",
+            "goldseam serve can listen elsewhere",
+        ));
     }
     tell(app, &running, store);
-    app.remark(&format!("work on it from a program: GOLDSEAM_STORE={store}; everything is forgotten at the end"));
+    app.remark(&format!(
+        "work on it from a program: GOLDSEAM_STORE={store}; everything is forgotten at the end"
+    ));
     told.await;
     running.shutdown().await;
     Ok(Exit::Ok)

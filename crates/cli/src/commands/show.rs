@@ -113,6 +113,9 @@ impl View {
             ("branch", format!("{}, {} events", summary.branch, summary.as_of)),
             ("steps", self.steps_done()),
         ];
+        if let Some(pruned) = &summary.pruned {
+            lines.push(("archived", format!("{} to {}", when::iso(pruned.at), pruned.archive)));
+        }
         if let Some(owner) = &summary.owner {
             lines.push(("owner", owner.to_string()));
         }
@@ -128,7 +131,9 @@ impl View {
                 summary.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
             lines.push(("tags", tags.join(" ")));
         }
-        lines.push(("input", short(&self.detail.more.input, much)));
+        if summary.pruned.is_none() {
+            lines.push(("input", short(&self.detail.more.input, much)));
+        }
         if let Some(message) = self.history.iter().rev().find_map(progress) {
             lines.push(("progress", message.to_owned()));
         }
@@ -180,7 +185,13 @@ impl View {
             (None, Some(failure)) if summary.status == Status::Failed => vec![
                 ("failure", failure.to_string()),
                 ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
-                ("fix", format!("goldseam retry {run}   or   goldseam jump {run} STEP")),
+                (
+                    "fix",
+                    match &summary.pruned {
+                        Some(_) => "start the work anew under another id".to_owned(),
+                        None => format!("goldseam retry {run}   or   goldseam jump {run} STEP"),
+                    },
+                ),
             ],
             _ => match &summary.trouble {
                 Some(trouble) => vec![("trouble", trouble.message.clone())],
@@ -274,7 +285,11 @@ fn progress(recorded: &Recorded) -> Option<&str> {
 }
 
 fn cancelled(recorded: &Recorded) -> Option<&str> {
-    match &recorded.event {
+    let event = match &recorded.event {
+        Event::RunPruned(pruned) => &pruned.ended,
+        event => event,
+    };
+    match event {
         Event::RunCancelled { reason } => Some(reason),
         _ => None,
     }

@@ -44,6 +44,13 @@ fn the_walk_with_nothing_but_s3_is_true() {
     assert!(walk(&place, &BUCKET.replace(DEMO, &fresh())) >= 10);
 }
 
+const KEEPING: &str = include_str!("../../../../docs/guides/keeping-and-pruning.md");
+
+#[test]
+fn the_walk_for_keeping_and_pruning_is_true() {
+    assert!(walk(&prepared(), KEEPING) >= 6);
+}
+
 const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");
 
 #[test]
@@ -55,6 +62,13 @@ fn the_walk_to_another_store_is_true() {
 fn the_walk_for_when_something_stalls_is_true() {
     let place = sick_as(["ord-12", "ord-15", "ord-19", "ord-23"]);
     assert!(walk(&place, STALLS) >= 20);
+}
+
+const SERVING: &str = include_str!("../../../../docs/guides/serving-a-store.md");
+
+#[test]
+fn the_walk_for_serving_a_store_is_true() {
+    assert_eq!(walk(&prepared(), SERVING), 3);
 }
 
 /// Runs the commands of all `console` blocks, in order; says how many there were.

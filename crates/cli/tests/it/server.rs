@@ -46,16 +46,45 @@ impl Drop for Served {
 /// The same store twice.
 fn twins() -> [Place; 2] {
     let (one, two) = (prepared(), Place::new());
-    for file in one.files() {
-        std::fs::copy(one.path(&file), two.path(&file)).unwrap();
+    // Beside the database there is a folder of liveness locks, which nobody holds.
+    for file in one.files().iter().filter(|file| one.path(file).is_file()) {
+        std::fs::copy(one.path(file), two.path(file)).unwrap();
     }
     [one, two]
 }
 
-/// What was said, without what may differ: times, and the name that a server adds.
+/// What was said, without what may differ: times, ids of commands, the name that a server adds, and the note that it
+/// leaves so that a repeat is recognised.
 fn said(ran: &Ran) -> (i32, String, String) {
-    let same = |text: &str| plain(text).replace(" via local", "");
+    let same = |text: &str| {
+        let text = masked(&plain(text)).replace(" via local", "");
+        let note = "\"audit\":[{\"at\":MS,\"what\":\"taken by ID\"}]";
+        text.replace(&format!("{note},"), "").replace(&format!(",{note}"), "")
+    };
     (ran.code, same(&ran.out), same(&ran.err))
+}
+
+/// A text whose moments in milliseconds and ids of commands are replaced by words.
+fn masked(text: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        let is_id = |mark: &str| {
+            word.strip_prefix(mark)
+                .is_some_and(|id| id.len() >= 16 && id.chars().all(|c| c.is_ascii_hexdigit()))
+        };
+        let is_number = word.chars().all(|c| c.is_ascii_digit());
+        masked.push_str(match () {
+            () if is_number && (word.len() == 13 || masked.ends_with("_ms\":")) => "MS",
+            () if is_id("c-") || is_id("k-") => "ID",
+            () => word,
+        });
+        rest = after;
+    }
+    masked
 }
 
 /// Every command that a server can do, in an order that makes sense.
@@ -112,7 +141,6 @@ const COMMANDS: &[&[&str]] = &[
     &["queue", "fail", "t-1", "--fence", "9"],
     &["queue", "release", "t-1", "--fence", "9"],
     &["queue", "complete", "t-1", "--fence", "9"],
-    &["queue", "cancel", "t-2"],
     &["queue", "reclaim", "--dry-run"],
     &["queue", "reclaim", "--older-than", "1h"],
     &["queue", "stats"],
@@ -141,6 +169,9 @@ fn every_command_says_the_same_through_a_server() {
             assert_eq!(said(&through), said(&on_store), "{words:?}");
         }
     }
+    // Asked once: a server takes a second time for a repeat of the first, whose answer was lost.
+    let cancel = &["queue", "cancel", "t-2"][..];
+    assert_eq!(said(&there.run(&[cancel, &["--server", &served.url]].concat())), said(&here.run(cancel)));
     // A token comes with it, so the documents differ; what a person sees does not.
     let claim = &["queue", "claim", "--owner", "w"][..];
     let claimed = there.run(&[claim, &["--server", &served.url]].concat());

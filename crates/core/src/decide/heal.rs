@@ -1,5 +1,6 @@
 //! What healers and operators do to a run: each is one append at exactly the end that was looked at.
 
+use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View, remote, travel};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
@@ -87,6 +88,7 @@ fn open_run<'a>(view: &View<'a>, note: &Note) -> Result<Option<&'a State>, Refus
     if state.has_seen(&note.id) {
         return Ok(None);
     }
+    refuse_archived(&state.summary)?;
     match state.summary.status {
         status if status.is_terminal() => Err(Refusal::Finished { status }),
         _ => Ok(Some(state)),

@@ -7,6 +7,7 @@
 mod heal;
 mod outside;
 mod owned;
+mod prune;
 mod remote;
 mod travel;
 
@@ -210,6 +211,18 @@ pub enum Refusal {
         /// Why.
         why: &'static str,
     },
+    /// Look into the archive.
+    #[error("the run was archived to {archive}")]
+    Archived {
+        /// Where.
+        archive: String,
+    },
+    /// Leave the run as it is.
+    #[error("the run cannot be pruned: {why}")]
+    NotPrunable {
+        /// Why.
+        why: &'static str,
+    },
     /// The author must use `continue_as_new`.
     #[error("the history has {events} events, as many as it may have")]
     HistoryTooLong {
@@ -237,6 +250,8 @@ impl Refusal {
             Self::HistoryTooLong { .. } => "GS0112",
             Self::InvalidForm { .. } => "GS0115",
             Self::LateResult { .. } => "GS0119",
+            Self::Archived { .. } => "GS0131",
+            Self::NotPrunable { .. } => "GS0132",
         }
     }
 }
@@ -260,6 +275,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Requeue(note) => heal::requeue(view, note, now),
         Command::Reset(note) => heal::reset(view, note, now),
         Command::UndoSeam(note) => heal::undo_seam(view, note, now),
+        Command::Prune(pruned) => prune::prune(view, pruned, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }
 }

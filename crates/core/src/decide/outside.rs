@@ -1,5 +1,6 @@
 //! Commands that need no ownership: start, claim, and everything that is mail.
 
+use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::{Claim, Command};
 use crate::error::Failure;
@@ -106,13 +107,16 @@ pub(super) fn mail(
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Prune(_)
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
         }
     };
-    if view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
+    let fresh = matches!(command, Command::Signal { fresh: true, .. });
+    if !fresh && view.has_seen(&id)? && !planted::is(Bug::CommandTwice) {
         return Ok(Decision::default());
     }
+    refuse_archived(summary)?;
     let event = mail_event(summary, command, limits)?;
     let task = match &event {
         Event::NoteAdded(_) => TaskMove::Keep,
@@ -136,7 +140,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         _ => Ok(()),
     };
     match command {
-        Command::Signal { name, id, payload } => {
+        Command::Signal { name, id, payload, fresh: _ } => {
             alive()?;
             room()?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
@@ -187,6 +191,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Prune(_)
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
     }
 }

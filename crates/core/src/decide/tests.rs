@@ -2,5 +2,6 @@
 
 mod outside;
 mod owned;
+mod prune;
 mod remote;
 mod travel;

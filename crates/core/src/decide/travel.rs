@@ -1,5 +1,6 @@
 //! Going back: jumps and retries open a branch; what lies after the cutoff stays in the log.
 
+use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
 use crate::branch::{BranchId, Why};
 use crate::event::{BranchOpened, Event, JumpRequested, Note};
@@ -14,6 +15,7 @@ pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<
     if state.has_seen(&jump.note.id) {
         return Ok(Decision::default());
     }
+    refuse_archived(&state.summary)?;
     if state.jump.is_some() {
         return Err(Refusal::NothingToDo { why: "a jump is under way already" });
     }
@@ -95,6 +97,7 @@ pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
     if state.has_seen(&note.id) {
         return Ok(Decision::default());
     }
+    refuse_archived(&state.summary)?;
     if !matches!(state.summary.status, Status::Failed | Status::Parked) {
         return Err(Refusal::NothingToDo { why: "only a failed or parked run can be tried again" });
     }

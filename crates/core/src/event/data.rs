@@ -345,3 +345,20 @@ pub struct Carried {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
 }
+
+/// See [`super::Event::RunPruned`]: a tombstone that stands for the whole log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunPruned {
+    /// Who and why.
+    pub note: Note,
+    /// Where the log was archived.
+    pub archive: String,
+    /// SHA-256 of the archived texts, each with a line end.
+    pub sha256: String,
+    /// How many there are.
+    pub events: u64,
+    /// The row as it was before.
+    pub summary: Box<Summary>,
+    /// How the run ended: the event that said so.
+    pub ended: Box<super::Event>,
+}

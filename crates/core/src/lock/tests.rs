@@ -31,6 +31,15 @@ fn a_lock_expires_at_its_expiry_and_not_before() {
 }
 
 #[test]
+fn every_change_of_a_lock_is_a_new_version() {
+    let held = take(None, "a", 0).unwrap();
+    let longer = held.clone().extended("a", held.fence, until(50)).unwrap();
+    assert_eq!((longer.version, longer.expires_at), (held.version + 1, Millis(150)));
+    let free = longer.clone().released("a", held.fence).unwrap();
+    assert_eq!(free.version, longer.version + 1);
+}
+
+#[test]
 fn fences_never_repeat() {
     let mut fences = vec![];
     let mut lock = take(None, "a", 0).unwrap();

@@ -29,6 +29,7 @@ enum Move {
     End(u8, u64, bool),
     Heal(u8, bool),
     Own(u8, Vec<(u8, u8)>),
+    Prune(u8),
     Later,
 }
 
@@ -44,6 +45,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         3 => (0..4u8, 0..2u64, any::<bool>()).prop_map(|(n, fence, well)| Move::End(n, fence, well)),
         1 => (0..4u8, any::<bool>()).prop_map(|(n, lost)| Move::Heal(n, lost)),
         12 => (0..3u8, vec((0..18u8, 0..4u8), 1..4)).prop_map(|(who, doings)| Move::Own(who, doings)),
+        1 => (0..3u8).prop_map(Move::Prune),
         1 => Just(Move::Later),
     ];
     vec(one, 1..70)
@@ -147,6 +149,7 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
             let doings = doings.iter().map(|(what, n)| Doing { at: log.now, what: doing(log, *what, *n) });
             Command::Owned(*fences.get(who)?, doings.collect())
         }
+        Move::Prune(late) => prune(Seq(log.end().0.saturating_sub(u64::from(*late)))),
         Move::Later => return None,
     })
 }
@@ -190,11 +193,23 @@ fn the_log_is_sound(log: &Log) {
             epoch = own;
         }
         if let Some(end) = ended.get(&recorded.branch) {
-            let audit = matches!(recorded.event, Event::NoteAdded(_) | Event::JumpRequested(_));
+            let audit =
+                matches!(recorded.event, Event::NoteAdded(_) | Event::JumpRequested(_) | Event::RunPruned(_));
             assert!(audit, "{} at {} after the end at {end}", recorded.event.name(), recorded.seq);
         }
         if recorded.event.is_terminal() {
             ended.insert(recorded.branch, recorded.seq);
+        }
+        if let Event::RunPruned(pruned) = &recorded.event {
+            assert!(
+                pruned.summary.status.is_terminal(),
+                "a run was pruned while it was {}",
+                pruned.summary.status
+            );
+            assert_eq!(recorded.seq, log.end(), "something follows a tombstone");
+            let alone = derive(&log.run, std::slice::from_ref(recorded), log.head).unwrap();
+            assert_eq!(alone.summary, log.state().summary, "a tombstone alone says something else");
+            assert_eq!(alone.outcome, log.state().outcome);
         }
     }
 }

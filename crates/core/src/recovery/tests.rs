@@ -165,6 +165,11 @@ fn each_rule_finds_its_own() {
         ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
         ("O2 owner gone", Case { owner: lost(), ..Case::healthy(Log::running()) }, vec![O2]),
         (
+            "O2 its task is back",
+            Case { owner: lost(), queue: Ready, ..Case::healthy(Log::running()) },
+            vec![O2],
+        ),
+        (
             "O1 owner and task gone",
             Case { owner: lost(), queue: Missing, ..Case::healthy(Log::running()) },
             vec![O1],
@@ -487,4 +492,14 @@ fn the_catalogue_has_every_rule_once() {
         assert_eq!(rule.code.rule().title, rule.title);
     }
     assert!("Z9".parse::<Code>().is_err());
+}
+
+#[test]
+fn a_suspect_is_tried_alone_at_the_bound_and_given_up_beyond_it() {
+    let bounds = Bounds { attempts_max: 3, ..Bounds::default() };
+    let alone = Summary { alone: true, ..Log::running().state().summary.clone() };
+    let paces = [1, 2, 3, 4].map(|attempt| pace(&alone, attempt, bounds));
+    assert_eq!(paces, [Pace::Crowd, Pace::Cohort, Pace::Alone, Pace::Never]);
+    let in_company = Summary { alone: false, ..alone };
+    assert_eq!(pace(&in_company, 4, bounds), Pace::Alone);
 }

@@ -269,3 +269,11 @@ fn operations_are_found_by_their_place_in_an_arm() {
     assert_eq!((nth("", 0), nth("", 1), nth("", 2)), (Some("a"), Some("w"), None));
     assert_eq!((nth("arm", 0), nth("other", 0)), (Some("arm/x"), None));
 }
+
+#[test]
+fn a_row_that_disagrees_with_itself_in_one_place_is_not_coherent() {
+    let row = Log::running().state().summary.clone();
+    assert!(row.is_coherent());
+    assert!(!Summary { status: Status::Paused, ..row.clone() }.is_coherent());
+    assert!(!Summary { finished_at: Some(Millis(1)), ..row }.is_coherent());
+}

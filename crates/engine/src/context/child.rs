@@ -7,12 +7,12 @@ use futures_util::future::BoxFuture;
 use goldseam_core::decide::child_id;
 use goldseam_core::event::{ChildStarted, RunQueued, WaitStarted};
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
-use goldseam_core::{Owned, Payload, PayloadError, RunId, WorkflowName};
+use goldseam_core::{Command, Failure, Owned, Payload, PayloadError, RunId, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::cell::{Spot, Stop};
+use crate::cell::{Cell, Spot, Stop};
 use crate::error::{EngineError, Error, Result};
 use crate::node::child_ended;
 
@@ -96,28 +96,31 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
 
 /// Creates the child unless it is there. After a crash this may be the second time; that is harmless.
 async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<()> {
-    let (queue, priority, tags) = {
-        let inner = ctx.cell.lock();
-        let summary = &inner.state.summary;
-        (summary.queue.clone(), summary.priority, summary.tags.clone())
-    };
-    let version = ctx.cell.hub().newest(&workflow).unwrap_or(1);
-    let parent = Some(ctx.cell.run.clone());
-    let plan = ctx.cell.hub().plan(&workflow);
-    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
     let _busy = ctx.cell.busy();
-    match ctx.cell.ledger.start(run, queued, None).await {
-        Ok(started) if started.records.is_empty() => fetch_end(ctx, run).await,
-        Ok(_) => Ok(()),
+    match make(&ctx.cell, run, workflow, input).await {
+        Ok(()) => Ok(()),
         Err(error @ EngineError::Refused { .. }) => Err(Error::terminal(error.to_string())),
         Err(error) => ctx.cell.stop_and_hang(Stop::Store(error.to_string())).await,
     }
 }
 
+async fn make(cell: &Cell, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<(), EngineError> {
+    let (queue, priority, tags) = {
+        let inner = cell.lock();
+        let summary = &inner.state.summary;
+        (summary.queue.clone(), summary.priority, summary.tags.clone())
+    };
+    let version = cell.hub().newest(&workflow).unwrap_or(1);
+    let parent = Some(cell.run.clone());
+    let plan = cell.hub().plan(&workflow);
+    let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
+    let started = cell.ledger.start(run, queued, None).await?;
+    if started.records.is_empty() { fetch_end(cell, run).await } else { Ok(()) }
+}
+
 /// A child that was there already may have ended while its parent was over, and could not be told: a retry
 /// of the parent asks again. Told twice, it counts once.
-async fn fetch_end(ctx: &Context, run: &RunId) -> Result<()> {
-    let cell = &ctx.cell;
+async fn fetch_end(cell: &Cell, run: &RunId) -> Result<(), EngineError> {
     if cell.lock().state.children.get(run).is_some_and(|child| child.ended) {
         return Ok(());
     }
@@ -129,8 +132,24 @@ async fn fetch_end(ctx: &Context, run: &RunId) -> Result<()> {
     cell.poke();
     match told {
         Ok(()) | Err(EngineError::Refused { .. }) => Ok(()),
-        Err(error) => cell.stop_and_hang(Stop::Store(error.to_string())).await,
+        Err(error) => Err(error),
     }
+}
+
+/// Creates a child for code that is elsewhere. One that cannot be is told to its parent as failed.
+pub(crate) async fn create_for(cell: &Cell, child: ChildStarted) {
+    let ChildStarted { run, workflow, input, .. } = child;
+    let failure = match make(cell, &run, workflow, input).await {
+        Ok(()) => return,
+        Err(EngineError::Refused { refusal, .. }) => Failure::terminal(refusal.to_string()),
+        // Whoever claims the run next creates it.
+        Err(error) => return tracing::warn!(%run, %error, "a child could not be created yet"),
+    };
+    let told = Command::ChildEnded { child: run.clone(), result: Err(failure) };
+    if let Err(error) = cell.ledger.commit(&cell.run, &told).await {
+        tracing::warn!(%run, %error, "a parent could not be told of a child that cannot be");
+    }
+    cell.poke();
 }
 
 async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> Result<T> {

@@ -5,7 +5,7 @@
 //! outside come through the context.
 
 mod ask;
-mod child;
+pub(crate) mod child;
 mod name;
 mod remote;
 mod step;

@@ -1,5 +1,6 @@
 //! Logs: compared from the beginning, appended from where they end, read back.
 
+use goldseam_core::codec::{chain, decode};
 use goldseam_core::task::Task;
 use goldseam_core::{Corrupt, RunId, Seq};
 use goldseam_store::{Append, Expect, Row, StoreError, TaskChange, TaskFilter, Written};
@@ -94,6 +95,9 @@ impl Copier {
         if !whole && session.is_dry() {
             return Ok(Carried::of(&log, there, own.as_ref()));
         }
+        if let Some(first) = log.tombstone.filter(|_| !session.is_dry()) {
+            self.to.ask("removing what is archived", || self.to.store().trim(&log.run, first)).await?;
+        }
         if Print::read(&self.to, &log.run).await? != Some(log.print) {
             return Ok(Carried::other(&log, "its log there is another one".to_owned()));
         }
@@ -161,6 +165,11 @@ impl Copier {
             let (there, here) = (known, log.end());
             return Ok(Some(format!("its log ends at {there} there and at {here} here")));
         }
+        if let Some(first) = log.tombstone.filter(|first| known == first.before() && !session.is_dry())
+            && self.bring_tombstone(log, first).await?
+        {
+            return Ok(None);
+        }
         let mut again = log.again(&self.from);
         // A log that is all there is compared by its fingerprint.
         while known < log.end()
@@ -181,6 +190,20 @@ impl Copier {
             known = self.to.store().append(append).await?;
         }
         Ok(None)
+    }
+
+    /// Appends the tombstone of a log that was copied whole before it was archived. Whether it was that log.
+    async fn bring_tombstone(&self, log: &Survey, first: Seq) -> Result<bool, EngineError> {
+        let (after, before) = (first.before(), first.before().before());
+        let here = self.from.read(&log.run, after, 1).await?.pop();
+        let there = self.to.read(&log.run, before, 1).await?.pop();
+        let (Some(here), Some(there)) = (here, there) else { return Ok(false) };
+        if decode(here.seq, &here.body).map(|tombstone| tombstone.prev) != Ok(chain(&there.body)) {
+            return Ok(false);
+        }
+        let (run, row, tasks) = (log.run.clone(), log.row.clone(), Vec::new());
+        self.to.store().append(Append { run, after, bodies: vec![here.body], row, tasks }).await?;
+        Ok(true)
     }
 
     /// The first position after `after` at which the destination does not have these texts.

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a log is judged whole before any of it is written. What is damaged is carried as it is, so that the
 //! same rule (K1) finds it at the destination; where an event is lost, its position holds [`LOST`], which no
-//! release takes for an event. Nothing is guessed, and what comes behind keeps its place.
+//! release takes for an event. Nothing is guessed, and what comes behind keeps its place. The same text keeps the place of
+//! what was archived, until the log is trimmed there, too.
 
 use goldseam_core::branch::Why;
 use goldseam_core::codec::{chain, decode};
@@ -11,6 +12,7 @@ use goldseam_core::{Corrupt, Event, Hash, Recorded, RunId, Seq, Summary, derive}
 
 use super::Copier;
 use super::side::{Listed, Side};
+use crate::commit::is_tombstone;
 use crate::error::EngineError;
 
 /// What stands where an event was lost.
@@ -48,12 +50,14 @@ pub(super) struct Reader<'a> {
     limit: u32,
     /// Events that were not there so far.
     lost: u64,
+    /// The tombstone with which the log begins: what came before it is archived, not lost.
+    tombstone: Option<Seq>,
     over: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(side: &'a Side, run: &'a RunId) -> Self {
-        Self { side, run, after: Seq::ZERO, limit: FIRST_PAGE, lost: 0, over: false }
+        Self { side, run, after: Seq::ZERO, limit: FIRST_PAGE, lost: 0, tombstone: None, over: false }
     }
 
     /// The next piece; none after the end.
@@ -69,7 +73,11 @@ impl<'a> Reader<'a> {
         for record in page {
             let next = stretch.end().next();
             let gap = record.seq.0.saturating_sub(next.0);
-            self.lost += gap;
+            if gap > 0 && next == Seq(1) && is_tombstone(&record) {
+                self.tombstone = Some(record.seq);
+            } else {
+                self.lost += gap;
+            }
             if self.lost > LOST_MAX {
                 let corrupt =
                     Corrupt::new(next, format!("it is missing; the next one found is {}", record.seq));
@@ -144,6 +152,8 @@ pub(super) struct Survey {
     pub(super) row: Option<Box<Summary>>,
     /// What is wrong with the log.
     pub(super) corrupt: Option<Corrupt>,
+    /// The tombstone with which it begins, if what came before that is removed.
+    pub(super) tombstone: Option<Seq>,
     /// All of it, if it is short.
     short: Option<Stretch>,
 }
@@ -186,6 +196,8 @@ struct Judged {
     fold: Fold,
     /// Where loading may begin.
     base: Seq,
+    /// What stands before this was archived.
+    tombstone: Seq,
     corrupt: Option<Corrupt>,
 }
 
@@ -204,7 +216,7 @@ impl Judged {
         let head = chain(text);
         self.print.add(head);
         let prev = std::mem::replace(&mut self.prev, head);
-        if self.corrupt.is_some() {
+        if self.corrupt.is_some() || seq < self.tombstone {
             return;
         }
         if let Err(corrupt) = self.judge(run, (seq, text), (prev, head)) {
@@ -218,7 +230,7 @@ impl Judged {
         }
         let recorded = decode(seq, text)?;
         let (prev, head) = hashes;
-        if recorded.prev != prev {
+        if recorded.prev != prev && seq != self.tombstone {
             return Err(Corrupt::new(
                 seq,
                 "it does not follow the event before it: one of the two was changed",
@@ -254,6 +266,7 @@ impl Copier {
         let (mut reader, mut judged, mut short) = (Reader::new(&self.from, run), Judged::default(), None);
         let mut first = true;
         while let Some(stretch) = reader.next().await? {
+            judged.tombstone = reader.tombstone.unwrap_or_default();
             stretch.texts.iter().for_each(|text| judged.take(run, text));
             short = Some(stretch).filter(|_| std::mem::take(&mut first));
         }
@@ -268,7 +281,8 @@ impl Copier {
             (Ok(row), None) => (row.filter(|row| row.as_of == judged.print.end), None),
             (_, Some(corrupt)) | (Err(corrupt), None) => (listed.summary(), Some(corrupt)),
         };
-        Ok(Survey { run: run.clone(), print: judged.print, row, corrupt, short })
+        let tombstone = reader.tombstone;
+        Ok(Survey { run: run.clone(), print: judged.print, row, corrupt, tombstone, short })
     }
 
     /// The row of a run that has moved to another branch.

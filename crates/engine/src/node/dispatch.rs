@@ -84,7 +84,12 @@ impl Node {
         let held_back = self.held_back_count();
         let coming = self.taking().len().saturating_sub(held_back);
         let taken = u32::try_from(self.hub().hot_count() + coming).unwrap_or(u32::MAX);
-        self.config.slots.saturating_sub(taken)
+        let free = self.config.slots.saturating_sub(taken);
+        match &self.desk {
+            // A worker is given what it asks for, and no more: what lies on its desk is kept from others.
+            Some(desk) => free.min(desk.wanted().saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX))),
+            None => free,
+        }
     }
 
     /// Claims what is due. Says how much, and how long until the next is, all by the store's clock.
@@ -125,7 +130,9 @@ impl Node {
                     pause(self.config.poll).await;
                 }
             }
-            if let Err(error) = self.look_at_pokes().await {
+            if !self.is_idle_desk()
+                && let Err(error) = self.look_at_pokes().await
+            {
                 tracing::warn!(node = %self.id, %error, "looking for pokes failed");
                 // Nothing else may ever change: look again by itself.
                 mark = 0;
@@ -134,7 +141,7 @@ impl Node {
             self.hub().ready.notify_one();
             let before = std::mem::replace(&mut appends, self.hub().appends());
             let span = if appends == before { LOOK_EVERY } else { LOOK_BUSY_EVERY };
-            pause(span.max(self.pace.look_every)).await;
+            pause(span.max(self.look_every())).await;
         }
     }
 

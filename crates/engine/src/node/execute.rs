@@ -31,6 +31,9 @@ impl Node {
 
     /// Executes a run that this node owns, for as long as it does.
     pub(crate) async fn execute(self: &Arc<Self>, mut cell: Arc<Cell>) {
+        if let Some(desk) = &self.desk {
+            return self.lay(desk, cell).await;
+        }
         let mut reload = RELOAD;
         loop {
             let end = match self.function(&cell).await {
@@ -80,7 +83,7 @@ impl Node {
     }
 
     /// The code for the run's version; falls back to the initial version, else parks the run (E2).
-    async fn function(&self, cell: &Arc<Cell>) -> Option<WorkflowFn> {
+    pub(super) async fn function(&self, cell: &Arc<Cell>) -> Option<WorkflowFn> {
         let (workflow, version, initial) = {
             let inner = cell.lock();
             let summary = &inner.state.summary;
@@ -106,7 +109,7 @@ impl Node {
         self.registry.get(&workflow, initial)
     }
 
-    async fn finish(&self, cell: &Arc<Cell>) {
+    pub(super) async fn finish(&self, cell: &Arc<Cell>) {
         let (outcome, parent) = {
             let inner = cell.lock();
             (inner.state.outcome.clone(), inner.state.summary.parent.clone())
@@ -140,7 +143,7 @@ impl Node {
     }
 
     /// The run as it is now, if it is ours, and when it was asked for.
-    async fn reload(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
+    pub(super) async fn reload(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
         let asked = self.ledger.clock.elapsed();
         match self.ledger.load_surely(&cell.run).await {
             Ok(loaded) => Some((loaded.state, asked))

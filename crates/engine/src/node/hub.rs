@@ -28,6 +28,8 @@ pub(crate) enum Ended {
 pub(crate) struct Hub {
     node: Option<NodeId>,
     registry: Registry,
+    /// The newest versions of workflows that workers in other processes told this one of.
+    heard_of: Mutex<BTreeMap<WorkflowName, u32>>,
     started_at: Millis,
     sure_for: Duration,
     confirmed: Mutex<Confirmed>,
@@ -73,6 +75,7 @@ impl Hub {
         Self {
             node,
             registry,
+            heard_of: Mutex::default(),
             started_at,
             sure_for,
             confirmed: Mutex::default(),
@@ -106,7 +109,17 @@ impl Hub {
     }
 
     pub(crate) fn newest(&self, workflow: &WorkflowName) -> Option<u32> {
-        self.registry.newest(workflow)
+        let heard_of = || self.heard_of.lock().unwrap_or_else(PoisonError::into_inner).get(workflow).copied();
+        self.registry.newest(workflow).or_else(heard_of)
+    }
+
+    /// A worker in another process has these workflows.
+    pub(crate) fn hear_of(&self, registry: &Registry) {
+        let mut heard_of = self.heard_of.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in registry.names() {
+            let newest = heard_of.entry(name.clone()).or_default();
+            *newest = registry.newest(name).unwrap_or_default().max(*newest);
+        }
     }
 
     /// The steps that the workflow declared.

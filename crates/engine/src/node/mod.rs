@@ -4,6 +4,7 @@
 //! start-up and takeover all go through the one claim path in `dispatch`.
 
 mod claims;
+mod desk;
 mod dispatch;
 mod execute;
 mod hub;
@@ -32,6 +33,7 @@ use crate::healer::{Healer, Liveness, Rules};
 use crate::registry::Registry;
 use crate::spawn::{spawn, thread};
 
+pub(crate) use desk::{Desk, Lying};
 pub(crate) use hub::{Ended, Hub};
 pub(crate) use mail::{child_ended, delivery_task};
 
@@ -47,6 +49,8 @@ pub(crate) struct Node {
     pub(crate) config: Arc<Config>,
     pace: Pace,
     pub(crate) registry: Registry,
+    /// Where its runs are laid for a worker in another process; none: they are executed here.
+    pub(crate) desk: Option<Arc<Desk>>,
     name: String,
     time: Arc<StoreTime>,
     seen: Mutex<HashMap<NodeId, Sight>>,
@@ -119,6 +123,7 @@ impl Node {
         config: Arc<Config>,
         registry: Registry,
         (id, time): (NodeId, Arc<StoreTime>),
+        desk: Option<Arc<Desk>>,
     ) -> Arc<Self> {
         let name = config.name.clone().unwrap_or_else(|| format!("{}:{}", host(), std::process::id()));
         let pace = ledger.store.pace();
@@ -128,6 +133,7 @@ impl Node {
             config,
             pace,
             registry,
+            desk,
             name,
             time,
             seen: Mutex::default(),

@@ -18,7 +18,7 @@ fn node() -> Arc<Node> {
         hub: Arc::new(Hub::of_client()),
         claims: Arc::new(Memory::new(ClaimRules::default())),
     };
-    Node::new(ledger, Arc::new(config), Registry::default(), (id, time))
+    Node::new(ledger, Arc::new(config), Registry::default(), (id, time), None)
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ pub mod foreign;
 pub mod hints;
 pub mod logs;
 pub mod remote;
+pub mod retention;
 pub mod seams;
 pub mod views;
 pub mod ward;
@@ -97,6 +98,12 @@ macro_rules! healing {
             foreign::many_sweepers_give_a_foreign_state_one_task,
             foreign::an_engine_heals_foreign_states,
             foreign::a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_sweep,
+            retention::a_pruned_run_leaves_a_tombstone_that_answers_for_it,
+            retention::a_tombstone_is_left_alone_and_found_again,
+            retention::what_still_moves_is_never_pruned,
+            retention::a_run_that_goes_on_meanwhile_stays_whole,
+            retention::a_prune_that_dies_anywhere_is_ended_by_the_next_one,
+            retention::an_archive_that_does_not_read_back_costs_nothing,
             views::a_step_is_seen_to_run_beat_and_fail,
         }
     };

@@ -8,8 +8,9 @@ use goldseam::engine::queue::Want;
 use goldseam::engine::{OsEntropy, SystemClock};
 use goldseam::healer::sweeper::SweepOptions;
 use goldseam::prelude::*;
-use goldseam::store::{MemoryStore, Store};
-use goldseam::{Client, Config, Limits, RunId, Seq};
+use goldseam::store::faulty::{Op, Plan};
+use goldseam::store::{FaultyStore, MemoryStore, Store};
+use goldseam::{Client, Config, Limits, Payload, RunId, Seq};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -247,4 +248,20 @@ async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
     room.signal("go", &7).await.unwrap();
     assert_eq!(room.result::<u32>().await.unwrap(), 7);
     second.shutdown().await;
+}
+
+#[tokio::test]
+async fn ten_thousand_signals_cost_as_much_each_as_the_first() {
+    const STORM: u32 = 10_000;
+    let link = Arc::new(FaultyStore::new(Arc::new(MemoryStore::default()), Plan::pass()));
+    let limits = Limits { mail_unread_max: STORM, ..Limits::default() };
+    let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
+    let (input, options) = (Payload::null(), StartOptions::default());
+    let run = client.start("steady", &run_id("r"), input, options).await.unwrap();
+    for number in 0..STORM {
+        run.signal("noise", &number).await.unwrap();
+    }
+    let read = link.calls().iter().filter(|call| call.op == Op::Read).count();
+    assert_eq!(read, 0, "whoever sends a signal reads no log");
+    assert_eq!(client.get(run.id()).await.unwrap().mail_unread, STORM);
 }

@@ -1,9 +1,12 @@
 //! Several versions of one workflow.
 
 use goldseam::prelude::*;
-use goldseam::{RunId, Status};
+use goldseam::{Payload, RunId, Status};
+use serde_json::json;
 
+use crate::place::Place;
 use crate::support::{Scratch, reaches};
+use crate::workers::client::Server;
 
 #[tokio::test]
 async fn a_run_stays_on_the_version_it_began_with() {
@@ -38,4 +41,17 @@ async fn a_run_whose_version_nobody_knows_is_parked_and_says_so() {
     let trouble = later.get(run.id()).await.unwrap().trouble.unwrap();
     assert_eq!(trouble.code.as_deref(), Some("E2"));
     later.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_run_without_a_version_begins_with_the_newest_that_a_worker_has() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let body = json!({ "name": "w", "workflows": ["order@2", "order@3"], "slots": 1 });
+    let told = server.call("POST", "/v1/workers", body).await.unwrap();
+    let (run, input) = (RunId::new("o-1").unwrap(), Payload::null());
+    server.client.start("order", &run, input, StartOptions::default()).await.unwrap();
+    let path = format!("/v1/workers/{}/claim", told["worker"].as_str().unwrap());
+    let told = server.call("POST", &path, json!({ "limit": 1, "wait_ms": 5_000 })).await.unwrap();
+    assert_eq!(told["executions"][0]["version"], 3);
 }

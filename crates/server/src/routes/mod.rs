@@ -7,6 +7,7 @@ mod locks;
 mod questions;
 mod runs;
 mod tasks;
+mod workers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::reply::Refused;
-use goldseam_api::doc::key::Scope;
 use crate::{guard, meter, shield, stream};
+use goldseam_api::doc::key::Scope;
 
 /// Name of the security scheme in the description.
 const SCHEME: &str = "key";
@@ -99,6 +100,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(locks::routes())
         .merge(healing::routes())
         .merge(keys::routes())
+        .merge(workers::routes())
 }
 
 /// All routes, and the scope that each needs.

@@ -79,7 +79,10 @@ async fn raw(desk: &Desk, bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_http_harms_nobody() {
     let desk = Desk::open().await;
-    let header = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
+    let header = format!(
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
+        "x".repeat(64 << 10)
+    );
     assert!(raw(&desk, header.as_bytes()).await.contains("431"));
     let many: String = (0..200).map(|n| format!("X{n}: x\r\n")).collect();
     let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{many}\r\n");

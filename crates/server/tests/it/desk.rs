@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
-use goldseam_server::config::Settings;
 use goldseam_api::doc::key::NewKey;
-use goldseam_server::keys::Keys;
 use goldseam_api::doc::key::Scope;
+use goldseam_server::config::Settings;
+use goldseam_server::keys::Keys;
 use goldseam_server::{Running, serve};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -65,7 +65,12 @@ impl Desk {
 
     /// An engine on the main store, as a program of a user would have it.
     pub(crate) async fn engine(&self) -> Engine {
-        let builder = Engine::open(&self.store("main.db")).await.unwrap();
+        Self::engine_on(&self.store("main.db")).await
+    }
+
+    /// The same on any store.
+    pub(crate) async fn engine_on(store: &str) -> Engine {
+        let builder = Engine::open(store).await.unwrap();
         builder.workflow("greet", greet).workflow("ask", ask).workflow("far", far).start().await.unwrap()
     }
 
@@ -74,7 +79,12 @@ impl Desk {
         self.key_for(namespace, scopes, None).await
     }
 
-    pub(crate) async fn key_for(&self, namespace: &str, scopes: &[Scope], valid_for_ms: Option<u64>) -> String {
+    pub(crate) async fn key_for(
+        &self,
+        namespace: &str,
+        scopes: &[Scope],
+        valid_for_ms: Option<u64>,
+    ) -> String {
         let new = NewKey {
             name: format!("test {namespace}"),
             scopes: scopes.iter().copied().collect(),

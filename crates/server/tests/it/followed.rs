@@ -11,20 +11,20 @@ use crate::desk::Desk;
 
 /// One thing that a stream sent.
 #[derive(Debug, Clone, PartialEq)]
-struct Sent {
-    id: Option<String>,
-    name: String,
-    data: Value,
+pub(crate) struct Sent {
+    pub(crate) id: Option<String>,
+    pub(crate) name: String,
+    pub(crate) data: Value,
 }
 
 /// A stream, read piece by piece.
-struct Reader {
+pub(crate) struct Reader {
     response: Response,
     text: String,
 }
 
 impl Reader {
-    async fn follow(desk: &Desk, path: &str, last: Option<&str>) -> Self {
+    pub(crate) async fn follow(desk: &Desk, path: &str, last: Option<&str>) -> Self {
         let mut request = desk.ask(Method::GET, path);
         if let Some(last) = last {
             request = request.header("last-event-id", last);
@@ -56,7 +56,7 @@ impl Reader {
         }
     }
 
-    async fn take(&mut self, count: usize) -> Vec<Sent> {
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<Sent> {
         let mut sent = vec![];
         while sent.len() < count {
             sent.push(self.next().await.unwrap());
@@ -64,7 +64,7 @@ impl Reader {
         sent
     }
 
-    async fn rest(&mut self) -> Vec<Sent> {
+    pub(crate) async fn rest(&mut self) -> Vec<Sent> {
         let mut sent = vec![];
         while let Some(one) = self.next().await {
             sent.push(one);

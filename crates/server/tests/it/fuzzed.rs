@@ -36,8 +36,31 @@ impl Dice {
 
 /// Names that are there, names that are not, and what is no name.
 const TEXTS: &[&str] = &[
-    "r-1", "t-1", "l-1", "greet", "go", "approve", "default", "b1", "b2", "A2", "x", "", "..", "../etc", "a/b", "é",
-    "\u{202e}", "goldseam.copy", "goldseam.secret", "'; DROP TABLE runs; --", "%00", "null", "0", "-1", "1e309",
+    "r-1",
+    "t-1",
+    "l-1",
+    "greet",
+    "go",
+    "approve",
+    "default",
+    "b1",
+    "b2",
+    "A2",
+    "x",
+    "",
+    "..",
+    "../etc",
+    "a/b",
+    "é",
+    "\u{202e}",
+    "goldseam.copy",
+    "goldseam.secret",
+    "'; DROP TABLE runs; --",
+    "%00",
+    "null",
+    "0",
+    "-1",
+    "1e309",
 ];
 
 /// A value that a schema allows, or nearly.
@@ -75,7 +98,8 @@ fn value(dice: &mut Dice, schema: &Value, openapi: &Value, depth: u32) -> Value 
 
 fn object(dice: &mut Dice, schema: &Value, openapi: &Value, depth: u32) -> Value {
     let mut object = Map::new();
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, part) in schema["properties"].as_object().into_iter().flatten() {
         if required.contains(&name.as_str()) || dice.chance(40) {
             object.insert(name.clone(), value(dice, part, openapi, depth + 1));
@@ -88,16 +112,29 @@ fn object(dice: &mut Dice, schema: &Value, openapi: &Value, depth: u32) -> Value
 }
 
 fn odd(dice: &mut Dice) -> Value {
-    let odd = [Value::Null, json!([]), json!({}), json!(-1), json!(1.5), json!(u64::MAX), json!("x".repeat(5_000)), json!([[[[[1]]]]])];
+    let odd = [
+        Value::Null,
+        json!([]),
+        json!({}),
+        json!(-1),
+        json!(1.5),
+        json!(u64::MAX),
+        json!("x".repeat(5_000)),
+        json!([[[[[1]]]]]),
+    ];
     dice.one(&odd).clone()
 }
 
 /// An address of the route with something for each of its parts, and some of its query.
 fn address(dice: &mut Dice, path: &str, operation: &Value, openapi: &Value) -> String {
-    let encoded = |text: &str| text.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => (byte as char).to_string(),
-        _ => format!("%{byte:02x}"),
-    }).collect::<String>();
+    let encoded = |text: &str| {
+        text.bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => (byte as char).to_string(),
+                _ => format!("%{byte:02x}"),
+            })
+            .collect::<String>()
+    };
     let part = |dice: &mut Dice, part: &str| match part.starts_with('{') {
         true => encoded(dice.one::<&str>(TEXTS)),
         false => part.to_owned(),
@@ -136,7 +173,11 @@ fn check(openapi: &Value, operation: &Value, what: &str, told: &Told) {
         assert_eq!(told.body["status"], json!(status), "{what}");
         assert!(told.body["detail"].is_string() && told.body["title"].is_string(), "{what}: {}", told.text);
     }
-    assert!(!told.text.contains("goldseam.key.") && !told.text.contains("\"hash\":\""), "{what}: {}", told.text);
+    assert!(
+        !told.text.contains("goldseam.key.") && !told.text.contains("\"hash\":\""),
+        "{what}: {}",
+        told.text
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +187,9 @@ async fn every_request_is_answered_as_described() {
     let engine = desk.engine().await;
     let openapi = serde_json::to_value(goldseam_server::openapi()).unwrap();
     let mut dice = Dice(7);
-    for body in [json!({ "workflow": "greet", "id": "r-1", "input": "x" }), json!({ "workflow": "ask", "id": "x" })] {
+    for body in
+        [json!({ "workflow": "greet", "id": "r-1", "input": "x" }), json!({ "workflow": "ask", "id": "x" })]
+    {
         desk.ask(Method::POST, "/v1/runs").bearer_auth(&key).json(&body).send().await.unwrap();
     }
     for round in 0..ROUNDS {
@@ -172,7 +215,8 @@ async fn every_request_is_answered_as_described() {
                     request = request.header("idempotency-key", *dice.one(&["k1", "k2", "k3"]));
                 }
                 let what = format!("round {round}: {method} {address} {body}");
-                let told = Told::of(request.send().await.unwrap_or_else(|error| panic!("{what}: {error}"))).await;
+                let told =
+                    Told::of(request.send().await.unwrap_or_else(|error| panic!("{what}: {error}"))).await;
                 check(&openapi, operation, &what, &told);
             }
         }

@@ -1,7 +1,7 @@
 //! Keys: made once, kept as a hash, revoked for good.
 
-use goldseam_server::config::Settings;
 use goldseam_api::doc::key::Scope;
+use goldseam_server::config::Settings;
 use goldseam_server::serve;
 use reqwest::Method;
 use serde_json::json;

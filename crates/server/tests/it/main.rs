@@ -1,5 +1,7 @@
 //! A real server on a real store, asked over HTTP.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod described;
 mod desk;
@@ -9,7 +11,14 @@ mod guide;
 mod healing;
 mod keys;
 mod matrix;
+mod place;
 mod runs;
 mod secured;
+mod stores;
+#[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
+#[path = "../../../goldseam/tests/it/support.rs"]
+mod support;
 mod tasks;
 mod traced;
+#[path = "../../../goldseam/tests/it/workers/mod.rs"]
+mod workers;

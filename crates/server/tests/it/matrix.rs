@@ -1,8 +1,8 @@
 //! Every route, with every credential that must not open it. The list of routes is the description itself, so that a new
 //! route is covered at once.
 
-use goldseam_server::openapi;
 use goldseam_api::doc::key::Scope;
+use goldseam_server::openapi;
 use reqwest::{Method, header};
 use serde_json::Value;
 
@@ -61,7 +61,9 @@ async fn nothing_opens_to_a_credential_that_is_not_valid() {
     let id = revoked.split('_').nth(1).unwrap();
     desk.keys().await.revoke(id, None).await.unwrap();
     // What was revoked elsewhere is known a moment later.
-    while desk.ask(Method::GET, "/nowhere").bearer_auth(&revoked).send().await.unwrap().status().as_u16() == 404 {
+    while desk.ask(Method::GET, "/nowhere").bearer_auth(&revoked).send().await.unwrap().status().as_u16()
+        == 404
+    {
         tokio::task::yield_now().await;
     }
     let mut wrong = good.clone();

@@ -24,7 +24,9 @@ async fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
                 bytes.extend(&piece[..read]);
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-                let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+                let length = head
+                    .lines()
+                    .find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
                 if body.len() >= length.unwrap().parse::<usize>().unwrap() {
                     break body.to_owned();
                 }
@@ -32,7 +34,10 @@ async fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
             let document: Value = serde_json::from_str(&body).unwrap();
             let sent = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
             kept.lock().unwrap().extend(sent);
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}").await.unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+                .await
+                .unwrap();
         }
     });
     (url, spans)

@@ -231,7 +231,7 @@ fn deed(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Deed> {
         Intent::Signal(k) => {
             let again = if bug == Bug::ForgetsSignalIds { order.write } else { 0 };
             let (name, id) = (id::<SignalName>("go"), format!("g{k}-{again}"));
-            Some(Deed::Ask(Command::Signal { name, id, payload: number(k) }))
+            Some(Deed::Ask(Command::Signal { name, id, fresh: false, payload: number(k) }))
         }
         Intent::Jump(n) => {
             let (note, to) = (note(format!("j{n}")), wait_path(0));

@@ -124,7 +124,7 @@ fn deed(log: &Log, order: &Order<Intent>) -> Option<Deed> {
         Intent::Finish => order.owned(vec![Owned::Complete(Payload::null())]),
         Intent::Signal(k, again) => {
             let (name, id) = (id::<SignalName>("go"), format!("g{k}-{again}"));
-            Some(Deed::Ask(Command::Signal { name, id, payload: number(k) }))
+            Some(Deed::Ask(Command::Signal { name, id, fresh: false, payload: number(k) }))
         }
         Intent::Jump => {
             let to = path("step");

@@ -127,9 +127,12 @@ fn deed(log: &Log, order: &Order<Intent>) -> Option<Deed> {
     match order.intent {
         Intent::Claim => order.claim(),
         Intent::TakeOver => order.take_over(log.now()),
-        Intent::Signal(k) => {
-            Some(Deed::Ask(Command::Signal { name: signal, id: format!("g{k}"), payload: Payload::null() }))
-        }
+        Intent::Signal(k) => Some(Deed::Ask(Command::Signal {
+            name: signal,
+            id: format!("g{k}"),
+            fresh: false,
+            payload: Payload::null(),
+        })),
         Intent::Step(step) => order.owned(vec![done(&format!("s{step}"), step.into(), false)]),
         Intent::Park(wait) => {
             let (path, ord) = (path(&format!("w{wait}")), 10 + u32::from(wait));

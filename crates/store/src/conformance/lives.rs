@@ -445,7 +445,7 @@ impl<'a> Life<'a> {
     async fn tell(&mut self, n: u64) {
         let id = format!("m{}", self.history.len());
         let name = SignalName::new("go").unwrap();
-        self.act(&Command::Signal { name, id, payload: json(&n.to_string()) }).await;
+        self.act(&Command::Signal { name, id, fresh: false, payload: json(&n.to_string()) }).await;
         if self.state().summary.owner.is_some() {
             let row = &self.state().summary;
             let fence = Fence { epoch: row.epoch, branch: row.branch };

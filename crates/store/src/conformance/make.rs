@@ -93,6 +93,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         steps: 0,
         step: None,
         trouble: None,
+        pruned: None,
     }
 }
 

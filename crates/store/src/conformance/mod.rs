@@ -28,6 +28,7 @@ pub mod rowless;
 pub mod rows;
 pub mod runs;
 pub mod tasks;
+pub mod trim;
 pub mod views;
 pub mod watch;
 pub mod with_append;
@@ -156,6 +157,14 @@ macro_rules! conformance {
             read::a_short_page_is_the_last_one,
             read::an_unknown_run_is_empty,
             read::past_the_end_is_empty,
+            trim::a_trimmed_log_begins_where_it_was_told,
+            trim::trimming_again_changes_nothing,
+            trim::nothing_is_trimmed_before_an_event_that_is_not_there,
+            trim::a_trimmed_log_goes_on_behind_its_end,
+            trim::a_trimmed_log_is_not_begun_anew,
+            trim::a_long_trimmed_log_reads_at_once,
+            trim::a_trim_leaves_row_tasks_and_other_runs_alone,
+            trim::a_trimmed_log_without_a_row_is_found,
             rows::a_row_not_given_is_absent,
             rows::a_row_not_given_is_left_late,
             rows::a_row_is_kept_exactly,

@@ -87,6 +87,10 @@ impl Store for DyingStore {
         self.call(Op::Head, &[], self.0.head(run)).await
     }
 
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.call(Op::Trim, &[], self.0.trim(run, first)).await
+    }
+
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         self.call_that(Op::PutTask, &[], self.0.put_task(task, expect), is_done).await
     }

@@ -35,6 +35,7 @@ pub enum Op {
     Append,
     Read,
     Head,
+    Trim,
     PutTask,
     Claim,
     Tasks,
@@ -59,6 +60,7 @@ impl Op {
             Self::Append => "append",
             Self::Read => "read",
             Self::Head => "head",
+            Self::Trim => "trim",
             Self::PutTask => "put_task",
             Self::Claim => "claim",
             Self::Tasks => "tasks",
@@ -82,6 +84,7 @@ impl Op {
         matches!(
             self,
             Self::Append
+                | Self::Trim
                 | Self::PutTask
                 | Self::PutLock
                 | Self::PutRow
@@ -329,6 +332,10 @@ impl Store for FaultyStore {
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
         self.call(Op::Head, run.clone(), |inner, run| async move { inner.head(&run).await }).await
+    }
+
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.call(Op::Trim, run.clone(), |inner, run| async move { inner.trim(&run, first).await }).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {

@@ -92,4 +92,9 @@ impl World {
         let rest = run.log.range((Bound::Excluded(after), Bound::Unbounded)).take(limit as usize);
         rest.map(|(seq, body)| Record { seq: *seq, body: body.clone() }).collect()
     }
+    pub(super) fn trim(&mut self, run: &RunId, first: Seq) {
+        if let Some(run) = self.runs.get_mut(run).filter(|run| run.log.contains_key(&first)) {
+            run.log = run.log.split_off(&first);
+        }
+    }
 }

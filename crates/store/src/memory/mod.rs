@@ -149,6 +149,11 @@ impl Store for MemoryStore {
         Ok(self.with(|world| world.runs.get(run).map(head)))
     }
 
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
+        self.with(|world| world.trim(run, first));
+        Ok(())
+    }
+
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         Ok(self.put(|world| world.put_task(task, expect)))
     }

@@ -152,6 +152,15 @@ fn a_signal_named_like_a_child_does_not_hide_the_childs_end() {
 }
 
 #[test]
+fn an_answer_wakes_whoever_asked_and_leaves_other_questions_open() {
+    let log = Log::running().asks("ship", Form::Any).asks("paint", Form::Any).released(Release::Unload);
+    assert_eq!(log.ask(&answer("ship", "a1", "1")).unwrap().task, TaskMove::Wake);
+    let log = log.act(answer("ship", "a1", "1"));
+    let open: Vec<_> = log.state().summary.inputs.iter().map(|input| input.path.clone()).collect();
+    assert_eq!(open, [path("paint")]);
+}
+
+#[test]
 fn mail_wakes_only_who_waits_for_it() {
     let log = Log::running().waits("w", &["go"]).released(Release::Unload);
     assert_eq!(log.ask(&signal("go", "s1")).unwrap().task, TaskMove::Wake);
@@ -160,6 +169,19 @@ fn mail_wakes_only_who_waits_for_it() {
     let paused = log.act(Command::Pause(note("p")));
     assert_eq!(paused.ask(&signal("go", "s1")).unwrap().task, TaskMove::Keep);
     assert_eq!(paused.ask(&Command::Resume(note("r"))).unwrap().task, TaskMove::Wake);
+}
+
+#[test]
+fn an_id_that_nobody_else_can_have_is_not_looked_for_in_the_log() {
+    let log = (0..100).fold(Log::running(), |log, number| log.signalled("go", &format!("s{number}")));
+    let row = View::Row(&log.state().summary);
+    let sent = |fresh| {
+        let name = crate::SignalName::new("go").unwrap();
+        let command = Command::Signal { name, id: "new".into(), fresh, payload: json("1") };
+        decide(row, &command, log.now, &log.limits)
+    };
+    assert_eq!(sent(false), Err(Refusal::NeedsHistory));
+    assert_eq!(sent(true).unwrap().events.len(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use goldseam_core::branch::Lineage;
-use goldseam_core::codec::decode_all;
+use goldseam_core::codec::{decode, decode_all};
 use goldseam_core::event::Event;
 use goldseam_core::state::{OpKind, Outcome, StepOp, StepProgress};
 use goldseam_core::task::{Task, TaskState};
@@ -32,7 +32,12 @@ impl Derived {
     pub(super) async fn read(fixture: &Fixture, run: &RunId) -> Option<Self> {
         let records = fixture.store.read(run, Seq::ZERO, ALL).await.unwrap();
         let texts = records.iter().map(|record| (record.seq, record.body.as_str()));
-        let (history, head) = decode_all(Seq::ZERO, Hash::ZERO, texts).ok()?;
+        let first = decode(records.first()?.seq, &records.first()?.body).ok()?;
+        let (after, prev) = match &first.event {
+            Event::RunPruned(_) => (first.seq.before(), first.prev),
+            _ => (Seq::ZERO, Hash::ZERO),
+        };
+        let (history, head) = decode_all(after, prev, texts).ok()?;
         let state = derive(run, &history, head).ok()?;
         Some(Self { run: run.clone(), history, state })
     }
@@ -226,7 +231,8 @@ pub(super) fn event(life: &Derived, recorded: &Recorded) -> Cells {
 
 /// A row of `workflow_events`, if it is there.
 pub(super) fn happened(life: &Derived, recorded: &Recorded) -> Option<Cells> {
-    let kind = recorded.event.name().strip_prefix("run.")?;
+    // A tombstone is no news of the run: it tells that its news are elsewhere.
+    let kind = recorded.event.name().strip_prefix("run.").filter(|kind| *kind != "pruned")?;
     let kind = if kind == "recovered" { "recovery" } else { kind };
     let reason = match &recorded.event {
         Event::RunRecovered(e) => text(&e.reason),

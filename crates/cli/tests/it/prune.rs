@@ -1,0 +1,123 @@
+//! Archiving and removing runs from the command line.
+
+use goldseam_fake_s3::FakeS3;
+use goldseam_store_postgres::testing::Schema;
+
+use crate::support::{eventually, prepared};
+
+fn batch_in(place: &crate::support::Place) -> String {
+    let folder = place.path("archive");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    folder.join(&files[0]).display().to_string()
+}
+
+#[test]
+fn nothing_is_pruned_by_accident() {
+    let place = prepared();
+    let told = place.run(&["prune", "--completed-before", "0s"]);
+    assert_eq!(told.code, 2, "{}", told.err);
+    assert!(told.err.contains("nothing is removed without an archive"), "{}", told.err);
+    let told = place.run(&["prune", "--completed-before", "0s", "--archive", "archive"]);
+    assert_eq!(told.code, 2, "{}", told.err);
+    assert!(told.err.contains("--yes"), "{}", told.err);
+    let told =
+        place.run(&["prune", "--completed-before", "0s", "--archive", "a", "--yes", "--status", "waiting"]);
+    assert_eq!(told.code, 2, "{}", told.err);
+    assert!(!place.files().contains(&"archive".to_owned()));
+    assert!(place.run(&["history", "done"]).ok().contains("run.queued"));
+}
+
+#[test]
+fn a_pruned_run_says_where_it_is() {
+    let place = prepared();
+    let told =
+        place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes", "--json"]).json();
+    assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
+    let batch = batch_in(&place);
+    assert_eq!(told["archives"][0].as_str(), Some(batch.as_str()));
+    let shown = place.run(&["show", "done"]).ok();
+    assert!(shown.contains(&batch) && shown.contains("shipped ship"), "{shown}");
+    assert!(place.run(&["history", "failed"]).ok().contains("run.pruned"));
+    assert!(place.run(&["watch", "done", "--jsonl"]).ok().contains("run.pruned"), "and the watch is over");
+    place.run(&["retry", "failed"]).fails(6, "GS0131");
+    place.run(&["signal", "done", "paid"]).fails(6, "GS0131");
+    assert!(place.run(&["store", "check"]).ok().contains("sound"));
+    assert!(place.run(&["doctor", "--deep", "--rule", "K1"]).ok().contains("healthy"));
+    assert!(place.run(&["prune", "--verify", &batch]).ok().contains("2 runs"));
+    let again = place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
+    assert!(again.contains("0 runs pruned"), "{again}");
+}
+
+#[test]
+fn a_damaged_archive_is_found() {
+    let place = prepared();
+    place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
+    let batch = batch_in(&place);
+    let whole = std::fs::read_to_string(&batch).unwrap();
+    let changed = whole.replacen("the bank answered 503", "the bank answered 504", 1);
+    let cut = whole.rsplit_once("{\"goldseam_archive\"").unwrap().0.to_owned();
+    for damaged in [changed, cut, String::new()] {
+        std::fs::write(&batch, damaged).unwrap();
+        place.run(&["prune", "--verify", &batch]).fails(1, "GS0133");
+    }
+}
+
+#[test]
+fn a_pruned_run_moves_to_another_store() {
+    let place = prepared();
+    place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
+    let copied = place.run(&["store", "copy", "sqlite:goldseam.db", "sqlite:new.db"]).ok();
+    assert!(!copied.contains("K1"), "{copied}");
+    let shown = place.run(&["show", "done", "--store", "sqlite:new.db"]).ok();
+    assert!(shown.contains(&batch_in(&place)), "{shown}");
+    assert!(place.run(&["store", "check", "sqlite:new.db"]).ok().contains("sound"));
+    assert_eq!(place.run(&["history", "done", "--store", "sqlite:new.db"]).ok().matches("run.").count(), 1);
+}
+
+/// Prunes a copy of the usual runs on another store, into a bucket.
+fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
+    let place = prepared();
+    place.run(&["store", "copy", "sqlite:goldseam.db", url]).ok();
+    // A bucket tells the time in seconds.
+    eventually("both runs are old enough", || {
+        let plan = place.run(&["prune", "--completed-before", "0s", "--dry-run", "-q", "--store", url]).ok();
+        (plan.lines().count() == 2).then_some(())
+    });
+    let told = place.run(&[
+        "prune",
+        "--completed-before",
+        "0s",
+        "--archive",
+        &archive(""),
+        "--yes",
+        "--json",
+        "--store",
+        url,
+    ]);
+    let told = told.json();
+    assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
+    let batch = told["archives"][0].as_str().unwrap();
+    assert!(place.run(&["show", "done", "--store", url]).ok().contains(batch));
+    assert!(place.run(&["store", "check", url]).ok().contains("sound"));
+    assert!(place.run(&["doctor", "--deep", "--rule", "K1", "--store", url]).ok().contains("healthy"));
+    let name = batch.rsplit_once('/').unwrap().1;
+    assert!(place.run(&["prune", "--verify", &archive(&format!("/{name}"))]).ok().contains("2 runs"));
+    let back = place.run(&["store", "copy", url, "sqlite:back.db"]).ok();
+    assert!(!back.contains("K1"), "{back}");
+    assert!(place.run(&["show", "failed", "--store", "sqlite:back.db"]).ok().contains(batch));
+}
+
+#[test]
+fn a_bucket_can_be_pruned_and_can_be_the_archive() {
+    let fake = FakeS3::start().unwrap();
+    pruned_on(&fake.url("orders"), &|name| fake.url(&format!("archive{name}")));
+    let left = fake.objects().into_keys().filter(|key| key.contains("workflow/done/log/")).count();
+    assert_eq!(left, 2, "the tombstone, and what keeps the log from being begun anew");
+}
+
+#[test]
+fn a_postgres_store_can_be_pruned() {
+    let (schema, fake) = (Schema::fresh(), FakeS3::start().unwrap());
+    pruned_on(&schema.url(), &|name| fake.url(&format!("archive{name}")));
+}

@@ -1,0 +1,90 @@
+//! The real server: started, asked with keys, told to leave.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Place, prepared};
+
+/// A server that runs in a process of its own.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn begin(place: &Place, args: &[&str]) -> Self {
+        let all = [args, &["--listen", "127.0.0.1:0", "--jsonl"]].concat();
+        let mut child = place.command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        Self { child, url: told["url"].as_str().unwrap().to_owned() }
+    }
+
+    /// Tells it to leave; how it ended.
+    fn end(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_server_is_asked_with_a_key_and_leaves_when_it_is_told() {
+    let place = prepared();
+    let made = place.run(&["key", "create", "ops", "--scope", "admin,read", "--json"]).json();
+    let key = made["credential"].as_str().unwrap();
+    let server = Server::begin(&place, &["serve"]);
+    let ask = |args: &[&str], key: Option<&str>| {
+        let mut command = place.command(&[args, &["--server", &server.url]].concat());
+        command.env_remove("GOLDSEAM_KEY").envs(key.map(|key| ("GOLDSEAM_KEY", key)));
+        crate::support::Ran::of(&command.output().unwrap())
+    };
+    ask(&["ls"], None).fails(4, "GS0601");
+    let listed = ask(&["ls", "-q"], Some(key)).ok();
+    assert_eq!(listed, place.run(&["ls", "-q"]).ok());
+    ask(&["pause", "waits"], Some(key)).fails(4, "GS0602");
+    let made = ask(&["key", "create", "temporary", "--scope", "read", "--json"], Some(key)).json();
+    ask(&["ls"], made["credential"].as_str()).ok();
+    let id = made["id"].as_str().unwrap();
+    ask(&["key", "revoke", id], Some(key)).ok();
+    ask(&["ls"], made["credential"].as_str()).fails(4, "GS0601");
+    let keys = ask(&["key", "list", "--json"], Some(key)).json();
+    assert_eq!(keys["items"].as_array().unwrap().len(), 2);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_scratch_server_leaves_nothing_behind() {
+    let place = Place::new();
+    let mut server = place.command(&["dev", "--listen", "127.0.0.1:0", "--jsonl"]);
+    let mut child =
+        server.env("TMPDIR", place.path("")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = serde_json::from_str::<Value>(&line).unwrap()["url"].as_str().unwrap().to_owned();
+    place.run(&["start", "order", "--id", "o-1", "--server", &url]).ok();
+    assert_eq!(place.files().len(), 1, "the scratch store: {:?}", place.files());
+    assert_eq!(Server { child, url }.end(), Some(0));
+    assert_eq!(place.files(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_others_could_reach_does_not_start_without_a_key() {
+    let place = prepared();
+    place.run(&["serve", "--listen", "0.0.0.0:0"]).fails(4, "GS0604");
+}
+
+#[test]
+fn every_setting_is_shown_with_its_origin() {
+    let place = Place::new();
+    std::fs::write(place.path("goldseam.toml"), "followers_max = 7\n").unwrap();
+    let mut command = place.command(&["config", "show", "--listen", "127.0.0.1:1"]);
+    let ran = crate::support::Ran::of(&command.env("GOLDSEAM_DRAIN_SECONDS", "3").output().unwrap());
+    insta::assert_snapshot!(ran.ok());
+    assert_eq!(place.run(&["config", "show", "--set", "folowers_max=7"]).code, 2);
+    std::fs::write(place.path("goldseam.toml"), "folowers_max = 7\n").unwrap();
+    place.run(&["config", "show"]).fails(2, "GS0610");
+}

@@ -1,0 +1,108 @@
+//! Runs that are archived.
+
+use crate::codec::decode_all;
+use crate::command::Command;
+use crate::decide::{Decision, Refusal, TaskMove};
+use crate::error::Failure;
+use crate::event::{Event, Note};
+use crate::state::{Outcome, derive};
+use crate::summary::Status;
+use crate::testing::*;
+use crate::time::Seq;
+use crate::{Hash, Owned};
+
+fn archived() -> Log {
+    let log = Log::running().completed("a").signalled("go", "s1").finishes();
+    let at = log.end();
+    log.act(prune(at))
+}
+
+#[test]
+fn a_run_that_is_not_over_is_not_pruned() {
+    let running = Log::running().completed("a");
+    let refused = Err(Refusal::NotPrunable { why: "it is not over" });
+    assert_eq!(running.ask(&prune(running.end())), refused);
+    let parked = running.owned(vec![Owned::Park { code: "V1", reason: "x".into() }]);
+    assert_eq!(parked.ask(&prune(parked.end())), refused);
+    let retried = Log::running().owned(vec![Owned::Fail(Failure::terminal("x"))]);
+    let at = retried.end();
+    assert_eq!(retried.act(Command::Retry(note("t1"))).ask(&prune(at)), refused);
+}
+
+#[test]
+fn a_run_that_moved_since_it_was_archived_is_not_pruned() {
+    let log = Log::running().finishes();
+    let at = log.end();
+    let noted = log.act(Command::Annotate(note("n1")));
+    assert!(matches!(noted.ask(&prune(at)), Err(Refusal::NotPrunable { .. })));
+    assert!(noted.ask(&prune(noted.end())).is_ok());
+}
+
+#[test]
+fn a_tombstone_keeps_status_outcome_and_what_is_searched_by() {
+    let log = archived();
+    let tombstone = log.records.last().unwrap();
+    let alone = derive(&log.run, std::slice::from_ref(tombstone), log.head).unwrap();
+    assert_eq!(alone.summary, log.state().summary);
+    assert_eq!((alone.summary.status, alone.summary.base), (Status::Completed, tombstone.seq));
+    assert!(matches!(alone.outcome, Some(Outcome::Completed(_))));
+    let pruned = alone.summary.pruned.unwrap();
+    assert_eq!((pruned.at, pruned.archive.as_str()), (tombstone.at, "/archive/1.jsonl"));
+}
+
+#[test]
+fn a_row_that_is_late_by_a_whole_log_folds_a_tombstone() {
+    let log = archived();
+    let (history, _) = decode_all(Seq::ZERO, Hash::ZERO, [(Seq(1), log.bodies[0].as_str())]).unwrap();
+    let mut row = crate::Summary::first(&log.run, &history[0], Hash::of(log.bodies[0].as_bytes())).unwrap();
+    row.fold(log.records.last().unwrap(), log.head).unwrap();
+    assert_eq!(row, log.state().summary);
+}
+
+#[test]
+fn pruning_again_does_nothing() {
+    let log = archived();
+    assert_eq!(log.ask(&prune(log.end())), Ok(Decision::default()));
+    assert_eq!(log.ask(&prune(Seq(1))), Ok(Decision::default()));
+}
+
+#[test]
+fn the_run_is_still_known_by_its_id_and_input() {
+    let log = archived();
+    let start = |input: &str| Command::Start { queued: order(input), claim: None };
+    assert_eq!(log.ask(&start("{}")), Ok(Decision::default()));
+    assert!(matches!(log.ask(&start("[1]")), Err(Refusal::OtherInput { .. })));
+}
+
+#[test]
+fn nothing_follows_a_tombstone() {
+    let log = archived();
+    let other = |id: &str| Note { id: id.into(), by: None, reason: String::new() };
+    let commands = [
+        signal("go", "s9"),
+        answer("q", "a1", "1"),
+        Command::Cancel(other("x1")),
+        Command::Pause(other("x2")),
+        Command::Resume(other("x3")),
+        Command::Annotate(other("x4")),
+        Command::Retry(other("x5")),
+        Command::Jump(jump_to("x6", "a")),
+        Command::Requeue(other("x7")),
+        Command::Reset(other("x8")),
+        Command::UndoSeam(other("x9")),
+    ];
+    for command in commands {
+        let refused = Refusal::Archived { archive: "/archive/1.jsonl".into() };
+        assert_eq!(log.ask(&command), Err(refused), "{command:?}");
+    }
+    assert!(matches!(log.ask(&claim("n-9")), Err(Refusal::NotClaimable { .. })));
+    assert_eq!(log.ask(&signal("go", "s1")), Ok(Decision::default()), "what was taken before is a repeat");
+}
+
+#[test]
+fn a_tombstone_takes_the_runs_task_away() {
+    let log = Log::running().finishes();
+    let decision = log.ask(&prune(log.end())).unwrap();
+    assert_eq!(decision.task, TaskMove::Remove);
+    assert!(matches!(&decision.events[0].event, Event::RunPruned(pruned) if pruned.events == log.end().0));
+}

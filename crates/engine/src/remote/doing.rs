@@ -1,0 +1,361 @@
+//! From a worker's words to what an owner does. Code in this process cannot say nonsense; what comes from elsewhere is
+//! compared with the log first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use goldseam_core::decide::{child_id, next_task};
+use goldseam_core::event::{
+    ChildStarted, InputRequested, Release, Remote, StepCompleted, StepFailed, StepStarted, WaitStarted,
+};
+use goldseam_core::retry::Policy;
+use goldseam_core::state::{Op, OpKind, State, WaitOp};
+use goldseam_core::{
+    Failure, Hash, Limits, Millis, Owned, Path, Payload, PayloadError, QueueName, Retry, RunId, Seq,
+};
+
+use super::wire::{Doing, Giving, Question, Timeout, Trouble};
+use crate::cell::{Inner, Spot, Stop};
+use crate::engine::default_queue;
+
+/// Doings in one append.
+const DOINGS_MAX: usize = 1_000;
+/// Things that one wait looks for.
+const WANTED_MAX: usize = 1_000;
+
+/// Why doings cannot be taken.
+#[derive(Debug)]
+pub(super) enum Flaw {
+    /// Nobody could take them.
+    Malformed(String),
+    /// A payload is too large or too deep.
+    Payload(PayloadError),
+    /// The log has something else (rule V1).
+    Diverged(String),
+    /// The worker must look at the log again.
+    Again(String),
+}
+
+impl From<PayloadError> for Flaw {
+    fn from(error: PayloadError) -> Self {
+        Self::Payload(error)
+    }
+}
+
+/// What an operation is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Step,
+    Wait,
+    Progress,
+}
+
+impl Kind {
+    fn is(self, kind: &OpKind) -> bool {
+        matches!(
+            (self, kind),
+            (Self::Step, OpKind::Step(_))
+                | (Self::Wait, OpKind::Wait(_))
+                | (Self::Progress, OpKind::Progress)
+        )
+    }
+}
+
+/// Reads doings against the run as it is now.
+pub(super) struct Reader<'a> {
+    inner: &'a mut Inner,
+    now: Millis,
+    limits: &'a Limits,
+    silence: Duration,
+    asked: BTreeMap<Path, u32>,
+    places: BTreeMap<(String, u32), Path>,
+    opened: BTreeSet<Path>,
+    undone: BTreeSet<Path>,
+    to_undo: BTreeSet<Path>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(inner: &'a mut Inner, now: Millis, limits: &'a Limits, silence: Duration) -> Self {
+        let (asked, places, opened) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let (undone, to_undo) = (BTreeSet::new(), BTreeSet::new());
+        Self { inner, now, limits, silence, asked, places, opened, undone, to_undo }
+    }
+
+    pub(super) fn read(mut self, doings: Vec<Doing>) -> Result<Vec<Owned>, Flaw> {
+        match doings.len() {
+            0 => return Err(Flaw::Malformed("an append has at least one doing".to_owned())),
+            many if many > DOINGS_MAX => {
+                return Err(Flaw::Malformed(format!("an append has at most {DOINGS_MAX} doings")));
+            }
+            _ => {}
+        }
+        doings.into_iter().map(|doing| self.one(doing)).collect()
+    }
+
+    fn state(&self) -> &State {
+        &self.inner.state
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
+    fn one(&mut self, doing: Doing) -> Result<Owned, Flaw> {
+        Ok(match doing {
+            Doing::StepStarted { path, ord, attempt, input } => {
+                self.place(&path, ord, Kind::Step, input)?;
+                Owned::StepStarted(StepStarted { path, ord, attempt, input, remote: None })
+            }
+            Doing::StepCompleted { path, ord, attempt, output, took_ms, input, undo, group } => {
+                self.place(&path, ord, Kind::Step, input)?;
+                let (output, began, fence) = (self.payload(&output)?, self.before(took_ms), None);
+                if undo {
+                    self.to_undo.insert(path.clone());
+                }
+                Owned::StepCompleted(StepCompleted {
+                    path,
+                    ord,
+                    attempt,
+                    began,
+                    output,
+                    input,
+                    undo,
+                    group,
+                    fence,
+                })
+            }
+            Doing::StepFailed { path, ord, attempt, failure, took_ms, retry, timeout, input, group } => {
+                self.place(&path, ord, Kind::Step, input)?;
+                let (failure, began, fence) = (failure.bounded(), self.before(took_ms), None);
+                let (left, retry_at) = self.next_try(&path, &failure, retry);
+                let timeout = timeout.map(|timeout| match timeout {
+                    Timeout::Timeout => "timeout",
+                    Timeout::HeartbeatTimeout => "heartbeat-timeout",
+                });
+                let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
+                Owned::StepFailed { failed, retry_at, timeout }
+            }
+            Doing::StepHandedOut {
+                path,
+                ord,
+                attempt,
+                payload,
+                queue,
+                priority,
+                retry,
+                silence_ms,
+                undo,
+            } => {
+                let payload = self.payload(&payload)?;
+                let input = Some(payload.hash());
+                self.place(&path, ord, Kind::Step, input)?;
+                let remote = self.remote(&path, attempt, (payload, queue, priority), (retry, silence_ms));
+                let remote = Some(Box::new(Remote { undo, ..remote }));
+                Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
+            }
+            Doing::Wait { path, ord, signals, children, ask, timeout_ms } => {
+                self.place(&path, ord, Kind::Wait, None)?;
+                self.opens(&path, |wait| wait.wanted.is_none())?;
+                if signals.len().max(children.len()) > WANTED_MAX {
+                    return Err(Flaw::Malformed(format!("a wait looks for at most {WANTED_MAX} things")));
+                }
+                if signals.is_empty() && children.is_empty() && ask.is_none() && timeout_ms.is_none() {
+                    return Err(Flaw::Malformed(format!("{path} waits for nothing")));
+                }
+                let inputs = ask.iter().map(|_| path.clone()).collect();
+                let ask = ask.map(|ask| self.question(&path, ord, ask));
+                let due = timeout_ms.map(|span| self.after(span));
+                Owned::Wait { wanted: WaitStarted { path, ord, signals, inputs, children, due }, ask }
+            }
+            Doing::Sleep { path, ord, span_ms, until } => {
+                self.place(&path, ord, Kind::Wait, None)?;
+                self.opens(&path, |_| false)?;
+                let due = match (span_ms, until) {
+                    (Some(span), None) => self.after(span),
+                    (None, Some(until)) => until,
+                    _ => return Err(Flaw::Malformed("a sleep has either span_ms or until".to_owned())),
+                };
+                Owned::Sleep { path, ord, due }
+            }
+            Doing::Check { path } => Owned::Check(path),
+            Doing::Child { path, ord, workflow, input } => {
+                self.place(&path, ord, Kind::Wait, None)?;
+                self.opens(&path, |_| false)?;
+                let (run, input) = (child_id(self.state(), &path), self.payload(&input)?);
+                Owned::Child(ChildStarted { path, ord, run, workflow, input })
+            }
+            Doing::Progress { path, ord, message } => {
+                self.place(&path, ord, Kind::Progress, None)?;
+                self.opens(&path, |_| false)?;
+                Owned::Progress { path, ord, message: self.text(&message) }
+            }
+            Doing::UndoStarted { path, failure } => {
+                self.has_undo(&path)?;
+                Owned::UndoStarted { path, failure: failure.map(Failure::bounded) }
+            }
+            Doing::UndoCompleted { path } => {
+                self.has_undo(&path)?;
+                self.undone.insert(path.clone());
+                Owned::UndoCompleted(path)
+            }
+            Doing::UndoFailed { path, failure } => {
+                self.has_undo(&path)?;
+                Owned::UndoFailed { path, failure: failure.bounded() }
+            }
+            Doing::FinishJump {} => Owned::FinishJump,
+            Doing::ContinueAsNew { input } => Owned::ContinueAsNew(self.payload(&input)?),
+            Doing::Complete { output } => Owned::Complete(self.payload(&output)?),
+            Doing::Fail { failure } => {
+                self.nothing_left()?;
+                Owned::Fail(failure.bounded())
+            }
+            Doing::Cancelled {} => {
+                self.nothing_left()?;
+                Owned::EndCancelled
+            }
+            Doing::Park { code, reason } => Owned::Park { code: word(code), reason: self.text(&reason) },
+            Doing::Release { reason } => Owned::Release(release(reason)),
+        })
+    }
+
+    /// The operation stands where the log has it, and is what it is there.
+    fn place(&mut self, path: &Path, ord: u32, kind: Kind, input: Option<Hash>) -> Result<(), Flaw> {
+        if path.leaf().is_empty() {
+            return Err(Flaw::Malformed("an operation has a name".to_owned()));
+        }
+        let spot = Spot { path: path.clone(), ord };
+        let found =
+            self.inner.look(&spot, input).map(|op| op.is_none_or(|Op { kind: now, .. }| kind.is(now)));
+        match found {
+            Ok(true) => {}
+            Err(Stop::Diverged(detail)) => return Err(Flaw::Diverged(detail)),
+            _ => {
+                let detail = format!("{path} is another kind of operation in the log than in the code");
+                return Err(Flaw::Diverged(detail));
+            }
+        }
+        let before = self.asked.insert(path.clone(), ord);
+        let there = self.places.insert((path.arm().to_owned(), ord), path.clone());
+        if before.is_some_and(|before| before != ord) || there.is_some_and(|there| there != *path) {
+            return Err(Flaw::Malformed(format!("{path} does not stand in one place, or not alone")));
+        }
+        Ok(())
+    }
+
+    /// The operation is opened once: it is not in the log yet, or `fits` what is there of it.
+    fn opens(&mut self, path: &Path, fits: impl Fn(&WaitOp) -> bool) -> Result<(), Flaw> {
+        let free = match self.state().ops.get(path).map(|op| &op.kind) {
+            None => true,
+            Some(OpKind::Wait(wait)) => fits(wait),
+            Some(OpKind::Step(_) | OpKind::Progress) => false,
+        };
+        if !free {
+            return Err(Flaw::Again(format!("{path} is in the log already")));
+        }
+        match self.opened.insert(path.clone()) {
+            true => Ok(()),
+            false => Err(Flaw::Malformed(format!("{path} is opened twice"))),
+        }
+    }
+
+    fn payload(&self, payload: &Payload) -> Result<Payload, Flaw> {
+        Ok(Payload::parse(payload.as_str(), self.limits)?)
+    }
+
+    fn text(&self, text: &str) -> String {
+        text.chars().take(self.limits.text_bytes_max).collect()
+    }
+
+    fn before(&self, took_ms: u64) -> Millis {
+        self.now - Duration::from_millis(took_ms)
+    }
+
+    fn after(&self, span_ms: u64) -> Millis {
+        self.now + Duration::from_millis(span_ms)
+    }
+
+    /// Attempts that are left, and when the next one begins: by the policy that the worker sends, and the store's clock.
+    fn next_try(&self, path: &Path, failure: &Failure, policy: Option<Policy>) -> (u32, Option<Millis>) {
+        let failures = match self.state().ops.get(path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.failures.saturating_add(1),
+            _ => 1,
+        };
+        let Some(retry) = policy.map(Retry::from) else { return (0, None) };
+        match retry.pause(failures, failure, path.as_str()) {
+            Some(pause) => (retry.attempts_max.saturating_sub(failures), Some(self.now + pause)),
+            None => (0, None),
+        }
+    }
+
+    fn remote(
+        &self,
+        path: &Path,
+        attempt: u32,
+        (payload, queue, priority): (Payload, Option<QueueName>, i32),
+        (retry, silence_ms): (Option<Policy>, Option<u64>),
+    ) -> Remote {
+        let (task, delivery) = next_task(self.state(), path, attempt);
+        let silence_ms = silence_ms.unwrap_or(u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX));
+        Remote {
+            task,
+            queue: queue.unwrap_or_else(default_queue),
+            priority,
+            payload: Some(payload),
+            retry: retry.unwrap_or_else(|| Policy::from(&Retry::never())),
+            silence_ms,
+            delivery,
+            undo: false,
+        }
+    }
+
+    fn question(&self, path: &Path, ord: u32, Question { prompt, form }: Question) -> InputRequested {
+        InputRequested { path: path.clone(), ord, prompt: self.text(&prompt), form }
+    }
+
+    fn has_undo(&self, path: &Path) -> Result<(), Flaw> {
+        match self.state().undo.contains(path) || self.to_undo.contains(path) {
+            true => Ok(()),
+            false => Err(Flaw::Malformed(format!("{path} is no completed step with a compensation"))),
+        }
+    }
+
+    /// A run ends once everything that has a compensation is undone.
+    fn nothing_left(&self) -> Result<(), Flaw> {
+        let recorded = self.state().to_undo(Seq::ZERO);
+        let left = recorded.iter().chain(&self.to_undo).find(|path| !self.undone.contains(*path));
+        match left {
+            Some(path) => Err(Flaw::Again(format!("step {path} must be undone first"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The children that doings want.
+pub(super) fn children(doings: &[Owned]) -> Vec<ChildStarted> {
+    let wanted = |doing: &Owned| match doing {
+        Owned::Child(child) => Some(child.clone()),
+        _ => None,
+    };
+    doings.iter().filter_map(wanted).collect()
+}
+
+/// The children that must be asked to stop before these doings end the run.
+pub(super) fn orphans(state: &State, doings: &[Owned]) -> Vec<RunId> {
+    let ends = |doing: &Owned| matches!(doing, Owned::Fail(_) | Owned::EndCancelled);
+    if doings.iter().any(ends) { state.open_children() } else { Vec::new() }
+}
+
+fn word(code: Trouble) -> &'static str {
+    match code {
+        Trouble::Diverged => "V1",
+        Trouble::Version => "E2",
+        Trouble::TooLong => "GS0112",
+        Trouble::Form => "GS0115",
+    }
+}
+
+fn release(reason: Giving) -> Release {
+    match reason {
+        Giving::Unload => Release::Unload,
+        Giving::Paused => Release::Paused,
+        Giving::HandOver => Release::HandOver,
+        Giving::Unfit => Release::Unfit,
+    }
+}

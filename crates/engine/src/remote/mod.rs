@@ -1,0 +1,414 @@
+//! Workflows that are written in another language and run in another process: the protocol by which they do.
+//!
+//! A worker registers and is a node of the store from then on; this process speaks for it. It asks for executions, each a
+//! run with the history that its branch sees, appends what it did under the fence of its claim, and parks, gives back or
+//! ends the run. The pure core decides as it does for any owner, so a worker's mistakes cost nobody else anything.
+//! `docs/protocol.md` has the whole of it, [`wire`] its documents.
+//!
+//! Nothing here runs until a worker registers.
+
+mod append;
+mod doing;
+mod pages;
+mod token;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use goldseam_core::{Event, Fence, NodeId, QueueName, Recorded, Refusal, RunId, Seq, WorkflowName};
+
+use crate::claims::judge::node_name;
+use crate::client::Client;
+use crate::clock::{Clock, StoreTime, pause};
+use crate::commit::Ledger;
+use crate::config::{Config, QUEUE_DEFAULT};
+use crate::context::child;
+use crate::engine::refused;
+use crate::error::EngineError;
+use crate::node::{Desk, Hub, Lying, Node};
+use crate::registry::Registry;
+use pages::Page;
+use token::Held;
+use wire::{Beaten, Claim, Claimed, Events, Execution, Heartbeat, News, Register, Registered};
+
+pub use token::{PlainTokens, Tokens};
+
+/// Shortest lease that a worker may ask for.
+const LEASE_MIN: Duration = Duration::from_millis(100);
+/// Longest lease that a worker may ask for.
+const LEASE_MAX: Duration = Duration::from_secs(600);
+/// Workflows, queues and executions that a worker may name at once.
+const NAMES_MAX: usize = 10_000;
+
+/// How workers in other processes are treated.
+#[derive(Debug, Clone)]
+pub struct RemoteOptions {
+    /// How long a worker may be silent unless it says otherwise.
+    pub lease: Duration,
+    /// Workers at once.
+    pub workers_max: usize,
+    /// Everything else: how their runs are recovered, how often their nodes beat.
+    pub config: Config,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(30), workers_max: 256, config: Config::default() }
+    }
+}
+
+/// Why something that a worker wants cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteRefusal {
+    /// Register, and claim again.
+    #[error("worker {0} is not registered here, or was silent for longer than its lease")]
+    NoSuchWorker(String),
+    /// Use a token as it was given.
+    #[error("this is no token of an execution")]
+    NoSuchToken,
+    /// Mend the request.
+    #[error("the request makes no sense: {0}")]
+    Malformed(String),
+    /// Come again later, or go to another server.
+    #[error("no worker is taken in now: {0}")]
+    NotNow(&'static str),
+}
+
+impl RemoteRefusal {
+    /// The stable code, with a page in `docs/codes`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchWorker(_) => "GS0311",
+            Self::NoSuchToken => "GS0312",
+            Self::Malformed(_) => "GS0313",
+            Self::NotNow(_) => "GS0314",
+        }
+    }
+}
+
+/// The workers in other processes that this one speaks for. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RemoteWorkers {
+    ledger: Ledger,
+    options: Arc<RemoteOptions>,
+    tokens: Arc<dyn Tokens>,
+    all: Arc<Mutex<BTreeMap<NodeId, Arc<Node>>>>,
+    leaving: Arc<AtomicBool>,
+}
+
+impl RemoteWorkers {
+    /// Workers on the store of `client`, with tokens made by `tokens`.
+    pub fn new(client: &Client, options: RemoteOptions, tokens: Arc<dyn Tokens>) -> Self {
+        let (ledger, options) = (client.ledger().clone(), Arc::new(options));
+        Self { ledger, options, tokens, all: Arc::default(), leaving: Arc::default() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Node>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a worker in: a node of the store from now on.
+    pub async fn register(&self, register: Register) -> Result<Registered, EngineError> {
+        if self.leaving.load(Ordering::Relaxed) {
+            return Err(RemoteRefusal::NotNow("the server shuts down").into());
+        }
+        {
+            let mut all = self.all();
+            all.retain(|_, node| !node.is_closed());
+            if all.len() >= self.options.workers_max {
+                return Err(RemoteRefusal::NotNow("there are as many as there may be").into());
+            }
+        }
+        let lease = register.lease_ms.map_or(self.options.lease, Duration::from_millis);
+        let lease = lease.clamp(LEASE_MIN, LEASE_MAX);
+        let registry = promised(&register.workflows)?;
+        let desk = Arc::new(Desk::new(lease, self.ledger.clock.elapsed()));
+        self.ledger.hub.hear_of(&registry);
+        let node = self.node(register, registry, &desk)?;
+        node.start_for(&desk).await?;
+        let worker = node.id.clone();
+        self.all().insert(worker.clone(), Arc::clone(&node));
+        Ok(Registered { worker, lease_ms: millis(lease), now: node.ledger.clock.now() })
+    }
+
+    fn node(
+        &self,
+        register: Register,
+        registry: Registry,
+        desk: &Arc<Desk>,
+    ) -> Result<Arc<Node>, EngineError> {
+        let Register { name, queues, slots, .. } = register;
+        if slots == 0 || queues.len() > NAMES_MAX {
+            return Err(
+                RemoteRefusal::Malformed("a worker has at least one slot, and few queues".into()).into()
+            );
+        }
+        let name: String = name.chars().take(self.ledger.limits.text_bytes_max).collect();
+        let queues = match queues.is_empty() {
+            true => QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
+            false => queues,
+        };
+        let config = Config {
+            name: Some(name),
+            slots,
+            queues,
+            sweep: None,
+            beat_on_thread: false,
+            limits: (*self.ledger.limits).clone(),
+            ..self.options.config.clone()
+        };
+        let config = config.at_pace(&self.ledger.store.pace());
+        config.check()?;
+        let id = NodeId::new(node_name(self.ledger.entropy.next()))?;
+        let time = Arc::new(StoreTime::new(Arc::clone(&self.ledger.clock)));
+        let hub =
+            Hub::new(Some(id.clone()), registry.clone(), self.ledger.clock.now(), config.silence_max / 2);
+        let clock = Arc::clone(&time) as Arc<dyn Clock>;
+        let ledger = Ledger { clock, asks: None, hub: Arc::new(hub), ..self.ledger.clone() };
+        Ok(Node::new(ledger, Arc::new(config), registry, (id, time), Some(Arc::clone(desk))))
+    }
+
+    /// The worker, which gives a sign of life.
+    fn hear(&self, worker: &NodeId) -> Result<(Arc<Node>, Arc<Desk>), EngineError> {
+        let found = self.all().get(worker).filter(|node| !node.is_closed()).cloned();
+        let found = found.and_then(|node| node.desk.clone().map(|desk| (node, desk)));
+        let gone = || RemoteRefusal::NoSuchWorker(worker.as_str().to_owned());
+        let (node, desk) = found.ok_or_else(gone)?;
+        desk.hear(self.ledger.clock.elapsed());
+        Ok((node, desk))
+    }
+
+    fn open(&self, token: &str) -> Result<Held, EngineError> {
+        let held = self.tokens.open(token).and_then(|text| Held::parse(&text));
+        Ok(held.ok_or(RemoteRefusal::NoSuchToken)?)
+    }
+
+    /// Those of `tokens` that are this worker's.
+    fn held<'a>(
+        &self,
+        worker: &NodeId,
+        tokens: impl Iterator<Item = &'a String>,
+    ) -> Result<Vec<Held>, EngineError> {
+        let mut all = Vec::new();
+        for token in tokens.take(NAMES_MAX) {
+            let held = self.open(token)?;
+            if held.worker != *worker {
+                return Err(RemoteRefusal::NoSuchToken.into());
+            }
+            all.push(held);
+        }
+        Ok(all)
+    }
+
+    /// No longer than a third of the lease: an answer must not come when the worker is taken for gone.
+    fn patience(desk: &Desk, wait_ms: u64) -> Duration {
+        Duration::from_millis(wait_ms).min(desk.lease / 3)
+    }
+
+    /// The worker is alive; tells what is new in the logs of its executions, as soon as something is.
+    pub async fn heartbeat(&self, worker: &NodeId, beat: Heartbeat) -> Result<Beaten, EngineError> {
+        let (node, desk) = self.hear(worker)?;
+        let held = self.held(worker, beat.holding.iter().map(|holding| &holding.token))?;
+        desk.compare(&pairs(&held), self.ledger.clock.elapsed());
+        let deadline = self.ledger.clock.elapsed() + Self::patience(&desk, beat.wait_ms);
+        let mut bell = desk.listen();
+        loop {
+            bell.mark_unchanged();
+            let (mut news, mut lost) = (Vec::new(), Vec::new());
+            for (held, holding) in held.iter().zip(&beat.holding) {
+                match self.news(&node, &desk, held, holding).await? {
+                    Some(news_of_it) => news.extend(news_of_it),
+                    None => lost.push(holding.token.clone()),
+                }
+            }
+            let leaving = node.hub().is_leaving();
+            let left = deadline.saturating_sub(self.ledger.clock.elapsed());
+            if !news.is_empty() || !lost.is_empty() || leaving || left.is_zero() || node.is_closed() {
+                return Ok(Beaten { news, lost, leaving, now: node.ledger.clock.now() });
+            }
+            let _ = tokio::time::timeout(left, bell.changed()).await;
+        }
+    }
+
+    /// What is new in one execution; none if it is not the worker's any more.
+    async fn news(
+        &self,
+        node: &Node,
+        desk: &Desk,
+        held: &Held,
+        holding: &wire::Holding,
+    ) -> Result<Option<Option<News>>, EngineError> {
+        let Some(lying) = desk.find(&held.run, held.fence) else { return Ok(None) };
+        if !node.look(&lying).await? {
+            node.clear_away(desk, &lying).await;
+            return Ok(None);
+        }
+        if lying.cell.lock().state.summary.as_of <= holding.after {
+            return Ok(Some(None));
+        }
+        let Page { events, end, more, .. } = self.page(&lying, holding.after).await?;
+        Ok(Some(Some(News { token: holding.token.clone(), events, end, more })))
+    }
+
+    /// Gives a worker executions, waiting for the first.
+    pub async fn claim(&self, worker: &NodeId, claim: Claim) -> Result<Claimed, EngineError> {
+        let (node, desk) = self.hear(worker)?;
+        let held = self.held(worker, claim.holding.iter())?;
+        let _one_at_a_time = desk.asking.lock().await;
+        desk.compare(&pairs(&held), self.ledger.clock.elapsed());
+        let limit = usize::try_from(claim.limit).unwrap_or(usize::MAX);
+        let deadline = self.ledger.clock.elapsed() + Self::patience(&desk, claim.wait_ms);
+        let _asking = desk.ask(claim.limit);
+        node.hub().ready.notify_one();
+        loop {
+            let arrived = desk.arrived.notified();
+            let taken = desk.take_offered(limit);
+            let leaving = node.hub().is_leaving();
+            let left = deadline.saturating_sub(self.ledger.clock.elapsed());
+            if !taken.is_empty() || limit == 0 || leaving || left.is_zero() || node.is_closed() {
+                let mut executions = Vec::with_capacity(taken.len());
+                for lying in taken {
+                    executions.push(self.execution(worker, &lying).await?);
+                }
+                return Ok(Claimed { executions, leaving, now: node.ledger.clock.now() });
+            }
+            let _ = tokio::time::timeout(left, arrived).await;
+        }
+    }
+
+    /// What an execution sees of its log, after what the worker knows.
+    pub async fn events(&self, events: Events) -> Result<News, EngineError> {
+        let held = self.open(&events.token)?;
+        let (_, desk) = self.hear(&held.worker)?;
+        let fenced = || refused(&held.run, Refusal::Fenced);
+        let lying = desk.find(&held.run, held.fence).ok_or_else(fenced)?;
+        let Page { events: seen, end, more, .. } = self.page(&lying, events.after).await?;
+        Ok(News { token: events.token, events: seen, end, more })
+    }
+
+    async fn page(&self, lying: &Lying, after: Seq) -> Result<Page, EngineError> {
+        let (lineage, base) = {
+            let inner = lying.cell.lock();
+            (inner.state.branches.lineage(inner.fence.branch), inner.state.summary.base)
+        };
+        let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
+        let run = &lying.cell.run;
+        if after >= base {
+            return pages::after(&self.ledger, run, after, &sees).await;
+        }
+        let (history, end) = self.history(lying).await?;
+        Ok(Page::of(history, after, end))
+    }
+
+    /// Everything that the execution sees, and where the log ends.
+    async fn history(&self, lying: &Lying) -> Result<(Vec<Recorded>, Seq), EngineError> {
+        let (lineage, base, end) = {
+            let inner = lying.cell.lock();
+            let summary = &inner.state.summary;
+            (inner.state.branches.lineage(inner.fence.branch), summary.base, summary.as_of)
+        };
+        let (mut history, _) = self.ledger.history_to(&lying.cell.run, base, end).await?;
+        history.retain(|r| r.seq <= end && (r.event.is_mail() || lineage.sees(r.branch, r.seq)));
+        Ok((history, end))
+    }
+
+    async fn execution(&self, worker: &NodeId, lying: &Lying) -> Result<Execution, EngineError> {
+        let (history, end) = self.history(lying).await?;
+        self.create_children(lying, &history).await;
+        let page = Page::of(history, Seq::ZERO, end);
+        let inner = lying.cell.lock();
+        let (state, branch) = (&inner.state, inner.fence.branch);
+        let summary = &state.summary;
+        let held = Held { worker: worker.clone(), run: summary.run.clone(), fence: inner.fence };
+        Ok(Execution {
+            token: self.tokens.seal(&held.text()),
+            run: summary.run.clone(),
+            branch,
+            epoch: inner.fence.epoch,
+            workflow: summary.workflow.clone(),
+            version: summary.version,
+            input: state.queued.input.clone(),
+            tags: summary.tags.clone(),
+            attempt: summary.attempt,
+            generation: state.branches.generation(branch),
+            created_at: summary.created_at,
+            cancel_requested: summary.cancel.is_some(),
+            other_input_until: state.other_input_until,
+            base: summary.base,
+            events: page.events,
+            end: page.end,
+            more: page.more,
+        })
+    }
+
+    /// Children that are wanted in the log and that a crash kept from being created.
+    async fn create_children(&self, lying: &Lying, history: &[Recorded]) {
+        for recorded in history {
+            let Event::ChildStarted(child) = &recorded.event else { continue };
+            let open = lying.cell.lock().state.children.get(&child.run).is_some_and(|child| !child.ended);
+            if open {
+                child::create_for(&lying.cell, child.clone()).await;
+            }
+        }
+    }
+
+    /// The worker goes: what it has is given back, and no attempt is counted for it.
+    pub async fn leave(&self, worker: &NodeId) -> Result<(), EngineError> {
+        let (node, _) = self.hear(worker)?;
+        node.send_off().await;
+        self.all().remove(worker);
+        Ok(())
+    }
+
+    /// The workers that this process speaks for now.
+    pub fn workers(&self) -> Vec<NodeId> {
+        self.all().iter().filter(|(_, node)| !node.is_closed()).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Takes nobody in any more, asks every worker to give back what it has, waits for it as long as `drain`, then
+    /// gives the rest back.
+    pub async fn shutdown(&self, drain: Duration) {
+        self.leaving.store(true, Ordering::Relaxed);
+        let all: Vec<Arc<Node>> = std::mem::take(&mut *self.all()).into_values().collect();
+        for node in &all {
+            node.hub().leave();
+            if let Some(desk) = &node.desk {
+                desk.tell_all();
+            }
+        }
+        let deadline = self.ledger.clock.elapsed() + drain;
+        let busy = |node: &Arc<Node>| !node.is_closed() && node.hub().hot_count() > 0;
+        while all.iter().any(busy) && self.ledger.clock.elapsed() < deadline {
+            pause(Duration::from_millis(10)).await;
+        }
+        join_all(all.iter().map(|node| node.send_off())).await;
+    }
+}
+
+/// The workflows that a worker has.
+fn promised(labels: &[String]) -> Result<Registry, EngineError> {
+    if labels.is_empty() || labels.len() > NAMES_MAX {
+        return Err(RemoteRefusal::Malformed("a worker has at least one workflow".to_owned()).into());
+    }
+    let mut registry = Registry::default();
+    for label in labels {
+        let (name, version) = label.rsplit_once('@').unwrap_or((label, "1"));
+        let Ok(version) = version.parse() else {
+            return Err(RemoteRefusal::Malformed(format!("{label} is not name@version")).into());
+        };
+        registry.promise(WorkflowName::new(name)?, version);
+    }
+    Ok(registry)
+}
+
+fn pairs(held: &[Held]) -> Vec<(RunId, Fence)> {
+    held.iter().map(|held| (held.run.clone(), held.fence)).collect()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

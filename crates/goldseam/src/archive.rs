@@ -1,0 +1,88 @@
+//! Where archived logs go: a directory, or a prefix of a bucket.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use goldseam_engine::EngineError;
+use goldseam_store::{Archive, StoreError};
+
+/// Opens the archive that a text names: a directory, made if it is not there, or `s3://BUCKET/PREFIX`.
+pub fn open_archive(place: &str) -> Result<Box<dyn Archive>, EngineError> {
+    #[cfg(feature = "object")]
+    if goldseam_store_object::url::is_ours(place) {
+        let options = goldseam_store_object::url::parse(place)?;
+        return Ok(Box::new(goldseam_store_object::BucketArchive::new(&options)?));
+    }
+    let folder = std::path::absolute(place).map_err(|error| cannot(Path::new(place), &error))?;
+    fs::create_dir_all(&folder).map_err(|error| cannot(&folder, &error))?;
+    Ok(Box::new(FolderArchive { folder }))
+}
+
+/// Reads one batch of an archive, wherever it is: a file, or `s3://BUCKET/PREFIX/NAME`.
+pub async fn read_archived(place: &str) -> Result<Vec<u8>, EngineError> {
+    #[cfg(feature = "object")]
+    if goldseam_store_object::url::is_ours(place) {
+        let mut options = goldseam_store_object::url::parse(place)?;
+        let whole = options.prefix.clone();
+        let (prefix, name) = whole.rsplit_once('/').unwrap_or(("", &whole));
+        options.prefix = prefix.to_owned();
+        return Ok(goldseam_store_object::BucketArchive::new(&options)?.get(name).await?);
+    }
+    Ok(fs::read(place).map_err(|error| cannot(Path::new(place), &error))?)
+}
+
+/// A directory with one file for each batch.
+#[derive(Debug)]
+struct FolderArchive {
+    folder: PathBuf,
+}
+
+impl FolderArchive {
+    /// The file has its name only once all of it is on the disk; then the name is, too.
+    fn write(&self, name: &str, batch: &[u8]) -> io::Result<()> {
+        let (path, unready) = (self.folder.join(name), self.folder.join(format!("{name}.part")));
+        let mut file = File::create(&unready)?;
+        file.write_all(batch)?;
+        file.sync_all()?;
+        // Unlike a rename, a link never takes the place of what is there.
+        let linked = fs::hard_link(&unready, &path);
+        fs::remove_file(&unready)?;
+        linked?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[async_trait]
+impl Archive for FolderArchive {
+    fn place(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    async fn put(&self, name: &str, batch: Vec<u8>) -> Result<(), StoreError> {
+        self.write(name, &batch).map_err(|error| cannot(&self.folder, &error))
+    }
+
+    async fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        fs::read(self.folder.join(name)).map_err(|error| cannot(&self.folder, &error))
+    }
+}
+
+fn cannot(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::Refused {
+        code: "GS0133",
+        what: format!("the archive {} cannot be used: {error}", path.display()),
+        hint: "name a directory that may be written to, or s3://BUCKET/PREFIX; nothing was removed"
+            .to_owned(),
+    }
+}
+
+/// Archiving runs that ended long ago, and removing them: see [`goldseam_engine::retention`].
+pub mod retention {
+    pub use super::{open_archive, read_archived};
+    pub use goldseam_engine::retention::{
+        ArchivedRun, BatchFlaw, Candidate, Plan, Progress, PruneReport, PrunedRun, Retention, verify,
+    };
+    pub use goldseam_store::Archive;
+}

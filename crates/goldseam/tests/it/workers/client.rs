@@ -1,0 +1,424 @@
+//! A worker in another process, as an SDK would be: written against `docs/protocol.md` only. It knows JSON documents
+//! and a way to send them, and nothing of the engine.
+//!
+//! Its workflows are lists of operations; an interpreter replays them from the history and goes on.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>>;
+
+/// A way to the server; a refusal is its code.
+pub(crate) trait Server: Send + Sync {
+    fn call<'a>(&'a self, method: &'a str, path: &'a str, body: Value) -> Answer<'a>;
+}
+
+/// One operation of a workflow.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    /// Does something; its output is its name.
+    Step(&'static str),
+    /// The same, with a compensation.
+    Undoable(&'static str),
+    /// Fails so often, then works.
+    Flaky(&'static str, u32),
+    /// Waits for a signal.
+    Signal(&'static str),
+    /// Sleeps for so many milliseconds.
+    Sleep(&'static str, u64),
+    /// Starts a child of this workflow, and waits for its end.
+    Child(&'static str, &'static str),
+    /// Has somebody else do a step.
+    Remote(&'static str),
+    /// Begins anew with this input, if the input is not that already.
+    Anew(i64),
+    /// Fails for good.
+    Fail,
+}
+
+/// What was really done, by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Effects(Arc<Mutex<BTreeMap<String, u32>>>);
+
+impl Effects {
+    fn add(&self, what: String) -> u32 {
+        let mut all = self.0.lock().unwrap();
+        let count = all.entry(what).or_default();
+        *count += 1;
+        *count
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<String, u32> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Where a worker dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    Never,
+    /// Once so many of its appends were answered.
+    AfterAppends(u32),
+    /// With the append of this number sent, and its answer lost.
+    BeforeAnswer(u32),
+}
+
+/// Why an execution is not in this worker's hands any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It ended, rests or is parked.
+    Over,
+    /// The server refused with this code.
+    Refused(String),
+    /// The worker died.
+    Dead,
+}
+
+pub(crate) struct Worker<S> {
+    pub(crate) server: Arc<S>,
+    pub(crate) id: String,
+    pub(crate) effects: Effects,
+    pub(crate) death: Death,
+    /// Sends every append twice, as after a lost reply.
+    pub(crate) stutters: bool,
+    pub(crate) appends: u32,
+    pub(crate) workflows: BTreeMap<String, Vec<Op>>,
+}
+
+/// A run, from one claim to its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Execution {
+    pub(crate) token: String,
+    pub(crate) run: String,
+    workflow: String,
+    input: Value,
+    after: u64,
+    cancelled: bool,
+    events: Vec<Value>,
+}
+
+/// What the code of a workflow stops for.
+enum Stop {
+    Left(Left),
+    /// It failed, or is to be cancelled: undo, and say so.
+    Unwind(Value),
+}
+
+impl From<Left> for Stop {
+    fn from(left: Left) -> Self {
+        Self::Left(left)
+    }
+}
+
+impl Execution {
+    pub(crate) fn of(document: &Value) -> Self {
+        let text = |key: &str| document[key].as_str().unwrap().to_owned();
+        Self {
+            token: text("token"),
+            run: text("run"),
+            workflow: text("workflow"),
+            input: document["input"].clone(),
+            after: document["end"].as_u64().unwrap(),
+            cancelled: document["cancel_requested"] == true,
+            events: document["events"].as_array().unwrap().clone(),
+        }
+    }
+
+    fn learn(&mut self, answer: &Value) {
+        self.events.extend(answer["events"].as_array().unwrap().iter().cloned());
+        self.after = answer["end"].as_u64().unwrap();
+        self.cancelled |= self.events.iter().any(|e| e["event"]["type"] == "run.cancel_requested");
+    }
+
+    /// The last event of these types about `path`.
+    fn last(&self, path: &str, types: &[&str]) -> Option<&Value> {
+        let about = |e: &&Value| {
+            e["event"]["data"]["path"] == path && types.iter().any(|name| e["event"]["type"] == *name)
+        };
+        self.events.iter().rev().find(about).map(|e| &e["event"])
+    }
+
+    fn attempts(&self, path: &str) -> u64 {
+        let of_step = |e: &&Value| {
+            e["event"]["data"]["path"] == path
+                && (e["event"]["type"] == "step.started" || e["event"]["type"] == "step.failed")
+        };
+        let attempt = |e: &Value| e["event"]["data"]["attempt"].as_u64().unwrap();
+        self.events.iter().filter(of_step).map(attempt).max().unwrap_or(0)
+    }
+
+    fn mail(&self, seq: &Value) -> &Value {
+        &self.events.iter().find(|e| e["seq"] == *seq).unwrap()["event"]
+    }
+
+    fn holding(&self) -> Value {
+        json!({ "token": self.token, "after": self.after })
+    }
+}
+
+impl<S: Server> Worker<S> {
+    pub(crate) async fn register(
+        server: &Arc<S>,
+        name: &str,
+        workflows: &[(&str, Vec<Op>)],
+        lease: Duration,
+    ) -> Self {
+        let labels: Vec<String> = workflows.iter().map(|(name, _)| format!("{name}@1")).collect();
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap();
+        let body = json!({ "name": name, "workflows": labels, "slots": 4, "lease_ms": lease_ms });
+        let told = server.call("POST", "/v1/workers", body).await.unwrap();
+        Self {
+            server: Arc::clone(server),
+            id: told["worker"].as_str().unwrap().to_owned(),
+            effects: Effects::default(),
+            death: Death::Never,
+            stutters: false,
+            appends: 0,
+            workflows: workflows.iter().map(|(name, ops)| ((*name).to_owned(), ops.clone())).collect(),
+        }
+    }
+
+    pub(crate) async fn leave(&self) {
+        let path = format!("/v1/workers/{}", self.id);
+        self.server.call("DELETE", &path, Value::Null).await.unwrap();
+    }
+
+    pub(crate) async fn claim(&self, limit: u32, holding: &[&str]) -> Result<Vec<Execution>, String> {
+        let path = format!("/v1/workers/{}/claim", self.id);
+        let body = json!({ "limit": limit, "holding": holding, "wait_ms": 5_000 });
+        let told = self.server.call("POST", &path, body).await?;
+        Ok(told["executions"].as_array().unwrap().iter().map(Execution::of).collect())
+    }
+
+    /// Claims until there is something.
+    pub(crate) async fn next(&self) -> Execution {
+        for _ in 0..200 {
+            if let Some(execution) = self.claim(1, &[]).await.unwrap().pop() {
+                return execution;
+            }
+        }
+        panic!("no execution came");
+    }
+
+    pub(crate) async fn heartbeat(&self, of: &[&Execution], wait_ms: u64) -> Result<Value, String> {
+        let path = format!("/v1/workers/{}/heartbeat", self.id);
+        let holding: Vec<Value> = of.iter().map(|execution| execution.holding()).collect();
+        self.server.call("POST", &path, json!({ "holding": holding, "wait_ms": wait_ms })).await
+    }
+
+    /// Executes until the run is out of this worker's hands.
+    pub(crate) async fn execute(&mut self, mut execution: Execution) -> Left {
+        loop {
+            let ops = self.workflows[&execution.workflow].clone();
+            let stop = match self.walk(&mut execution, &ops).await {
+                Ok(()) => match self.finish(&mut execution).await {
+                    Err(stop) => stop,
+                    Ok(()) => Stop::Left(Left::Over),
+                },
+                Err(stop) => stop,
+            };
+            match stop {
+                // The code is called again, with what the log has now.
+                Stop::Left(Left::Refused(code)) if code == "again" => {}
+                Stop::Left(left) => return left,
+                Stop::Unwind(failure) => match self.unwind(&mut execution, failure).await {
+                    Err(Stop::Left(Left::Refused(code))) if code == "again" => {}
+                    Err(Stop::Left(left)) => return left,
+                    _ => return Left::Over,
+                },
+            }
+        }
+    }
+
+    /// Sends what was done; the answer is part of the history from then on.
+    async fn append(&mut self, execution: &mut Execution, doings: Value) -> Result<(), Stop> {
+        if self.death == Death::AfterAppends(self.appends) {
+            return Err(Left::Dead.into());
+        }
+        self.appends += 1;
+        let id = format!("a-{}", self.appends);
+        let body = json!({ "token": execution.token, "id": id, "after": execution.after, "doings": doings });
+        let call = || self.server.call("POST", "/v1/executions/append", body.clone());
+        let mut told = call().await;
+        if self.death == Death::BeforeAnswer(self.appends) {
+            return Err(Left::Dead.into());
+        }
+        if self.stutters {
+            let first = told.unwrap();
+            let second = call().await.unwrap();
+            for same in ["outcome", "events", "end"] {
+                assert_eq!(first[same], second[same], "{same} of {doings}");
+            }
+            told = Ok(second);
+        }
+        let told = told.map_err(Left::Refused)?;
+        match told["outcome"].as_str().unwrap() {
+            "held" => execution.learn(&told),
+            "again" => {
+                execution.learn(&told);
+                return Err(Left::Refused("again".to_owned()).into());
+            }
+            "continued" => {
+                *execution = Execution::of(&told["next"]);
+                return Err(Left::Refused("again".to_owned()).into());
+            }
+            _ => return Err(Left::Over.into()),
+        }
+        Ok(())
+    }
+
+    async fn walk(&mut self, execution: &mut Execution, ops: &[Op]) -> Result<(), Stop> {
+        for (ord, op) in ops.iter().enumerate() {
+            match op {
+                Op::Step(name) => self.step(execution, (name, ord), (false, 0)).await?,
+                Op::Undoable(name) => self.step(execution, (name, ord), (true, 0)).await?,
+                Op::Flaky(name, fails) => self.step(execution, (name, ord), (false, *fails)).await?,
+                Op::Signal(name) => {
+                    let wait = json!({ "wait": { "path": name, "ord": ord, "signals": [name] } });
+                    let resolved = self.wait(execution, name, wait).await?;
+                    let mail = execution.mail(&resolved["data"]["by"]["mail"]);
+                    self.effects.add(format!("{}:{name}={}", execution.run, mail["data"]["payload"]));
+                }
+                Op::Sleep(name, span) => {
+                    let sleep = json!({ "sleep": { "path": name, "ord": ord, "span_ms": span } });
+                    self.wait(execution, name, sleep).await?;
+                }
+                Op::Child(name, workflow) => self.child(execution, (name, ord), workflow).await?,
+                Op::Remote(name) => self.remote(execution, (name, ord)).await?,
+                Op::Anew(input) => {
+                    if execution.input != *input {
+                        self.append(execution, json!([{ "continue_as_new": { "input": input } }])).await?;
+                    }
+                }
+                Op::Fail => {
+                    return Err(Stop::Unwind(json!({ "class": "terminal", "message": "it had to fail" })));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self, execution: &mut Execution) -> Result<(), Stop> {
+        let output = json!({ "by": self.id });
+        self.append(execution, json!([{ "complete": { "output": output } }])).await
+    }
+
+    /// Before an effect: a run that is to be cancelled begins nothing more.
+    fn gate(execution: &Execution) -> Result<(), Stop> {
+        if !execution.cancelled {
+            return Ok(());
+        }
+        let failure = json!({ "class": "terminal", "message": "cancelled", "code": "cancelled" });
+        Err(Stop::Unwind(failure))
+    }
+
+    async fn step(
+        &mut self,
+        execution: &mut Execution,
+        (name, ord): (&str, usize),
+        (undo, fails): (bool, u32),
+    ) -> Result<(), Stop> {
+        loop {
+            let types = ["step.completed", "step.failed", "step.retry_scheduled"];
+            match execution.last(name, &types).map(|e| e["type"].as_str().unwrap()) {
+                Some("step.completed") => return Ok(()),
+                Some("step.failed") => {
+                    let failure = execution.last(name, &types).unwrap()["data"]["failure"].clone();
+                    return Err(Stop::Unwind(failure));
+                }
+                _ => {}
+            }
+            Self::gate(execution)?;
+            let attempt = execution.attempts(name) + 1;
+            let count = self.effects.add(format!("{}:{name}", execution.run));
+            let doing = if count <= fails {
+                let retry = json!({ "attempts_max": 5, "initial_ms": 1, "factor_permille": 1000,
+                    "pause_max_ms": 1, "jitter_permille": 0 });
+                let failure = json!({ "class": "retryable", "message": "not yet" });
+                json!({ "step_failed": { "path": name, "ord": ord, "attempt": attempt, "failure": failure,
+                    "retry": retry } })
+            } else {
+                json!({ "step_completed": { "path": name, "ord": ord, "attempt": attempt, "output": name,
+                    "undo": undo } })
+            };
+            self.append(execution, json!([doing])).await?;
+        }
+    }
+
+    /// Opens a wait unless the log has it, and lets go of the run until it is resolved.
+    async fn wait(&mut self, execution: &mut Execution, name: &str, open: Value) -> Result<Value, Stop> {
+        loop {
+            if let Some(found) = execution.last(name, &["wait.resolved", "timer.fired"]) {
+                return Ok(found.clone());
+            }
+            Self::gate(execution)?;
+            let look = match execution.last(name, &["wait.started", "timer.set"]) {
+                Some(_) => json!({ "check": { "path": name } }),
+                None => open.clone(),
+            };
+            let release = json!({ "release": { "reason": "unload" } });
+            self.append(execution, json!([look, release])).await?;
+        }
+    }
+
+    async fn child(
+        &mut self,
+        execution: &mut Execution,
+        (name, ord): (&str, usize),
+        workflow: &str,
+    ) -> Result<(), Stop> {
+        if execution.last(name, &["child.started"]).is_none() {
+            Self::gate(execution)?;
+            let child = json!({ "path": name, "ord": ord, "workflow": workflow, "input": null });
+            self.append(execution, json!([{ "child": child }])).await?;
+        }
+        let run = execution.last(name, &["child.started"]).unwrap()["data"]["run"].clone();
+        let wait = json!({ "wait": { "path": name, "ord": ord, "children": [run] } });
+        self.wait(execution, name, wait).await?;
+        Ok(())
+    }
+
+    async fn remote(&mut self, execution: &mut Execution, (name, ord): (&str, usize)) -> Result<(), Stop> {
+        loop {
+            if execution.last(name, &["step.completed"]).is_some() {
+                return Ok(());
+            }
+            Self::gate(execution)?;
+            if execution.last(name, &["step.started"]).is_none() {
+                let step = json!({ "path": name, "ord": ord, "attempt": 1, "payload": execution.run });
+                self.append(execution, json!([{ "step_handed_out": step }])).await?;
+                continue;
+            }
+            self.append(execution, json!([{ "release": { "reason": "unload" } }])).await?;
+        }
+    }
+
+    /// Undoes what has a compensation, latest first, then says how the run ended.
+    async fn unwind(&mut self, execution: &mut Execution, failure: Value) -> Result<(), Stop> {
+        loop {
+            let undone =
+                |path: &Value| execution.last(path.as_str().unwrap(), &["compensation.completed"]).is_some();
+            let left = execution.events.iter().rev().map(|e| &e["event"]).find(|e| {
+                e["type"] == "step.completed" && e["data"]["undo"] == true && !undone(&e["data"]["path"])
+            });
+            let Some(path) = left.map(|e| e["data"]["path"].as_str().unwrap().to_owned()) else { break };
+            if execution.last(&path, &["compensation.started"]).is_none() {
+                let started = json!({ "undo_started": { "path": path, "failure": failure } });
+                self.append(execution, json!([started])).await?;
+                continue;
+            }
+            self.effects.add(format!("{}:undo {path}", execution.run));
+            self.append(execution, json!([{ "undo_completed": { "path": path } }])).await?;
+        }
+        let last = match failure["code"] == "cancelled" {
+            true => json!({ "cancelled": {} }),
+            false => json!({ "fail": { "failure": failure } }),
+        };
+        self.append(execution, json!([last])).await
+    }
+}

@@ -1,0 +1,242 @@
+//! The test vectors of the protocol, `docs/protocol/*.json`, against the real engine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use goldseam::client::By;
+use goldseam::core::{Hash, QueueName};
+use goldseam::engine::queue::Want;
+use goldseam::prelude::*;
+use goldseam::{Limits, Payload, RunId};
+use serde_json::{Value, json};
+
+use super::client::Server;
+use crate::place::Place;
+use crate::support::{Scratch, eventually};
+
+fn vectors() -> Vec<(PathBuf, Value)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol");
+    let mut all: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    all.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    all.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        (path, value)
+    };
+    all.into_iter().map(read).collect()
+}
+
+/// Everything in `wanted` is in `found`; a list has as many items, each as wanted.
+fn has(found: &Value, wanted: &Value, at: &str) -> Result<(), String> {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted.iter().try_for_each(|(key, wanted)| {
+            let at = format!("{at}.{key}");
+            let found = found.get(key).ok_or_else(|| format!("{at} is missing"))?;
+            has(found, wanted, &at)
+        }),
+        (Value::Array(some), Value::Array(all)) => {
+            if some.len() != all.len() {
+                return Err(format!("{at} has {} items, not {}: {found}", some.len(), all.len()));
+            }
+            some.iter().zip(all).enumerate().try_for_each(|(i, (f, w))| has(f, w, &format!("{at}[{i}]")))
+        }
+        _ if found == wanted => Ok(()),
+        _ => Err(format!("{at} is {found}, not {wanted}")),
+    }
+}
+
+/// One script on one store.
+struct Play {
+    server: Arc<Place>,
+    run: RunId,
+    worker: String,
+    token: String,
+    after: u64,
+}
+
+fn payload(value: &Value) -> Payload {
+    Payload::of(value, &Limits::default()).unwrap()
+}
+
+impl Play {
+    async fn register(&mut self) {
+        let body = json!({ "name": "vectors", "workflows": ["order@1"], "slots": 4, "lease_ms": 60_000 });
+        let told = self.server.call("POST", "/v1/workers", body).await.unwrap();
+        told["worker"].as_str().unwrap().clone_into(&mut self.worker);
+    }
+
+    async fn claim(&mut self) -> Value {
+        let path = format!("/v1/workers/{}/claim", self.worker);
+        let body = json!({ "limit": 1, "wait_ms": 20_000 });
+        let told = self.server.call("POST", &path, body).await.unwrap();
+        let execution = told["executions"][0].clone();
+        self.follow(&execution);
+        execution
+    }
+
+    /// Goes by this execution from now on.
+    fn follow(&mut self, execution: &Value) {
+        execution["token"].as_str().unwrap().clone_into(&mut self.token);
+        self.after = execution["end"].as_u64().unwrap();
+    }
+
+    async fn append(&mut self, append: &Value) -> Result<Value, String> {
+        let after = append["after"].as_u64().unwrap_or(self.after);
+        let body =
+            json!({ "token": self.token, "id": append["id"], "after": after, "doings": append["doings"] });
+        let told = self.server.call("POST", "/v1/executions/append", body).await?;
+        self.after = told["end"].as_u64().unwrap();
+        if told["next"].is_object() {
+            self.follow(&told["next"]);
+        }
+        Ok(told)
+    }
+
+    async fn outside(&mut self, what: &str, with: &Value) {
+        let (client, run) = (&self.server.client, &self.run);
+        let by = || By { reason: with["reason"].as_str().unwrap_or_default().to_owned(), ..By::default() };
+        match what {
+            "signal" => {
+                let name = with["name"].as_str().unwrap();
+                client.signal(run, name, payload(&with["payload"]), None).await.unwrap();
+            }
+            "answer" => {
+                let question = goldseam::Path::new(with["question"].as_str().unwrap()).unwrap();
+                client.answer(run, &question, payload(&with["answer"]), by()).await.unwrap();
+            }
+            "cancel" => drop(client.cancel(run, by()).await.unwrap()),
+            "pause" => drop(client.pause(run, by()).await.unwrap()),
+            "resume" => drop(client.resume(run, by()).await.unwrap()),
+            "leave" => {
+                let path = format!("/v1/workers/{}", self.worker);
+                self.server.call("DELETE", &path, Value::Null).await.unwrap();
+                self.register().await;
+            }
+            "task" => {
+                let queue = QueueName::new(with["queue"].as_str().unwrap()).unwrap();
+                let kind = with["kind"].as_str().map(str::to_owned);
+                let want = Want { owner: "gpu-1".to_owned(), queue, kind, limit: 1 };
+                let task = client.queue().claim(want).await.unwrap().pop().unwrap();
+                assert_eq!(task.payload.read::<Value>().unwrap(), with["payload"]);
+                client.queue().complete(&task.id, task.fence, payload(&with["complete"])).await.unwrap();
+            }
+            "status" => {
+                let wanted = with.as_str().unwrap();
+                eventually(wanted, || async { client.get(run).await.unwrap().status.to_string() == wanted })
+                    .await;
+            }
+            _ => panic!("nobody knows how to {what}"),
+        }
+    }
+
+    async fn act(&mut self, act: &Value, at: &str) {
+        let told = if act.get("claim").is_some() {
+            Ok(self.claim().await)
+        } else if let Some(append) = act.get("append") {
+            self.append(append).await
+        } else {
+            let (what, with) = act.as_object().unwrap().iter().next().unwrap();
+            return self.outside(what, with).await;
+        };
+        match (told, act.get("refused").and_then(Value::as_str)) {
+            (Ok(told), None) => {
+                if let Err(why) = has(&told, &act["expect"], "") {
+                    panic!("{at}: {why}\n{told:#}");
+                }
+            }
+            (Err(code), Some(wanted)) => assert_eq!(code, wanted, "{at}"),
+            (told, wanted) => panic!("{at}: {told:?}, not {wanted:?}"),
+        }
+    }
+}
+
+async fn play(name: &str, vector: &Value) {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let run = RunId::new(vector["run"]["id"].as_str().unwrap()).unwrap();
+    let workflow = vector["run"]["workflow"].as_str().unwrap();
+    let input = payload(&vector["run"]["input"]);
+    server.client.start(workflow, &run, input, StartOptions::default()).await.unwrap();
+    let mut play = Play { server, run, worker: String::new(), token: String::new(), after: 0 };
+    play.register().await;
+    for (nth, act) in vector["script"].as_array().unwrap().iter().enumerate() {
+        play.act(act, &format!("{name}, act {nth}")).await;
+    }
+}
+
+#[tokio::test]
+async fn every_script_plays_as_it_is_written() {
+    let scripts: Vec<_> = vectors().into_iter().filter(|(_, vector)| vector["script"].is_array()).collect();
+    assert!(scripts.len() >= 12, "the vectors are missing");
+    for (path, vector) in scripts {
+        play(&path.file_stem().unwrap().to_string_lossy(), &vector).await;
+    }
+}
+
+#[test]
+fn keys_are_made_as_they_are_written() {
+    let (_, vector) = vectors().into_iter().find(|(_, vector)| vector["keys"].is_array()).unwrap();
+    for row in vector["keys"].as_array().unwrap() {
+        let text = |key: &str| row[key].as_str().unwrap_or_default();
+        let generation = format!("b{}", row["generation"]);
+        let key = Hash::of_parts(&[text("run"), &generation, text("path")]).to_string();
+        assert_eq!(key, text("key"), "{row}");
+        if row["child"].is_string() {
+            assert_eq!(format!("{}.{}", text("run"), &key[..16]), text("child"));
+        }
+    }
+}
+
+/// Makes the calls that the vector lists, in the engine's own language.
+fn call(ctx: Context, calls: Vec<Value>) -> BoxFuture<'static, goldseam::Result<()>> {
+    Box::pin(async move {
+        for row in calls {
+            let name = row["name"].as_str().unwrap().to_owned();
+            let inside = row["inside"].as_array().cloned().unwrap_or_default();
+            match (row["call"].as_str().unwrap(), row["key"].as_str()) {
+                ("step", None) => ctx.step(name.as_str(), || async { Ok::<(), Error>(()) }).await?,
+                ("step", Some(key)) => {
+                    ctx.step((name.as_str(), key), || async { Ok::<(), Error>(()) }).await?;
+                }
+                ("group", _) => ctx.group(name.as_str(), |ctx| call(ctx, inside)).await?,
+                ("arm", _) => call(ctx.arm(name.as_str())?, inside).await?,
+                ("signal", _) => ctx.signal::<()>(&name).await?,
+                ("progress", _) => ctx.progress("here").await?,
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn listed(calls: &[Value], out: &mut Vec<(String, u64)>) {
+    for row in calls {
+        // An arm is no operation of its own: only the place that it takes is seen.
+        if row["call"] != "arm" {
+            out.push((row["path"].as_str().unwrap().to_owned(), row["ord"].as_u64().unwrap()));
+        }
+        listed(row["inside"].as_array().map_or(&[], Vec::as_slice), out);
+    }
+}
+
+#[tokio::test]
+async fn names_become_paths_as_they_are_written() {
+    let (_, vector) = vectors().into_iter().find(|(_, vector)| vector["calls"].is_array()).unwrap();
+    let calls = vector["calls"].as_array().unwrap().clone();
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("calls", call).start().await.unwrap();
+    let run = engine.run("calls", "c-1", &calls).await.unwrap();
+    run.signal("go", &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    let mut wanted = Vec::new();
+    listed(&calls, &mut wanted);
+    let state = engine.client().state(run.id()).await.unwrap();
+    let mut found: Vec<(String, u64)> =
+        state.ops.iter().map(|(path, op)| (path.as_str().to_owned(), u64::from(op.ord))).collect();
+    wanted.sort();
+    found.sort();
+    assert_eq!(found, wanted);
+    engine.shutdown().await;
+}

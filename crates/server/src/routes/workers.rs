@@ -1,0 +1,120 @@
+//! Workers in other processes: they register, claim runs with their histories, and append what they did.
+//! `docs/protocol.md` is the whole of it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use goldseam::core::NodeId;
+use goldseam::engine::remote::RemoteWorkers;
+use goldseam::engine::remote::wire::{
+    Append, Appended, Beaten, Claim, Claimed, Events, Heartbeat, News, Register, Registered,
+};
+use goldseam_api::Problem;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::extract::{Body, In, Named};
+use crate::reply::{Answer, Json};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(register))
+        .routes(routes!(leave))
+        .routes(routes!(heartbeat))
+        .routes(routes!(claim))
+        .routes(routes!(append))
+        .routes(routes!(events))
+}
+
+/// A worker that has left.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LeftWorker {
+    /// Its id.
+    worker: NodeId,
+}
+
+fn workers<'a>(app: &App, place: &'a In) -> &'a RemoteWorkers {
+    place.space.workers(&app.tokens)
+}
+
+/// Returns once the server is leaving.
+async fn leaving(app: &App) {
+    let mut leaving = app.leaving.subscribe();
+    let _ = leaving.wait_for(|leaving| *leaving).await;
+}
+
+/// Takes a worker in another process in: a node of the store from now on.
+#[utoipa::path(post, path = "/v1/workers", tag = "workers", security(("key" = ["worker"])), request_body = Register,
+    responses((status = 200, body = Registered), (status = 400, body = Problem), (status = 503, body = Problem)))]
+async fn register(State(app): State<Arc<App>>, place: In, Body(new): Body<Register>) -> Answer<Registered> {
+    Ok(Json(workers(&app, &place).register(new).await?))
+}
+
+/// A worker leaves: what it has is given back, and counts as no attempt.
+#[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers", security(("key" = ["worker"])),
+    params(("worker" = String, Path, description = "its id")),
+    responses((status = 200, body = LeftWorker), (status = 404, body = Problem)))]
+async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<NodeId>) -> Answer<LeftWorker> {
+    workers(&app, &place).leave(&worker).await?;
+    Ok(Json(LeftWorker { worker }))
+}
+
+/// A worker says that it is alive, and is told what is new in the logs of its executions.
+#[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", security(("key" = ["worker"])),
+    params(("worker" = String, Path, description = "its id")), request_body = Heartbeat,
+    responses((status = 200, body = Beaten), (status = 404, body = Problem)))]
+async fn heartbeat(
+    State(app): State<Arc<App>>,
+    place: In,
+    Named(worker): Named<NodeId>,
+    Body(beat): Body<Heartbeat>,
+) -> Answer<Beaten> {
+    let workers = workers(&app, &place);
+    let now = Heartbeat { wait_ms: 0, ..beat.clone() };
+    let told = tokio::select! {
+        told = workers.heartbeat(&worker, beat) => told?,
+        () = leaving(&app) => Beaten { leaving: true, ..workers.heartbeat(&worker, now).await? },
+    };
+    Ok(Json(told))
+}
+
+/// Gives a worker runs, each with the history that its branch sees.
+#[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", security(("key" = ["worker"])),
+    params(("worker" = String, Path, description = "its id")), request_body = Claim,
+    responses((status = 200, body = Claimed), (status = 404, body = Problem)))]
+async fn claim(
+    State(app): State<Arc<App>>,
+    place: In,
+    Named(worker): Named<NodeId>,
+    Body(claim): Body<Claim>,
+) -> Answer<Claimed> {
+    let workers = workers(&app, &place);
+    let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
+    let told = tokio::select! {
+        told = workers.claim(&worker, claim) => told?,
+        () = leaving(&app) => Claimed { leaving: true, ..workers.claim(&worker, nothing).await? },
+    };
+    Ok(Json(told))
+}
+
+/// Appends what a worker did to its run's log: all of it, or nothing, and once, however often it is sent.
+#[utoipa::path(post, path = "/v1/executions/append", tag = "workers", security(("key" = ["worker"])),
+    request_body = Append,
+    responses((status = 200, body = Appended), (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
+async fn append(State(app): State<Arc<App>>, place: In, Body(append): Body<Append>) -> Answer<Appended> {
+    let told = workers(&app, &place).append(append).await?;
+    let leaving = told.leaving || *app.leaving.borrow();
+    Ok(Json(Appended { leaving, ..told }))
+}
+
+/// What an execution sees of its log after what the worker knows.
+#[utoipa::path(post, path = "/v1/executions/events", tag = "workers", security(("key" = ["worker"])),
+    request_body = Events,
+    responses((status = 200, body = News), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn events(State(app): State<Arc<App>>, place: In, Body(events): Body<Events>) -> Answer<News> {
+    Ok(Json(workers(&app, &place).events(events).await?))
+}

@@ -1,0 +1,51 @@
+//! The same server on every sort of store.
+
+use goldseam_fake_s3::FakeS3;
+use goldseam_store_postgres::testing::Schema;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::desk::Desk;
+use crate::followed::Reader;
+
+/// Starts a run, follows it over a restart of the server, and lets it end.
+async fn serves(desk: &mut Desk, store: &str) {
+    let engine = Desk::engine_on(store).await;
+    desk.start("greet", "s-1", json!("Ada")).await;
+    let mut reader = Reader::follow(desk, "/v1/runs/s-1/events", None).await;
+    let first = reader.take(2).await;
+    let last = first.last().unwrap().id.clone();
+    drop(reader);
+    desk.restart().await;
+    let mut reader = Reader::follow(desk, "/v1/runs/s-1/events", last.as_deref()).await;
+    desk.post("/v1/runs/s-1/signal", &json!({ "name": "go" })).await.ok();
+    let rest = reader.rest().await;
+    let ids: Vec<u64> = first.iter().chain(&rest).filter_map(|sent| sent.id.as_ref()?.parse().ok()).collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    assert_eq!(rest.last().unwrap().name, "run.completed");
+    assert_eq!(desk.get("/v1/runs/s-1/result").await.ok()["output"], json!("Hello, Ada!"));
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_on_postgres_serves_runs_and_the_feed() {
+    let schema = Schema::fresh();
+    let mut desk = Desk::with(&[("store", &schema.url())]).await;
+    serves(&mut desk, &schema.url()).await;
+    let mut reader = Reader::follow(&desk, "/v1/events", None).await;
+    let first = reader.take(2).await;
+    assert_eq!(first[0].data["run"], json!("s-1"));
+    let mut again = Reader::follow(&desk, "/v1/events", first[0].id.as_deref()).await;
+    assert_eq!(again.take(1).await[0], first[1], "a place is good for every server");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_on_a_bucket_serves_runs_and_says_that_there_is_no_feed() {
+    let fake = FakeS3::start().unwrap();
+    let url = fake.url("server");
+    let mut desk = Desk::with(&[("store", &url)]).await;
+    serves(&mut desk, &url).await;
+    desk.get("/v1/events").await.problem(501, "GS0612");
+    let key = desk.ask(Method::POST, "/v1/keys").json(&json!({ "name": "k", "scopes": ["read"] }));
+    assert!(key.send().await.unwrap().status().is_success(), "keys are kept there, too");
+}

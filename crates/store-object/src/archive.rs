@@ -1,0 +1,50 @@
+//! A prefix of a bucket as an archive: one object for each batch, written only if its name is free.
+
+use async_trait::async_trait;
+use goldseam_store::{Archive, StoreError};
+
+use crate::bucket::{Bucket, Put, When};
+use crate::fault::damaged;
+use crate::open::Opening;
+use crate::url::Options;
+
+/// An archive in one prefix of a bucket. It need not be empty, and may be beside a store.
+#[derive(Debug)]
+pub struct BucketArchive {
+    bucket: Bucket,
+    place: String,
+}
+
+impl BucketArchive {
+    /// The archive that these options name. Nothing is sent yet.
+    pub fn new(options: &Options) -> Result<Self, StoreError> {
+        let place = match options.prefix.as_str() {
+            "" => format!("s3://{}", options.bucket),
+            prefix => format!("s3://{}/{prefix}", options.bucket),
+        };
+        Ok(Self { bucket: Opening::new(options)?.bucket, place })
+    }
+}
+
+#[async_trait]
+impl Archive for BucketArchive {
+    fn place(&self, name: &str) -> String {
+        format!("{}/{name}", self.place)
+    }
+
+    async fn put(&self, name: &str, batch: Vec<u8>) -> Result<(), StoreError> {
+        match self.bucket.put_if(name, batch.into(), When::Never).await? {
+            Put::Done(_) => Ok(()),
+            Put::Lost(_) => Err(StoreError::Refused {
+                code: "GS0133",
+                what: format!("{} is there already", self.place(name)),
+                hint: "prune again: the next batch gets another name".to_owned(),
+            }),
+        }
+    }
+
+    async fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let found = self.bucket.get(name).await?.ok_or_else(|| damaged(name, "it is not there"))?;
+        Ok(found.body.to_vec())
+    }
+}

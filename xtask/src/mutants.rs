@@ -1,0 +1,108 @@
+//! `cargo xtask mutants`: changes the code in one place at a time, and counts how often the tests notice.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::tree;
+
+const USAGE: &str = "cargo xtask mutants PACKAGE [--file GLOB] [--shard K/N] [--tests PACKAGE]";
+/// Seconds after which tests that still run have noticed.
+const PATIENCE: &str = "40";
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Order<'a> {
+    package: &'a str,
+    file: Option<&'a str>,
+    shard: Option<&'a str>,
+    tests: &'a str,
+}
+
+impl<'a> Order<'a> {
+    fn parse(args: &[&'a str]) -> Option<Self> {
+        let (package, rest) = args.split_first().filter(|(package, _)| !package.starts_with('-'))?;
+        let mut order = Self { package, file: None, shard: None, tests: package };
+        for pair in rest.chunks(2) {
+            match *pair {
+                ["--file", glob] => order.file = Some(glob),
+                ["--shard", shard] => order.shard = Some(shard),
+                ["--tests", package] => order.tests = package,
+                _ => return None,
+            }
+        }
+        Some(order)
+    }
+
+    /// Every K-th of N changes, all over the code, and always the same ones.
+    fn arguments(&self) -> Vec<&'a str> {
+        let mut arguments = vec!["mutants", "--package", self.package, "--test-package", self.tests];
+        arguments.extend(self.file.iter().flat_map(|glob| ["--file", glob]));
+        arguments.extend(self.shard.iter().flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
+        arguments.extend(["--timeout", PATIENCE, "--no-times", "--output", "target/mutants"]);
+        // Examples in comments show, and do not test; every one of them is a program to link.
+        arguments.extend(["--", "--lib", "--tests"]);
+        arguments
+    }
+}
+
+/// Runs the changes; the last line is the record. What nobody noticed is listed, and is no error: some changes change
+/// nothing.
+pub(crate) fn run(args: &[&str]) -> Result<(), String> {
+    let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
+    let root = tree::root()?;
+    let mut mutants = Command::new("cargo");
+    mutants.args(order.arguments()).env("CARGO_PROFILE_DEV_DEBUG", "0").current_dir(&root);
+    let status = mutants.status().map_err(|error| format!("cargo-mutants: {error}"))?;
+    // Two says that some were missed, three that some timed out.
+    if !matches!(status.code(), Some(0 | 2 | 3)) {
+        return Err(format!(
+            "cargo-mutants ended with {status}; install it with `cargo install cargo-mutants`"
+        ));
+    }
+    let told = root.join("target/mutants/mutants.out");
+    let [caught, missed, hung, unviable] =
+        ["caught", "missed", "timeout", "unviable"].map(|name| lines(&told.join(name).with_extension("txt")));
+    for miss in &missed {
+        println!("missed: {miss}");
+    }
+    let (noticed, all) = (caught.len() + hung.len(), caught.len() + hung.len() + missed.len());
+    println!(
+        "record: package={} mutants={all} noticed={noticed} missed={} unviable={} score={}%",
+        order.package,
+        missed.len(),
+        unviable.len(),
+        score(noticed, all)
+    );
+    Ok(())
+}
+
+/// Of a hundred, rounded down.
+fn score(noticed: usize, all: usize) -> usize {
+    noticed * 100 / all.max(1)
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_is_understood() {
+        let order = Order::parse(&["goldseam-core", "--shard", "0/5"]).unwrap();
+        assert_eq!(
+            (order.package, order.shard, order.tests),
+            ("goldseam-core", Some("0/5"), "goldseam-core")
+        );
+        assert_eq!(Order::parse(&[]), None);
+        assert_eq!(Order::parse(&["goldseam-core", "--shard"]), None);
+    }
+
+    #[test]
+    fn a_score_is_never_rounded_up() {
+        assert_eq!((score(899, 1_000), score(10, 10), score(0, 0)), (89, 100, 0));
+    }
+}
