@@ -32,7 +32,6 @@ fn run(name: &str) -> RunId {
 }
 
 fn payload(value: &Value) -> Payload {
-    serde_json::from_value::<Box<serde_json::value::RawValue>>(value.clone()).unwrap();
     Payload::of(value, &goldseam::Limits::default()).unwrap()
 }
 
