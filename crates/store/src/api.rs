@@ -383,3 +383,29 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(state: NodeState, pulse: Pulse) -> NodeSeen {
+        let record = NodeRecord {
+            id: NodeId::new("n-1").unwrap(),
+            name: String::new(),
+            started_at: Millis(0),
+            workflows: Vec::new(),
+            slots: 1,
+            state,
+        };
+        NodeSeen { record, beats: 1, beat_at: Millis(0), pulse }
+    }
+
+    #[test]
+    fn a_node_has_ended_if_it_said_so_or_the_system_did_and_not_by_a_suspicion() {
+        assert!(seen(NodeState::Gone, Pulse::Held).is_gone());
+        assert!(seen(NodeState::Up, Pulse::Dropped).is_gone());
+        for pulse in [Pulse::Held, Pulse::Suspect, Pulse::Unknown] {
+            assert!(!seen(NodeState::Up, pulse).is_gone(), "{pulse:?}");
+        }
+    }
+}
