@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::{BranchOpened, Event, Recorded};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::time::Seq;
@@ -120,7 +121,32 @@ impl Default for Branches {
     }
 }
 
+impl Branch {
+    /// The branch that an event at this position opened.
+    pub fn of(opened: &BranchOpened, seq: Seq) -> Self {
+        Self {
+            id: opened.branch,
+            parent: opened.parent,
+            cutoff: opened.cutoff,
+            opened: seq,
+            why: Some(opened.why.clone()),
+            input: opened.input.clone(),
+        }
+    }
+}
+
 impl Branches {
+    /// Every branch that a log ever opened, also those before a `continue_as_new`.
+    pub fn of(history: &[Recorded]) -> Self {
+        let mut branches = Self::default();
+        for recorded in history {
+            if let Event::BranchOpened(opened) = &recorded.event {
+                branches.open(Branch::of(opened, recorded.seq));
+            }
+        }
+        branches
+    }
+
     /// Adds a branch that was opened.
     pub fn open(&mut self, branch: Branch) {
         if self.get(branch.id).is_none() {

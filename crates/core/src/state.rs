@@ -84,7 +84,7 @@ pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Co
     };
     for recorded in &history[base..] {
         if let Event::BranchOpened(opened) = &recorded.event {
-            let branch = branch_of(opened, recorded.seq);
+            let branch = Branch::of(opened, recorded.seq);
             if opened.carried.is_some() { branches = Branches::only(branch) } else { branches.open(branch) }
         }
     }
@@ -146,17 +146,6 @@ fn as_queued(row: &Summary) -> RunQueued {
         tags: row.tags.clone(),
         parent: row.parent.clone(),
         plan: Vec::new(),
-    }
-}
-
-fn branch_of(opened: &BranchOpened, seq: Seq) -> Branch {
-    Branch {
-        id: opened.branch,
-        parent: opened.parent,
-        cutoff: opened.cutoff,
-        opened: seq,
-        why: Some(opened.why.clone()),
-        input: opened.input.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goldseam::core::branch::Branches;
 use goldseam::core::lock::Lock;
 use goldseam::core::{Event, LockName, Recorded};
 use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, Written};
@@ -120,7 +121,7 @@ impl Tracer {
     async fn spans(&self, run: &RunId, since: Millis) -> Result<Vec<Value>, Problem> {
         let history = self.client.readable(run).await?;
         let summary = self.client.get(run).await?;
-        let branches = log::branches(&history);
+        let branches = Branches::of(&history);
         let seen = log::seen_by(&history, &branches, summary.branch);
         let trace = trace_id(&self.namespace, run);
         let root = span_id(&trace, "");

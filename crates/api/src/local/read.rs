@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use goldseam::core::branch::Branches;
 use goldseam::core::codec::{decode, decode_all};
 use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
@@ -97,7 +98,7 @@ impl Local {
         let mut events: Vec<Recorded> = match &query.branch {
             Some(branch) => {
                 let history = self.client.history(run).await?;
-                let known = log::branches(&history);
+                let known = Branches::of(&history);
                 let seen = log::seen_by(&history, &known, log::branch(&known, branch)?);
                 seen.into_iter().filter(|recorded| recorded.seq > after).take(most + 1).cloned().collect()
             }
@@ -191,7 +192,7 @@ impl Local {
 
     pub(super) async fn read_branches(&self, run: &RunId) -> Answer<Items<BranchItem>> {
         let history = self.client.history(run).await?;
-        Ok(branches::items(&history, &log::branches(&history)).into())
+        Ok(branches::items(&history, &Branches::of(&history)).into())
     }
 
     pub(super) async fn compare(&self, run: &RunId, query: &DiffQuery) -> Answer<Diff> {

@@ -1,6 +1,7 @@
 //! Everything that is shown of one run.
 
 use goldseam::Outcome;
+use goldseam::core::branch::Branches;
 use goldseam::core::{Recorded, State, StepName};
 
 use super::text::answer_line;
@@ -10,7 +11,7 @@ use crate::doc::run::{Detail, More, OpenQuestion, Planned};
 
 /// The document of a run whose log is `history`.
 pub fn detail(state: State, history: &[Recorded]) -> Detail {
-    let known = log::branches(history);
+    let known = Branches::of(history);
     let steps = timeline::rows(&log::seen_by(history, &known, state.summary.branch));
     let (output, failure) = match state.outcome {
         Some(Outcome::Completed(output)) => (Some(output), None),

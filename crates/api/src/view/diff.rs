@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use goldseam::core::branch::Branches;
 use goldseam::core::{Event, Recorded};
 use goldseam::{RunId, Seq};
 
@@ -17,7 +18,7 @@ pub fn diff(
     (left, right): (&str, &str),
     much: Much,
 ) -> Result<Diff, Problem> {
-    let branches = log::branches(history);
+    let branches = Branches::of(history);
     let (left, right) = (log::branch(&branches, left)?, log::branch(&branches, right)?);
     let (one, two) = (log::seen_by(history, &branches, left), log::seen_by(history, &branches, right));
     let same = one.iter().zip(&two).take_while(|(a, b)| a.seq == b.seq).count();

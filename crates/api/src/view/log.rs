@@ -1,27 +1,9 @@
 //! A run's log, branch by branch.
 
-use goldseam::core::branch::{Branch, Branches, NotABranch};
-use goldseam::core::{BranchId, Event, Recorded};
+use goldseam::core::branch::{Branches, NotABranch};
+use goldseam::core::{BranchId, Recorded};
 
 use crate::problem::Problem;
-
-/// Every branch that the log ever opened.
-pub fn branches(history: &[Recorded]) -> Branches {
-    let mut branches = Branches::default();
-    for recorded in history {
-        if let Event::BranchOpened(opened) = &recorded.event {
-            branches.open(Branch {
-                id: opened.branch,
-                parent: opened.parent,
-                cutoff: opened.cutoff,
-                opened: recorded.seq,
-                why: Some(opened.why.clone()),
-                input: opened.input.clone(),
-            });
-        }
-    }
-    branches
-}
 
 /// The branch that a person named.
 pub fn branch(branches: &Branches, text: &str) -> Result<BranchId, Problem> {

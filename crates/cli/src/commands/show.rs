@@ -67,7 +67,7 @@ impl View {
     async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, Fail> {
         let history = super::history::recorded(api, run).await?;
         let detail = api.detail(run).await?;
-        let branches = log::branches(&history);
+        let branches = Branches::of(&history);
         let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));
         let has_engine = super::someone_has(api, detail.summary.workflow.as_str()).await?;
         Ok(Self { detail, history, branches, rows, has_engine, now: app.now() })

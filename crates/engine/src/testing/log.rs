@@ -2,7 +2,7 @@
 
 use goldseam_core::branch::Branches;
 use goldseam_core::codec::decode_all;
-use goldseam_core::{Branch, Event, Hash, Path, Recorded, RunId, Seq, Summary};
+use goldseam_core::{Hash, Path, Recorded, RunId, Seq, Summary};
 use goldseam_store::Record;
 
 /// One run's log as it is at the end.
@@ -33,20 +33,7 @@ impl Log {
 
     /// Every branch that was ever opened, also those before a `continue_as_new`.
     pub fn branches(&self) -> Branches {
-        let mut branches = Branches::default();
-        for recorded in &self.events {
-            if let Event::BranchOpened(opened) = &recorded.event {
-                branches.open(Branch {
-                    id: opened.branch,
-                    parent: opened.parent,
-                    cutoff: opened.cutoff,
-                    opened: recorded.seq,
-                    why: Some(opened.why.clone()),
-                    input: opened.input.clone(),
-                });
-            }
-        }
-        branches
+        Branches::of(&self.events)
     }
 
     /// The events that the active branch sees, mail included.
