@@ -1,4 +1,5 @@
-//! A connection that is given up when its other end takes nothing in for too long.
+//! A connection that is given up when its other end takes nothing in for too long, and that hears its other end out
+//! before it is closed.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +9,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+/// How long an end that still sends is heard out after the last word to it.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// Ends with an error when a write has been waiting for longer than patience.
 #[derive(Debug)]
 pub(crate) struct Patient<T> {
     inner: T,
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    farewell: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Patient<T> {
     pub(crate) fn new(inner: T, patience: Duration) -> Self {
-        Self { inner, patience, waiting: None }
+        Self { inner, patience, waiting: None, farewell: None }
     }
 
     /// What a write came to: progress ends the wait, a write that is still pending may have waited for too long.
@@ -34,6 +39,26 @@ impl<T> Patient<T> {
     }
 }
 
+impl<T: AsyncRead + Unpin> Patient<T> {
+    /// Takes in what still comes until the other end closes or the farewell is over. A connection that is closed over
+    /// unread bytes is reset, and the answer that went before is lost with it: whoever sends a body that is refused
+    /// would see a broken connection instead of the reason.
+    fn hear_out(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let farewell = self.farewell.get_or_insert_with(|| Box::pin(tokio::time::sleep(FAREWELL)));
+        if farewell.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut unread = [0; 16 * 1024];
+        loop {
+            let mut buffer = ReadBuf::new(&mut unread);
+            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -44,7 +69,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.judge(cx, poll)
@@ -56,8 +81,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.judge(cx, poll)
+        if self.farewell.is_none() {
+            let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
+            ready!(self.judge(cx, poll))?;
+        }
+        self.hear_out(cx).map(Ok)
     }
 }
 
@@ -75,6 +103,29 @@ mod tests {
         let mut near = Patient::new(near, PATIENCE);
         let error = near.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_still_sends_is_heard_out_before_the_end() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, PATIENCE);
+        near.write_all(b"too large").await.unwrap();
+        let sender = async {
+            far.write_all(&[0; 64 * 1024]).await.unwrap();
+            let mut answer = String::new();
+            far.read_to_string(&mut answer).await.unwrap();
+            drop(far);
+            answer
+        };
+        let (ended, answer) = tokio::join!(near.shutdown(), sender);
+        ended.unwrap();
+        assert_eq!(answer, "too large");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_never_ends_is_not_heard_out_for_long() {
+        let (near, _far) = tokio::io::duplex(16);
+        tokio::time::timeout(FAREWELL * 2, Patient::new(near, PATIENCE).shutdown()).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
