@@ -45,7 +45,7 @@ cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
 cargo xtask mutants PACKAGE    change the code in one place at a time: the tests must notice: --file GLOB, --shard K/N,
-                               --tests PACKAGE
+                               --tests PACKAGES, --filter EXPRESSION
 cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only

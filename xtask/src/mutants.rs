@@ -6,9 +6,12 @@ use std::process::Command;
 
 use crate::tree;
 
-const USAGE: &str = "cargo xtask mutants PACKAGE [--file GLOB] [--shard K/N] [--tests PACKAGE]";
+const USAGE: &str =
+    "cargo xtask mutants PACKAGE [--file GLOB] [--shard K/N] [--tests PACKAGES] [--filter EXPRESSION]";
 /// Seconds after which tests that still run have noticed.
 const PATIENCE: &str = "40";
+/// Where the tool tells what it saw.
+const OUTPUT: &str = "target/mutants";
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,17 +20,19 @@ struct Order<'a> {
     file: Option<&'a str>,
     shard: Option<&'a str>,
     tests: &'a str,
+    filter: Option<&'a str>,
 }
 
 impl<'a> Order<'a> {
     fn parse(args: &[&'a str]) -> Option<Self> {
         let (package, rest) = args.split_first().filter(|(package, _)| !package.starts_with('-'))?;
-        let mut order = Self { package, file: None, shard: None, tests: package };
+        let mut order = Self { package, file: None, shard: None, tests: package, filter: None };
         for pair in rest.chunks(2) {
             match *pair {
                 ["--file", glob] => order.file = Some(glob),
                 ["--shard", shard] => order.shard = Some(shard),
-                ["--tests", package] => order.tests = package,
+                ["--tests", packages] => order.tests = packages,
+                ["--filter", expression] => order.filter = Some(expression),
                 _ => return None,
             }
         }
@@ -39,9 +44,12 @@ impl<'a> Order<'a> {
         let mut arguments = vec!["mutants", "--package", self.package, "--test-package", self.tests];
         arguments.extend(self.file.iter().flat_map(|glob| ["--file", glob]));
         arguments.extend(self.shard.iter().flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
-        arguments.extend(["--timeout", PATIENCE, "--no-times", "--output", "target/mutants"]);
-        // Examples in comments show, and do not test; every one of them is a program to link.
-        arguments.extend(["--", "--lib", "--tests"]);
+        arguments.extend(["--profile", "mutated", "--timeout", PATIENCE, "--no-times", "--output", OUTPUT]);
+        match self.filter {
+            // Examples in comments show, and do not test; every one of them is a program to link.
+            None => arguments.extend(["--", "--lib", "--tests"]),
+            Some(expression) => arguments.extend(["--test-tool", "nextest", "--", "-E", expression]),
+        }
         arguments
     }
 }
@@ -52,7 +60,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let Some(order) = Order::parse(args) else { return Err(format!("usage: {USAGE}")) };
     let root = tree::root()?;
     let mut mutants = Command::new("cargo");
-    mutants.args(order.arguments()).env("CARGO_PROFILE_DEV_DEBUG", "0").current_dir(&root);
+    mutants.args(order.arguments()).current_dir(&root);
     let status = mutants.status().map_err(|error| format!("cargo-mutants: {error}"))?;
     // Two says that some were missed, three that some timed out.
     if !matches!(status.code(), Some(0 | 2 | 3)) {
@@ -60,7 +68,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
             "cargo-mutants ended with {status}; install it with `cargo install cargo-mutants`"
         ));
     }
-    let told = root.join("target/mutants/mutants.out");
+    let told = root.join(OUTPUT).join("mutants.out");
     let [caught, missed, hung, unviable] =
         ["caught", "missed", "timeout", "unviable"].map(|name| lines(&told.join(name).with_extension("txt")));
     for miss in &missed {
