@@ -11,6 +11,7 @@ use clap::Args;
 use goldseam::prelude::*;
 use goldseam_server::config::Settings;
 use goldseam_server::serve;
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use crate::Fallible;
@@ -52,7 +53,6 @@ async fn ticks(ctx: Context, _: Value) -> goldseam::Result<u64> {
 struct Counts {
     received: AtomicU64,
     failed: AtomicU64,
-    written: AtomicU64,
 }
 
 pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>> {
@@ -78,7 +78,7 @@ pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>>
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let began = Instant::now();
-    let mut times = ask(&http, &base, load, &counts).await?;
+    let (mut reads, mut writes) = ask(&http, &base, load, &counts).await?;
     let took = began.elapsed().as_secs_f64();
     for run in 0..RUNS {
         let body = json!({ "name": "tick", "payload": "last" });
@@ -90,7 +90,7 @@ pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>>
     let complete = ended.iter().filter(|complete| **complete).count();
     engine.shutdown().await;
     running.shutdown().await;
-    let asked = times.len() as f64;
+    let asked = (reads.len() + writes.len()) as f64;
     Ok(vec![Report {
         measure: "front",
         store: place.label(),
@@ -100,12 +100,14 @@ pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>>
         ratio: Some(asked / took / load.rate as f64),
         more: vec![
             ("failed", counts.failed.load(Ordering::Relaxed) as f64),
-            ("p99_ms", rank(&mut times, 0.99)),
-            ("median_ms", median(times)),
+            ("reads_p99_ms", rank(&mut reads, 0.99)),
+            ("reads_median_ms", median(reads)),
+            ("writes", writes.len() as f64),
+            ("writes_p99_ms", rank(&mut writes, 0.99)),
+            ("writes_median_ms", median(writes)),
             ("followers", load.followers as f64),
             ("followers_complete", complete as f64),
             ("events_received", counts.received.load(Ordering::Relaxed) as f64),
-            ("writes", counts.written.load(Ordering::Relaxed) as f64),
             ("caught_up_s", caught_up),
         ],
     }])
@@ -133,8 +135,13 @@ async fn follow(http: reqwest::Client, url: String, counts: Arc<Counts>) -> bool
     false
 }
 
-/// Asks at a fixed rate; returns how long each answer took, in milliseconds.
-async fn ask(http: &reqwest::Client, base: &str, load: &Load, counts: &Arc<Counts>) -> Fallible<Vec<f64>> {
+/// Asks at a fixed rate; returns how long each answer took, in milliseconds: reads, and writes.
+async fn ask(
+    http: &reqwest::Client,
+    base: &str,
+    load: &Load,
+    counts: &Arc<Counts>,
+) -> Fallible<(Vec<f64>, Vec<f64>)> {
     let all = load.rate * load.seconds;
     let next = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
@@ -144,41 +151,55 @@ async fn ask(http: &reqwest::Client, base: &str, load: &Load, counts: &Arc<Count
             (http.clone(), base.to_owned(), Arc::clone(&next), Arc::clone(counts));
         let rate = load.rate;
         callers.spawn(async move {
-            let mut times = Vec::new();
+            let (mut reads, mut writes) = (Vec::new(), Vec::new());
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= all {
-                    return times;
+                    return (reads, writes);
                 }
                 let due = began + Duration::from_secs_f64(number as f64 / rate as f64);
                 tokio::time::sleep_until(due.into()).await;
                 let sent = Instant::now();
-                if !one(&http, &base, number, &counts).await {
+                let (request, times) = match number % 10 {
+                    0 | 1 | 5 => (write(&http, &base, number), &mut writes),
+                    _ => (read(&http, &base, number), &mut reads),
+                };
+                if !is_answered(request).await {
                     counts.failed.fetch_add(1, Ordering::Relaxed);
                 }
                 times.push(sent.elapsed().as_secs_f64() * 1e3);
             }
         });
     }
-    Ok(callers.join_all().await.into_iter().flatten().collect())
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for (read, written) in callers.join_all().await {
+        reads.extend(read);
+        writes.extend(written);
+    }
+    Ok((reads, writes))
 }
 
-/// One request: of ten, two signals, one start, one list and six looks at a run.
-async fn one(http: &reqwest::Client, base: &str, number: u64, counts: &Counts) -> bool {
-    let run = number % RUNS as u64;
-    let request = match number % 10 {
-        0 | 5 => {
-            counts.written.fetch_add(1, Ordering::Relaxed);
-            http.post(format!("{base}/v1/runs/r-{run}/signal")).json(&json!({ "name": "tick" }))
-        }
-        1 => {
-            counts.written.fetch_add(1, Ordering::Relaxed);
-            http.post(format!("{base}/v1/runs"))
-                .json(&json!({ "workflow": "other", "id": format!("n-{number}") }))
-        }
+/// Of ten requests, two signals and one start.
+fn write(http: &reqwest::Client, base: &str, number: u64) -> RequestBuilder {
+    match number % 10 {
+        1 => http
+            .post(format!("{base}/v1/runs"))
+            .json(&json!({ "workflow": "other", "id": format!("n-{number}") })),
+        _ => http
+            .post(format!("{base}/v1/runs/r-{}/signal", number % RUNS as u64))
+            .json(&json!({ "name": "tick" })),
+    }
+}
+
+/// Of ten requests, one list and six looks at a run.
+fn read(http: &reqwest::Client, base: &str, number: u64) -> RequestBuilder {
+    match number % 10 {
         2 => http.get(format!("{base}/v1/runs?limit=20")),
-        _ => http.get(format!("{base}/v1/runs/r-{run}/result")),
-    };
+        _ => http.get(format!("{base}/v1/runs/r-{}/result", number % RUNS as u64)),
+    }
+}
+
+async fn is_answered(request: RequestBuilder) -> bool {
     match request.send().await {
         Ok(answer) => answer.status().is_success() && answer.bytes().await.is_ok(),
         Err(_) => false,
