@@ -1,11 +1,17 @@
 //! Connections: HTTP/1.1 only, each with patience for its headers and for its other end, no more than a bound.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::future::RouteFuture;
 use goldseam_api::Problem;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -124,7 +130,7 @@ impl Accepting {
         graceful: &GracefulShutdown,
     ) {
         let _ = stream.set_nodelay(true);
-        let service = self.service.clone().layer(axum::Extension(Peer(peer)));
+        let service = Service { router: self.service.clone(), peer };
         let watcher = graceful.watcher();
         let acceptor = self.acceptor.clone();
         spawn(async move {
@@ -143,7 +149,29 @@ impl Accepting {
     }
 }
 
-async fn answer<T>(stream: T, service: Router, watcher: hyper_util::server::graceful::Watcher)
+/// The routes, as one connection sees them: every request says where it came from.
+#[derive(Debug, Clone)]
+struct Service {
+    router: Router,
+    peer: SocketAddr,
+}
+
+impl tower::Service<Request<Incoming>> for Service {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = RouteFuture<Infallible>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        tower::Service::<Request<Incoming>>::poll_ready(&mut self.router, cx)
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(Peer(self.peer));
+        self.router.call(request)
+    }
+}
+
+async fn answer<T>(stream: T, service: Service, watcher: hyper_util::server::graceful::Watcher)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
