@@ -29,8 +29,6 @@ use crate::patient::Patient;
 use crate::spawn::spawn;
 use crate::{meter, routes, tls};
 
-/// How long the headers of a request may take.
-const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a handshake may take.
 const TLS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the other end may take nothing in.
@@ -131,17 +129,18 @@ impl Accepting {
     ) {
         let _ = stream.set_nodelay(true);
         let service = Service { router: self.service.clone(), peer };
+        let patience = self.app.config.header_patience;
         let watcher = graceful.watcher();
         let acceptor = self.acceptor.clone();
         spawn(async move {
             let _permit = permit;
             let stream = Patient::new(stream, WRITE_PATIENCE);
             match acceptor {
-                None => answer(stream, service, watcher).await,
+                None => answer(stream, service, patience, watcher).await,
                 Some(acceptor) => {
                     let handshake = tokio::time::timeout(TLS_PATIENCE, acceptor.accept(stream)).await;
                     if let Ok(Ok(stream)) = handshake {
-                        answer(stream, service, watcher).await;
+                        answer(stream, service, patience, watcher).await;
                     }
                 }
             }
@@ -171,13 +170,17 @@ impl tower::Service<Request<Incoming>> for Service {
     }
 }
 
-async fn answer<T>(stream: T, service: Service, watcher: hyper_util::server::graceful::Watcher)
-where
+async fn answer<T>(
+    stream: T,
+    service: Service,
+    header_patience: Duration,
+    watcher: hyper_util::server::graceful::Watcher,
+) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_PATIENCE)
+        .header_read_timeout(header_patience)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
