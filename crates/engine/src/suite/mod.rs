@@ -21,7 +21,7 @@ use std::time::Duration;
 pub use goldseam_store::conformance::{Fixture, in_time};
 
 /// Polls `probe` until it holds, for at most 20 seconds.
-pub(crate) async fn eventually<F, Fut>(what: &str, mut probe: F)
+pub async fn eventually<F, Fut>(what: &str, mut probe: F)
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = bool>,

@@ -211,7 +211,8 @@ impl<'a> Ward<'a> {
         engine.shutdown().await;
     }
 
-    async fn rests(&self, run: &str) {
+    /// Waits until nobody executes the run.
+    pub async fn rests(&self, run: &str) {
         let run = id(run);
         let free = || async { self.client.get(&run).await.is_ok_and(|summary| summary.owner.is_none()) };
         eventually(&format!("nobody has {run}"), free).await;

@@ -1,0 +1,239 @@
+//! One run at a time, by somebody who wants to know what was done.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use goldseam_core::event::JumpRequested;
+use goldseam_core::recovery::Code;
+use goldseam_core::{Event, Path, Status};
+use goldseam_engine::client::By;
+use goldseam_engine::healer::Healed;
+use goldseam_engine::healer::by_hand::RecoverOptions;
+use goldseam_engine::suite::eventually;
+use goldseam_engine::suite::ward::{Ward, id, path};
+use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
+use goldseam_store::conformance::Fixture;
+
+fn fresh() -> Fixture {
+    Fixture::memory_on(Arc::new(|| SystemClock.now()))
+}
+
+fn compensating() -> RecoverOptions {
+    RecoverOptions { compensate: true, ..RecoverOptions::default() }
+}
+
+fn dry() -> RecoverOptions {
+    RecoverOptions { dry_run: true, ..RecoverOptions::default() }
+}
+
+/// `car` is booked; then a question is asked, and `hotel` is booked meanwhile. Both can be undone.
+async fn trips(ward: &Ward<'_>) -> Engine {
+    let witness = ward.witness.clone();
+    let work = move |ctx: Context, (): ()| {
+        let witness = witness.clone();
+        async move {
+            let saw = |what: &'static str| {
+                let witness = witness.clone();
+                move || {
+                    witness.saw(what);
+                    async { Ok::<(), Error>(()) }
+                }
+            };
+            let undo = |what: &'static str| {
+                let saw = saw(what);
+                move |(): ()| saw()
+            };
+            ctx.step("car", saw("car")).compensate(undo("no car")).await?;
+            let (asks, books) = (ctx.arm("asks")?, ctx.arm("books")?);
+            let question = async { asks.ask::<String>("sure", "Go?").await };
+            let booking = async {
+                books.signal::<()>("book").await?;
+                books.step("hotel", saw("hotel")).compensate(undo("no hotel")).await
+            };
+            let (answer, booked) = tokio::join!(question, booking);
+            booked?;
+            answer
+        }
+    };
+    ward.builder().workflow("trip", work).start().await.unwrap()
+}
+
+/// A trip whose question is open, the hotel being booked, and whose row hides that.
+async fn hidden_trip(ward: &Ward<'_>, run: &str) {
+    let engine = trips(ward).await;
+    ward.start("trip", run, "null").await;
+    let asked = || async { ward.client.get(&id(run)).await.is_ok_and(|summary| !summary.inputs.is_empty()) };
+    eventually("the question is asked", asked).await;
+    ward.client.handle(id(run)).signal("book", &()).await.unwrap();
+    ward.sees("hotel", 1).await;
+    ward.reaches(run, Status::Waiting).await;
+    ward.rests(run).await;
+    engine.shutdown().await;
+    ward.lie(run, |row| row.status = Status::Running).await;
+}
+
+/// The recorded operation of this name.
+async fn named(ward: &Ward<'_>, run: &str, name: &str) -> Path {
+    let state = ward.client.state(&id(run)).await.unwrap();
+    state.ops.keys().find(|path| path.name() == name).unwrap().clone()
+}
+
+async fn jumps(ward: &Ward<'_>, run: &str) -> Vec<JumpRequested> {
+    let history = ward.client.history(&id(run)).await.unwrap();
+    let jump = |event: Event| match event {
+        Event::JumpRequested(jump) => Some(jump),
+        _ => None,
+    };
+    history.into_iter().filter_map(|recorded| jump(recorded.event)).collect()
+}
+
+fn counts<const N: usize>(ward: &Ward<'_>, names: [&str; N]) -> [u32; N] {
+    names.map(|name| ward.witness.count(name))
+}
+
+#[tokio::test]
+async fn a_cut_that_compensates_undoes_what_it_would_leave_standing() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    hidden_trip(&ward, "r").await;
+    let (sure, hotel) = (named(&ward, "r", "sure").await, named(&ward, "r", "hotel").await);
+    let before = ward.names("r").await;
+    let told =
+        ward.client.recover(&id("r"), RecoverOptions { dry_run: true, ..compensating() }).await.unwrap();
+    assert_eq!(
+        (told.standing.as_slice(), &told.healed, told.status),
+        ([hotel].as_slice(), &None, Status::Waiting)
+    );
+    assert!(told.was_needed() && !told.has_healed() && told.branch().is_none());
+    assert_eq!(ward.names("r").await, before);
+
+    let done = ward.client.recover(&id("r"), compensating()).await.unwrap();
+    let found = done.found.clone().unwrap().diagnosis;
+    assert_eq!((found.rule, done.standing.as_slice(), done.branch()), (Code::A2, [].as_slice(), None));
+    assert!(done.has_healed() && done.was_needed());
+    let jump = jumps(&ward, "r").await.remove(0);
+    assert_eq!((jump.to, jump.compensate, jump.drop_mail), (sure.clone(), true, false));
+    assert_eq!(jump.note.reason, format!("rule A2: {}", found.evidence));
+
+    let engine = trips(&ward).await;
+    ward.has_event("r", "branch.opened").await;
+    ward.client.handle(id("r")).answer(sure.as_str(), &"yes").await.unwrap();
+    assert_eq!(ward.result::<String>("r").await, "yes");
+    assert_eq!(counts(&ward, ["car", "no car", "hotel", "no hotel"]), [1, 0, 2, 1]);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_cut_that_does_not_compensate_says_what_it_leaves_standing() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    hidden_trip(&ward, "r").await;
+    let hotel = named(&ward, "r", "hotel").await;
+    let done = ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap();
+    assert_eq!(
+        (done.standing.as_slice(), done.branch().map(|branch| branch.0)),
+        ([hotel].as_slice(), Some(2))
+    );
+    assert!(jumps(&ward, "r").await.is_empty());
+    assert_eq!(ward.rules("r").await, ["A2"]);
+}
+
+#[tokio::test]
+async fn a_cut_that_leaves_nothing_standing_needs_no_jump_to_compensate() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.at_the_question("r").await;
+    ward.lie("r", |row| row.status = Status::Running).await;
+    let done = ward.client.recover(&id("r"), compensating()).await.unwrap();
+    assert_eq!((done.standing.as_slice(), done.branch().map(|branch| branch.0)), ([].as_slice(), Some(2)));
+    assert!(jumps(&ward, "r").await.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_jump_leaves_standing_is_told_latest_first() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    hidden_trip(&ward, "r").await;
+    let [car, sure, hotel] =
+        [named(&ward, "r", "car").await, named(&ward, "r", "sure").await, named(&ward, "r", "hotel").await];
+    let standing = async |to: &Path| ward.client.standing(&id("r"), to).await.unwrap();
+    assert_eq!(standing(&car).await, [hotel.clone(), car]);
+    assert_eq!(standing(&sure).await, [hotel]);
+    let error = ward.client.standing(&id("r"), &path("train")).await.unwrap_err();
+    assert!(error.to_string().contains("train"), "{error}");
+}
+
+#[tokio::test]
+async fn only_the_rule_that_is_asked_for_is_followed() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.between_steps("r").await;
+    let task = ward.task("r").await.unwrap();
+    ward.damage().lose_task(&task.id).await;
+    let examined = ward.client.examine(&id("r")).await.unwrap();
+    let rules: Vec<Code> = examined.found.iter().map(|found| found.diagnosis.rule).collect();
+    assert_eq!(rules, [Code::O1, Code::N1]);
+    let by = |rule| RecoverOptions { rule: Some(rule), ..RecoverOptions::default() };
+    let told = ward.client.recover(&id("r"), by(Code::N1)).await.unwrap();
+    assert_eq!(told.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::N1));
+    assert_eq!((told.healed.clone(), told.has_healed()), (Some(Healed::NotByItself), false));
+    let done = ward.client.recover(&id("r"), by(Code::O1)).await.unwrap();
+    assert_eq!(done.found.as_ref().map(|found| found.diagnosis.rule), Some(Code::O1));
+    assert!(done.has_healed());
+    assert_eq!(ward.rules("r").await, ["O1"]);
+}
+
+#[tokio::test]
+async fn a_late_row_is_written_anew_unless_it_is_only_to_be_told() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ward.asking().await;
+    ward.start("asking", "r", "null").await;
+    ward.reaches("r", Status::Waiting).await;
+    ward.rests("r").await;
+    ward.lie("r", |row| {
+        row.status = Status::Running;
+        row.as_of = row.as_of.before();
+    })
+    .await;
+    let late = ward.row("r").await;
+    assert!(!ward.client.recover(&id("r"), dry()).await.unwrap().was_needed());
+    assert_eq!(ward.row("r").await, late);
+    assert!(!ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap().was_needed());
+    let row = ward.row("r").await;
+    assert_eq!((row.summary.status, row.summary.as_of), (Status::Waiting, late.summary.as_of.next()));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_parked_run_is_resumed_by_the_resume_alone() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
+    ward.forge("r", vec![Event::TimerFired { path: path("nap") }]).await;
+    ward.lie("r", |row| row.status = Status::Waiting).await;
+    let parked = ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap();
+    assert!(parked.has_healed() && parked.branch().is_none());
+    ward.reaches("r", Status::Parked).await;
+    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    assert!(resumed.rested);
+    assert_eq!(resumed.recovery.status, Status::Parked);
+    assert_eq!((resumed.recovery.found, resumed.recovery.healed), (None, None));
+    let engine = ward.waiting().await;
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_resume_that_only_recovered_says_where_the_log_ends() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.between_steps("r").await;
+    let task = ward.task("r").await.unwrap();
+    ward.damage().lose_task(&task.id).await;
+    let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
+    assert_eq!((resumed.rested, resumed.recovery.has_healed()), (false, true));
+    assert_eq!(resumed.end, ward.client.get(&id("r")).await.unwrap().as_of);
+    let error = ward.client.resume(&id("r"), By::default()).await.unwrap_err();
+    assert_eq!(error.code(), "GS0110", "what waits for a node is neither recovered nor resumed");
+}
