@@ -163,6 +163,20 @@ impl Claims {
         Ok(round.entries)
     }
 
+    /// Frees every lock that nobody alive holds, and leaves tasks alone.
+    pub(crate) async fn free_stale_locks(&self) -> Result<(), EngineError> {
+        let mut round = self.by_hand(Act::Heal).await?;
+        let roster = round.roster().await?;
+        Ok(round.locks(&roster).await?)
+    }
+
+    /// Takes back every task that nobody alive holds, and leaves locks alone.
+    pub(crate) async fn reclaim_stale_tasks(&self) -> Result<(), EngineError> {
+        let mut round = self.by_hand(Act::Heal).await?;
+        let roster = round.roster().await?;
+        Ok(round.tasks(&roster, &mut Cursors::default()).await?)
+    }
+
     /// One look of an engine: heals what it finds, up to a bound, and goes on from there the next time.
     pub async fn tick(&self, now: Millis) -> Result<RecoveryStats, EngineError> {
         let tally = self.go_on(now, TICK_READS_MAX).await?;

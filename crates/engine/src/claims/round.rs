@@ -128,7 +128,7 @@ impl<'a> Round<'a> {
     }
 
     /// Tasks that are silent past their own limit, quiet past the lease, or held by nodes that are gone.
-    async fn tasks(&mut self, roster: &Roster, cursors: &mut Cursors) -> Result<(), StoreError> {
+    pub(super) async fn tasks(&mut self, roster: &Roster, cursors: &mut Cursors) -> Result<(), StoreError> {
         let users = TaskFilter { advance: Some(false), ..TaskFilter::default() };
         let quiet_since = Some(self.now - self.ledger.claims.rules.lease);
         let others = TaskFilter { owner_none_of: Some(roster.alive()), ..users.clone() };

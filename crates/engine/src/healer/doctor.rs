@@ -157,9 +157,12 @@ impl Client {
             found.push((Code::L2, Subject::Task(name), stale.why, "put it back into its queue".to_owned()));
         }
         found.retain(|(code, ..)| wanted(*code));
-        if options.fix && !found.is_empty() {
-            let done = claims.detect_and_recover_stale().await?;
-            checkup.healed += done.locks_cleaned + done.entries_reclaimed;
+        let is_found = |code: Code| found.iter().any(|(found, ..)| *found == code);
+        if options.fix && is_found(Code::L1) {
+            claims.free_stale_locks().await?;
+        }
+        if options.fix && is_found(Code::L2) {
+            claims.reclaim_stale_tasks().await?;
         }
         checkup.findings.extend(found.into_iter().map(|(code, subject, evidence, remedy)| Finding {
             code,
@@ -180,5 +183,65 @@ fn finding(stalled: Stalled) -> Finding {
         remedy: diagnosis.remedy.describe(),
         evidence: diagnosis.evidence,
         fate: stalled.fate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(code: Code, subject: &str, fate: Fate) -> Finding {
+        let subject = Subject::Run(subject.to_owned());
+        Finding { code, subject, evidence: fate.as_str().to_owned(), remedy: String::new(), fate }
+    }
+
+    #[test]
+    fn a_subject_has_a_name_and_a_kind() {
+        for (subject, kind) in [
+            (Subject::Run("x".into()), "run"),
+            (Subject::Task("x".into()), "task"),
+            (Subject::Lock("x".into()), "lock"),
+        ] {
+            assert_eq!((subject.name(), subject.kind()), ("x", kind));
+        }
+    }
+
+    #[test]
+    fn a_known_finding_takes_the_newer_fate_but_stays_healed() {
+        let cases = [
+            (Fate::Healed, Fate::Moved, Fate::Healed),
+            (Fate::Healed, Fate::Told, Fate::Told),
+            (Fate::Healed, Fate::NeedsHelp, Fate::NeedsHelp),
+            (Fate::Told, Fate::Moved, Fate::Moved),
+            (Fate::Young, Fate::Healed, Fate::Healed),
+        ];
+        for (old, new, expected) in cases {
+            let mut checkup = Checkup::default();
+            checkup.add(finding(Code::O1, "r", old));
+            checkup.add(finding(Code::O1, "r", new));
+            assert_eq!(checkup.findings, [finding(Code::O1, "r", expected)]);
+        }
+    }
+
+    #[test]
+    fn another_rule_or_another_subject_is_another_finding() {
+        let mut checkup = Checkup::default();
+        let all = [(Code::O1, "r"), (Code::O2, "r"), (Code::O1, "s"), (Code::N1, "t")];
+        for (code, subject) in all {
+            checkup.add(finding(code, subject, Fate::Told));
+        }
+        assert_eq!(checkup.findings, all.map(|(code, subject)| finding(code, subject, Fate::Told)));
+    }
+
+    #[test]
+    fn only_what_was_healed_or_moved_on_leaves_a_store_healthy() {
+        let is_healthy = |fate: Fate| {
+            let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
+            Checkup { findings, ..Checkup::default() }.is_healthy()
+        };
+        let fates = [Fate::Healed, Fate::Moved, Fate::Young, Fate::Told, Fate::NeedsHelp];
+        assert_eq!(fates.map(is_healthy), [true, true, false, false, false]);
+        assert!(!is_healthy(Fate::Failed("no".to_owned())));
+        assert!(Checkup::default().is_healthy());
     }
 }
