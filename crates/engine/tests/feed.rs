@@ -1,0 +1,163 @@
+//! The feed of recoveries: newest first, page by page, and no more is read than is needed.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use goldseam_core::event::RunRecovered;
+use goldseam_core::{Event, Limits, Millis, Path, Payload, Seq};
+use goldseam_engine::client::By;
+use goldseam_engine::healer::feed::Healing;
+use goldseam_engine::suite::ward::{Ward, id};
+use goldseam_engine::{Client, OsEntropy, SystemClock};
+use goldseam_store::FaultyStore;
+use goldseam_store::conformance::Fixture;
+use goldseam_store::faulty::{Op, Plan};
+
+/// A store whose clock is moved by hand.
+struct Place {
+    fixture: Fixture,
+    now: Arc<AtomicI64>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let now = Arc::new(AtomicI64::new(0));
+        let told = Arc::clone(&now);
+        let fixture = Fixture::memory_on(Arc::new(move || Millis(told.load(Ordering::Relaxed))));
+        Self { fixture, now }
+    }
+
+    /// The run was recovered at this moment.
+    async fn recovered(&self, run: &str, at: i64) {
+        self.now.store(at, Ordering::Relaxed);
+        let recovered = RunRecovered {
+            rule: "O1".to_owned(),
+            reason: "manual".to_owned(),
+            attempt: 1,
+            evidence: format!("{run} at {at}"),
+            node: None,
+            stale_ms: 0,
+            lived_ms: None,
+            previous_branch: None,
+            new_branch: None,
+            cutoff: None,
+        };
+        Ward::on(&self.fixture).forge(run, vec![Event::RunRecovered(recovered)]).await;
+    }
+}
+
+fn told(feed: &[Healing]) -> Vec<&str> {
+    feed.iter().map(|healing| healing.recovered.evidence.as_str()).collect()
+}
+
+/// Four runs, recovered five times; two of them in the same moment.
+async fn five() -> Place {
+    let place = Place::new();
+    let ward = Ward::on(&place.fixture);
+    for run in ["a", "b", "c", "d"] {
+        ward.start("two", run, "true").await;
+    }
+    for (run, at) in [("b", 10), ("d", 20), ("c", 20), ("b", 30), ("a", 40)] {
+        place.recovered(run, at).await;
+    }
+    place
+}
+
+#[tokio::test]
+async fn the_newest_comes_first_and_what_is_older_than_asked_for_is_left_out() {
+    let place = five().await;
+    let client = Ward::on(&place.fixture).client;
+    let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
+    for limit in 0..=6 {
+        let feed = client.recoveries(None, limit).await.unwrap();
+        assert_eq!(told(&feed), all[..limit.min(5)], "{limit}");
+    }
+    for (since, count) in [(0, 5), (10, 5), (11, 4), (20, 4), (21, 2), (30, 2), (40, 1), (41, 0)] {
+        let feed = client.recoveries(Some(Millis(since)), 10).await.unwrap();
+        assert_eq!(told(&feed), all[..count], "{since}");
+        let first = client.recoveries(Some(Millis(since)), 1).await.unwrap();
+        assert_eq!(told(&first), all[..count.min(1)], "{since}");
+    }
+    let newest = client.recoveries(None, 1).await.unwrap().remove(0);
+    assert_eq!((newest.run.clone(), newest.workflow.as_str(), newest.at), (id("a"), "two", Millis(40)));
+    assert_eq!(newest.place(), (Millis(40), id("a"), Seq(2)));
+}
+
+#[tokio::test]
+async fn a_page_goes_on_where_the_one_before_ended() {
+    let place = five().await;
+    let client = Ward::on(&place.fixture).client;
+    let all = ["a at 40", "b at 30", "d at 20", "c at 20", "b at 10"];
+    for limit in 1..=5 {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = client.recoveries_after(None, after.as_ref(), limit).await.unwrap();
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit);
+            after = Some(last.place());
+            seen.extend(told(&page).into_iter().map(str::to_owned));
+        }
+        assert_eq!(seen, all, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn no_more_logs_are_read_than_are_asked_for() {
+    let place = five().await;
+    let reads = async |since: Option<Millis>, limit| {
+        let store = Arc::new(FaultyStore::new(Arc::clone(&place.fixture.store), Plan::pass()));
+        let client =
+            Client::with(store.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default());
+        client.recoveries(since, limit).await.unwrap();
+        store.calls().iter().filter(|call| call.op == Op::Read).count()
+    };
+    let all = reads(None, 10).await;
+    let each = all / 4;
+    assert_eq!((all % 4, reads(None, 1).await, reads(None, 2).await), (0, each, 2 * each));
+    assert_eq!(reads(Some(Millis(30)), 10).await, 2 * each);
+}
+
+#[tokio::test]
+async fn more_runs_than_fit_a_page_of_the_store_are_all_found() {
+    let place = Place::new();
+    let ward = Ward::on(&place.fixture);
+    for number in 0..201 {
+        let run = format!("r{number}");
+        ward.start("two", &run, "true").await;
+        place.recovered(&run, number).await;
+    }
+    let feed = ward.client.recoveries(None, 1_000).await.unwrap();
+    let at: Vec<i64> = feed.iter().map(|healing| healing.at.0).collect();
+    assert_eq!(at, (0..201).rev().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_run_moves_again_with_its_first_own_event() {
+    let place = Place::new();
+    let ward = Ward::on(&place.fixture);
+    let moved = async |run: &str| {
+        let feed = ward.client.recoveries(None, 10).await.unwrap();
+        feed.into_iter()
+            .filter(|healing| healing.run == id(run))
+            .map(|healing| healing.moved_at)
+            .collect::<Vec<_>>()
+    };
+    let progress = |message: &str| {
+        let path = Path::new("half").unwrap();
+        Event::ProgressEmitted { path, ord: 0, message: message.to_owned() }
+    };
+    let moves = [("steps", progress("half")), ("ends", Event::RunCompleted { output: Payload::null() })];
+    for (run, event) in moves {
+        ward.start("two", run, "true").await;
+        place.recovered(run, 10).await;
+        place.recovered(run, 15).await;
+        ward.client.annotate(&id(run), By::default()).await.unwrap();
+        assert_eq!(moved(run).await, [None, None], "a note moves nothing");
+        place.now.store(20, Ordering::Relaxed);
+        ward.forge(run, vec![event]).await;
+        assert_eq!(moved(run).await, [Some(Millis(20)), Some(Millis(20))]);
+    }
+    place.recovered("steps", 30).await;
+    assert_eq!(moved("steps").await, [None, Some(Millis(20)), Some(Millis(20))]);
+}

@@ -1,0 +1,290 @@
+//! Why a run is where it is: every way of not moving, in words.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::task::Task;
+use goldseam_core::{Event, QueueName, Retry, Seq, Status};
+use goldseam_engine::client::By;
+use goldseam_engine::healer::why::Explanation;
+use goldseam_engine::queue::Want;
+use goldseam_engine::suite::eventually;
+use goldseam_engine::suite::ward::{Ward, id};
+use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
+use goldseam_store::conformance::Fixture;
+
+fn fresh() -> Fixture {
+    Fixture::memory_on(Arc::new(|| SystemClock.now()))
+}
+
+async fn why(ward: &Ward<'_>, run: &str) -> Explanation {
+    ward.client.why(&id(run)).await.unwrap()
+}
+
+/// What is said of the run and of whatever it waits for.
+fn said(why: &Explanation) -> Vec<(u32, &str)> {
+    why.links.iter().map(|link| (link.depth, link.what.as_str())).collect()
+}
+
+fn can(why: &Explanation) -> Vec<&str> {
+    why.you_can.iter().map(String::as_str).collect()
+}
+
+/// An engine whose run ends as it is told to.
+async fn ends(ward: &Ward<'_>) -> Engine {
+    let work = |ctx: Context, how: String| async move {
+        let retry = Retry::fixed(Duration::from_secs(3600)).max_attempts(3);
+        match how.as_str() {
+            "fails" => Err(Error::terminal("card declined")),
+            "tries" => {
+                ctx.step("pay", || async { Err::<(), _>(Error::retryable("busy")) }).retry(retry).await
+            }
+            "works" => ctx.step("pay", || async { std::future::pending::<Result<(), Error>>().await }).await,
+            _ => Ok(()),
+        }
+    };
+    ward.builder().workflow("ends", work).start().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_says_how_it_ended() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ends(&ward).await;
+    ward.start("ends", "done", "\"\"").await;
+    ward.start("ends", "failed", "\"fails\"").await;
+    ward.start("ends", "cancelled", "\"works\"").await;
+    ward.client.cancel(&id("cancelled"), By::default()).await.unwrap();
+    let cases = [
+        ("done", Status::Completed, "it is over, completed", vec![]),
+        ("failed", Status::Failed, "it is over, failed: card declined", vec!["goldseam retry failed"]),
+        ("cancelled", Status::Cancelled, "it is over, cancelled", vec![]),
+    ];
+    for (run, status, what, help) in cases {
+        ward.reaches(run, status).await;
+        let why = why(&ward, run).await;
+        assert!(why.links[0].what.starts_with(what), "{why:?}");
+        assert_eq!((why.status, why.links.len(), can(&why), why.moves_at), (status, 1, help, None));
+        let finished = ward.client.get(&id(run)).await.unwrap().finished_at;
+        assert!(finished.is_some() && why.links[0].since == finished, "{why:?}");
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_run_waits_for_is_named_with_what_to_do() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let (asking, waiting) = (ward.asking().await, ward.waiting().await);
+    ward.start("asking", "asks", "null").await;
+    ward.start("waits", "listens", "\"signal\"").await;
+    ward.start("waits", "naps", "\"600000\"").await;
+    for (run, status) in [("asks", Status::Waiting), ("listens", Status::Waiting), ("naps", Status::Sleeping)]
+    {
+        ward.reaches(run, status).await;
+        ward.rests(run).await;
+    }
+    let asks = why(&ward, "asks").await;
+    assert_eq!(said(&asks), [(0, "it waits for an answer to approve (Ship it?)")]);
+    assert_eq!(can(&asks), ["goldseam answer asks approve ANSWER"]);
+    assert_eq!((asks.found.len(), asks.moves_at), (0, None));
+    let since = ward.client.get(&id("asks")).await.unwrap().waits[0].since;
+    assert_eq!((asks.links[0].since, asks.links[0].until), (Some(since), None));
+
+    let listens = why(&ward, "listens").await;
+    assert_eq!(
+        (said(&listens), can(&listens)),
+        (vec![(0, "it waits for signal go")], vec!["goldseam signal listens go"])
+    );
+    let naps = why(&ward, "naps").await;
+    assert_eq!((said(&naps), can(&naps)), (vec![(0, "it sleeps (nap)")], vec![]));
+    let due = ward.client.get(&id("naps")).await.unwrap().due();
+    assert!(due.is_some() && naps.moves_at == due && naps.links[0].until == due, "{naps:?}");
+
+    ward.client.pause(&id("naps"), By::default()).await.unwrap();
+    let paused = why(&ward, "naps").await;
+    assert_eq!(said(&paused), [(0, "an operator paused it")]);
+    assert_eq!((can(&paused), paused.moves_at), (vec!["goldseam resume naps"], None));
+    asking.shutdown().await;
+    waiting.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_parked_run_is_moved_by_a_decision_and_not_by_what_it_waited_for() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.at_the_question("r").await;
+    ward.forge("r", vec![Event::RunParked { code: "V1".to_owned(), reason: "other steps".to_owned() }]).await;
+    let why = why(&ward, "r").await;
+    assert_eq!((why.status, said(&why)), (Status::Parked, vec![(0, "it is parked: other steps")]));
+    assert_eq!(can(&why), ["deal with it, then: goldseam resume r", "goldseam explain V1"]);
+}
+
+#[tokio::test]
+async fn a_child_is_followed_to_what_it_waits_for_itself() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let work = |ctx: Context, depth: u32| async move {
+        match depth {
+            0 => ctx.signal::<u32>("go").await,
+            _ => ctx.child::<u32>("kid", "tree", &(depth - 1)).await,
+        }
+    };
+    let engine = ward.builder().workflow("tree", work).start().await.unwrap();
+    ward.start("tree", "r", "2").await;
+    let deep = || async { ward.client.why(&id("r")).await.unwrap().links.len() == 3 };
+    eventually("the grandchild waits", deep).await;
+    let waits = |run: &str| {
+        let run = run.to_owned();
+        let client = ward.client.clone();
+        async move { client.get(&id(&run)).await.unwrap().waits.first().map(|wait| wait.children.clone()) }
+    };
+    let child = waits("r").await.unwrap()[0].clone();
+    let grandchild = waits(child.as_str()).await.unwrap()[0].clone();
+    let settled = || async {
+        said(&why(&ward, "r").await)
+            == [
+                (0, format!("it waits for child run {child}").as_str()),
+                (1, format!("{child}: it waits for child run {grandchild}").as_str()),
+                (2, format!("{grandchild}: it waits for signal go").as_str()),
+            ]
+    };
+    eventually("the chain is told", settled).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_step_that_is_tried_again_says_which_attempt_and_when() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ends(&ward).await;
+    ward.start("ends", "r", "\"tries\"").await;
+    let rests = || async { ward.client.get(&id("r")).await.is_ok_and(|summary| !summary.waits.is_empty()) };
+    eventually("it waits to try again", rests).await;
+    let why = why(&ward, "r").await;
+    assert_eq!(said(&why), [(0, "step pay is tried again, attempt 2")]);
+    let due = ward.client.get(&id("r")).await.unwrap().due();
+    assert!(due.is_some() && why.links[0].until == due && why.moves_at == due, "{why:?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_step_of_somebody_else_says_who_does_it_and_until_when() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let silence = Duration::from_secs(60);
+    let work = move |ctx: Context, (): ()| async move {
+        ctx.remote::<u32>("resize", &7).queue("gpu").heartbeat_timeout(silence).await
+    };
+    let engine = ward.builder().workflow("remote", work).start().await.unwrap();
+    ward.start("remote", "r", "null").await;
+    ward.reaches("r", Status::Waiting).await;
+    ward.rests("r").await;
+    let wait = ward.client.get(&id("r")).await.unwrap().waits.remove(0);
+    let task = wait.tasks[0].clone();
+    let queued = why(&ward, "r").await;
+    assert_eq!(
+        said(&queued),
+        [(0, format!("step resize waits in queue gpu for a worker (task {task})").as_str())]
+    );
+    assert_eq!(queued.links[0].since, Some(wait.since));
+
+    let queue = QueueName::new("gpu").unwrap();
+    let want = Want { owner: "ada".to_owned(), queue, kind: None, limit: 1 };
+    let claimed = ward.client.queue().claim(want).await.unwrap().remove(0);
+    let held = why(&ward, "r").await;
+    assert_eq!(said(&held), [(0, format!("ada does step resize (task {task})").as_str())]);
+    assert_eq!(held.links[0].since, claimed.started_at);
+    assert_eq!(held.links[0].until, Some(claimed.last_sign() + silence));
+
+    let now = ward.store().now().await.unwrap();
+    let expect = goldseam_store::Expect::Version(claimed.version);
+    ward.store().put_task(claimed.cancelled(now).unwrap(), expect).await.unwrap();
+    assert_eq!(said(&why(&ward, "r").await), [(0, "the task of step resize is cancelled")]);
+    ward.damage().lose_task(&task).await;
+    assert_eq!(said(&why(&ward, "r").await), [(0, "step resize was handed out, and its task is missing")]);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let bystander = ends(&ward).await;
+    let engine = ward.two_steps().await;
+    ward.start("two", "r", "false").await;
+    ward.has_event("r", "step.completed").await;
+    ward.sees("b", 1).await;
+    let node = engine.node_id().clone();
+    let nodes = ward.store().nodes().await.unwrap();
+    let name = nodes.iter().find(|seen| seen.record.id == node).unwrap().record.name.clone();
+    let moves = why(&ward, "r").await;
+    let owner = format!("node {node} ({name}) executes it");
+    assert_eq!(moves.links[0].what, owner);
+    assert_eq!(moves.links[0].since, ward.client.get(&id("r")).await.unwrap().claimed_at);
+    assert_eq!((moves.links.len(), moves.links[1].what.as_str()), (2, "it is after a for now"));
+    engine.crash();
+    let lost = format!("node {node} ({name}) had it and is lost");
+    eventually("the node is lost", || async { why(&ward, "r").await.links[0].what == lost }).await;
+    let lost = why(&ward, "r").await;
+    assert_eq!((lost.links.len(), lost.links[1].what.clone()), (2, format!("its task is claimed by {node}")));
+    assert!(can(&lost).starts_with(&["goldseam recover r", "goldseam explain O2"]), "{lost:?}");
+    bystander.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_step_that_was_recorded_as_begun_is_under_way() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let work = |ctx: Context, (): ()| async move {
+        ctx.step("once", || async { std::future::pending::<Result<(), Error>>().await }).at_most_once().await
+    };
+    let engine = ward.builder().workflow("once", work).start().await.unwrap();
+    ward.start("once", "r", "null").await;
+    ward.has_event("r", "step.started").await;
+    let why = why(&ward, "r").await;
+    assert_eq!((why.links.len(), why.links[1].what.as_str()), (2, "step once is under way"));
+    engine.crash();
+}
+
+#[tokio::test]
+async fn a_queued_run_is_explained_by_its_task() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.between_steps("r").await;
+    let ready = why(&ward, "r").await;
+    assert_eq!(said(&ready), [(0, "its task is ready in queue default, for the next node with a free slot")]);
+    let task = ward.task("r").await.unwrap();
+    assert_eq!(ready.links[0].since, Some(task.changed_at));
+    let later = ward.store().now().await.unwrap() + Duration::from_secs(5);
+    ward.tamper("r", |task| Task { run_at: later, ..task }).await;
+    let rests = why(&ward, "r").await;
+    assert_eq!(
+        (said(&rests), rests.links[0].until),
+        (vec![(0, "its task rests in queue default")], Some(later))
+    );
+    ward.lie("r", |row| row.status = Status::Waiting).await;
+    ward.damage().lose_task(&task.id).await;
+    let stalled = why(&ward, "r").await;
+    assert_eq!(said(&stalled), []);
+    let found: Vec<&str> = stalled.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
+    assert_eq!(found, ["A1", "O1", "N1"]);
+    let help = can(&stalled);
+    assert_eq!(help[..3], ["goldseam recover r", "goldseam explain A1", "goldseam explain O1"]);
+    assert_eq!((help.len(), help[4]), (5, "goldseam explain N1"), "nothing is said twice: {help:?}");
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_read_says_where() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.between_steps("r").await;
+    ward.damage().corrupt(&id("r"), Seq(3), "{\"half").await;
+    let why = why(&ward, "r").await;
+    let evidence = &why.found[0].diagnosis.evidence;
+    assert_eq!(said(&why), [(0, format!("its log is damaged: {evidence}").as_str())]);
+    assert_eq!((why.status, why.run.clone(), why.moves_at), (Status::Parked, id("r"), None));
+    assert_eq!(can(&why), ["goldseam history r", "goldseam explain K1"]);
+    assert_eq!(ward.client.why(&id("nobody")).await.unwrap_err().code(), "GS0104");
+}
