@@ -1,0 +1,164 @@
+//! Following a run: what a follower is told, when, and how often it looks.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::recovery::Code;
+use goldseam_core::{Limits, Millis, Recorded, Seq};
+use goldseam_engine::client::By;
+use goldseam_engine::healer::follow::{Followed, Follower};
+use goldseam_engine::suite::ward::{Ward, id};
+use goldseam_engine::{Client, Clock, OsEntropy, SystemClock};
+use goldseam_store::FaultyStore;
+use goldseam_store::conformance::Fixture;
+use goldseam_store::faulty::{Op, Plan};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The time of a paused runtime: it passes while everybody waits.
+#[derive(Debug)]
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Millis {
+        SystemClock.now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_secs(1_000) + self.0.elapsed()
+    }
+}
+
+struct Place {
+    fixture: Fixture,
+    store: Arc<FaultyStore>,
+    client: Client,
+}
+
+impl Place {
+    fn new() -> Self {
+        let fixture = Fixture::memory_on(Arc::new(|| SystemClock.now()));
+        let store = Arc::new(FaultyStore::new(Arc::clone(&fixture.store), Plan::pass()));
+        let clock = Arc::new(Paused(Instant::now()));
+        let client = Client::with(store.clone(), clock, Arc::new(OsEntropy), Limits::default());
+        Self { fixture, store, client }
+    }
+
+    fn ward(&self) -> Ward<'_> {
+        Ward::on(&self.fixture)
+    }
+
+    fn count(&self, op: Op) -> usize {
+        self.store.calls().iter().filter(|call| call.op == op).count()
+    }
+
+    /// A run with so many notes, and its events.
+    async fn noted(&self, notes: usize) -> Vec<Recorded> {
+        let ward = self.ward();
+        ward.start("two", "r", "true").await;
+        for _ in 0..notes {
+            ward.client.annotate(&id("r"), By::default()).await.unwrap();
+        }
+        ward.client.history(&id("r")).await.unwrap()
+    }
+}
+
+async fn events(follower: &mut Follower) -> Vec<u64> {
+    match follower.next().await.unwrap() {
+        Followed::Events(events) => events.iter().map(|recorded| recorded.seq.0).collect(),
+        Followed::Stalled(found) => panic!("stalled: {found:?}"),
+    }
+}
+
+/// For how long it says nothing, if that is less than `most`.
+async fn silent(follower: &mut Follower, most: Duration) -> Option<(Duration, Code)> {
+    let begun = Instant::now();
+    match tokio::time::timeout(most, follower.next()).await.ok()?.unwrap() {
+        Followed::Stalled(found) => Some((begun.elapsed(), found.diagnosis.rule)),
+        Followed::Events(events) => panic!("events: {events:?}"),
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_run_is_told_once_after_a_while_and_again_after_it_moved() {
+    let place = Place::new();
+    place.noted(2).await;
+    let mut follower = place.client.follower(id("r"), Seq(1));
+    assert_eq!(events(&mut follower).await, [2, 3]);
+    for end in 4..6 {
+        let (after, rule) = silent(&mut follower, HOUR).await.unwrap();
+        assert_eq!(rule, Code::N1);
+        assert!((2_000..2_200).contains(&after.as_millis()), "{after:?}");
+        assert!(follower.is_stalled());
+        assert_eq!(silent(&mut follower, HOUR).await, None, "it is told once");
+        place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
+        assert_eq!(events(&mut follower).await, [end]);
+        assert!(!follower.is_stalled());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_well_is_examined_less_and_less_often() {
+    let place = Place::new();
+    place.noted(0).await;
+    place.ward().client.pause(&id("r"), By::default()).await.unwrap();
+    let mut follower = place.client.follower(id("r"), Seq::ZERO);
+    assert_eq!(events(&mut follower).await.len(), 2);
+    let minutes = Duration::from_secs(600);
+    let looks = |before: (usize, usize)| {
+        // Each glance asks for the nodes and the head, each examination for the head once more.
+        let glances = place.count(Op::Nodes) - before.0;
+        (glances, place.count(Op::Head) - before.1 - glances)
+    };
+    let before = (place.count(Op::Nodes), place.count(Op::Head));
+    assert_eq!(silent(&mut follower, minutes).await, None);
+    let (glances, examined) = looks(before);
+    assert!((270..=300).contains(&glances), "every two seconds: {glances}");
+    assert!((12..=16).contains(&examined), "after 2, 4, 8 seconds and so on, then every minute: {examined}");
+
+    let before = (place.count(Op::Nodes), place.count(Op::Head));
+    place.ward().lie("r", |row| row.owner = Some(goldseam_core::NodeId::new("ghost").unwrap())).await;
+    assert_eq!(silent(&mut follower, minutes).await, None);
+    let (glances, examined) = looks(before);
+    assert_eq!(glances, examined, "an owner that is lost is always worth a look");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_follower_is_handed_is_not_read_again() {
+    let place = Place::new();
+    let all = place.noted(5).await;
+    let page = |from: usize, to: usize| -> Arc<[Recorded]> { all[from..to].into() };
+    let (tell, wake) = watch::channel(page(0, 2));
+    let mut follower = place.client.follower(id("r"), Seq::ZERO).woken_by(wake);
+    assert_eq!(events(&mut follower).await, [1, 2]);
+    let handed = async |from: usize, to: usize, follower: &mut Follower| {
+        let reads = place.count(Op::Read);
+        let (events, ()) = tokio::join!(events(follower), async {
+            tokio::task::yield_now().await;
+            tell.send(page(from, to)).unwrap();
+        });
+        (events, place.count(Op::Read) - reads)
+    };
+    assert_eq!(handed(0, 3, &mut follower).await, (vec![3], 0), "only what is new");
+    assert_eq!(handed(3, 4, &mut follower).await, (vec![4], 0), "what follows at once");
+    assert_eq!(handed(5, 6, &mut follower).await, (vec![5, 6], 1), "what is missing is read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_nobody_wakes_looks_by_itself() {
+    let place = Place::new();
+    place.noted(0).await;
+    let (tell, wake) = watch::channel(Arc::<[Recorded]>::from([]));
+    let mut follower = place.client.follower(id("r"), Seq(1)).woken_by(wake);
+    let reads = place.count(Op::Read);
+    assert!(silent(&mut follower, HOUR).await.is_some());
+    assert!(place.count(Op::Read) - reads < 10, "it asks the store once in a while only");
+    drop(tell);
+    place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
+    assert_eq!(events(&mut follower).await, [2]);
+    place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
+    assert_eq!(events(&mut follower).await, [3]);
+}

@@ -1,0 +1,236 @@
+//! What a sweep looks at, what it reads, and when it heals.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use goldseam_core::recovery::Code;
+use goldseam_core::task::Task;
+use goldseam_core::{Event, Limits, Millis, QueueName, Status};
+use goldseam_engine::healer::sweeper::{Fate, SweepOptions, SweepReport};
+use goldseam_engine::queue::Want;
+use goldseam_engine::suite::eventually;
+use goldseam_engine::suite::ward::{Ward, id};
+use goldseam_engine::{Client, Clock, Context, Engine, OsEntropy, SystemClock};
+use goldseam_store::conformance::Fixture;
+use goldseam_store::faulty::{Op, Plan};
+use goldseam_store::{Expect, FaultyStore, TaskFilter};
+
+fn fresh() -> Fixture {
+    Fixture::memory_on(Arc::new(|| SystemClock.now()))
+}
+
+fn at_once() -> SweepOptions {
+    SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }
+}
+
+/// A client whose calls are counted.
+fn counted(fixture: &Fixture) -> (Arc<FaultyStore>, Client) {
+    let store = Arc::new(FaultyStore::new(Arc::clone(&fixture.store), Plan::pass()));
+    let client = Client::with(store.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), Limits::default());
+    (store, client)
+}
+
+fn reads(store: &FaultyStore) -> usize {
+    store.calls().iter().filter(|call| call.op == Op::Read).count()
+}
+
+fn counts(report: &SweepReport) -> [u64; 4] {
+    [report.scanned, report.terminal, report.healthy, report.stalled.len() as u64]
+}
+
+fn rules(report: &SweepReport) -> Vec<&str> {
+    report.stalled.iter().map(|stalled| stalled.found.diagnosis.rule.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_run_that_a_live_node_executes_is_not_read() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ward.two_steps().await;
+    ward.start("two", "r", "false").await;
+    ward.sees("b", 1).await;
+    let (store, client) = counted(&fixture);
+    let report = client.sweeper(at_once()).sweep().await.unwrap();
+    assert_eq!((counts(&report), reads(&store)), ([1, 0, 1, 0], 0));
+    let deep = client.sweeper(SweepOptions { deep: true, ..at_once() }).sweep().await.unwrap();
+    assert_eq!(counts(&deep), [1, 0, 1, 0]);
+    assert!(reads(&store) > 0, "a deep look reads everything");
+    engine.crash();
+}
+
+#[tokio::test]
+async fn a_run_that_was_found_well_is_not_read_again_until_it_changes() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ward.asking().await;
+    ward.start("asking", "r", "null").await;
+    ward.reaches("r", Status::Waiting).await;
+    ward.rests("r").await;
+    let (store, client) = counted(&fixture);
+    let mut sweeper = client.sweeper(at_once());
+    let mut deep = client.sweeper(SweepOptions { deep: true, ..at_once() });
+    assert_eq!(counts(&sweeper.sweep().await.unwrap()), [1, 0, 1, 0]);
+    let once = reads(&store);
+    assert!(once > 0);
+    assert_eq!(counts(&sweeper.sweep().await.unwrap()), [1, 0, 1, 0]);
+    assert_eq!(reads(&store), once, "nothing has changed");
+    for times in 1..=2 {
+        deep.sweep().await.unwrap();
+        assert_eq!(reads(&store), once * (1 + times), "a deep look reads what is well, too");
+    }
+    let task = ward.task("r").await.unwrap();
+    ward.damage().lose_task(&task.id).await;
+    assert_eq!(rules(&sweeper.sweep().await.unwrap()), ["O1"]);
+    engine.shutdown().await;
+}
+
+/// A run at rest whose step somebody else is to do.
+async fn hands_out(ward: &Ward<'_>, silence: Duration) -> (Engine, Task) {
+    let work = move |ctx: Context, (): ()| async move {
+        ctx.remote::<u32>("resize", &7).queue("gpu").heartbeat_timeout(silence).await
+    };
+    let engine = ward.builder().workflow("remote", work).start().await.unwrap();
+    ward.start("remote", "r", "null").await;
+    ward.reaches("r", Status::Waiting).await;
+    ward.rests("r").await;
+    let id = ward.client.get(&id("r")).await.unwrap().waits[0].tasks[0].clone();
+    let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
+    let task = ward.store().tasks(filter).await.unwrap().remove(0);
+    (engine, task)
+}
+
+async fn claimed(ward: &Ward<'_>) -> Task {
+    let queue = QueueName::new("gpu").unwrap();
+    let want = Want { owner: "ada".to_owned(), queue, kind: None, limit: 1 };
+    ward.client.queue().claim(want).await.unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn a_remote_step_is_left_alone_while_it_waits_or_beats() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let (engine, _) = hands_out(&ward, Duration::from_secs(60)).await;
+    let (store, client) = counted(&fixture);
+    let mut sweeper = client.sweeper(at_once());
+    sweeper.sweep().await.unwrap();
+    let once = reads(&store);
+    let held = claimed(&ward).await;
+    assert_eq!((counts(&sweeper.sweep().await.unwrap()), reads(&store)), ([1, 0, 1, 0], once));
+    let now = ward.store().now().await.unwrap();
+    let expect = Expect::Version(held.version);
+    ward.store().put_task(held.cancelled(now).unwrap(), expect).await.unwrap();
+    assert_eq!(rules(&sweeper.sweep().await.unwrap()), ["O3"], "its task is over, and its row unchanged");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_a_claimed_step_can_be_silent() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let silence = Duration::from_millis(1);
+    let (engine, task) = hands_out(&ward, silence).await;
+    let past = task.last_sign() + silence;
+    eventually("it is old", || async { ward.store().now().await.unwrap() > past }).await;
+    let (store, client) = counted(&fixture);
+    let mut sweeper = client.sweeper(at_once());
+    sweeper.sweep().await.unwrap();
+    let once = reads(&store);
+    assert_eq!((counts(&sweeper.sweep().await.unwrap()), reads(&store)), ([1, 0, 1, 0], once));
+    let past = claimed(&ward).await.last_sign() + silence;
+    eventually("it is silent", || async { ward.store().now().await.unwrap() > past }).await;
+    let report = sweeper.sweep().await.unwrap();
+    assert_eq!((rules(&report), report.healed), (vec!["H1"], 1));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_sweep_looks_at_what_may_move_and_further_only_if_asked_to() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ward.two_steps_open().await;
+    ward.start("two", "over", "true").await;
+    ward.reaches("over", Status::Completed).await;
+    engine.shutdown().await;
+    ward.at_the_question("parked").await;
+    ward.forge("parked", vec![Event::RunParked { code: "V1".to_owned(), reason: "no".to_owned() }]).await;
+    let swept = async |options| counts(&ward.client.sweeper(options).sweep().await.unwrap());
+    assert_eq!(swept(at_once()).await, [0, 0, 0, 0]);
+    assert_eq!(swept(SweepOptions { parked: true, ..at_once() }).await, [1, 0, 0, 1]);
+    assert_eq!(swept(SweepOptions { deep: true, ..at_once() }).await, [2, 1, 0, 1]);
+}
+
+#[tokio::test]
+async fn states_of_others_are_looked_at_unless_one_rule_is_wanted() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let looks = async |options| ward.client.sweeper(options).sweep().await.unwrap().foreign.is_some();
+    assert!(looks(at_once()).await);
+    assert!(!looks(SweepOptions { foreign: false, ..at_once() }).await);
+    assert!(!looks(SweepOptions { rule: Some(Code::O1), ..at_once() }).await);
+}
+
+#[tokio::test]
+async fn a_late_row_is_written_anew_by_a_sweep_that_may_write_by_every_rule() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.between_steps("r").await;
+    ward.lie("r", |row| {
+        row.status = Status::Waiting;
+        row.as_of = row.as_of.before();
+    })
+    .await;
+    let late = ward.row("r").await;
+    for options in
+        [SweepOptions { dry_run: true, ..at_once() }, SweepOptions { rule: Some(Code::O1), ..at_once() }]
+    {
+        let report = ward.client.sweeper(options).sweep().await.unwrap();
+        assert_eq!((report.rows_rewritten, ward.row("r").await), (0, late.clone()));
+    }
+    let report = ward.client.sweeper(at_once()).sweep().await.unwrap();
+    assert_eq!((report.rows_rewritten, ward.row("r").await.summary.status), (1, Status::Queued));
+}
+
+#[tokio::test]
+async fn a_tick_is_bounded_and_the_next_goes_on_with_the_oldest_first() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    ward.start("two", "first", "true").await;
+    let now = ward.store().now().await.unwrap();
+    eventually("time passes", || async { ward.store().now().await.unwrap() > now }).await;
+    for number in 0..1_000 {
+        ward.start("two", &format!("r{number}"), "true").await;
+    }
+    let mut sweeper = ward.client.sweeper(SweepOptions { dry_run: true, ..at_once() });
+    let mut report = sweeper.tick().await.unwrap();
+    assert_eq!((report.scanned, report.more), (1_000, true));
+    assert_eq!(report.stalled[0].found.run, id("first"));
+    report.add(sweeper.tick().await.unwrap());
+    let runs: std::collections::BTreeSet<_> =
+        report.stalled.iter().map(|stalled| stalled.found.run.clone()).collect();
+    assert_eq!((report.scanned, report.more, runs.len()), (1_001, false, 1_001));
+}
+
+#[tokio::test]
+async fn what_has_held_for_exactly_as_long_as_it_must_is_healed() {
+    let now = Arc::new(AtomicI64::new(SystemClock.now().0));
+    let told = Arc::clone(&now);
+    let fixture = Fixture::memory_on(Arc::new(move || Millis(told.load(Ordering::Relaxed))));
+    let ward = Ward::on(&fixture);
+    ward.start("two", "r", "true").await;
+    let task = ward.task("r").await.unwrap();
+    ward.damage().lose_task(&task.id).await;
+    let body = r#"{"id":"wf","status":"running","orchestrator_task_id":"gone","updated_at":1}"#;
+    ward.damage().put_foreign(&id("wf"), body).await;
+    let options = SweepOptions { stale_after: Some(Duration::from_millis(10)), ..SweepOptions::default() };
+    let mut sweeper = ward.client.sweeper(options);
+    let begun = now.load(Ordering::Relaxed);
+    for (moved, fate) in [(0, Fate::Young), (4, Fate::Young), (9, Fate::Young), (10, Fate::Healed)] {
+        now.store(begun + moved, Ordering::Relaxed);
+        let report = sweeper.sweep().await.unwrap();
+        let (run, state) = (&report.stalled[0], &report.foreign.as_ref().unwrap().stalled[0]);
+        assert_eq!((&run.fate, &state.fate), (&fate, &fate), "{moved}");
+        assert_eq!((run.since, state.since), (Millis(begun), Millis(begun)), "{moved}");
+    }
+}
