@@ -300,3 +300,88 @@ fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failu
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use goldseam_core::recovery::Remedy;
+
+    use super::super::sample::started;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_row_behind_a_fresh_recovery_is_being_written() {
+        let (row, _) = started().await;
+        let (row, at) = (row.summary, Millis(50_000));
+        let log =
+            Summary { as_of: row.as_of.next(), last_event_at: at, recovered_at: Some(at), ..row.clone() };
+        let soon = at + Duration::from_millis(1_999);
+        assert!(is_being_healed(&row, &log, soon));
+        assert!(!is_being_healed(&row, &log, at + FOLLOWS_WITHIN), "whoever wrote it is lost");
+        assert!(!is_being_healed(&row, &log, at + FOLLOWS_WITHIN * 2));
+        assert!(!is_being_healed(&log, &log, soon), "the row is there");
+        let caught_up = Summary { as_of: log.as_of, ..row.clone() };
+        assert!(!is_being_healed(&caught_up, &log, soon), "the row is wrong, not late");
+        let ahead = Summary { as_of: log.as_of.next(), ..row.clone() };
+        assert!(!is_being_healed(&ahead, &log, soon));
+        let moved_on = Summary { last_event_at: at + Duration::from_millis(1), ..log.clone() };
+        assert!(!is_being_healed(&row, &moved_on, soon), "something followed the recovery");
+        let knows = Summary { recovered_at: Some(at), ..row.clone() };
+        assert!(!is_being_healed(&knows, &log, soon), "the row knows of the recovery");
+    }
+
+    #[tokio::test]
+    async fn the_row_of_a_damaged_run_says_that_it_needs_a_person() {
+        let (row, _) = started().await;
+        let before = Summary {
+            paused: true,
+            finished_at: Some(Millis(9)),
+            owner: Some(goldseam_core::NodeId::new("n").unwrap()),
+            ..row.summary
+        };
+        let head = Hash::of_parts(&["head"]);
+        let parked = parked_row(before.clone(), "a gap", (Seq(7), head));
+        let text = Code::K1.to_string();
+        let trouble = Trouble { cause: text.clone(), message: "a gap".to_owned(), code: Some(text) };
+        let expected = Summary {
+            status: Status::Parked,
+            parked: true,
+            paused: false,
+            finished_at: None,
+            owner: None,
+            as_of: Seq(7),
+            head,
+            trouble: Some(trouble),
+            ..before
+        };
+        assert_eq!(parked, expected);
+    }
+
+    #[tokio::test]
+    async fn damage_parks_what_could_move_and_is_told_of_what_rests_or_is_over() {
+        let (row, _) = started().await;
+        let end = row.summary.as_of;
+        let corrupt = Corrupt::new(Seq(1), "a gap");
+        let tells = |row: Option<&Row>| {
+            let examined = broken(&RunId::new("r").unwrap(), end, row, &corrupt);
+            assert!(examined.state.is_none() && !examined.row_is_off);
+            assert_eq!((examined.found.len(), examined.found[0].at), (1, end));
+            assert_eq!(examined.found[0].diagnosis.rule, Code::K1);
+            matches!(examined.found[0].diagnosis.remedy, Remedy::Tell { .. })
+        };
+        let with = |status: Status, as_of: Seq| {
+            let summary = Summary { status, as_of, ..row.summary.clone() };
+            Row { summary, ..row.clone() }
+        };
+        assert!(!tells(None));
+        for (status, as_of, expected) in [
+            (Status::Queued, end, false),
+            (Status::Paused, end, false),
+            (Status::Parked, end, true),
+            (Status::Parked, end.before(), false),
+            (Status::Completed, end, true),
+            (Status::Failed, end.before(), true),
+        ] {
+            assert_eq!(tells(Some(&with(status, as_of))), expected, "{status} {as_of}");
+        }
+    }
+}

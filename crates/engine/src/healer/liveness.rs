@@ -80,3 +80,105 @@ impl Liveness {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use goldseam_store::NodeRecord;
+
+    use super::*;
+
+    const NOW: Millis = Millis(100_000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn node(id: &str, state: NodeState, pulse: Pulse, beat_at: i64) -> NodeSeen {
+        let record = NodeRecord {
+            id: NodeId::new(id).unwrap(),
+            name: format!("host-{id}"),
+            started_at: Millis(0),
+            workflows: vec!["pay@1".to_owned(), format!("of-{id}@2")],
+            slots: 1,
+            state,
+        };
+        NodeSeen { record, beats: 1, beat_at: Millis(beat_at), pulse }
+    }
+
+    fn seen(nodes: Vec<NodeSeen>) -> Liveness {
+        Liveness { nodes, now: NOW, silence_max: 10 * SECOND, beat: 3 * SECOND, doubt: SECOND }
+    }
+
+    fn everybody() -> Liveness {
+        seen(vec![
+            node("well", NodeState::Up, Pulse::Held, 99_000),
+            node("leaving", NodeState::Leaving, Pulse::Unknown, 90_001),
+            node("suspect", NodeState::Up, Pulse::Suspect, 99_000),
+            node("left", NodeState::Left, Pulse::Held, 99_000),
+            node("gone", NodeState::Gone, Pulse::Held, 99_000),
+            node("dropped", NodeState::Up, Pulse::Dropped, 99_000),
+            node("silent", NodeState::Up, Pulse::Unknown, 90_000),
+        ])
+    }
+
+    #[test]
+    fn a_holder_is_judged_by_its_state_its_pulse_and_its_beats() {
+        let all = everybody();
+        let cases = [
+            ("well", None),
+            ("leaving", None),
+            ("suspect", None),
+            ("left", Some((true, "node left (host-left) has left"))),
+            ("gone", Some((true, "node gone (host-gone) is gone"))),
+            ("dropped", Some((true, "the process of node dropped (host-dropped) is gone"))),
+            ("silent", Some((false, "node silent (host-silent) has not beaten for 10 s"))),
+            ("unknown", Some((true, "node unknown is gone and did not hand it over"))),
+        ];
+        for (holder, lost) in cases {
+            let expected = lost.map_or(Owner::Alive, |(proven, evidence)| Owner::Lost {
+                proven,
+                evidence: evidence.to_owned(),
+                lived: all.lived(holder, Millis(50_000)),
+            });
+            assert_eq!(all.holder(holder, Some(Millis(50_000))), expected, "{holder}");
+            let id = NodeId::new(holder).unwrap();
+            assert_eq!(all.owner(Some(&id), Some(Millis(50_000))), expected, "{holder}");
+        }
+        assert_eq!(all.owner(None, Some(Millis(50_000))), Owner::Nobody);
+    }
+
+    #[test]
+    fn who_has_had_nothing_yet_has_lived_for_no_time() {
+        let Owner::Lost { lived, .. } = everybody().holder("unknown", None) else { panic!("it lives") };
+        assert_eq!((lived.least, lived.most), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn only_a_store_with_a_pulse_can_prove_a_death() {
+        let all = everybody();
+        let can = ["well", "leaving", "suspect", "dropped", "unknown"]
+            .map(|node| all.can_prove(&NodeId::new(node).unwrap()));
+        assert_eq!(can, [true, false, true, true, true]);
+    }
+
+    #[test]
+    fn a_life_ends_between_the_last_beat_and_the_next_but_one() {
+        let all = everybody();
+        let lived = |node: &str, since: i64| {
+            let Lived { least, most, doubt } = all.lived(node, Millis(since));
+            assert_eq!(doubt, SECOND);
+            (least.as_millis(), most.as_millis())
+        };
+        assert_eq!(lived("silent", 80_000), (10_000, 16_000));
+        assert_eq!(lived("well", 90_000), (9_000, 10_000), "it cannot have lived for longer than until now");
+        assert_eq!(lived("silent", 95_000), (0, 5_000), "it took it after its last beat");
+        assert_eq!(lived("unknown", 90_000), (0, 10_000), "nobody knows");
+    }
+
+    #[test]
+    fn a_workflow_is_had_by_live_nodes_that_work() {
+        let all = everybody();
+        let has = |name: &str| all.has(&WorkflowName::new(name).unwrap());
+        let names = ["of-well", "of-suspect", "of-leaving", "of-left", "of-gone", "of-dropped", "of-silent"];
+        assert_eq!(names.map(has), [true, true, false, false, false, false, false]);
+        assert!(has("pay") && !has("pa") && !has("ship"));
+        assert!(!seen(Vec::new()).has(&WorkflowName::new("pay").unwrap()));
+    }
+}

@@ -220,3 +220,39 @@ impl Healer {
         }
     }
 }
+
+#[cfg(test)]
+mod sample {
+    use std::sync::Arc;
+
+    use goldseam_core::summary::OpenWait;
+    use goldseam_core::task::Task;
+    use goldseam_core::{Millis, Path, Payload, RunId};
+    use goldseam_store::{MemoryStore, Row, Store, TaskFilter};
+
+    use crate::{Client, StartOptions};
+
+    /// A run that was just started: its row and its task.
+    pub(super) async fn started() -> (Row, Task) {
+        let store = Arc::new(MemoryStore::manual().0);
+        let client = Client::new(Arc::clone(&store) as Arc<dyn Store>);
+        let run = RunId::new("r").unwrap();
+        client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+        let row = store.head(&run).await.unwrap().unwrap().row.unwrap();
+        let task = store.tasks(TaskFilter { limit: 1, ..TaskFilter::default() }).await.unwrap().remove(0);
+        (row, task)
+    }
+
+    /// Waits until this moment.
+    pub(super) fn wait_until(due: i64) -> OpenWait {
+        OpenWait {
+            path: Path::new("nap").unwrap(),
+            since: Millis(0),
+            signals: Vec::new(),
+            inputs: Vec::new(),
+            children: Vec::new(),
+            tasks: Vec::new(),
+            due: Some(Millis(due)),
+        }
+    }
+}

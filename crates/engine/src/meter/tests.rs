@@ -1,14 +1,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use goldseam_core::recovery::{Code, Diagnosis, Remedy};
 use goldseam_core::task::NewTask;
-use goldseam_core::{LockName, Millis, Payload, QueueName, TaskId};
+use goldseam_core::{LockName, Millis, Payload, QueueName, RunId, TaskId};
 use goldseam_store::MemoryStore;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use super::*;
-use crate::client::Client;
+use crate::client::{Client, StartOptions};
+use crate::healer::Healed;
 use crate::queue::Want;
 
 /// Everything that was recorded: sums by name and labels.
@@ -150,5 +152,27 @@ fn every_metric_of_the_alerts_is_metered() {
         [RECOVERIES, RECOVERY_FAILED, ATTEMPTS_EXCEEDED, STALE_SECONDS, HEAL_SECONDS, SWEEPS, FINDINGS];
     for name in named {
         assert!(known.contains(&name.trim_end_matches("_bucket")), "no metric is called {name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_healer_does_is_counted_by_rule_and_the_end_of_all_attempts_apart() {
+    let (book, (store, _)) = (Book::default(), MemoryStore::manual());
+    let _guard = metrics::set_default_local_recorder(&book);
+    let client = Client::new(Arc::new(store));
+    let run = RunId::new("r").unwrap();
+    client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    let exceeded = "goldseam_recovery_attempts_exceeded_total{workflow=w}";
+    for (rule, count) in [(Code::W1, None), (Code::P1, Some(1.0))] {
+        let at = client.get(&run).await.unwrap().as_of;
+        let remedy = match rule {
+            Code::P1 => Remedy::Park { reason: "no luck".to_owned() },
+            _ => Remedy::Wake,
+        };
+        let diagnosis = Diagnosis { rule, evidence: "seen".to_owned(), remedy };
+        let healed = client.healer().heal(&run, at, &diagnosis).await.unwrap();
+        assert!(matches!(healed, Healed::Done { .. }), "{healed:?}");
+        let line = format!("goldseam_recoveries_total{{rule={rule},workflow=w,reason=manual}}");
+        assert_eq!((book.get(&line), book.get(exceeded)), (Some(1.0), count), "{book:?}");
     }
 }
