@@ -1,5 +1,7 @@
 //! Histories as small tables: what a run did, what its cache says, who lives; and what is found.
 
+mod said;
+
 use std::time::Duration;
 
 use super::*;
