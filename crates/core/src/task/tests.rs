@@ -179,7 +179,7 @@ fn a_record_keeps_its_latest_entries() {
     let mut audit = Vec::new();
     for at in 1..=20 {
         note(&mut audit, Millis(at), format!("{at}"));
-        assert_eq!(audit.len() as i64, at.min(8));
+        assert_eq!(i64::try_from(audit.len()).unwrap(), at.min(8));
     }
     assert_eq!((audit[0].what.as_str(), audit[7].what.as_str()), ("13", "20"));
 }
