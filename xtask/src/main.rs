@@ -24,6 +24,7 @@ mod fuzz;
 mod generate;
 mod kill;
 mod mutants;
+mod nth;
 mod ratchet;
 mod record;
 mod servers;
@@ -44,6 +45,7 @@ cargo xtask disk [ARGS]        fail every call to the disk, cut the power everyw
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
 cargo xtask models             search the models' large scopes: minutes, and gigabytes of memory
+cargo xtask nth [TESTS]        let every call of every story fail once in every way: nth_real::sqlite, nth_requests::saga
 cargo xtask mutants PACKAGE    change the code in one place at a time: the tests must notice: --file GLOB, --shard K/N,
                                --tests PACKAGES, --filter EXPRESSION
 cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
@@ -65,6 +67,8 @@ fn main() -> ExitCode {
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),
         ["models"] => steps::models(),
+        ["nth"] => nth::run("nth"),
+        ["nth", tests] => nth::run(tests),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["servers"] => servers::run(servers::Which::All),

@@ -76,8 +76,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     }
     let (noticed, all) = (caught.len() + hung.len(), caught.len() + hung.len() + missed.len());
     println!(
-        "record: package={} mutants={all} noticed={noticed} missed={} unviable={} score={}%",
+        "record: package={} mutants={all} noticed={noticed} of_these_hung={} missed={} unviable={} score={}%",
         order.package,
+        hung.len(),
         missed.len(),
         unviable.len(),
         score(noticed, all)

@@ -178,7 +178,7 @@ fn is_installed(root: &Path, tool: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-fn command(root: &Path, args: &str) -> Command {
+pub(crate) fn command(root: &Path, args: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(args.split_whitespace());
     command

@@ -69,7 +69,11 @@ pub trait Api: Debug + Send + Sync {
     /// One open question.
     async fn question(&self, run: &RunId, path: &Path) -> Answer<Question> {
         let open = self.questions_of(run).await?.items;
-        let missing = || Problem::not_found(format!("run {run} has no open question {path}"));
+        let missing = || {
+            Problem::not_found(format!("run {run} has no open question {path}"))
+                .code("GS0107")
+                .hint(format!("goldseam show {run} lists what it asks"))
+        };
         open.into_iter().find(|question| question.open.input.path == *path).ok_or_else(missing)
     }
 

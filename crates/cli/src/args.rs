@@ -119,6 +119,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(commands::key::KeyCommand),
     #[command(subcommand)]
+    Pass(commands::pass::PassCommand),
+    #[command(subcommand)]
     Config(commands::config::ConfigCommand),
     Explain(commands::explain::ExplainArgs),
     Completions(commands::completions::CompletionsArgs),

@@ -39,6 +39,9 @@ pub enum Command {
     Answer {
         /// The question.
         question: Path,
+        /// Only if it has been open since then: one that is asked again under its name is another question, unless
+        /// that is because a recovery cut it off.
+        since: Option<Millis>,
         /// Deduplicates a repeated answer.
         id: String,
         /// The answer.

@@ -227,8 +227,9 @@ impl State {
             && !in_lineage
             && self.is_same_work(recorded.branch)
         {
+            let since = self.summary.asked_since(&input.path, recorded.at);
             self.summary.cut_off.retain(|open| open.path != input.path);
-            self.summary.cut_off.push(OpenInput::of(input, recorded.at));
+            self.summary.cut_off.push(OpenInput::of(input, since));
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
         }

@@ -291,6 +291,11 @@ impl Summary {
         self.lived_ms = None;
     }
 
+    /// Since when a question is open that is asked now: one that a recovery cut off is the same question still.
+    pub(crate) fn asked_since(&self, question: &Path, now: Millis) -> Millis {
+        self.cut_off.iter().find(|open| open.path == *question).map_or(now, |open| open.since)
+    }
+
     /// Clears what belongs to a branch, before its lineage is folded anew.
     pub(crate) fn forget_branch(&mut self) {
         self.compensating = false;
@@ -414,9 +419,10 @@ impl Summary {
                 }
             }
             Event::InputRequested(input) => {
+                let since = self.asked_since(&input.path, at);
                 self.inputs.retain(|open| open.path != input.path);
                 self.cut_off.retain(|open| open.path != input.path);
-                self.inputs.push(OpenInput::of(input, at));
+                self.inputs.push(OpenInput::of(input, since));
             }
             Event::InputAnswered { question, .. } => {
                 self.inputs.retain(|input| input.path != *question);

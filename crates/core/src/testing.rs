@@ -73,7 +73,7 @@ pub(crate) fn signal(name: &str, id: &str) -> Command {
 }
 
 pub(crate) fn answer(question: &str, id: &str, text: &str) -> Command {
-    Command::Answer { question: path(question), id: id.into(), answer: json(text), by: None }
+    Command::Answer { question: path(question), since: None, id: id.into(), answer: json(text), by: None }
 }
 
 pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {

@@ -328,7 +328,7 @@ impl Client {
         by: By,
     ) -> Result<Seq, EngineError> {
         let (question, id) = (question.clone(), self.command_id(by.id));
-        self.tell(run, Command::Answer { question, id, answer, by: by.who }).await
+        self.tell(run, Command::Answer { question, since: None, id, answer, by: by.who }).await
     }
 
     /// Asks a run to stop; it ends `cancelled` once it has undone what it must.

@@ -1,16 +1,6 @@
-//! Every rule, end to end, on every store that this crate opens and on the memory store.
+//! Every rule, end to end, on every store that this crate opens.
 
 use goldseam_store::conformance::Fixture;
-
-mod memory {
-    use super::Fixture;
-
-    async fn fresh() -> Fixture {
-        Fixture::memory_on(goldseam_store_sqlite::system_clock())
-    }
-
-    goldseam_engine::healing!(fresh);
-}
 
 mod sqlite {
     use super::Fixture;

@@ -13,6 +13,7 @@ use crate::guard::Principal;
 use crate::keyring::Keyring;
 use crate::keys::Keys;
 use crate::otlp;
+use crate::pass::Passes;
 use crate::rate::Rates;
 use crate::routes::Scopes;
 use crate::space::Space;
@@ -31,6 +32,8 @@ pub(crate) struct App {
     pub(crate) scopes: Scopes,
     /// The keys.
     pub(crate) keyring: Keyring,
+    /// What passes are made with.
+    pub(crate) passes: Passes,
     /// What it signs with.
     pub(crate) tokens: Tokens,
     /// How much anybody may ask.
@@ -58,13 +61,25 @@ impl App {
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
         let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
         let tokens = Tokens::of(&*main, &*entropy).await?;
+        let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock));
         let keyring = Keyring::new(Keys::new(main, entropy), Arc::clone(&clock));
         let rates =
             Rates::new(Arc::clone(&clock), config.rate_key, config.rate_namespace, config.rate_failures);
         let (leaving, _) = watch::channel(false);
         let places = Places::new(config.followers_max);
-        let app =
-            Self { config, is_loopback, scopes, keyring, tokens, rates, places, leaving, clock, spaces };
+        let app = Self {
+            config,
+            is_loopback,
+            scopes,
+            keyring,
+            passes,
+            tokens,
+            rates,
+            places,
+            leaving,
+            clock,
+            spaces,
+        };
         app.check_keys().await?;
         for space in app.spaces() {
             spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));

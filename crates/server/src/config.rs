@@ -35,6 +35,8 @@ pub struct Config {
     pub insecure_no_keys: bool,
     /// Largest body of a request.
     pub body_bytes_max: u64,
+    /// How long the headers of a request may take.
+    pub header_patience: Duration,
     /// How long a body may take.
     pub body_patience: Duration,
     /// Connections at once.
@@ -286,6 +288,7 @@ impl Settings {
             tls,
             insecure_no_keys: self.number("insecure_no_keys", "true or false")?,
             body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
+            header_patience: Duration::from_secs(10),
             body_patience: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
             followers_max: self.number("followers_max", "a number")?,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use goldseam_api::Problem;
 
 use crate::app::App;
 use crate::extract::In;
+use crate::pass::{self, Opened};
 use crate::reply::Refused;
 use goldseam_api::doc::key::Scope;
 
@@ -44,22 +46,79 @@ fn forbidden(detail: String) -> Problem {
     Problem::new(403, detail).code("GS0602").hint("use a key with that scope: goldseam key create --scope …")
 }
 
+/// Where callbacks go: what stands behind it is a ticket.
+const CALLBACKS: &str = "/v1/callbacks/";
+
+/// What a route asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A key with this scope.
+    Scope(Scope),
+    /// A pass.
+    Pass,
+    /// The ticket of a pass; its handler looks at the signature.
+    Signature,
+}
+
+/// The pass that a request came with.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) opened: Arc<Opened>,
+    need: Need,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Held {
+    type Rejection = Refused;
+
+    /// Fails closed: without a pass there is nothing that it allows.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| unauthenticated().into())
+    }
+}
+
+/// Whoever comes with a pass, and how much of it they showed.
+fn admit(
+    app: &App,
+    opened: Result<Option<Opened>, Problem>,
+    peer: Option<IpAddr>,
+    need: Need,
+) -> Result<(In, Option<Held>), Problem> {
+    let Some(opened) = opened? else { return Err(turned_away(app, peer)) };
+    let (pass, scopes) = (&opened.pass, BTreeSet::new());
+    let name = match &pass.by {
+        Some(by) => format!("pass of {by}"),
+        None => "pass".to_owned(),
+    };
+    // Each pass has a pace of its own.
+    let principal = Principal { name, key: Some(format!("pass {}", pass.id)), scopes };
+    let found = app.space(&pass.namespace, principal)?;
+    Ok((found, Some(Held { opened: Arc::new(opened), need })))
+}
+
 /// Finds out who asks; whoever cannot tell is turned away, whatever they asked for.
 pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     if PUBLIC.iter().any(|(method, path)| request.method() == method && request.uri().path() == *path) {
         return next.run(request).await;
     }
     let peer = request.extensions().get::<Peer>().map(|Peer(peer)| peer.ip());
-    let found = match bearer(&request) {
-        Ok(credential) => vouch(&app, credential, peer).await,
-        Err(()) => Err(turned_away(&app, peer)),
+    let ticket = request.uri().path().strip_prefix(CALLBACKS).map(str::to_owned);
+    let found = match (ticket, bearer(&request)) {
+        (Some(ticket), _) => admit(&app, app.passes.open(&ticket).await, peer, Need::Signature),
+        (None, Ok(Some(credential))) if pass::is_one(credential) => {
+            admit(&app, app.passes.check(credential).await, peer, Need::Pass)
+        }
+        (None, Ok(credential)) => vouch(&app, credential, peer).await.map(|found| (found, None)),
+        (None, Err(())) => Err(turned_away(&app, peer)),
     };
     match found {
-        Ok(found) => {
+        Ok((found, held)) => {
             if let Err(problem) = app.rates.request(&found) {
                 return Refused(problem).into_response();
             }
             request.extensions_mut().insert(found);
+            if let Some(held) = held {
+                request.extensions_mut().insert(held);
+            }
             next.run(request).await
         }
         Err(problem) => Refused(problem).into_response(),
@@ -101,7 +160,7 @@ fn local() -> Principal {
 }
 
 /// Guessing is made slow.
-fn turned_away(app: &App, peer: Option<IpAddr>) -> Problem {
+pub(crate) fn turned_away(app: &App, peer: Option<IpAddr>) -> Problem {
     match peer.map(|peer| app.rates.failure(peer)) {
         Some(Err(problem)) => problem,
         _ => unauthenticated(),
@@ -134,12 +193,16 @@ fn allowed(app: &App, request: &Request, path: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let In { principal, .. } = request.extensions().get::<In>().ok_or_else(unauthenticated)?;
+    let held = request.extensions().get::<Held>().map(|held| held.need);
     match app.scopes.needed(request.method(), path) {
         None => Err(forbidden("nobody may do this".to_owned())),
-        Some(scope) if !principal.scopes.contains(&scope) => Err(forbidden(format!(
+        Some(Need::Scope(scope)) if !principal.scopes.contains(&scope) => Err(forbidden(format!(
             "this needs the scope {scope}, which the key {:?} does not have",
             principal.name
         ))),
-        Some(_) => Ok(()),
+        Some(Need::Scope(_)) => Ok(()),
+        Some(need) if held == Some(need) => Ok(()),
+        Some(_) => Err(forbidden("this needs a pass, and no key".to_owned())
+            .hint("POST /v1/runs/{run}/passes makes one")),
     }
 }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`config`] | what a server goes by, and where each value comes from |
 //! | [`keys`], `keyring` | who may do what, in which namespace |
+//! | [`pass`] | one thing that whoever holds one may do, once |
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
@@ -20,6 +21,7 @@
 pub mod config;
 pub mod keys;
 pub mod meter;
+pub mod pass;
 pub mod token;
 
 mod app;

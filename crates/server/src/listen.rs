@@ -1,11 +1,17 @@
 //! Connections: HTTP/1.1 only, each with patience for its headers and for its other end, no more than a bound.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::future::RouteFuture;
 use goldseam_api::Problem;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -23,8 +29,6 @@ use crate::patient::Patient;
 use crate::spawn::spawn;
 use crate::{meter, routes, tls};
 
-/// How long the headers of a request may take.
-const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a handshake may take.
 const TLS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the other end may take nothing in.
@@ -124,18 +128,19 @@ impl Accepting {
         graceful: &GracefulShutdown,
     ) {
         let _ = stream.set_nodelay(true);
-        let service = self.service.clone().layer(axum::Extension(Peer(peer)));
+        let service = Service { router: self.service.clone(), peer };
+        let patience = self.app.config.header_patience;
         let watcher = graceful.watcher();
         let acceptor = self.acceptor.clone();
         spawn(async move {
             let _permit = permit;
             let stream = Patient::new(stream, WRITE_PATIENCE);
             match acceptor {
-                None => answer(stream, service, watcher).await,
+                None => answer(stream, service, patience, watcher).await,
                 Some(acceptor) => {
                     let handshake = tokio::time::timeout(TLS_PATIENCE, acceptor.accept(stream)).await;
                     if let Ok(Ok(stream)) = handshake {
-                        answer(stream, service, watcher).await;
+                        answer(stream, service, patience, watcher).await;
                     }
                 }
             }
@@ -143,13 +148,39 @@ impl Accepting {
     }
 }
 
-async fn answer<T>(stream: T, service: Router, watcher: hyper_util::server::graceful::Watcher)
-where
+/// The routes, as one connection sees them: every request says where it came from.
+#[derive(Debug, Clone)]
+struct Service {
+    router: Router,
+    peer: SocketAddr,
+}
+
+impl tower::Service<Request<Incoming>> for Service {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = RouteFuture<Infallible>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        tower::Service::<Request<Incoming>>::poll_ready(&mut self.router, cx)
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(Peer(self.peer));
+        self.router.call(request)
+    }
+}
+
+async fn answer<T>(
+    stream: T,
+    service: Service,
+    header_patience: Duration,
+    watcher: hyper_util::server::graceful::Watcher,
+) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_PATIENCE)
+        .header_read_timeout(header_patience)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use goldseam::core::LockName;
+use goldseam::core::lock::Lock;
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
 use goldseam_api::Problem;
@@ -32,25 +33,50 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
+/// The secrets in a lock, the present one first; there is at least one.
+pub(crate) async fn secrets(
+    store: &dyn Store,
+    entropy: &dyn Entropy,
+    name: &str,
+) -> Result<Vec<Tokens>, Problem> {
+    let name = LockName::new(name)?;
+    loop {
+        let found = read(store, &name).await?.and_then(|lock| lock.holder);
+        let secrets = found.iter().flat_map(|holder| holder.split(' ')).filter_map(unhex);
+        let tokens: Vec<Tokens> = secrets.map(|secret| Tokens { secret: secret.into() }).collect();
+        if !tokens.is_empty() {
+            return Ok(tokens);
+        }
+        let mut lock = keys::empty(name.clone(), store.now().await?);
+        lock.holder = Some(random(entropy));
+        (lock.fence, lock.version) = (1, 1);
+        if let Written::Lost(None) = store.put_lock(lock, Expect::Absent).await? {
+            return Err(Problem::new(503, "the store refuses to keep what servers sign with"));
+        }
+    }
+}
+
+/// A lock, if it is there.
+pub(crate) async fn read(store: &dyn Store, name: &LockName) -> Result<Option<Lock>, Problem> {
+    let filter = LockFilter { name: Some(name.clone()), limit: 1, ..LockFilter::default() };
+    Ok(store.locks(filter).await?.into_iter().next())
+}
+
+/// A new secret.
+pub(crate) fn random(entropy: &dyn Entropy) -> String {
+    (0..4).map(|_| format!("{:016x}", entropy.next())).collect()
+}
+
 impl Tokens {
     /// What this store's servers sign with; made if this is the first of them.
     pub async fn of(store: &dyn Store, entropy: &dyn Entropy) -> Result<Self, Problem> {
-        let name = LockName::new(NAME)?;
-        loop {
-            let filter = LockFilter { name: Some(name.clone()), limit: 1, ..LockFilter::default() };
-            let found = store.locks(filter).await?.into_iter().next();
-            if let Some(secret) = found.and_then(|lock| unhex(lock.holder.as_deref()?)) {
-                return Ok(Self { secret: secret.into() });
-            }
-            let now = store.now().await?;
-            let mut lock = keys::empty(name.clone(), now);
-            let secret: String = (0..4).map(|_| format!("{:016x}", entropy.next())).collect();
-            lock.holder = Some(secret);
-            (lock.fence, lock.version) = (1, 1);
-            if let Written::Lost(None) = store.put_lock(lock, Expect::Absent).await? {
-                return Err(Problem::new(503, "the store refuses to keep what servers sign with"));
-            }
-        }
+        let mut secrets = secrets(store, entropy, NAME).await?;
+        Ok(secrets.swap_remove(0))
+    }
+
+    /// What follows from a text for whoever signs, and for nobody else.
+    pub(crate) fn derive(&self, purpose: &str, text: &str) -> String {
+        hex(&self.mac(purpose, "derived", text.as_bytes()).finalize().into_bytes())
     }
 
     /// A token with this content, good for this purpose in this namespace.

@@ -2,7 +2,7 @@
 
 use goldseam::core::SignalName;
 use goldseam::recovery::Code;
-use goldseam::{Path, Payload, RunId, Seq, Status};
+use goldseam::{Millis, Path, Payload, RunId, Seq, Status};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -38,6 +38,9 @@ pub struct NewSignal {
 pub struct NewAnswer {
     /// The answer.
     pub answer: Payload,
+    /// Only if the question has been open since then: one that is asked again after a jump is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Millis>,
     /// Who answers, in the caller's own words. A server adds the name of the key that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -8,6 +8,7 @@ pub mod heal;
 pub mod key;
 pub mod lock;
 pub mod node;
+pub mod pass;
 pub mod run;
 pub mod task;
 

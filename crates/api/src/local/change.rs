@@ -72,7 +72,7 @@ impl Local {
         let made = caller.command_id("answer", run.as_str()).filter(|_| new.id.is_none());
         let (keyed, id) = (made.is_some(), self.client.command_id(new.id.or(made)));
         let by = self.who(caller, new.by)?;
-        let command = Command::Answer { question: question.clone(), id, answer, by };
+        let command = Command::Answer { question: question.clone(), since: new.since, id, answer, by };
         let event = self.order(run, keyed, command).await?.end;
         Ok(Answered { event, question: question.clone(), run: run.clone() })
     }

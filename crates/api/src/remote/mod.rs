@@ -6,6 +6,7 @@
 mod follow;
 mod http;
 mod keys;
+mod passes;
 mod sse;
 
 use std::time::Duration;

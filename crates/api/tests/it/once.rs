@@ -111,7 +111,8 @@ const CHANGES: &[Change] = &[
         name: "answer",
         run: Some("asks"),
         ask: |api, caller, which| {
-            let new = NewAnswer { answer: payload(&json!(which == Which::One)), by: None, id: None };
+            let new =
+                NewAnswer { answer: payload(&json!(which == Which::One)), since: None, by: None, id: None };
             let question = Path::new("review").unwrap();
             Box::pin(async move { told(api.answer(caller, &run("asks"), &question, new).await) })
         },

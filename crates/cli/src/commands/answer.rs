@@ -36,7 +36,7 @@ pub(crate) struct AnswerArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: AnswerArgs) -> Result<Exit, Fail> {
     let (run, question) = (RunId::new(&args.run)?, Path::new(&args.question)?);
-    let new = NewAnswer { answer: payload::read_or_text(&args.answer)?, by: None, id: args.id };
+    let new = NewAnswer { answer: payload::read_or_text(&args.answer)?, since: None, by: None, id: args.id };
     let answered = app.api().await?.answer(&who::caller(args.by), &run, &question, new).await?;
     Ok(app.did(&run, &answered, &format!("answered {question} of {run}")))
 }

@@ -16,6 +16,7 @@ pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod ls;
 mod pages;
+pub(crate) mod pass;
 pub(crate) mod pause;
 pub(crate) mod prune;
 pub(crate) mod queue;
@@ -76,6 +77,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Serve(args) => serve::run(app, args).await,
         Command::Dev(args) => serve::dev(app, args).await,
         Command::Key(command) => key::run(app, command).await,
+        Command::Pass(command) => pass::run(app, command).await,
         Command::Config(command) => config::run(app, command),
         Command::Explain(args) => explain::run(app, &args),
         Command::Completions(args) => completions::run(&args),

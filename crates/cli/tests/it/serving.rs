@@ -57,6 +57,28 @@ fn a_server_is_asked_with_a_key_and_leaves_when_it_is_told() {
 }
 
 #[test]
+fn a_pass_that_was_made_beside_the_store_is_one_for_its_server() {
+    let place = prepared();
+    let made =
+        place.run(&["pass", "create", "asks", "--answer", "review", "--expires", "2d", "--json"]).json();
+    place.run(&["pass", "create", "asks", "--answer", "nothing"]).fails(3, "GS0107");
+    place.run(&["pass", "create", "nobody", "--signal", "go"]).fails(3, "GS0104");
+    assert_eq!(place.run(&["pass", "create", "asks"]).code, 2, "for what?");
+    let key = place.run(&["key", "create", "ops", "--scope", "admin,signal", "-q"]).ok();
+    let server = Server::begin(&place, &["serve"]);
+    let ask = |args: &[&str], key: &str| {
+        let mut command = place.command(&[args, &["--server", &server.url]].concat());
+        crate::support::Ran::of(&command.env("GOLDSEAM_KEY", key.trim()).output().unwrap())
+    };
+    ask(&["ls"], made["pass"].as_str().unwrap()).fails(4, "GS0602");
+    let made = ask(&["pass", "create", "waits", "--signal", "go", "--json"], &key).json();
+    assert!(made["callback"].as_str().unwrap().starts_with("/v1/callbacks/"));
+    assert!(ask(&["pass", "rotate", "--json"], &key).json()["rotated_at"].is_u64());
+    assert!(place.run(&["pass", "create", "asks", "--answer", "review"]).ok().contains("secret    "));
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn a_scratch_server_leaves_nothing_behind() {
     let place = Place::new();
     let mut server = place.command(&["dev", "--listen", "127.0.0.1:0", "--jsonl"]);

@@ -144,10 +144,12 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             room()?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
         }
-        Command::Answer { question, id, answer, by } => {
+        Command::Answer { question, since, id, answer, by } => {
             alive()?;
             let mut answerable = summary.inputs.iter().chain(&summary.cut_off);
-            let Some(asked) = answerable.find(|input| input.path == *question) else {
+            let is_meant = |at: Millis| since.is_none_or(|since| since == at);
+            let Some(asked) = answerable.find(|input| input.path == *question && is_meant(input.since))
+            else {
                 let open = summary.inputs.iter().map(|input| input.path.clone()).collect();
                 return Err(Refusal::NoSuchQuestion { question: question.clone(), open });
             };

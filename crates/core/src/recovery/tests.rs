@@ -313,7 +313,11 @@ fn a_cut_is_one_append_that_says_where_it_cut_and_why() {
 fn a_question_asked_again_takes_the_answer_to_the_old_one() {
     let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
     let command = case.heal(0);
-    let log = case.log.act(command).claimed("n-2").asks("approve", Form::Text);
+    let since = case.log.state().summary.inputs[0].since;
+    let mut log = case.log.act(command).claimed("n-2");
+    log.now = log.now + Duration::from_secs(1);
+    let log = log.asks("approve", Form::Text);
+    assert_eq!(log.state().summary.inputs[0].since, since, "it is the same question still");
     let log = log.act(answer("approve", "a1", "\"yes\"")).checks("approve");
     assert!(log.names().ends_with(&["input.answered", "wait.resolved"]));
 }

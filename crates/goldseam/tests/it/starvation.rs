@@ -11,6 +11,7 @@ use goldseam::prelude::*;
 use goldseam::store::faulty::{Op, Plan};
 use goldseam::store::{FaultyStore, MemoryStore, Store};
 use goldseam::{Client, Config, Limits, Payload, RunId, Seq};
+use goldseam_store_postgres::testing::Schema;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -114,6 +115,14 @@ async fn signalled_without_pause(store: Arc<dyn Store>) -> u64 {
 async fn signals_at_full_rate_do_not_stop_the_owner_on_sqlite() {
     let scratch = Scratch::new();
     let store = goldseam::open_store(&scratch.url()).await.unwrap();
+    let lost = signalled_without_pause(store).await;
+    assert!(lost <= LOST_MAX, "{lost}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_at_full_rate_do_not_stop_the_owner_on_postgres() {
+    let schema = Schema::fresh();
+    let store = goldseam::open_store(&schema.url()).await.unwrap();
     let lost = signalled_without_pause(store).await;
     assert!(lost <= LOST_MAX, "{lost}");
 }

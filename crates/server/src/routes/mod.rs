@@ -4,6 +4,7 @@ mod healing;
 mod health;
 mod keys;
 mod locks;
+mod passes;
 mod questions;
 mod runs;
 mod tasks;
@@ -18,21 +19,23 @@ use axum::http::Method;
 use axum::middleware::from_fn_with_state;
 use goldseam_api::Problem;
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
+use crate::guard::Need;
 use crate::reply::Refused;
 use crate::{guard, meter, shield, stream};
-use goldseam_api::doc::key::Scope;
 
-/// Name of the security scheme in the description.
-const SCHEME: &str = "key";
+/// Names of the security schemes in the description.
+const KEY: &str = "key";
+const PASS: &str = "pass";
+const SIGNATURE: &str = "signature";
 
-/// The scope that each route needs, as its description says.
+/// What each route needs, as its description says.
 #[derive(Debug, Default)]
-pub(crate) struct Scopes(HashMap<(Method, String), Scope>);
+pub(crate) struct Scopes(HashMap<(Method, String), Need>);
 
 impl Scopes {
     /// Reads them from the description of all routes.
@@ -40,16 +43,16 @@ impl Scopes {
         let mut scopes = HashMap::new();
         for (path, item) in &openapi.paths.paths {
             for (method, operation) in operations(item) {
-                if let Some(scope) = scope_of(operation) {
-                    scopes.insert((method, path.clone()), scope);
+                if let Some(need) = need_of(operation) {
+                    scopes.insert((method, path.clone()), need);
                 }
             }
         }
         Self(scopes)
     }
 
-    /// The scope that a route needs; none: nobody may use it.
-    pub(crate) fn needed(&self, method: &Method, path: &str) -> Option<Scope> {
+    /// What a route needs; none: nobody may use it.
+    pub(crate) fn needed(&self, method: &Method, path: &str) -> Option<Need> {
         let method = if method == Method::HEAD { Method::GET } else { method.clone() };
         self.0.get(&(method, path.to_owned())).copied()
     }
@@ -67,12 +70,18 @@ pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Oper
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
 }
 
-/// The one scope that an operation names.
-fn scope_of(operation: &Operation) -> Option<Scope> {
+/// The one thing that an operation asks for.
+fn need_of(operation: &Operation) -> Option<Need> {
     let needs = serde_json::to_value(operation.security.as_ref()?).ok()?;
-    let scopes = needs.get(0)?.get(SCHEME)?.as_array()?.clone();
-    match scopes.as_slice() {
-        [scope] => scope.as_str()?.parse().ok(),
+    let schemes = needs.get(0)?.as_object()?;
+    let mut schemes = schemes.iter().map(|(scheme, scopes)| (scheme.as_str(), scopes.as_array()));
+    match (schemes.next()?, schemes.next()) {
+        ((PASS, _), None) => Some(Need::Pass),
+        ((SIGNATURE, _), None) => Some(Need::Signature),
+        ((KEY, Some(scopes)), None) => match scopes.as_slice() {
+            [scope] => scope.as_str()?.parse().ok().map(Need::Scope),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -88,14 +97,19 @@ fn described() -> OpenApiRouter<Arc<App>> {
     openapi.info.description = Some("Durable workflows that heal themselves".to_owned());
     openapi.info.version = env!("CARGO_PKG_VERSION").to_owned();
     let mut components = Components::default();
-    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("goldseam key create"));
-    components.add_security_scheme(SCHEME, SecurityScheme::Http(scheme.build()));
+    for (name, made_by) in [(KEY, "goldseam key create"), (PASS, "goldseam pass create")] {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(made_by));
+        components.add_security_scheme(name, SecurityScheme::Http(scheme.build()));
+    }
+    let header = ApiKeyValue::with_description("goldseam-signature", "t=SECONDS,v1=HMAC");
+    components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(ApiKey::Header(header)));
     openapi.components = Some(components);
     OpenApiRouter::with_openapi(openapi)
         .merge(health::routes())
         .merge(runs::routes())
         .merge(stream::routes())
         .merge(questions::routes())
+        .merge(passes::routes())
         .merge(tasks::routes())
         .merge(locks::routes())
         .merge(healing::routes())

@@ -15,6 +15,9 @@ const FAILED: Duration = Duration::from_secs(1);
 /// Events of one run that are read at a time.
 const PAGE: u32 = 200;
 
+/// Older events that are handed out with the new ones: whoever was busy while they came needs no look of its own.
+const RECENT: usize = 64;
+
 /// What the followers of one run are handed: its latest events, or nothing, and then they look themselves.
 type Page = Arc<[Recorded]>;
 
@@ -90,31 +93,31 @@ impl Tails {
     async fn hand(&self, run: &RunId) -> Option<usize> {
         let known = |runs: &HashMap<RunId, Followed>| runs.get(run).map(|followed| followed.end);
         let end = known(&self.runs.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let (page, end) = self.read(run, end).await;
+        let read = match end {
+            Some(end) => self.read(run, end).await,
+            None => None,
+        };
+        let head = match &read {
+            Some(page) => page.last().map(|last| last.seq).or(end),
+            None => self.client.store().head(run).await.ok().flatten().map(|head| head.end),
+        };
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let followed = runs.get_mut(run)?;
-        let much = page.len();
-        followed.end = end;
-        followed.tell.send_replace(page);
-        Some(much)
+        followed.end = head;
+        let Some(new) = read else {
+            followed.tell.send_replace(Page::from([]));
+            return Some(0);
+        };
+        if !new.is_empty() {
+            followed.tell.send_modify(|told| *told = joined(told, &new));
+        }
+        Some(new.len())
     }
 
-    /// What is new in a log, and where it ends. Whatever goes wrong is met by the followers, who look themselves.
-    async fn read(&self, run: &RunId, end: Option<Seq>) -> (Page, Option<Seq>) {
-        let store = self.client.store();
-        let Some(after) = end else {
-            let head = store.head(run).await.ok().flatten();
-            return (Page::from([]), head.map(|head| head.end));
-        };
-        let Ok(records) = store.read(run, after, PAGE).await else { return (Page::from([]), None) };
-        let decoded = records.iter().map(|record| codec::decode(record.seq, &record.body));
-        match decoded.collect::<Result<Vec<Recorded>, _>>() {
-            Ok(page) => {
-                let end = page.last().map_or(after, |last| last.seq);
-                (page.into(), Some(end))
-            }
-            Err(_) => (Page::from([]), None),
-        }
+    /// What is new in a log. Whatever goes wrong is met by the followers, who look themselves.
+    async fn read(&self, run: &RunId, after: Seq) -> Option<Vec<Recorded>> {
+        let records = self.client.store().read(run, after, PAGE).await.ok()?;
+        records.iter().map(|record| codec::decode(record.seq, &record.body).ok()).collect()
     }
 
     /// Looks for as long as the server runs, and only while somebody follows.
@@ -160,5 +163,42 @@ impl Tails {
                 tokio::time::sleep(FAILED).await;
             }
         }
+    }
+}
+
+/// What is new, behind the last of what was told before it.
+fn joined(told: &[Recorded], new: &[Recorded]) -> Page {
+    let goes_on =
+        matches!((told.last(), new.first()), (Some(last), Some(first)) if last.seq.next() == first.seq);
+    let recent = if goes_on { &told[told.len().saturating_sub(RECENT)..] } else { &[] };
+    recent.iter().chain(new).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use goldseam::Payload;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_missed_some_news_finds_them_with_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = format!("sqlite:{}", dir.path().join("tails.db").display());
+        let client = Client::new(goldseam::open_store(&store).await.unwrap());
+        let run: RunId = "slow".parse().unwrap();
+        client.start("w", &run, Payload::null(), goldseam::StartOptions::default()).await.unwrap();
+        let tails = Tails::new(client.clone());
+        let told = tails.of(&run);
+        assert_eq!(tails.hand(&run).await, Some(0), "where the log ends is looked up first");
+        let mut seqs = Vec::new();
+        for _ in 0..RECENT + 10 {
+            client.signal(&run, "tick", Payload::null(), None).await.unwrap();
+            assert_eq!(tails.hand(&run).await, Some(1));
+            seqs.push(told.borrow().last().unwrap().seq);
+        }
+        let held: Vec<Seq> = told.borrow().iter().map(|recorded| recorded.seq).collect();
+        assert_eq!(held, seqs[seqs.len() - RECENT - 1..]);
+        assert_eq!(tails.hand(&run).await, Some(0), "nothing new");
+        assert_eq!(told.borrow().len(), RECENT + 1, "and nothing is taken back");
     }
 }

@@ -1,5 +1,7 @@
 //! Malformed, huge, deep, foreign: a problem says what is wrong and where the limit is, and the server goes on.
 
+use std::time::Duration;
+
 use reqwest::{Method, header};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,6 +102,27 @@ async fn what_is_no_http_harms_nobody() {
     assert!(raw(&desk, climbing).await.starts_with("HTTP/1.1 404"), "a path is taken as it is written");
     let smuggled = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert!(!raw(&desk, smuggled).await.contains("\"items\""));
+    assert_eq!(desk.get("/healthz").await.text, "ok\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_sends_too_slowly_is_not_waited_for() {
+    let desk = Desk::impatient(Duration::from_millis(200)).await;
+    let address = desk.url.trim_start_matches("http://");
+    let mut answers = vec![];
+    for begun in [
+        "GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+        "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+    ] {
+        // The connection stays open from here: whoever waits for its end waits for the server to give up.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        let mut answer = vec![];
+        stream.read_to_end(&mut answer).await.unwrap();
+        answers.push(String::from_utf8_lossy(&answer).into_owned());
+    }
+    assert!(answers[0].is_empty() || answers[0].starts_with("HTTP/1.1 408"), "{}", answers[0]);
+    assert!(answers[1].starts_with("HTTP/1.1 408") && answers[1].contains("GS0605"), "{}", answers[1]);
     assert_eq!(desk.get("/healthz").await.text, "ok\n");
 }
 

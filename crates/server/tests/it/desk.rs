@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
 use goldseam_api::doc::key::NewKey;
 use goldseam_api::doc::key::Scope;
-use goldseam_server::config::Settings;
+use goldseam_server::config::{Config, Settings};
 use goldseam_server::keys::Keys;
 use goldseam_server::{Running, serve};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -45,8 +46,24 @@ impl Desk {
         desk
     }
 
+    /// A server that waits for nobody longer than this.
+    pub(crate) async fn impatient(patience: Duration) -> Self {
+        let mut desk = Self::open().await;
+        desk.running.take().unwrap().shutdown().await;
+        let config = Config { header_patience: patience, body_patience: patience, ..desk.config() };
+        desk.begin_with(config).await;
+        desk
+    }
+
+    fn config(&self) -> Config {
+        Settings::gather(&self.flags, |_| None, None).unwrap().config().unwrap()
+    }
+
     async fn begin(&mut self) {
-        let config = Settings::gather(&self.flags, |_| None, None).unwrap().config().unwrap();
+        self.begin_with(self.config()).await;
+    }
+
+    async fn begin_with(&mut self, config: Config) {
         let running = serve(config).await.unwrap();
         self.url = running.url();
         self.running = Some(running);

@@ -11,6 +11,7 @@ mod guide;
 mod healing;
 mod keys;
 mod matrix;
+mod passes;
 mod place;
 mod runs;
 mod secured;

@@ -14,6 +14,8 @@ const PUBLIC: [&str; 2] = ["/healthz", "/readyz"];
 struct Route {
     method: Method,
     path: String,
+    /// What it needs: a key, a pass, a signature.
+    scheme: Option<String>,
     scope: Option<Scope>,
 }
 
@@ -23,8 +25,10 @@ fn routes() -> Vec<Route> {
     for (path, item) in openapi["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-            let scope = operation["security"][0]["key"][0].as_str().map(|scope| scope.parse().unwrap());
-            routes.push(Route { method, path: filled(path), scope });
+            let needs = &operation["security"][0];
+            let scope = needs["key"][0].as_str().map(|scope| scope.parse().unwrap());
+            let scheme = needs.as_object().and_then(|needs| needs.keys().next().cloned());
+            routes.push(Route { method, path: filled(path), scheme, scope });
         }
     }
     assert!(routes.len() > 45, "{} routes", routes.len());
@@ -46,9 +50,10 @@ async fn asked(desk: &Desk, route: &Route, credential: Option<&str>) -> Told {
 }
 
 #[test]
-fn every_route_but_two_needs_a_scope() {
-    for Route { method, path, scope } in routes() {
-        assert_eq!(scope.is_none(), PUBLIC.contains(&path.as_str()), "{method} {path}");
+fn every_route_but_two_needs_a_scope_a_pass_or_a_signature() {
+    for Route { method, path, scheme, scope } in routes() {
+        assert_eq!(scheme.is_none(), PUBLIC.contains(&path.as_str()), "{method} {path}");
+        assert_eq!(scope.is_some(), scheme.as_deref() == Some("key"), "{method} {path}");
     }
 }
 
@@ -84,7 +89,7 @@ async fn nothing_opens_to_a_credential_that_is_not_valid() {
         Some(bearer(&revoked)),
         Some(bearer(&format!("gsk_{}_{}", "0".repeat(16), "0".repeat(64)))),
     ];
-    for route in routes().iter().filter(|route| route.scope.is_some()) {
+    for route in routes().iter().filter(|route| route.scheme.is_some()) {
         for credential in &bad {
             let told = asked(&desk, route, credential.as_deref()).await;
             // Many wrong keys in a row are answered more and more slowly: that is no entry either.
@@ -99,7 +104,13 @@ async fn a_key_opens_what_its_scope_says_and_nothing_else() {
     let desk = Desk::with(&[("requests_per_second", "100000")]).await;
     for scope in Scope::ALL {
         let key = format!("Bearer {}", desk.key("default", &[scope]).await);
-        for route in routes().iter().filter(|route| route.scope.is_some() && !is_stream(route)) {
+        let is_signed = |route: &&Route| route.scheme.as_deref() == Some("signature");
+        for route in routes().iter().filter(is_signed) {
+            let told = asked(&desk, route, Some(&key)).await;
+            assert!(matches!(told.status.as_u16(), 401 | 429), "{} {}", route.method, route.path);
+        }
+        let takes_a_bearer = |route: &&Route| matches!(route.scheme.as_deref(), Some("key" | "pass"));
+        for route in routes().iter().filter(takes_a_bearer).filter(|route| !is_stream(route)) {
             let told = asked(&desk, route, Some(&key)).await;
             let refused = told.status.as_u16() == 403 && told.body["code"] == "GS0602";
             assert_eq!(

@@ -10,6 +10,7 @@ fn all(name: &str) {
     for fault in FAULTS {
         let cases = runtime.block_on(every_call(Backend::Memory, scenario, fault)).unwrap();
         assert!(cases > 5, "{name} made only {cases} calls");
+        println!("nth: {name} {fault:?} {cases}");
     }
 }
 

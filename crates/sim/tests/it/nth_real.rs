@@ -59,6 +59,7 @@ async fn all(stage: Stage, scenario: &'static str) {
         let first = if stage.step == 1 { 1 } else { first };
         let cases = every(stage, scenario, (first, fault)).await;
         assert!(cases > 5, "{scenario} made only {cases} calls");
+        println!("nth: {scenario} {fault:?} {}", cases.div_ceil(stage.step));
     }
 }
 

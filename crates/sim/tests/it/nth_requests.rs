@@ -188,7 +188,9 @@ async fn all(scenario: &'static str) {
             Wrong::Late if scenario != "saga" => continue,
             _ => (first, STEP),
         };
-        told.push((wrong, every(scenario, (first, step, wrong)).await));
+        let cases = every(scenario, (first, step, wrong)).await;
+        println!("nth: {scenario} {wrong:?} {cases}");
+        told.push((wrong, cases));
     }
     assert!(told.iter().any(|(_, cases)| *cases > 0), "{scenario} was never told: {told:?}");
 }

@@ -209,6 +209,24 @@ fn answers_are_checked_by_the_questions_form() {
 }
 
 #[test]
+fn an_answer_to_a_question_of_another_time_is_refused() {
+    let log = Log::running().asks("approve", Form::Any);
+    let at = log.state().summary.inputs[0].since;
+    let since = |since| match answer("approve", "a1", "1") {
+        Command::Answer { question, id, answer, by, .. } => {
+            Command::Answer { question, since, id, answer, by }
+        }
+        other => other,
+    };
+    for other in [Millis(at.0 - 1), Millis(at.0 + 1)] {
+        assert!(matches!(log.ask(&since(Some(other))), Err(Refusal::NoSuchQuestion { .. })));
+    }
+    for same in [None, Some(at)] {
+        assert!(log.ask(&since(same)).is_ok());
+    }
+}
+
+#[test]
 fn a_question_is_closed_when_its_wait_gives_up() {
     let mut log = Log::running();
     let ask = log.question("approve", Form::Any, Some(Millis(5_000)));

@@ -1,0 +1,12 @@
+//! Every rule, end to end, on the memory store. The other stores are in `crates/goldseam/tests/healing.rs`.
+
+use std::sync::Arc;
+
+use goldseam_engine::{Clock, SystemClock};
+use goldseam_store::conformance::Fixture;
+
+async fn fresh() -> Fixture {
+    Fixture::memory_on(Arc::new(|| SystemClock.now()))
+}
+
+goldseam_engine::healing!(fresh);
