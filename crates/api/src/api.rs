@@ -21,6 +21,7 @@ use crate::doc::heal::{
 };
 use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use crate::doc::node::{Node, Workflow};
+use crate::doc::retention::{PrunePlan, PruneQuery};
 use crate::doc::run::{
     BranchItem, ChangesQuery, Detail, Diff, DiffQuery, Ending, Explanation, Mark, NewRun, Question,
     QuestionsQuery, RunsQuery, Started, WaitQuery,
@@ -148,6 +149,8 @@ pub trait Api: Debug + Send + Sync {
     async fn sweep(&self, caller: &Caller, new: NewSweep) -> Answer<Sweep>;
     /// Examines the whole store by every rule.
     async fn doctor(&self, caller: &Caller, new: NewCheckup, tell: Tell<'_>) -> Answer<Checkup>;
+    /// Which runs a prune would archive and remove.
+    async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan>;
 
     /// Engines that work on the store, or did.
     async fn nodes(&self) -> Answer<Items<Node>>;

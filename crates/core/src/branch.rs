@@ -270,5 +270,40 @@ mod tests {
     fn branch_names_parse() {
         assert_eq!("b12".parse(), Ok(BranchId(12)));
         assert!("b0".parse::<BranchId>().is_err() && "12".parse::<BranchId>().is_err());
+        assert_eq!(format!("{:>4}", BranchId(7)), "  b7");
+    }
+
+    #[test]
+    fn only_what_undoes_renews_keys() {
+        let (rule, evidence) = (String::new(), String::new());
+        let kept = [Why::Recovery { rule, evidence }, Why::Reset, Why::Undo { seam: BranchId(2) }];
+        let renewed = [jump(), Why::Retry { from: None }, Why::Continue];
+        assert!(!kept.iter().any(Why::renews_keys) && renewed.iter().all(Why::renews_keys));
+    }
+
+    #[test]
+    fn a_branch_that_names_a_later_one_as_its_parent_sees_only_itself() {
+        let mut branches = Branches::default();
+        branches.open(branch(2, 3, 10, jump()));
+        branches.open(branch(3, 3, 10, jump()));
+        assert!(!branches.lineage(BranchId(2)).sees(BranchId(3), Seq(5)));
+        assert!(branches.lineage(BranchId(3)).sees(BranchId(3), Seq(50)));
+    }
+
+    #[test]
+    fn a_log_has_every_branch_that_it_ever_opened_once() {
+        use crate::command::{Command, Owned};
+        use crate::testing::{Log, json, jump_to};
+        let log = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1");
+        let log = log.owned(vec![Owned::ContinueAsNew(json("1"))]);
+        let all = Branches::of(&log.records);
+        assert_eq!(all.iter().map(|branch| branch.id.0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((all.active().id, all.next_id()), (BranchId(3), BranchId(4)));
+        let second = all.get(BranchId(2)).unwrap();
+        assert_eq!((second.parent, second.cutoff, second.opened), (Some(BranchId(1)), Seq(3), Seq(6)));
+        assert_eq!(log.state().branches.iter().count(), 1, "the run itself looks at what it began anew with");
+        let mut again = all.clone();
+        again.open(second.clone());
+        assert_eq!(again, all);
     }
 }

@@ -105,11 +105,40 @@ mod tests {
         let two = Failure::terminal("order 18: card declined");
         assert_eq!(one.cause(), two.cause());
         assert_ne!(one.cause(), Failure::terminal("no such order").cause());
+        assert_ne!(one.cause(), one.clone().with_code("card").cause());
+        assert_eq!(one.cause().len(), 6);
+    }
+
+    #[test]
+    fn classes_have_one_word_each() {
+        for (class, word) in
+            [(Class::Retryable, "retryable"), (Class::Terminal, "terminal"), (Class::Unknown, "unknown")]
+        {
+            assert_eq!((class.as_str(), serde_json::to_value(class).unwrap()), (word, word.into()));
+        }
+    }
+
+    #[test]
+    fn a_silent_attempt_may_be_tried_again() {
+        let silent = Failure::silent();
+        assert_eq!((silent.class, silent.code.as_deref()), (Class::Retryable, Some("heartbeat-timeout")));
     }
 
     #[test]
     fn long_messages_are_cut_at_a_character() {
         let failure = Failure::terminal("ä".repeat(4000));
-        assert!(failure.message.len() <= MESSAGE_BYTES_MAX + 4);
+        assert_eq!(failure.message, "ä".repeat(MESSAGE_BYTES_MAX / 2) + "…");
+        let odd = Failure::terminal(format!("x{}", "ä".repeat(4000)));
+        assert_eq!(odd.message, format!("x{}…", "ä".repeat(MESSAGE_BYTES_MAX / 2 - 1)));
+        let whole = "x".repeat(MESSAGE_BYTES_MAX);
+        assert_eq!(Failure::terminal(whole.as_str()).message, whole);
+    }
+
+    #[test]
+    fn a_message_from_elsewhere_is_cut_and_the_rest_kept() {
+        let (class, message, code) = (Class::Unknown, "x".repeat(5_000), Some("oom".to_owned()));
+        let bounded = Failure { class, message, code: code.clone() }.bounded();
+        assert_eq!((bounded.class, bounded.code), (class, code));
+        assert_eq!(bounded.message.chars().count(), MESSAGE_BYTES_MAX + 1);
     }
 }

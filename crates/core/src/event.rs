@@ -374,3 +374,6 @@ pub struct Recorded {
     /// What happened.
     pub event: Event,
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,7 @@ mod tests {
     fn answers_are_checked_against_the_form() {
         assert_eq!(check(&Form::Text, &json!("yes")), Ok(()));
         assert!(check(&Form::Text, &json!(1)).is_err());
+        assert_eq!(check(&Form::Any, &json!([1])), Ok(()));
         let choice = Form::Choice(vec!["ship".into(), "hold".into()]);
         assert_eq!(check(&choice, &json!("ship")), Ok(()));
         assert_eq!(check(&choice, &json!("burn")).unwrap_err(), "the answer must be one of: ship, hold");
@@ -98,6 +99,12 @@ mod tests {
     #[test]
     fn a_senseless_form_is_refused_when_asked() {
         assert!(Form::Choice(vec![]).check_itself().is_err());
-        assert!(Form::Schema(json!({"type": "nonsense"})).check_itself().is_err());
+        let nonsense = Form::Schema(json!({"type": "nonsense"}));
+        assert!(nonsense.check_itself().is_err());
+        assert!(check(&nonsense, &json!(1)).unwrap_err().contains("JSON Schema is not valid"));
+        let sound = [Form::Text, Form::Any, Form::Choice(vec!["ship".into()]), Form::Schema(json!(true))];
+        for form in sound {
+            assert_eq!(form.check_itself(), Ok(()), "{form:?}");
+        }
     }
 }

@@ -131,19 +131,23 @@ fn a_departed() -> Log {
     log.act(prune(at))
 }
 
-#[test]
-#[ignore = "writes the golden histories that are missing"]
-fn golden_histories_are_written_once() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    std::fs::create_dir_all(&folder).unwrap();
-    let histories = [
+/// All of them. Every sort of event is in one of them.
+pub(crate) fn histories() -> [(&'static str, Log); 5] {
+    [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
         ("a_phoenix", a_phoenix()),
         ("a_delegate", a_delegate()),
         ("a_departed", a_departed()),
-    ];
-    for (name, log) in histories {
+    ]
+}
+
+#[test]
+#[ignore = "writes the golden histories that are missing"]
+fn golden_histories_are_written_once() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, log) in histories() {
         let history = folder.join(name).with_extension("jsonl");
         if history.exists() {
             continue;

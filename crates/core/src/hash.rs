@@ -70,7 +70,7 @@ fn read_hex(text: &str, out: &mut [u8]) -> Option<()> {
     }
     for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
         let digit = |b: u8| DIGITS.iter().position(|d| *d == b);
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+        *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
     }
     Some(())
 }
@@ -164,6 +164,30 @@ mod tests {
         assert_eq!(write.to_string(), "0123456789abcdef");
         assert_eq!(write.to_string().parse(), Ok(write));
         assert_eq!("0123456789ABCDEF".parse::<WriteId>(), Err(NotHex));
+    }
+
+    #[test]
+    fn a_fingerprint_is_the_beginning_of_a_sha_256() {
+        let whole = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), whole);
+        let hash = Hash::of(b"abc");
+        assert_eq!((hash.to_string(), hash.leading()), (whole[..32].to_owned(), 0xba78_16bf_8f01_cfea));
+        let counted = [&1u64.to_be_bytes()[..], b"a", &2u64.to_be_bytes(), b"bc"].concat();
+        assert_eq!(Hash::of_parts(&["a", "bc"]), Hash::of(&counted), "each part after its length");
+    }
+
+    #[test]
+    fn fingerprints_are_texts_in_json_and_on_screen() {
+        let (hash, write) = (Hash([0x0f; 16]), WriteId(0xf0));
+        let texts = ["0f".repeat(16), "00000000000000f0".to_owned()];
+        assert_eq!([format!("{hash:?}"), format!("{write:?}")], texts);
+        let json = serde_json::to_string(&(hash, write)).unwrap();
+        assert_eq!(json, format!("[\"{}\",\"{}\"]", texts[0], texts[1]));
+        assert_eq!(serde_json::from_str::<(Hash, WriteId)>(&json).unwrap(), (hash, write));
+        for wrong in ["", "0f", &texts[1], &texts[0][1..], &format!("{}0", texts[0]), &"0g".repeat(16)] {
+            assert_eq!(wrong.parse::<Hash>(), Err(NotHex), "{wrong}");
+        }
+        assert_eq!(texts[0].parse::<WriteId>(), Err(NotHex));
     }
 
     #[test]

@@ -261,11 +261,40 @@ mod tests {
     }
 
     #[test]
+    fn an_id_is_found_sorted_and_shown_as_its_text() {
+        let [a, b] = ["a", "b"].map(|text| RunId::new(text).unwrap());
+        assert!(a < b && a == a.clone() && a != b);
+        assert_eq!(std::collections::BTreeMap::from([(a.clone(), 1), (b.clone(), 2)]).get("b"), Some(&2));
+        let hashed = std::collections::HashSet::from([a.clone(), b]);
+        assert_eq!(hashed.get("a"), Some(&a));
+        assert_eq!((format!("{a:>3}"), format!("{a:?}")), ("  a".to_owned(), "\"a\"".to_owned()));
+        assert_eq!(serde_json::to_string(&a).unwrap(), "\"a\"");
+    }
+
+    #[test]
+    fn every_way_to_make_an_id_checks_it() {
+        let good = RunId::new("r-1").unwrap();
+        assert_eq!("r-1".parse(), Ok(good.clone()));
+        assert_eq!((RunId::try_from("r-1"), RunId::try_from("r-1".to_owned())), (Ok(good.clone()), Ok(good)));
+        let refused = RunId::new("a b");
+        assert_eq!(("a b".parse(), RunId::try_from("a b")), (refused.clone(), refused.clone()));
+        assert_eq!(RunId::try_from("a b".to_owned()), refused);
+    }
+
+    #[test]
     fn the_error_says_what_was_wrong() {
         let error = RunId::new("a/b").unwrap_err();
         assert_eq!(
             error.to_string(),
             r#""a/b" is not a run id: only letters, digits, `.`, `_` and `-` are allowed"#
         );
+        for (text, reason) in [
+            ("", "it is empty"),
+            (&*"x".repeat(200), "it is longer than 128 bytes"),
+            ("-a", "it must begin with a letter or a digit"),
+            ("a..b", "it must not contain `..`"),
+        ] {
+            assert_eq!(RunId::new(text).unwrap_err().reason, reason);
+        }
     }
 }

@@ -123,9 +123,29 @@ mod tests {
     }
 
     #[test]
+    fn only_a_further_call_is_counted() {
+        let name = StepName::new("pick").unwrap();
+        let counted = [1, 2, 3].map(|count| Path::root().child(&name, None, count).to_string());
+        assert_eq!(counted, ["pick", "pick#2", "pick#3"]);
+        let outer = Path::new("pick#3").unwrap();
+        assert_eq!((outer.arm(), outer.leaf(), outer.name()), ("", "pick#3", "pick"));
+    }
+
+    #[test]
+    fn a_path_is_found_and_shown_as_its_text() {
+        let path = Path::new("a/b").unwrap();
+        assert_eq!(std::collections::HashMap::from([(path.clone(), 1)]).get("a/b"), Some(&1));
+        assert_eq!((format!("{path:>5}"), format!("{path:?}")), ("  a/b".to_owned(), "\"a/b\"".to_owned()));
+        assert_eq!(serde_json::to_string(&path).unwrap(), "\"a/b\"");
+        assert_eq!(serde_json::from_str::<Path>("\"a/b\"").unwrap(), path);
+    }
+
+    #[test]
     fn hostile_paths_are_refused() {
         for text in ["a b", "a\0", "ä", &"x".repeat(1025)] {
             assert!(Path::new(text).is_err(), "{text:?}");
+            assert!(serde_json::from_value::<Path>(text.into()).is_err(), "{text:?}");
         }
+        assert!(Path::new(&"x".repeat(1024)).is_ok());
     }
 }

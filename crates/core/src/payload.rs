@@ -95,7 +95,8 @@ fn depth(text: &str) -> usize {
     for byte in text.bytes() {
         match byte {
             _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
+            // Outside of a string it is no JSON, whatever is counted.
+            b'\\' => escaped = true,
             b'"' => quoted = !quoted,
             b'[' | b'{' if !quoted => {
                 now += 1;
@@ -119,7 +120,7 @@ fn tight(text: &str) -> String {
     let keeps = |c: &char| {
         match c {
             _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
+            '\\' => escaped = true,
             '"' => quoted = !quoted,
             _ => {}
         }
@@ -167,5 +168,32 @@ mod tests {
         assert!(Payload::parse("[[],[],[{}]]", &limits).is_err());
         assert!(Payload::parse("[[],[],{}]", &limits).is_ok(), "what was closed is no deeper");
         assert!(matches!(Payload::parse("{", &limits), Err(PayloadError::NotJson(_))));
+    }
+
+    #[test]
+    fn a_payload_of_just_the_limit_is_taken() {
+        let limits = Limits { payload_bytes_max: 8, payload_depth_max: 2, ..Limits::default() };
+        assert!(Payload::parse("\"123456\"", &limits).is_ok());
+        assert_eq!(Payload::parse("\"1234567\"", &limits), Err(PayloadError::TooLarge { bytes: 9, max: 8 }));
+        assert!(Payload::parse("[[{", &limits).is_err() && Payload::parse("[{}]", &limits).is_ok());
+    }
+
+    #[test]
+    fn brackets_and_quotes_within_a_text_neither_open_nor_close_anything() {
+        let limits = Limits { payload_depth_max: 2, ..Limits::default() };
+        for text in [r#""\"[[[""#, r#""\\\"{{{""#, r#"["[[[",["{{{"]]"#] {
+            assert!(Payload::parse(text, &limits).is_ok(), "{text}");
+        }
+        for text in [r#"["]]",[[]]]"#, r#"{"}}":{"a":{}}}"#, r#"["\\",[[]]]"#, r#"["\"]]",[[]]]"#] {
+            assert_eq!(Payload::parse(text, &limits), Err(PayloadError::TooDeep { max: 2 }), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_blanks_between_tokens_go() {
+        let payload =
+            Payload::parse(" { \"a b\" :\t[ 1 ,\n\"\\\" \\\\\" , \" \" ]\r}", &Limits::default()).unwrap();
+        assert_eq!(payload.as_str(), r#"{"a b":[1,"\" \\"," "]}"#);
+        assert_eq!(format!("{payload:?}"), payload.as_str());
     }
 }

@@ -189,6 +189,34 @@ mod tests {
     }
 
     #[test]
+    fn jitter_takes_more_or_less_than_half_of_its_share_away() {
+        let retry = Retry::fixed(Duration::from_secs(10)).jitter(0.5);
+        let failure = Failure::retryable("x");
+        let drawn = |seed: u32| retry.pause(1, &failure, &seed.to_string()).unwrap().as_secs_f64();
+        let pauses: Vec<f64> = (0..50).map(drawn).collect();
+        assert!(pauses.iter().all(|pause| (5.0..=10.0).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause < 6.0) && pauses.iter().any(|pause| *pause > 9.0));
+        let (first, second) = (retry.pause(1, &failure, "s"), retry.pause(2, &failure, "s"));
+        assert_ne!(first, second, "each attempt draws anew");
+    }
+
+    #[test]
+    fn what_is_said_about_a_policy_is_what_it_is() {
+        let (initial, pause_max) = (Duration::from_secs(3), Duration::from_secs(5));
+        let said = Retry::exponential().max_attempts(4).initial(initial).max_pause(pause_max).jitter(0.25);
+        assert_eq!(said, Retry { attempts_max: 4, initial, factor: 2.0, pause_max, jitter: 0.25 });
+        let fixed = Policy {
+            attempts_max: 10,
+            initial_ms: 90_000,
+            factor_permille: 1_000,
+            pause_max_ms: 90_000,
+            jitter_permille: 0,
+        };
+        assert_eq!(Policy::from(&Retry::fixed(Duration::from_secs(90))), fixed);
+        assert_eq!(Policy::from(&said).jitter_permille, 250);
+    }
+
+    #[test]
     fn a_policy_in_whole_numbers_means_the_same() {
         for retry in [Retry::never(), Retry::exponential(), Retry::fixed(Duration::from_millis(150))] {
             assert_eq!(Retry::from(Policy::from(&retry)), retry);

@@ -91,3 +91,31 @@ impl std::str::FromStr for Status {
         Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| NoStatus(text.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_has_one_word_and_a_place_in_life() {
+        let table = [
+            ("queued", true, false),
+            ("running", true, false),
+            ("waiting", true, false),
+            ("sleeping", true, false),
+            ("paused", false, false),
+            ("compensating", true, false),
+            ("parked", false, false),
+            ("completed", false, true),
+            ("failed", false, true),
+            ("cancelled", false, true),
+        ];
+        for (status, (word, active, terminal)) in Status::ALL.into_iter().zip(table) {
+            assert_eq!((status.as_str(), word.parse()), (word, Ok(status)));
+            assert_eq!(serde_json::to_value(status).unwrap(), word);
+            assert_eq!((status.is_active(), status.is_terminal()), (active, terminal), "{word}");
+        }
+        assert_eq!("lost".parse::<Status>(), Err(NoStatus("lost".to_owned())));
+        assert_eq!(format!("{:>8}", Status::Failed), "  failed");
+    }
+}

@@ -170,9 +170,7 @@ pub struct Audit {
 /// Adds an audit entry and lets the oldest go.
 pub fn note(audit: &mut Vec<Audit>, at: Millis, what: impl Into<String>) {
     audit.push(Audit { at, what: what.into() });
-    if audit.len() > AUDIT_MAX {
-        audit.drain(..audit.len() - AUDIT_MAX);
-    }
+    audit.drain(..audit.len().saturating_sub(AUDIT_MAX));
 }
 
 /// Why a change of a task is refused.

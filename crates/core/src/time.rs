@@ -82,6 +82,14 @@ mod tests {
     }
 
     #[test]
+    fn moments_and_positions_go_forth_and_back() {
+        let (early, late) = (Millis(1_000), Millis(3_500));
+        let span = Duration::from_millis(2_500);
+        assert_eq!((late.since(early), early + span, late - span), (span, late, early));
+        assert_eq!((Seq(7).next(), Seq(7).before()), (Seq(8), Seq(6)));
+    }
+
+    #[test]
     fn a_position_is_written_as_its_number() {
         assert_eq!(format!("{:>3}", Seq(7)), "  7");
     }

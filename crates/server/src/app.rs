@@ -55,8 +55,10 @@ impl App {
         let mut spaces = BTreeMap::new();
         for (name, url) in config.stores() {
             let store = goldseam::open_store(url).await?;
+            let place = config.archive_of(name);
+            let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
             let engine = goldseam::Engine::on(store).start().await?;
-            spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine)));
+            spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine, archive)));
         }
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
         let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;

@@ -53,6 +53,8 @@ pub struct Config {
     pub drain: Duration,
     /// Where traces go; none: nowhere.
     pub otlp: Option<String>,
+    /// Where pruned logs go: a directory, or `s3://BUCKET/PREFIX`; none: nothing is pruned.
+    pub archive: Option<String>,
 }
 
 /// A setting by name.
@@ -149,6 +151,12 @@ pub const FIELDS: &[Field] = &[
         default: "",
         help: "where traces go, as http://HOST:4318; none unless given",
     },
+    Field {
+        name: "archive",
+        env: "GOLDSEAM_ARCHIVE",
+        default: "",
+        help: "where pruned logs go: a directory, or s3://BUCKET/PREFIX; nothing is pruned unless given",
+    },
 ];
 
 /// Where a value comes from.
@@ -229,7 +237,7 @@ impl Settings {
         let shown = |field: &Field| {
             let (value, origin) = self.0.get(field.name)?;
             let value = match field.name {
-                "store" => shown_url(value),
+                "store" | "archive" => shown_url(value),
                 "namespaces" => hidden(value),
                 _ => value.clone(),
             };
@@ -297,6 +305,7 @@ impl Settings {
             rate_failures: Rate { per_second: 5.0, burst: 20.0 },
             drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
             otlp: self.text("otlp").map(str::to_owned),
+            archive: self.text("archive").map(str::to_owned),
         })
     }
 }
@@ -306,6 +315,21 @@ impl Config {
     pub(crate) fn stores(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.namespaces.iter().map(|(name, url)| (name.as_str(), url.as_str()));
         std::iter::once((NAMESPACE_DEFAULT, self.store.as_str())).chain(others)
+    }
+
+    /// Where the pruned logs of a namespace go: every one but the main store's has a place of its own below.
+    pub(crate) fn archive_of(&self, namespace: &str) -> Option<String> {
+        let place = self.archive.as_deref()?;
+        if namespace == NAMESPACE_DEFAULT {
+            return Some(place.to_owned());
+        }
+        // The options of a bucket stand behind its prefix.
+        let is_bucket = place.starts_with("s3://");
+        let (place, options) = match place.split_once('?').filter(|_| is_bucket) {
+            Some((place, options)) => (place, format!("?{options}")),
+            None => (place, String::new()),
+        };
+        Some(format!("{}/{namespace}{options}", place.trim_end_matches('/')))
     }
 }
 
@@ -405,6 +429,23 @@ mod tests {
         assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
         let shown = format!("{:?}", settings.shown());
         assert!(!shown.contains("secret-"), "{shown}");
+    }
+
+    #[test]
+    fn each_namespace_has_an_archive_of_its_own() {
+        let archive_of = |archive: &str, namespace: &str| {
+            let flags = BTreeMap::from([("archive", archive.to_owned())]);
+            let settings = Settings::gather(&flags, |_| None, None).unwrap();
+            assert!(!format!("{:?}", settings.shown()).contains("hush"));
+            settings.config().unwrap().archive_of(namespace)
+        };
+        let of = |archive: &str, namespace: &str| archive_of(archive, namespace).unwrap();
+        assert_eq!(archive_of("", "shop"), None);
+        assert_eq!((of("/a/", "default"), of("/a/", "shop")), ("/a/".to_owned(), "/a/shop".to_owned()));
+        assert_eq!(of("what?", "shop"), "what?/shop");
+        assert_eq!(of("s3://bucket", "shop"), "s3://bucket/shop");
+        let keys = "?access_key_id=a&secret_access_key=hush";
+        assert_eq!(of(&format!("s3://bucket/a{keys}"), "shop"), format!("s3://bucket/a/shop{keys}"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
+use goldseam::retention::Archive;
 use goldseam::{Client, Engine};
 use goldseam_api::Local;
 
@@ -20,6 +21,8 @@ pub(crate) struct Space {
     pub(crate) name: String,
     /// What can be done to its store.
     pub(crate) api: Local,
+    /// Where its pruned logs go; none: nothing is pruned.
+    pub(crate) archive: Option<Box<dyn Archive>>,
     /// Its followers.
     pub(crate) tails: Arc<Tails>,
     client: Client,
@@ -48,11 +51,12 @@ impl remote::Tokens for Sealed {
 }
 
 impl Space {
-    pub(crate) fn new(name: String, engine: Engine) -> Self {
+    pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
         let client = Client::new(Arc::clone(engine.client().store()));
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
-        Self { name, api, tails, client, engine: Mutex::new(Some(engine)), workers: OnceLock::new() }
+        let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
+        Self { name, api, archive, tails, client, engine, workers }
     }
 
     /// The client beneath.

@@ -56,3 +56,22 @@ pub struct Migrated {
     /// The schema now.
     pub to: i64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_sound_until_somebody_complains() {
+        let facts = vec![("file", Fact::Text("a.db".to_owned())), ("pages", Fact::Number(7))];
+        let shown: Vec<_> = facts.iter().map(|(name, fact)| format!("{name}: {fact}")).collect();
+        assert_eq!(shown, ["file: a.db", "pages: 7"]);
+        let (schema, schema_latest, complaints) = (1, 1, Vec::new());
+        let (runs, events, tasks, locks, nodes) = (0, 0, 0, 0, 0);
+        let mut report =
+            Report { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints };
+        assert!(report.is_sound());
+        report.complaints.push("an event is missing".to_owned());
+        assert!(!report.is_sound());
+    }
+}

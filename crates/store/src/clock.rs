@@ -79,3 +79,27 @@ impl fmt::Debug for ManualClock {
         f.debug_tuple("ManualClock").field(&self.now()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopwatch_tells_spans_and_never_less_than_nothing() {
+        let (first, span) = (Moment::now(), Duration::from_secs(1));
+        let (earlier, later) = (Moment(first.0 - span), Moment(first.0 + span));
+        assert_eq!((later.since(first), first.since(later)), (span, Duration::ZERO));
+        assert!(earlier.elapsed() >= span);
+    }
+
+    #[test]
+    fn a_clock_goes_where_it_is_moved_and_its_clones_with_it() {
+        let clock = ManualClock::default();
+        let told = clock.clone().clock();
+        clock.advance(Duration::from_millis(5));
+        assert_eq!(told(), ManualClock::START + Duration::from_millis(5));
+        clock.set(Millis(7));
+        assert_eq!((told(), clock.now()), (Millis(7), Millis(7)));
+        assert_eq!(format!("{clock:?}"), "ManualClock(Millis(7))");
+    }
+}

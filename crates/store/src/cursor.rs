@@ -98,3 +98,37 @@ impl FromStr for Cursor {
         parse().ok_or_else(|| StoreError::foreign_cursor(text))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_goes_there_and_back_and_fits_the_list_that_gave_it() {
+        let (at, run) = (Millis(7), RunId::new("r1").unwrap());
+        for (by, text, fits, other) in [
+            (Moment::Created, "7:r1", RunOrder::Oldest, RunOrder::Recovered),
+            (Moment::Recovered, "r7:r1", RunOrder::Recovered, RunOrder::Newest),
+        ] {
+            let cursor = Cursor { by, at, run: run.clone() };
+            assert_eq!(
+                (cursor.to_string().as_str(), text.parse::<Cursor>().unwrap()),
+                (text, cursor.clone())
+            );
+            let asked =
+                |order| RunFilter { order, after: Some(text.to_owned()), ..RunFilter::default() }.cursor();
+            assert_eq!(asked(fits).unwrap(), Some(cursor));
+            assert!(asked(other).is_err());
+        }
+        assert_eq!(RunFilter::default().cursor().unwrap(), None);
+        for wrong in ["", "7", "7:", ":r1", "x7:r1", "7:a/b"] {
+            assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_the_oldest_order_begins_with_what_is_early() {
+        let orders = [RunOrder::Newest, RunOrder::Oldest, RunOrder::Recovered];
+        assert_eq!(orders.map(RunOrder::is_latest_first), [true, false, true]);
+    }
+}

@@ -84,3 +84,38 @@ impl StoreError {
         matches!(self, Self::Busy { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_certainly_not_done_may_simply_be_repeated() {
+        let source = || -> BoxError { "no".into() };
+        let doing = "writing";
+        assert!(StoreError::Busy { doing, source: source() }.is_transient());
+        for other in [
+            StoreError::Conflict { end: Seq(1) },
+            StoreError::Unknown { doing, source: source() },
+            StoreError::Full { doing, source: source() },
+            StoreError::Damaged { detail: String::new() },
+            StoreError::empty_append(),
+        ] {
+            assert!(!other.is_transient(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_a_code_and_shows_little_of_what_was_wrong() {
+        let StoreError::Refused { code, what, .. } = StoreError::foreign_cursor(&"x".repeat(100)) else {
+            panic!("not refused")
+        };
+        assert_eq!((code, what), ("GS0210", format!("\"{}\" is no cursor of this list", "x".repeat(64))));
+        assert!(matches!(StoreError::empty_append(), StoreError::Refused { code: "GS0211", .. }));
+        let StoreError::Refused { code, what, .. } = crate::feed::no_place(&"x".repeat(100)) else {
+            panic!("not refused")
+        };
+        assert_eq!(code, "GS0612");
+        assert_eq!(what, format!("\"{}\" is no place in this store's order", "x".repeat(40)));
+    }
+}

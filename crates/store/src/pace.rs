@@ -87,6 +87,18 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_node_makes_fewer_than_two_requests_per_second() {
+        let Pace { beat, watch, claim_watch, monitor, sweep, reconcile, poll, .. } =
+            Pace::remote(Duration::ZERO);
+        let table =
+            [(1, poll), (1, beat), (1, watch), (6, claim_watch), (2, reconcile), (2, monitor), (5, sweep)];
+        let requests: f64 =
+            table.iter().map(|(requests, every)| f64::from(*requests) / every.as_secs_f64()).sum();
+        assert!((1.67..1.69).contains(&requests), "{requests} per second, not as the table says");
+        assert_eq!((watch, sweep), (Duration::from_secs(6), Duration::from_secs(300)));
+    }
+
+    #[test]
     fn two_beats_fit_into_half_of_the_silence_however_slow_the_line() {
         for millis in [0, 10, 100, 1_000, 2_000] {
             let round_trip = Duration::from_millis(millis);

@@ -28,3 +28,24 @@ impl SplitMix {
         self.below(bound) == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_split_mix_64() {
+        let mut from_nothing = SplitMix::new(0);
+        let numbers = [(); 3].map(|()| from_nothing.next());
+        assert_eq!(numbers, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F]);
+    }
+
+    #[test]
+    fn a_bound_is_kept_and_every_number_below_it_comes() {
+        let (mut numbers, mut again) = (SplitMix::new(7), SplitMix::new(7));
+        let drawn: Vec<u64> = (0..100).map(|_| numbers.below(3)).collect();
+        assert!([0, 1, 2].iter().all(|number| drawn.contains(number)) && drawn.iter().all(|n| *n < 3));
+        let hits: Vec<bool> = (0..100).map(|_| again.one_in(3)).collect();
+        assert_eq!(hits, drawn.iter().map(|number| *number == 0).collect::<Vec<_>>());
+    }
+}

@@ -5,7 +5,7 @@
 use goldseam_core::{NodeId, RunId, Seq};
 use goldseam_store::conformance::Fixture;
 use goldseam_store::conformance::make::{advance, append_with_row, create, run, task, task_id};
-use goldseam_store::{Append, MemoryStore, NodeRecord, NodeState, Pulse, Store};
+use goldseam_store::{Append, MemoryStore, NodeRecord, NodeState, Pace, Pulse, Store, TaskChange};
 use std::sync::Arc;
 
 fn node() -> NodeRecord {
@@ -75,4 +75,52 @@ async fn only_events_that_are_there_are_corrupted() {
         assert_eq!(memory.corrupt(&RunId::new(name).unwrap(), Seq(seq), "x"), expected, "{name} {seq}");
     }
     assert_eq!(fixture.log("r").await[0].body, "x");
+}
+
+#[tokio::test]
+async fn a_wake_that_changes_nothing_writes_nothing() {
+    let fixture = Fixture::memory();
+    let own = goldseam_core::task::Task { run_at: goldseam_core::Millis(9), ..advance("r", "own") };
+    fixture.append(Append { tasks: vec![create(own)], ..append_with_row("r", 0) }).await;
+    let wake = |after, at| {
+        let tasks = vec![TaskChange::Wake { at: goldseam_core::Millis(at) }];
+        Append { tasks, row: None, ..append_with_row("r", after) }
+    };
+    let mut versions = vec![];
+    for (after, at) in [(1, 9), (2, 10), (3, 8)] {
+        fixture.append(wake(after, at)).await;
+        let task = fixture.find("own").await.unwrap();
+        versions.push((task.version, task.run_at.0));
+    }
+    assert_eq!(versions, [(1, 9), (1, 9), (2, 8)], "only what comes earlier is a change");
+}
+
+#[tokio::test]
+async fn a_store_without_events_has_no_latest_place() {
+    let store = MemoryStore::default();
+    let feed = store.feed().unwrap();
+    assert_eq!(feed.latest().await.unwrap(), None);
+    store.append(append_with_row("r", 0)).await.unwrap();
+    assert_eq!(feed.latest().await.unwrap().as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_store_is_asked_at_the_pace_that_it_was_told() {
+    let pace = Pace::remote(std::time::Duration::ZERO);
+    let store = MemoryStore::default().at_pace(pace);
+    assert_eq!((store.pace(), MemoryStore::default().pace()), (pace, Pace::default()));
+    assert_eq!(format!("{store:?}"), "MemoryStore { mark: 1, .. }");
+}
+
+#[tokio::test]
+async fn only_events_that_are_there_are_lost() {
+    let (memory, clock) = MemoryStore::manual();
+    let memory = Arc::new(memory);
+    let fixture = Fixture::new(memory.clone(), clock);
+    fixture.append(append_with_row("r", 0)).await;
+    fixture.append(append_with_row("r", 1)).await;
+    assert!(!memory.lose_event(&run("r"), Seq(3)) && !memory.lose_event(&run("other"), Seq(1)));
+    assert!(memory.lose_event(&run("r"), Seq(1)));
+    let left: Vec<_> = fixture.log("r").await.iter().map(|record| record.seq).collect();
+    assert_eq!(left, [Seq(2)]);
 }

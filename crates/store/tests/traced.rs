@@ -19,6 +19,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 struct Seen {
     spans: Arc<Mutex<Vec<Fields>>>,
     levels: Arc<Mutex<Vec<Level>>>,
+    events: Arc<Mutex<Vec<Fields>>>,
 }
 
 #[derive(Clone, Default)]
@@ -53,6 +54,9 @@ impl Subscriber for Seen {
     }
 
     fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.events.lock().unwrap().push(fields);
         self.levels.lock().unwrap().push(*event.metadata().level());
     }
 
@@ -87,4 +91,7 @@ async fn a_call_says_what_it_was_and_how_it_went() {
     assert_eq!(said("micros"), ["7", "7", "7", "7"]);
     let levels = seen.levels.lock().unwrap().clone();
     assert_eq!(levels, [Level::DEBUG, Level::DEBUG, Level::WARN, Level::DEBUG]);
+    let events = seen.events.lock().unwrap().clone();
+    let causes: Vec<_> = events.iter().filter_map(|event| event.0.get("cause").cloned()).collect();
+    assert_eq!(causes, ["injected: the reply was lost"]);
 }

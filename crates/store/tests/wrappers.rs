@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use goldseam_core::RunId;
 use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::Plan;
-use goldseam_store::{FaultyStore, ManualClock, MemoryStore, TracedStore};
+use goldseam_store::{FaultyStore, ManualClock, MemoryStore, Pace, Store, TracedStore, Written};
 
 async fn fresh() -> Fixture {
     let clock = ManualClock::default();
@@ -14,3 +15,19 @@ async fn fresh() -> Fixture {
 }
 
 goldseam_store::conformance!(fresh);
+
+#[tokio::test]
+async fn what_the_store_can_do_its_wrapper_can() {
+    let memory = Arc::new(MemoryStore::default().at_pace(Pace::remote(std::time::Duration::ZERO)));
+    let store = TracedStore::new(memory.clone());
+    assert_eq!(store.pace(), memory.pace());
+    assert!(store.feed().is_some());
+    let run = RunId::new("theirs").unwrap();
+    memory.put_foreign(&run, "{}");
+    let foreign = store.foreign().unwrap();
+    let theirs = foreign.states(None, 9).await.unwrap().items.remove(0);
+    assert_eq!((&theirs.id, theirs.body.as_str()), (&run, "{}"));
+    assert_eq!(foreign.swap(&run, &theirs.version, "[]").await.unwrap(), Written::Done);
+    assert_eq!(foreign.states(None, 9).await.unwrap().items[0].body, "[]");
+    assert_eq!(format!("{store:?}"), format!("TracedStore {{ inner: {memory:?}, .. }}"));
+}

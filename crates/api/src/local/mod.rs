@@ -8,6 +8,7 @@ mod locks;
 mod nodes;
 mod once;
 mod read;
+mod retention;
 mod tasks;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::doc::heal::{
 };
 use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use crate::doc::node::{Node, Workflow};
+use crate::doc::retention::{PrunePlan, PruneQuery};
 use crate::doc::run::{
     BranchItem, ChangesQuery, Detail, Diff, DiffQuery, Ending, Explanation, Mark, NewRun, Question,
     QuestionsQuery, RunsQuery, Started, WaitQuery,
@@ -265,6 +267,10 @@ impl Api for Local {
 
     async fn doctor(&self, _: &Caller, new: NewCheckup, tell: Tell<'_>) -> Answer<Checkup> {
         self.examine_all(&new, tell).await
+    }
+
+    async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
+        self.look_what_to_prune(query).await
     }
 
     async fn nodes(&self) -> Answer<Items<Node>> {

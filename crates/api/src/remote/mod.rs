@@ -7,6 +7,7 @@ mod follow;
 mod http;
 mod keys;
 mod passes;
+mod retention;
 mod sse;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ use crate::doc::heal::{
 };
 use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use crate::doc::node::{Node, Workflow};
+use crate::doc::retention::{PrunePlan, PruneQuery};
 use crate::doc::run::{
     BranchItem, ChangesQuery, Detail, Diff, DiffQuery, Ending, Explanation, Mark, NewRun, Question,
     QuestionsQuery, RunsQuery, Started, WaitQuery,
@@ -256,6 +258,10 @@ impl Api for Remote {
 
     async fn doctor(&self, caller: &Caller, new: NewCheckup, _: Tell<'_>) -> Answer<Checkup> {
         self.ask(self.change(caller, "/v1/doctor", &new)?.waiting(EXAMINATION_MAX)).await
+    }
+
+    async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
+        self.ask(Ask::get("/v1/prune", &query)?.waiting(EXAMINATION_MAX)).await
     }
 
     async fn nodes(&self) -> Answer<Items<Node>> {

@@ -57,6 +57,9 @@ pub(crate) struct SettingArgs {
     /// Where traces go, as http://HOST:4318
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
+    /// Where pruned logs go: a directory, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "PLACE")]
+    archive: Option<String>,
     /// Ask nobody for a key, although others can reach it
     #[arg(long)]
     insecure_no_keys: bool,
@@ -82,6 +85,7 @@ impl SettingArgs {
             ("tls_cert", self.tls_cert),
             ("tls_key", self.tls_key),
             ("otlp", self.otlp),
+            ("archive", self.archive),
             ("insecure_no_keys", self.insecure_no_keys.then(|| "true".to_owned())),
         ];
         flags.extend(typed.into_iter().filter_map(|(name, value)| Some((name, value?))));

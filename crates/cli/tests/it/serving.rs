@@ -79,6 +79,34 @@ fn a_pass_that_was_made_beside_the_store_is_one_for_its_server() {
 }
 
 #[test]
+fn a_server_prunes_into_its_own_archive() {
+    let place = prepared();
+    let server = Server::begin(&place, &["serve", "--archive", "kept"]);
+    let prune = |args: &[&str]| {
+        place.run(&[&["prune", "--completed-before", "0s", "--server", &server.url], args].concat())
+    };
+    let told = prune(&["--archive", "mine", "--yes"]);
+    assert_eq!((told.code, told.err.contains("its own archive")), (2, true), "{}", told.err);
+    let told = prune(&[]);
+    assert_eq!((told.code, told.err.contains("--yes")), (2, true), "{}", told.err);
+    assert!(prune(&["--dry-run"]).ok().contains("2 runs would be pruned"));
+    assert_eq!(prune(&["--yes", "--limit", "1", "-q"]).ok().lines().count(), 1);
+    let told = prune(&["--yes", "--json", "--reason", "tidying"]).json();
+    assert_eq!((told["pruned"].as_array().unwrap().len(), told["more"].as_bool()), (1, None), "{told}");
+    let file = told["archives"][0].as_str().unwrap();
+    assert!(file.starts_with(place.path("kept").to_str().unwrap()), "{file}");
+    assert!(place.run(&["prune", "--verify", file]).ok().contains("1 run"));
+    assert!(place.run(&["history", "failed"]).ok().contains("run.pruned"));
+    assert!(place.run(&["history", "waits"]).ok().contains("run.queued"));
+    assert!(prune(&["--yes"]).ok().contains("0 runs pruned"));
+    assert_eq!(server.end(), Some(0));
+    let server = Server::begin(&place, &["serve"]);
+    let told = place.run(&["prune", "--completed-before", "0s", "--server", &server.url, "--yes"]);
+    told.fails(6, "GS0614");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn a_scratch_server_leaves_nothing_behind() {
     let place = Place::new();
     let mut server = place.command(&["dev", "--listen", "127.0.0.1:0", "--jsonl"]);

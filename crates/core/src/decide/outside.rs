@@ -119,7 +119,6 @@ pub(super) fn mail(
     refuse_archived(summary)?;
     let event = mail_event(summary, command, limits)?;
     let task = match &event {
-        Event::NoteAdded(_) => TaskMove::Keep,
         Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
         Event::RunPaused(_) | Event::RunResumed(_) | Event::RunCancelRequested(_) => TaskMove::Wake,
         event if summary.awaits(event) && summary.status.is_active() => TaskMove::Wake,

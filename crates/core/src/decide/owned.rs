@@ -130,16 +130,9 @@ impl Batch<'_> {
         if self.state.jump.is_some() && turns_away(doing) {
             return Err(Refusal::Fenced);
         }
+        // What the same append ends, or hands to another branch, has no owner left to release it.
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
-        }
-        // A jump was promised: the run goes back before it may end.
-        let last = matches!(
-            doing,
-            Owned::Complete(_) | Owned::Fail(_) | Owned::EndCancelled | Owned::ContinueAsNew(_)
-        );
-        if last && self.state.jump.is_some() {
-            return Ok(());
         }
         match doing {
             Owned::StepStarted(started) => {
@@ -403,14 +396,6 @@ impl Batch<'_> {
         let resolved = |stamped: &Stamped| {
             matches!(stamped.event, Event::WaitResolved { .. } | Event::TimerFired { .. })
         };
-        // What the same append ends, or hands to another branch, has no owner left to release it.
-        let gone = |stamped: &Stamped| {
-            stamped.event.is_terminal()
-                || matches!(stamped.event, Event::RunParked { .. } | Event::BranchOpened(_))
-        };
-        if self.events.iter().any(gone) {
-            return;
-        }
         let summary = &self.state.summary;
         let run_at = match reason {
             Release::Unload if self.events.iter().any(resolved) => return,

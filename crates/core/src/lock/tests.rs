@@ -74,3 +74,31 @@ fn releasing_what_is_not_held_changes_nothing() {
     assert_eq!((free.node.clone(), free.clone().released("a", 1)), (None, None));
     assert_eq!(free.clone().cleaned("again", Millis(9)), free, "nothing to clean");
 }
+
+#[test]
+fn a_hold_is_known_by_the_command_that_took_it_and_by_no_other() {
+    let held = take(None, "a", 0).unwrap().taken_by("c1");
+    assert!(held.was_taken_by("c1") && !held.was_taken_by("c2"));
+    assert!(!held.clone().released("a", 1).unwrap().was_taken_by("c1"), "nobody holds it");
+    let next = take(Some(held), "b", 100).unwrap();
+    assert!(!next.was_taken_by("c1"), "that was the hold before");
+    assert!(next.taken_by("c2").was_taken_by("c2"));
+}
+
+#[test]
+fn whoever_is_refused_learns_who_holds_it_and_until_when() {
+    let held = take(None, "a", 0).unwrap();
+    let refusal = take(Some(held.clone()), "b", 50).unwrap_err();
+    assert_eq!(refusal.to_string(), "lock lane-1 is held by a until 100");
+    let lost = held.extended("b", 1, until(50)).unwrap_err();
+    assert_eq!(lost.to_string(), "lock lane-1 is no longer yours: fence 1 is over");
+}
+
+#[test]
+fn cleaning_raises_the_fence_and_says_why() {
+    let held = take(None, "a", 0).unwrap();
+    let clean = held.clone().cleaned("its node is gone", Millis(9));
+    assert_eq!((clean.holder, clean.node, clean.fence), (None, None, held.fence + 1));
+    let entry = Audit { at: Millis(9), what: "cleaned, held by a: its node is gone".into() };
+    assert_eq!(clean.audit, [entry]);
+}

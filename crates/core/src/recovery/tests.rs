@@ -1,5 +1,8 @@
 //! Histories as small tables: what a run did, what its cache says, who lives; and what is found.
 
+mod remedies;
+mod said;
+
 use std::time::Duration;
 
 use super::*;
@@ -22,6 +25,7 @@ enum Queue {
     Ready,
     Sleeps,
     Claimed,
+    Due(Millis),
 }
 
 /// A run and everything around it.
@@ -31,8 +35,10 @@ struct Case {
     late: bool,
     queue: Queue,
     owner: Owner,
+    claimant: Option<Owner>,
     fit: Option<bool>,
     remote: Vec<Remote>,
+    children: Vec<(RunId, Result<Payload, Failure>)>,
 }
 
 fn lost() -> Owner {
@@ -47,7 +53,11 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
         lane: None,
         priority: 0,
         key: None,
-        run_at: if queue == Queue::Sleeps { Millis::NEVER } else { Millis(0) },
+        run_at: match queue {
+            Queue::Sleeps => Millis::NEVER,
+            Queue::Due(at) => at,
+            _ => Millis(0),
+        },
         payload: json("null"),
         attempts_max: 1,
         silence_max: None,
@@ -56,7 +66,7 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
     match queue {
         Queue::Missing => None,
         Queue::Completed => Some(task.claimed("n-1", NOW).completed(1, json("null"), NOW).unwrap()),
-        Queue::Ready | Queue::Sleeps => Some(task),
+        Queue::Ready | Queue::Sleeps | Queue::Due(_) => Some(task),
         Queue::Claimed => Some(task.claimed("n-1", NOW)),
     }
 }
@@ -65,7 +75,8 @@ impl Case {
     /// A run that a live node executes, as it should be.
     fn healthy(log: Log) -> Self {
         let (status, late, queue, owner, fit) = (None, false, Queue::Claimed, Owner::Alive, Some(true));
-        Self { log, status, late, queue, owner, fit, remote: Vec::new() }
+        let (claimant, remote, children) = (None, Vec::new(), Vec::new());
+        Self { log, status, late, queue, owner, claimant, fit, remote, children }
     }
 
     /// A run that nobody has, whose task will move it.
@@ -86,6 +97,7 @@ impl Case {
         }
         let task = task(&self.log, self.queue);
         let claimant = if self.owner == Owner::Nobody { Owner::Alive } else { self.owner.clone() };
+        let claimant = self.claimant.clone().unwrap_or(claimant);
         diagnose(&Sight {
             now: NOW,
             state,
@@ -95,7 +107,7 @@ impl Case {
             claimant,
             fit: self.fit,
             remote: &self.remote,
-            children: &[],
+            children: &self.children,
             bounds: Bounds::default(),
         })
     }

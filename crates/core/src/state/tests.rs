@@ -277,3 +277,181 @@ fn a_row_that_disagrees_with_itself_in_one_place_is_not_coherent() {
     assert!(!Summary { status: Status::Paused, ..row.clone() }.is_coherent());
     assert!(!Summary { finished_at: Some(Millis(1)), ..row }.is_coherent());
 }
+
+#[test]
+fn every_sort_of_wait_is_waiting_and_only_time_alone_is_sleeping() {
+    let wait = |wanted: fn(&Log) -> crate::event::WaitStarted| {
+        let log = Log::running();
+        let wanted = wanted(&log);
+        log.owned(vec![Owned::Wait { wanted, ask: None }])
+    };
+    let child = |log: &Log| crate::event::WaitStarted {
+        children: vec![crate::RunId::new("c1").unwrap()],
+        ..log.wanted("w", &[])
+    };
+    let time = |log: &Log| crate::event::WaitStarted { due: Some(Millis(9_000)), ..log.wanted("w", &[]) };
+    for (log, status) in [
+        (wait(child), Status::Waiting),
+        (wait(time), Status::Sleeping),
+        (Log::running().asks("q", Form::Text), Status::Waiting),
+        (Log::running().waits("w", &["go"]), Status::Waiting),
+        (Log::running().hands_out("resize"), Status::Waiting),
+    ] {
+        assert_eq!(log.status(), status, "{:?}", log.state().summary.waits);
+    }
+}
+
+#[test]
+fn the_row_lists_each_open_wait_once() {
+    let waits =
+        |log: &Log| log.state().summary.waits.iter().map(|wait| wait.path.to_string()).collect::<Vec<_>>();
+    let log = Log::running().waits("a/w", &["go"]).waits("b/w", &["go"]).waits("a/w", &["go", "stop"]);
+    assert_eq!(waits(&log), ["b/w", "a/w"], "one that is begun again is the later one");
+    assert_eq!(log.state().summary.waits[1].signals.len(), 2);
+    let log = log.signalled("stop", "s1").checks("a/w");
+    assert_eq!(waits(&log), ["b/w"]);
+}
+
+#[test]
+fn a_question_stays_open_while_another_wait_looks_for_it() {
+    let log = Log::running().asks("p", Form::Text);
+    let (inputs, due) = (vec![path("p")], Some(Millis(5_000)));
+    let wanted = crate::event::WaitStarted { inputs, due, ..log.wanted("reminder", &[]) };
+    let mut log = log.owned(vec![Owned::Wait { wanted, ask: None }]);
+    log.now = Millis(5_000);
+    let log = log.checks("reminder");
+    assert_eq!(log.names().last(), Some(&"wait.resolved"));
+    let open: Vec<_> = log.state().summary.inputs.iter().map(|input| input.path.to_string()).collect();
+    assert_eq!(open, ["p"]);
+}
+
+/// Cut at its first completed step, as a recovery does.
+fn cut_at_a(log: Log) -> Log {
+    let cutoff = log.state().ops[&path("a")].last;
+    let cut = log.heal(crate::recovery::Code::A2, "seen", crate::recovery::Remedy::Branch { cutoff });
+    log.act(cut)
+}
+
+#[test]
+fn questions_that_were_cut_off_are_open_until_answered_or_asked_again() {
+    let cut_off = |log: &Log| {
+        log.state().summary.cut_off.iter().map(|input| input.path.to_string()).collect::<Vec<_>>()
+    };
+    let mut log = Log::running().completed("a").asks("p", Form::Text).asks("q", Form::Text);
+    let ask = log.question("r", Form::Text, Some(Millis(5_000)));
+    log = log.owned(vec![ask]);
+    log.now = Millis(5_000);
+    let log = cut_at_a(log.checks("r").released(Release::HandOver));
+    assert_eq!(cut_off(&log), ["p", "q"], "the third had given up");
+    let answered = log.clone().act(answer("p", "a1", "\"yes\""));
+    assert_eq!(cut_off(&answered), ["q"]);
+    let again = log.claimed("n-2").asks("p", Form::Text);
+    assert_eq!(cut_off(&again), ["q"]);
+    let twice = cut_at_a(again.released(Release::HandOver));
+    assert_eq!(cut_off(&twice), ["q", "p"], "each one once");
+}
+
+#[test]
+fn the_row_remembers_the_latest_commands_and_knows_when_it_has_forgotten_some() {
+    let told = |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
+    let row = told(32).state().summary.clone();
+    assert_eq!((row.has_seen("s0"), row.has_seen("x"), row.mail_count), (Some(true), Some(false), 32));
+    let row = told(33).state().summary.clone();
+    assert_eq!((row.has_seen("s1"), row.has_seen("s0"), row.has_seen("x")), (Some(true), None, None));
+}
+
+#[test]
+fn a_row_takes_from_a_left_branch_only_what_is_of_the_run() {
+    let log = Log::running().completed("a").signalled("go", "s1").act(Command::Annotate(note("n1")));
+    let folded = |at: usize| {
+        let mut row = derived(&log, at).summary;
+        let stray = crate::Recorded { branch: crate::BranchId(9), ..log.records[at].clone() };
+        row.fold(&stray, Hash::ZERO).unwrap();
+        assert_eq!((row.as_of, row.last_event_at), (stray.seq, stray.at));
+        row
+    };
+    assert_eq!(folded(1).owner, Some(node("n-1")), "ownership");
+    assert_eq!((folded(3).steps, folded(3).step), (0, None), "not what a step did");
+    assert_eq!(folded(4).mail_unread, 1, "mail");
+    assert_eq!(folded(5).has_seen("n1"), Some(true), "notes");
+}
+
+#[test]
+fn a_row_does_not_jump_over_an_event() {
+    let log = a_life();
+    let mut row = derived(&log, 3).summary;
+    let stuck = row.fold(&log.records[4], Hash::ZERO).unwrap_err();
+    assert!(matches!(stuck, Stuck::Corrupt(Corrupt { seq: Seq(5), .. })), "{stuck:?}");
+    let mut live = derived(&log, 3);
+    assert_eq!(live.apply(&log.records[4], Hash::ZERO).unwrap_err().seq, Seq(5));
+}
+
+#[test]
+fn what_is_known_of_an_operation_adds_up() {
+    use crate::state::{OpKind, WaitOp};
+    let log = Log::running().asks("q", Form::Text).starts_child("k", "c1");
+    let children = vec![crate::RunId::new("c1").unwrap()];
+    let wanted = crate::event::WaitStarted { children, ..log.wanted("k", &[]) };
+    let log = log.owned(vec![Owned::Wait { wanted, ask: None }]);
+    let wait = |step: &str| match &log.state().ops[&path(step)].kind {
+        OpKind::Wait(wait) => wait.clone(),
+        _ => panic!("{step} is no wait"),
+    };
+    let WaitOp { asked, wanted, .. } = wait("q");
+    assert!(asked && wanted.is_some());
+    let WaitOp { child, wanted, .. } = wait("k");
+    assert!(child.is_some() && wanted.is_some());
+}
+
+#[test]
+fn an_operation_is_what_the_latest_event_says() {
+    use crate::state::OpKind;
+    let log = Log::running().completed("x").waits("x", &["go"]);
+    assert!(matches!(log.state().ops[&path("x")].kind, OpKind::Wait(_)));
+    assert_eq!((log.state().ops.len(), log.state().ops[&path("x")].ord), (1, 0));
+    let log = log.started("x", 1);
+    assert!(matches!(log.state().ops[&path("x")].kind, OpKind::Step(_)));
+}
+
+#[test]
+fn what_completed_up_to_the_cut_is_not_to_be_undone() {
+    let log = Log::running().completed_with_undo("a").completed_with_undo("b");
+    let (a, b) = (log.state().ops[&path("a")].last, log.state().ops[&path("b")].last);
+    let left = |cut: Seq| log.state().to_undo(cut);
+    assert_eq!(left(a.before()), [path("b"), path("a")], "latest first");
+    assert_eq!((left(a), left(b)), (vec![path("b")], vec![]));
+}
+
+#[test]
+fn a_long_message_is_shortened_in_the_row() {
+    let log = Log::running().owned(vec![Owned::Fail(Failure::terminal("ä".repeat(300)).with_code("x"))]);
+    let trouble = log.state().summary.trouble.clone().unwrap();
+    assert_eq!((trouble.message, trouble.code.as_deref()), ("ä".repeat(200), Some("x")));
+}
+
+#[test]
+fn which_events_write_the_row() {
+    let log = Log::running().completed_with_undo("a").completed_with_undo("b");
+    let undoing = log.clone().owned(vec![Owned::UndoStarted { path: path("b"), failure: None }]);
+    let writes = |log: &Log, doing: Owned| {
+        let decision = log.ask(&log.by_owner(vec![doing])).unwrap();
+        changes_row(&log.state().summary, &seal(place(log.state(), None, WriteId(7)), decision.events))
+    };
+    let started = crate::event::StepStarted { remote: None, ..log.remote("c") };
+    let failed = Owned::StepFailed { failed: log.failure("c"), retry_at: None, timeout: Some("timeout") };
+    let progress = Owned::Progress { path: path("p"), ord: 2, message: "half".into() };
+    let undo = |step: &str| Owned::UndoStarted { path: path(step), failure: None };
+    for (log, doing, expected) in [
+        (&log, Owned::StepStarted(log.remote("c")), true),
+        (&log, Owned::StepStarted(started), false),
+        (&log, failed, false),
+        (&log, progress, false),
+        (&log, Owned::Child(log.child("k", "c1")), false),
+        (&log, Owned::Wait { wanted: log.wanted("w", &["go"]), ask: None }, true),
+        (&log, undo("b"), true),
+        (&undoing, undo("a"), false),
+        (&undoing, Owned::UndoCompleted(path("b")), false),
+    ] {
+        assert_eq!(writes(log, doing.clone()), expected, "{doing:?}");
+    }
+}

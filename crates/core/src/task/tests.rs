@@ -122,3 +122,75 @@ fn states_have_one_word_each() {
     }
     assert_eq!(TaskState::parse("lost"), None);
 }
+
+#[test]
+fn a_claim_and_a_beat_say_when_and_are_new_versions() {
+    let claimed = ready().claimed("n-1", Millis(20));
+    assert_eq!((claimed.version, claimed.started_at, claimed.flaw()), (2, Some(Millis(20)), None));
+    let beaten = claimed.beaten(1, Millis(30)).unwrap();
+    assert_eq!((beaten.version, beaten.last_sign(), beaten.changed_at), (3, Millis(30), Millis(30)));
+    let unheard = Task { heartbeat_at: None, ..beaten };
+    assert_eq!(unheard.last_sign(), Millis(20));
+    assert_eq!(Task { started_at: None, ..unheard }.last_sign(), Millis(30));
+}
+
+#[test]
+fn a_failed_task_says_why_and_waits_for_its_turn() {
+    let failed = ready().claimed("n-1", Millis(20)).failed(1, Failure::retryable("x"), Millis(30)).unwrap();
+    assert_eq!((failed.state, failed.run_at, failed.owner), (TaskState::Ready, Millis(130), None));
+    assert_eq!(failed.failure, Some(Failure::retryable("x")));
+}
+
+#[test]
+fn what_the_log_has_is_over_whoever_has_its_task() {
+    let claimed = ready().claimed("n-1", Millis(20));
+    let done = claimed.clone().settled(Ok(Payload::null()), Millis(30));
+    assert_eq!(
+        (done.state, done.result.clone(), done.attempts),
+        (TaskState::Completed, Some(Payload::null()), 0)
+    );
+    let failed = claimed.settled(Err(Failure::terminal("x")), Millis(30));
+    assert_eq!((failed.state, failed.attempts, failed.owner.clone()), (TaskState::Failed, 1, None));
+    assert_eq!(failed.failure, Some(Failure::terminal("x")));
+    for over in [done, failed] {
+        assert_eq!(over.clone().settled(Ok(Payload::null()), Millis(40)), over, "one that is over stays");
+    }
+}
+
+#[test]
+fn what_is_taken_back_from_a_silent_claimant_costs_nothing() {
+    let claimed = Task { run_at: Millis(10), ..ready().claimed("n-1", Millis(20)) };
+    let back = claimed.taken_back("silent", Millis(30));
+    assert_eq!((back.state, back.deliveries, back.run_at), (TaskState::Ready, 0, Millis(10)));
+    assert_eq!(back.audit, [Audit { at: Millis(30), what: "taken back from n-1: silent".into() }]);
+    assert_eq!(back.clone().taken_back("again", Millis(40)), back, "nobody has it");
+}
+
+#[test]
+fn what_is_superseded_is_cancelled_and_says_so() {
+    let over = ready().superseded(Millis(20)).unwrap();
+    let said = Audit { at: Millis(20), what: "superseded".into() };
+    assert_eq!((over.state, &over.audit[..]), (TaskState::Cancelled, &[said][..]));
+    assert_eq!(over.superseded(Millis(30)).unwrap_err().to_string(), "task t1 is cancelled already");
+}
+
+#[test]
+fn a_record_keeps_its_latest_entries() {
+    let mut audit = Vec::new();
+    for at in 1..=20 {
+        note(&mut audit, Millis(at), format!("{at}"));
+        assert_eq!(i64::try_from(audit.len()).unwrap(), at.min(8));
+    }
+    assert_eq!((audit[0].what.as_str(), audit[7].what.as_str()), ("13", "20"));
+}
+
+#[test]
+fn tasks_of_a_queue_share_a_pool_and_run_at_least_once() {
+    let task = ready();
+    assert_eq!((task.pool().as_str(), task.is_advance()), ("default", false));
+    let mut text: serde_json::Value = serde_json::to_value(&task).unwrap();
+    text.as_object_mut().unwrap().remove("attempts_max");
+    assert_eq!(serde_json::from_value::<Task>(text).unwrap().attempts_max, 1, "as older ones were written");
+    let run = RunId::new("r1").unwrap();
+    assert_ne!(Task::advance_id(&run, 1), Task::advance_id(&run, 2));
+}

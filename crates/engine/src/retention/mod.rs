@@ -43,7 +43,9 @@ pub struct Plan {
     pub before: Millis,
     /// Runs to archive and remove.
     pub runs: Vec<Candidate>,
-    /// Tombstones whose logs an earlier prune did not get to remove.
+    /// There are more to archive and remove, which the limit leaves for later.
+    pub more: bool,
+    /// Tombstones whose logs an earlier prune did not get to remove; looked for only if there is no more.
     pub unfinished: Vec<(RunId, Seq)>,
     /// Old enough, but part of something that still moves: a parent, a child or a task.
     pub held: u64,

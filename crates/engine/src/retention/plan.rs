@@ -35,7 +35,6 @@ impl Client {
         let mut plan = Plan { before: now - retention.older_than, ..Plan::default() };
         let moving = self.moving().await?;
         let mut tombstones = Vec::new();
-        let most = retention.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let over: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_terminal()).collect();
         let wanted = |status: &Status| retention.statuses.is_empty() || retention.statuses.contains(status);
         let mut filter = RunFilter {
@@ -55,7 +54,7 @@ impl Client {
                     tombstones.push((row.run, row.base));
                 } else if moving.holds(&row) {
                     plan.held += 1;
-                } else if plan.runs.len() < most {
+                } else {
                     let Summary { run, workflow, status, as_of, .. } = row;
                     let (events, tasks) = (as_of.0, Vec::new());
                     plan.runs.push(Candidate { run, workflow, status, finished_at, events, tasks });
@@ -67,7 +66,13 @@ impl Client {
             }
         }
         self.add_tasks(&mut plan).await?;
-        plan.unfinished = self.untrimmed(tombstones).await?;
+        let most = retention.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        plan.more = plan.runs.len() > most;
+        plan.runs.truncate(most);
+        // A look at each of them is dear: whoever prunes bit by bit pays for it once.
+        if !plan.more {
+            plan.unfinished = self.untrimmed(tombstones).await?;
+        }
         Ok(plan)
     }
 

@@ -101,6 +101,7 @@ macro_rules! healing {
             retention::a_pruned_run_leaves_a_tombstone_that_answers_for_it,
             retention::a_tombstone_is_left_alone_and_found_again,
             retention::what_still_moves_is_never_pruned,
+            retention::a_limit_counts_what_can_be_pruned,
             retention::a_run_that_goes_on_meanwhile_stays_whole,
             retention::a_prune_that_dies_anywhere_is_ended_by_the_next_one,
             retention::an_archive_that_does_not_read_back_costs_nothing,

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goldseam_core::{Event, Limits, Seq, Status};
+use goldseam_core::task::{NewTask, Task};
+use goldseam_core::{Event, Limits, QueueName, Seq, Status, TaskId};
 use goldseam_store::faulty::{Fault, Op, Plan as Faults};
-use goldseam_store::{Archive, FaultyStore, StoreError};
+use goldseam_store::{Archive, Expect, FaultyStore, StoreError, Written};
 
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
@@ -177,6 +178,38 @@ pub async fn what_still_moves_is_never_pruned(fixture: &Fixture) {
     eventually("the whole family is over", both).await;
     assert_eq!(prune(&ward.client, &Shelf::default()).await.unwrap().pruned.len(), 2);
     assert_eq!(ward.result::<u32>("p").await, 7);
+    engine.shutdown().await;
+}
+
+/// A run that somebody still has to see to a task of takes nobody's place, and there is more until all is taken.
+pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    for run in ["a", "b", "c"] {
+        ward.start("double", run, "3").await;
+        ward.reaches(run, Status::Completed).await;
+        is_old(&ward, run).await;
+    }
+    let now = ward.store().now().await.unwrap();
+    let new = NewTask {
+        id: TaskId::new("open").unwrap(),
+        kind: "look".to_owned(),
+        queue: QueueName::new("elsewhere").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: now,
+        payload: goldseam_core::Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    let open = Task { run: Some(id("a")), ..new.into_task(now) };
+    assert_eq!(ward.store().put_task(open, Expect::Absent).await.unwrap(), Written::Done);
+    for (limit, runs, more) in [(0, &[][..], true), (1, &["b"], true), (2, &["b", "c"], false)] {
+        let plan = ward.client.plan_prune(&Retention { limit: Some(limit), ..everything() }).await.unwrap();
+        let found: Vec<&str> = plan.runs.iter().map(|candidate| candidate.run.as_str()).collect();
+        assert_eq!((found.as_slice(), plan.more, plan.held), (runs, more, 1), "{limit}");
+    }
     engine.shutdown().await;
 }
 

@@ -6,6 +6,7 @@ mod keys;
 mod locks;
 mod passes;
 mod questions;
+mod retention;
 mod runs;
 mod tasks;
 mod workers;
@@ -113,6 +114,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(tasks::routes())
         .merge(locks::routes())
         .merge(healing::routes())
+        .merge(retention::routes())
         .merge(keys::routes())
         .merge(workers::routes())
 }

@@ -71,6 +71,7 @@ async fn what_is_answered_is_what_is_described() {
         ("/v1/recoveries", "/v1/recoveries"),
         ("/v1/recoveries/stats", "/v1/recoveries/stats"),
         ("/v1/keys", "/v1/keys"),
+        ("/v1/prune", "/v1/prune?completed_before_ms=0"),
     ] {
         fits(described, "get", &desk.get(asked).await.ok());
     }

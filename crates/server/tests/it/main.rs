@@ -13,6 +13,7 @@ mod keys;
 mod matrix;
 mod passes;
 mod place;
+mod pruned;
 mod runs;
 mod secured;
 mod stores;

@@ -270,3 +270,50 @@ fn a_row_is_enough_for_claims_and_mail() {
     assert_eq!(decide(row, &jump, log.now, &log.limits), Err(Refusal::NeedsHistory));
     assert_eq!(log.state().summary.epoch, Seq(2));
 }
+
+#[test]
+fn each_sort_of_mail_moves_the_task_as_it_should() {
+    let child = |run: &str, result| Command::ChildEnded { child: RunId::new(run).unwrap(), result };
+    let wanted = |log: &Log| {
+        let children = vec![RunId::new("c1").unwrap(), RunId::new("c2").unwrap()];
+        crate::event::WaitStarted { children, ..log.wanted("k", &[]) }
+    };
+    let log = Log::running().starts_child("a", "c1").starts_child("b", "c2");
+    let wanted = wanted(&log);
+    let owned = log.owned(vec![crate::Owned::Wait { wanted, ask: None }]);
+    let resting = owned.clone().released(Release::Unload);
+    let failed = || Err(crate::Failure::terminal("x"));
+    for (log, command, task) in [
+        (&resting, child("c1", Ok(json("1"))), TaskMove::Wake),
+        (&resting, child("c2", failed()), TaskMove::Wake),
+        (&resting, child("c3", Ok(json("1"))), TaskMove::Keep),
+        (&resting, Command::Annotate(note("n")), TaskMove::Keep),
+        (&resting, Command::Pause(note("p")), TaskMove::Rest(Millis::NEVER)),
+        (&owned, Command::Pause(note("p")), TaskMove::Wake),
+        (&resting, Command::Cancel(note("c")), TaskMove::Wake),
+    ] {
+        assert_eq!(log.ask(&command).unwrap().task, task, "{command:?}");
+    }
+}
+
+#[test]
+fn a_claim_is_the_epoch_of_itself_and_of_what_comes_with_it() {
+    let start = Command::Start { queued: order("{}"), claim: Some(node("n-1")) };
+    let log = Log::new("r1").act(start).act(Command::Annotate(note("n"))).completed("a");
+    let epochs: Vec<_> = log.records.iter().map(|recorded| recorded.epoch.map(|seq| seq.0)).collect();
+    assert_eq!(epochs, [None, Some(2), Some(2), None, Some(2)]);
+}
+
+#[test]
+fn a_take_over_says_what_was_lost_and_why_it_counts() {
+    for (proven, reason, lived_ms) in
+        [(true, "infrastructure_restart", Some(0)), (false, "stale_detection", None)]
+    {
+        let log = Log::running().act(take_over("n-2", "n-1", proven));
+        let [.., recovered, claimed] = &log.records[..] else { panic!("too short") };
+        let Event::RunRecovered(said) = &recovered.event else { panic!("no recovery") };
+        assert_eq!((said.rule.as_str(), said.reason.as_str(), said.lived_ms), ("O2", reason, lived_ms));
+        assert_eq!((said.stale_ms, said.node.clone()), (10, Some(node("n-2"))));
+        assert_eq!(claimed.event.name(), "run.claimed");
+    }
+}

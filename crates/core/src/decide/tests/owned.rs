@@ -271,3 +271,78 @@ fn events_carry_the_time_of_their_doing() {
     let log = log.clone().act(Command::Owned(log.fence(), doings));
     assert_eq!(log.records.last().map(|r| (r.at, r.epoch)), Some((Millis(77), Some(Seq(2)))));
 }
+
+#[test]
+fn a_history_of_just_the_limit_may_go_on() {
+    let mut log = Log::running().completed("a");
+    log.limits.history_events_max = 3;
+    assert!(log.ask(&log.by_owner(vec![Owned::StepCompleted(log.completion("b"))])).is_ok());
+}
+
+#[test]
+fn whatever_an_append_opens_counts_for_when_to_look_again() {
+    let log = Log::running();
+    let due = Some(Millis(8_000));
+    let wait = Owned::Wait { wanted: WaitStarted { due, ..log.wanted("w", &["go"]) }, ask: None };
+    let failed = Owned::StepFailed { failed: log.failure("a"), retry_at: due, timeout: None };
+    let sleep = Owned::Sleep { path: path("nap"), ord: 0, due: Millis(8_000) };
+    for opened in [wait, failed, sleep] {
+        let decision = log.ask(&log.by_owner(vec![opened, Owned::Release(Release::Unload)])).unwrap();
+        assert_eq!(decision.task, TaskMove::Rest(Millis(8_000)));
+    }
+}
+
+#[test]
+fn mail_that_the_last_append_takes_is_not_carried_on() {
+    let log = Log::running().waits("w", &["go"]).signalled("go", "s1").signalled("go", "s2");
+    let log = log.owned(vec![Owned::Check(path("w")), Owned::ContinueAsNew(json("1"))]);
+    assert_eq!(log.state().unread.keys().copied().collect::<Vec<_>>(), [Seq(6)]);
+}
+
+#[test]
+fn a_run_that_is_to_go_back_neither_ends_nor_is_undone_as_a_whole() {
+    let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    let log = Log::running().completed_with_undo("a").act(Command::Jump(jump));
+    let failure = || crate::Failure::terminal("x");
+    let undo = |failure| Owned::UndoStarted { path: path("a"), failure };
+    for doing in [
+        Owned::Complete(json("1")),
+        Owned::Fail(failure()),
+        Owned::EndCancelled,
+        Owned::ContinueAsNew(json("1")),
+        undo(Some(failure())),
+    ] {
+        assert_eq!(refused(&log, vec![doing.clone()]), Refusal::Fenced, "{doing:?}");
+    }
+    assert!(log.ask(&log.by_owner(vec![undo(None)])).is_ok());
+    let idle = Log::running();
+    assert!(matches!(refused(&idle, vec![Owned::FinishJump]), Refusal::NothingToDo { .. }));
+}
+
+#[test]
+fn a_run_that_is_to_go_back_does_not_rest() {
+    let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    let log = Log::running().completed_with_undo("a").waits("w", &["go"]).act(Command::Jump(jump));
+    assert_eq!(log.released(Release::Unload).names().last(), Some(&"jump.requested"));
+}
+
+#[test]
+fn a_failed_attempt_says_that_it_took_too_long_and_when_the_next_one_is() {
+    let log = Log::running();
+    let (retry_at, timeout) = (Some(Millis(9_000)), Some("timeout"));
+    let failed = Owned::StepFailed { failed: log.failure("a"), retry_at, timeout };
+    let log = log.owned(vec![failed]);
+    assert_eq!(log.names()[3..], ["step.timeout", "step.failed", "step.retry_scheduled"]);
+    let Event::StepRetryScheduled { attempt, due, .. } = &log.records[5].event else { panic!("no retry") };
+    assert_eq!((*attempt, *due), (2, Millis(9_000)));
+}
+
+#[test]
+fn an_older_version_is_gone_back_to_by_rule_e2() {
+    let log = Log::running().owned(vec![Owned::ChangeVersion { to: 3, reason: "2 is not known".into() }]);
+    let [.., changed, recovered] = &log.records[..] else { panic!("too short") };
+    assert!(matches!(&changed.event, Event::VersionChanged { from: 1, to: 3, .. }));
+    let Event::RunRecovered(said) = &recovered.event else { panic!("no recovery") };
+    assert_eq!((said.rule.as_str(), said.evidence.as_str()), ("E2", "2 is not known"));
+    assert_eq!(said.node, Some(node("n-1")));
+}

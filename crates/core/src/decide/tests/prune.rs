@@ -106,3 +106,41 @@ fn a_tombstone_takes_the_runs_task_away() {
     assert_eq!(decision.task, TaskMove::Remove);
     assert!(matches!(&decision.events[0].event, Event::RunPruned(pruned) if pruned.events == log.end().0));
 }
+
+#[test]
+fn a_tombstone_stands_on_the_branch_that_ended() {
+    let log = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1").finishes();
+    let at = log.end();
+    let log = log.act(prune(at));
+    let tombstone = log.records.last().unwrap();
+    let alone = derive(&log.run, std::slice::from_ref(tombstone), log.head).unwrap();
+    let active = alone.branches.active();
+    assert_eq!(
+        (active.id, active.opened, alone.branches.iter().count()),
+        (alone.summary.branch, tombstone.seq, 1)
+    );
+    assert_eq!(active.id.0, 2);
+    let other = crate::RunId::new("r2").unwrap();
+    let elsewhere = derive(&other, std::slice::from_ref(tombstone), log.head).unwrap();
+    assert_eq!(elsewhere.summary.run, other, "a row is of the run whose log it is");
+}
+
+#[test]
+fn a_row_takes_a_tombstone_once() {
+    let log = archived();
+    let mut row = log.state().summary.clone();
+    assert!(row.fold(log.records.last().unwrap(), log.head).is_err());
+}
+
+#[test]
+fn every_end_is_kept_in_its_tombstone() {
+    let ends = [Owned::Complete(json("1")), Owned::Fail(Failure::terminal("x")), Owned::EndCancelled];
+    for end in ends {
+        let log = Log::running().owned(vec![end]);
+        let (at, outcome) = (log.end(), log.state().outcome.clone());
+        let log = log.act(prune(at));
+        let alone = derive(&log.run, &log.records[at.0 as usize..], log.head).unwrap();
+        assert!(outcome.is_some());
+        assert_eq!((alone.outcome, alone.summary.status), (outcome, log.status()));
+    }
+}

@@ -230,3 +230,67 @@ fn null_is_an_input_like_any_other() {
 fn failure(message: &str) -> crate::Failure {
     crate::Failure::terminal(message)
 }
+
+#[test]
+fn a_jump_does_not_pass_over_what_was_undone() {
+    let log = Log::running().completed_with_undo("a").completed("b").undone("a");
+    let refusal = log.ask(&Command::Jump(jump_to("j1", "b"))).unwrap_err();
+    assert!(refusal.to_string().contains("a step before it was undone"), "{refusal}");
+    assert!(log.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "it is done again");
+    let begun = Log::running().completed_with_undo("a").completed("b");
+    let begun = begun.owned(vec![Owned::UndoStarted { path: path("a"), failure: None }]);
+    assert!(begun.ask(&Command::Jump(jump_to("j1", "b"))).is_ok(), "nobody knows yet");
+}
+
+#[test]
+fn a_run_that_is_being_undone_is_undone_first() {
+    let log = Log::running().completed_with_undo("a").completed_with_undo("b");
+    let wish = JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    let undo = |failure| vec![Owned::UndoStarted { path: path("b"), failure }];
+    let undoing = log.clone().owned(undo(Some(failure("x"))));
+    let refusal = undoing.ask(&Command::Jump(wish.clone())).unwrap_err();
+    assert!(refusal.to_string().contains("the run is being undone"), "{refusal}");
+    assert!(undoing.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "as it stands it may");
+    assert!(log.owned(undo(None)).ask(&Command::Jump(wish)).is_ok(), "it is not undone as a whole");
+}
+
+#[test]
+fn a_jump_that_has_nothing_to_undo_is_carried_out_at_once() {
+    let log = Log::running().completed("a");
+    let wish = JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    let log = jump(log, wish);
+    assert_eq!((log.status(), log.state().jump.clone()), (Status::Queued, None));
+    let Event::JumpRequested(asked) = &log.records[4].event else { panic!("no jump") };
+    assert!(!asked.compensate, "nobody has to undo anything first");
+}
+
+#[test]
+fn only_mail_consumed_after_the_cut_is_dropped() {
+    let log = Log::running().signalled("go", "s1").waits("w", &["go"]).completed("a");
+    let log = log.signalled("go", "s2").waits("x", &["go"]).signalled("go", "s3").waits("y", &["go"]);
+    let log = jump(log, JumpRequested { drop_mail: true, ..jump_to("j1", "a") });
+    let Event::BranchOpened(opened) = &log.records.last().unwrap().event else { panic!("no branch") };
+    assert_eq!((opened.cutoff, &opened.dropped_mail[..]), (Seq(6), &[Seq(8), Seq(11)][..]));
+}
+
+#[test]
+fn what_was_handled_is_told_by_the_arm_in_which_the_code_went_on() {
+    let retried = |log: Log| log.owned(vec![Owned::Fail(failure("z"))]).act(Command::Retry(note("t1")));
+    let keeps = |log: Log, step: &str| retried(log.failed("z", None)).state().ops.contains_key(&path(step));
+    assert!(keeps(Log::running().failed("g/b", None).completed("g/c"), "g/b"), "in its own arm");
+    assert!(keeps(Log::running().failed("g/b", None).completed("x"), "g/b"), "in the arm around it");
+    let beside = Log::running().failed("g/b", None).failed("h/b", None).completed("h/c");
+    assert!(!retried(beside).state().ops.contains_key(&path("g/b")), "not in the one beside it");
+    let alike = Log::running().failed("gh/b", None).completed("g/c");
+    assert!(!retried(alike).state().ops.contains_key(&path("gh/b")), "a name that begins alike is another");
+}
+
+#[test]
+fn a_group_that_fails_with_its_leaf_did_not_handle_it() {
+    let log = Log::running().completed("g/a").failed("g/b", None);
+    let failed = StepFailed { group: true, ..log.failure("g") };
+    let log = log.owned(vec![Owned::StepFailed { failed, retry_at: None, timeout: None }]);
+    let log = log.owned(vec![Owned::Fail(failure("g"))]).act(Command::Retry(note("t1")));
+    assert_eq!(completed(&log), ["g/a"]);
+    assert!(!log.state().ops.contains_key(&path("g/b")));
+}

@@ -57,6 +57,8 @@ fn what_is_not_understood_is_told_and_left_alone() {
     for text in cases {
         assert!(Foreign::parse(&id("wf-1"), text).is_err(), "{text}");
     }
+    let longest = format!(r#"{{"status":"running","updated_at":"{}"}}"#, "x".repeat(128));
+    assert_eq!(foreign(&longest).id(), &id("wf-1"));
 }
 
 #[test]
@@ -83,6 +85,9 @@ fn a_state_is_stalled_by_what_its_task_is() {
 fn a_name_that_no_task_of_ours_can_have_is_no_task() {
     let state = foreign(r#"{"status":"running","orchestrator_task_id":"a/b","updated_at":1}"#);
     assert_eq!((state.task(), state.task_id()), (Some("a/b"), None));
+    assert_eq!(in_status("running").task_id(), Some(TaskId::new("t-1").unwrap()));
+    let none = foreign(r#"{"status":"running","updated_at":1}"#);
+    assert_eq!(none.with_task(&TaskId::new("t-9").unwrap()), r#"{"status":"running","updated_at":1}"#);
 }
 
 #[test]

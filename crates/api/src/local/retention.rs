@@ -1,0 +1,90 @@
+//! Pruning.
+
+use std::time::Duration;
+
+use goldseam::Status;
+use goldseam::core::WorkflowName;
+use goldseam::retention::{Archive, Candidate, Progress, PruneReport, Retention};
+
+use super::Local;
+use crate::api::Answer;
+use crate::caller::Caller;
+use crate::doc::retention::{LeftRun, NewPrune, PrunableRun, PrunePlan, PruneQuery, Pruned, PrunedRun};
+use crate::problem::Problem;
+
+fn retention(query: PruneQuery) -> Answer<Retention> {
+    let words = query.status.iter().flat_map(|words| words.split(',')).filter(|word| !word.is_empty());
+    let statuses: Result<Vec<Status>, _> = words.map(str::parse).collect();
+    let statuses = statuses.map_err(|error| Problem::bad_request(format!("{error}")))?;
+    if let Some(status) = statuses.iter().find(|status| !status.is_terminal()) {
+        return Err(Problem::bad_request(format!("a run that is {status} is not over"))
+            .hint("only completed, failed and cancelled runs can be pruned"));
+    }
+    Ok(Retention {
+        older_than: Duration::from_millis(query.completed_before_ms),
+        statuses,
+        workflow: query.workflow.map(WorkflowName::new).transpose()?,
+        limit: query.limit,
+    })
+}
+
+impl Local {
+    pub(super) async fn look_what_to_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
+        let plan = self.client.plan_prune(&retention(query)?).await?;
+        let item = |candidate: Candidate| PrunableRun {
+            events: candidate.events,
+            finished_at: candidate.finished_at,
+            run: candidate.run,
+            status: candidate.status,
+            workflow: candidate.workflow,
+        };
+        Ok(PrunePlan {
+            before: plan.before,
+            dry_run: true,
+            held: plan.held,
+            runs: plan.runs.into_iter().map(item).collect(),
+            unfinished: plan.unfinished.len() as u64,
+        })
+    }
+
+    /// Archives runs that ended long ago, then leaves a tombstone in place of each log; tells how far it is. What was
+    /// pruned is not pruned again, so a repeat is harmless.
+    pub async fn prune(
+        &self,
+        caller: &Caller,
+        new: NewPrune,
+        archive: &dyn Archive,
+        tell: &mut (dyn FnMut(Progress) + Send),
+    ) -> Answer<Pruned> {
+        let wanted = retention(new.query())?;
+        self.check_text("the reason", &new.reason)?;
+        let mut by = caller.by("prune", "", &new.reason);
+        by.who = self.who(caller, new.by)?;
+        let plan = self.client.plan_prune(&wanted).await?;
+        let report = self.client.prune(&plan, archive, &by, tell).await?;
+        Ok(Pruned { held: plan.held, more: plan.more, ..Pruned::from(report) })
+    }
+}
+
+impl From<PruneReport> for Pruned {
+    fn from(report: PruneReport) -> Self {
+        let item = |run: goldseam::retention::PrunedRun| PrunedRun {
+            archive: run.archive,
+            events: run.events,
+            finished_at: run.finished_at,
+            run: run.run,
+            status: run.status,
+            workflow: run.workflow,
+        };
+        Self {
+            events: report.events(),
+            archives: report.batches,
+            bytes: report.bytes,
+            finished: report.finished,
+            held: 0,
+            left: report.left.into_iter().map(|(run, why)| LeftRun { run, why }).collect(),
+            more: false,
+            pruned: report.pruned.into_iter().map(item).collect(),
+        }
+    }
+}

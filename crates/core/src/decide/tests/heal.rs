@@ -1,0 +1,186 @@
+//! Remedies, what operators do by hand, and the codes of refusals.
+
+use crate::branch::{BranchId, Why};
+use crate::command::{Command, Owned};
+use crate::decide::{Decision, Refusal, Stamped, TaskMove, View, child_id, decide};
+use crate::error::Failure;
+use crate::event::{BranchOpened, Event, Release};
+use crate::id::RunId;
+use crate::recovery::{Code, Remedy};
+use crate::summary::Status;
+use crate::testing::*;
+use crate::time::{Millis, Seq};
+
+fn healed(log: &Log, remedy: Remedy) -> (Vec<&'static str>, TaskMove) {
+    let Decision { events, task, .. } = log.ask(&log.heal(Code::W1, "seen", remedy)).unwrap();
+    (events.iter().map(|stamped| stamped.event.name()).collect(), task)
+}
+
+#[test]
+fn each_remedy_is_one_append_and_one_change_of_the_task() {
+    let log = Log::running().completed("a").released(Release::HandOver);
+    let (child, path) = (RunId::new("c1").unwrap(), path("a"));
+    let failure = Failure::terminal("x");
+    let table = [
+        (Remedy::Branch { cutoff: Seq(4) }, vec!["branch.opened", "run.recovered"], TaskMove::Ready),
+        (
+            Remedy::Retry { path, attempt: 2 },
+            vec!["run.recovered", "step.retry_scheduled"],
+            TaskMove::Renew(log.now),
+        ),
+        (Remedy::Requeue { run_at: Millis(7) }, vec!["run.recovered"], TaskMove::Renew(Millis(7))),
+        (Remedy::Wake, vec!["run.recovered"], TaskMove::Wake),
+        (
+            Remedy::Deliver { child, result: Ok(json("1")) },
+            vec!["child.completed", "run.recovered"],
+            TaskMove::Wake,
+        ),
+        (Remedy::Fail { failure }, vec!["run.recovered", "run.failed"], TaskMove::Remove),
+        (
+            Remedy::Park { reason: "x".into() },
+            vec!["run.recovered", "run.parked"],
+            TaskMove::Rest(Millis::NEVER),
+        ),
+    ];
+    for (remedy, names, task) in table {
+        assert_eq!(healed(&log, remedy.clone()), (names, task), "{remedy:?}");
+    }
+    for remedy in [Remedy::Reclaim, Remedy::Tell { hint: "x".into() }] {
+        let refusal = log.ask(&log.heal(Code::O2, "seen", remedy)).unwrap_err();
+        assert!(matches!(refusal, Refusal::NothingToDo { .. }), "{refusal}");
+    }
+}
+
+#[test]
+fn a_run_that_is_over_is_not_healed_and_an_end_is_delivered_once() {
+    let over = Log::running().finishes();
+    let finished = Err(Refusal::Finished { status: Status::Completed });
+    assert_eq!(over.ask(&over.heal(Code::W1, "seen", Remedy::Wake)), finished);
+    let log = Log::running().starts_child("pick", "c1").child_ended("c1", Ok(json("1")));
+    let deliver = Remedy::Deliver { child: RunId::new("c1").unwrap(), result: Ok(json("1")) };
+    let again = log.ask(&log.heal(Code::W1, "seen", deliver));
+    assert!(matches!(again, Err(Refusal::NothingToDo { .. })), "{again:?}");
+}
+
+#[test]
+fn a_heal_says_for_how_long_nothing_had_happened() {
+    let mut log = Log::running().released(Release::HandOver);
+    log.now = Millis(log.state().summary.last_event_at.0 + 777);
+    let wake = log.heal(Code::W1, "its timer is due", Remedy::Wake);
+    let log = log.act(wake);
+    let Event::RunRecovered(said) = &log.records.last().unwrap().event else { panic!("no recovery") };
+    assert_eq!((said.rule.as_str(), said.evidence.as_str(), said.stale_ms), ("W1", "its timer is due", 777));
+    assert_eq!((said.previous_branch, said.new_branch, said.cutoff), (None, None, None));
+}
+
+#[test]
+fn who_rests_by_an_operators_will_is_not_requeued() {
+    let paused = Log::running().act(Command::Pause(note("p1"))).released(Release::Paused);
+    let parked = Log::running().owned(vec![Owned::Park { code: "V1", reason: "x".into() }]);
+    for (log, word) in [(&paused, "paused"), (&parked, "parked")] {
+        let refusal = log.ask(&Command::Requeue(note("x1"))).unwrap_err();
+        assert!(refusal.to_string().contains(word), "{refusal}");
+        assert!(log.ask(&Command::Reset(note("x1"))).is_ok(), "a reset is what helps");
+    }
+    let over = Log::running().finishes();
+    let finished = Err(Refusal::Finished { status: Status::Completed });
+    for command in [Command::Requeue(note("x")), Command::Reset(note("x")), Command::UndoSeam(note("x"))] {
+        assert_eq!(over.ask(&command), finished, "{command:?}");
+    }
+}
+
+#[test]
+fn only_a_seam_of_a_recovery_is_undone() {
+    let jumped = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a")));
+    for log in [Log::running(), jumped] {
+        let refusal = log.ask(&Command::UndoSeam(note("u1"))).unwrap_err();
+        assert!(matches!(refusal, Refusal::NothingToDo { .. }), "{refusal}");
+    }
+}
+
+#[test]
+fn undoing_a_seam_goes_back_to_the_branch_before_it() {
+    let log = Log::running().completed("a").completed("b").act(Command::Jump(jump_to("j1", "b")));
+    let log = log.claimed("n-1").completed("b").started("c", 1).released(Release::HandOver);
+    let cut = log.heal(Code::A1, "seen", Remedy::Branch { cutoff: Seq(3) });
+    let log = log.act(cut);
+    let before = log.end();
+    let log = log.act(Command::UndoSeam(note("u1")));
+    let active = log.state().branches.active();
+    assert_eq!((active.id, active.parent), (BranchId(4), Some(BranchId(2))));
+    assert_eq!(
+        (active.cutoff, active.why.clone()),
+        (Seq(before.0 - 2), Some(Why::Undo { seam: BranchId(3) }))
+    );
+    assert!(log.state().ops.contains_key(&path("c")), "what the seam had cut off");
+}
+
+#[test]
+fn a_reset_of_what_has_done_nothing_hangs_on_its_own_branch() {
+    let jumped = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a")));
+    let log = jumped.act(Command::Reset(note("x1")));
+    assert_eq!(log.state().branches.active().parent, Some(BranchId(2)));
+}
+
+#[test]
+fn a_branch_that_names_itself_as_its_parent_ends_the_walk() {
+    let mut log = Log::running().completed("a");
+    let (branch, parent, why) = (BranchId(2), Some(BranchId(2)), Why::Reset);
+    let (input, dropped_mail, carried) = (None, vec![], None);
+    let opened = BranchOpened { branch, parent, cutoff: Seq(4), why, input, dropped_mail, carried };
+    log.write(None, vec![Stamped { at: log.now, event: Event::BranchOpened(opened) }]);
+    let cut = log.heal(Code::A1, "seen", Remedy::Branch { cutoff: Seq(3) });
+    assert_eq!(log.act(cut).state().branches.active().parent, Some(BranchId(2)));
+}
+
+#[test]
+fn a_child_is_called_after_its_parent_however_long_that_is_called() {
+    let named = |run: &str| child_id(Log::new(run).queued().state(), &path("pick")).to_string();
+    let short = named("r1");
+    assert_eq!((&short[..3], short.len()), ("r1.", 3 + 16));
+    let long = "x".repeat(128);
+    assert_eq!((&named(&long)[..112], named(&long).len()), (&*("x".repeat(111) + "."), 128));
+    let dotted = "x".repeat(110) + "." + &"x".repeat(17);
+    assert_eq!(&named(&dotted)[..111], "x".repeat(110) + ".", "no two dots in a row");
+}
+
+#[test]
+fn a_refusal_has_the_code_of_its_page() {
+    let (step, run, why) = (path("a"), RunId::new("r1").unwrap(), "x");
+    let (status, reason, question) = (Status::Failed, String::new(), path("q"));
+    let table = [
+        (Refusal::NeedsHistory, "GS0114"),
+        (Refusal::Fenced, "GS0114"),
+        (Refusal::LeftToUndo, "GS0114"),
+        (Refusal::Owned { owner: node("n-1") }, "GS0114"),
+        (Refusal::NotClaimable { status }, "GS0114"),
+        (Refusal::NoSuchRun, "GS0104"),
+        (Refusal::Finished { status }, "GS0105"),
+        (Refusal::NoSuchStep { step: step.clone() }, "GS0106"),
+        (Refusal::NoSuchQuestion { question, open: vec![] }, "GS0107"),
+        (Refusal::InvalidAnswer { reason: reason.clone() }, "GS0107"),
+        (Refusal::OtherInput { run, what: "x" }, "GS0108"),
+        (Refusal::TooMuchMail { unread: 1 }, "GS0109"),
+        (Refusal::NothingToDo { why }, "GS0110"),
+        (Refusal::HistoryTooLong { events: 1 }, "GS0112"),
+        (Refusal::InvalidForm { reason: reason.clone() }, "GS0115"),
+        (Refusal::LateResult { step, attempt: 1, why }, "GS0119"),
+        (Refusal::Archived { archive: reason }, "GS0131"),
+        (Refusal::NotPrunable { why }, "GS0132"),
+    ];
+    for (refusal, code) in table {
+        assert_eq!(refusal.code(), code, "{refusal}");
+    }
+}
+
+#[test]
+fn a_row_is_not_enough_to_heal() {
+    let log = Log::running();
+    let row = View::Row(&log.state().summary);
+    let commands =
+        [log.heal(Code::W1, "seen", Remedy::Wake), Command::Requeue(note("x")), Command::Reset(note("x"))];
+    for command in commands {
+        assert_eq!(decide(row, &command, log.now, &log.limits), Err(Refusal::NeedsHistory));
+        assert_eq!(decide(View::Absent, &command, log.now, &log.limits), Err(Refusal::NoSuchRun));
+    }
+}

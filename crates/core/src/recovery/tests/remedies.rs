@@ -1,0 +1,208 @@
+//! Which remedy a rule has for which sight, at the edges of its conditions.
+
+use super::*;
+use crate::event::{StepCompleted, StepFailed};
+
+fn only(case: &Case) -> (Code, String, Remedy) {
+    let mut found = case.diagnoses();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let Diagnosis { rule, evidence, remedy } = found.remove(0);
+    (rule, evidence, remedy)
+}
+
+fn waiting() -> Log {
+    Log::running().waits("w", &["go"]).released(Release::Unload)
+}
+
+fn later(span: u64) -> Queue {
+    Queue::Due(NOW + Duration::from_millis(span))
+}
+
+#[test]
+fn a_task_that_the_dead_have_goes_back_to_its_queue() {
+    let log = || Log::new("r1").queued();
+    let held = Case { claimant: Some(lost()), ..Case::resting(log(), Queue::Claimed) };
+    let evidence = "its advance task is claimed by n-1, which is gone".to_owned();
+    assert_eq!(only(&held), (Code::O1, evidence, Remedy::Reclaim));
+    let ready = Case { claimant: Some(lost()), ..Case::resting(log(), Queue::Ready) };
+    assert_eq!(ready.diagnoses(), [], "nobody has it");
+    let owned = Case { owner: lost(), ..Case::healthy(Log::running()) };
+    assert_eq!(only(&owned), (Code::O2, "its process is gone".to_owned(), Remedy::Reclaim));
+}
+
+#[test]
+fn a_run_that_another_will_take_over_is_only_told() {
+    let tell = Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() };
+    let taken = Case { owner: lost(), claimant: Some(Owner::Alive), ..Case::healthy(Log::running()) };
+    assert_eq!(only(&taken).2, tell);
+    for queue in [Queue::Ready, later(10_000)] {
+        let case = Case { owner: lost(), queue, ..Case::healthy(Log::running()) };
+        assert_eq!((only(&case).0, only(&case).2), (Code::O2, tell.clone()));
+    }
+    let asleep = Case { owner: lost(), queue: later(10_001), ..Case::healthy(Log::running()) };
+    let evidence = "its owner is lost, and its task sleeps".to_owned();
+    assert_eq!(only(&asleep), (Code::W1, evidence, Remedy::Wake));
+    let over = Case { owner: lost(), queue: Queue::Completed, ..Case::healthy(Log::running()) };
+    let evidence = "its advance task is completed".to_owned();
+    assert_eq!(only(&over), (Code::O1, evidence, Remedy::Requeue { run_at: NOW }));
+}
+
+#[test]
+fn whatever_wants_a_run_to_move_wakes_it() {
+    let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    let jumping = Log::running().completed_with_undo("a").waits("w", &["go"]);
+    let table = [
+        (released(Log::running()), "it waits for nothing"),
+        (Log::running().sleeps("s", NOW).released(Release::Unload), "its timer is due"),
+        (waiting().act(Command::Cancel(note("c1"))), "it is to be cancelled"),
+        (jumping.released(Release::Unload).act(Command::Jump(jump)), "a jump waits to be carried out"),
+        (waiting().signalled("go", "s1"), "what it waits for is in the log"),
+    ];
+    for (log, why) in table {
+        let case = Case::resting(log.clone(), later(10_001));
+        assert_eq!(only(&case), (Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake));
+        for queue in [Queue::Ready, Queue::Claimed, later(10_000)] {
+            assert_eq!(Case::resting(log.clone(), queue).diagnoses(), [], "{why}: its task moves it");
+        }
+    }
+    for log in [waiting(), waiting().signalled("stop", "s1")] {
+        assert_eq!(Case::resting(log, Queue::Sleeps).diagnoses(), []);
+    }
+}
+
+#[test]
+fn an_end_that_the_log_does_not_have_is_delivered() {
+    let child = RunId::new("c1").unwrap();
+    let children = vec![(child.clone(), Ok(json("1")))];
+    let case = Case { children, ..Case::resting(waiting(), Queue::Sleeps) };
+    let evidence = "child c1 has ended, and the log does not say so".to_owned();
+    assert_eq!(only(&case), (Code::W1, evidence, Remedy::Deliver { child, result: Ok(json("1")) }));
+}
+
+#[test]
+fn a_new_task_is_due_when_the_run_is() {
+    let soon = NOW + Duration::from_secs(9);
+    let table = [
+        (released(Log::running()), NOW),
+        (Log::running().sleeps("s", NOW).released(Release::Unload), NOW),
+        (Log::running().sleeps("s", soon).released(Release::Unload), soon),
+        (waiting(), Millis::NEVER),
+    ];
+    for (log, run_at) in table {
+        let case = Case::resting(log, Queue::Missing);
+        let evidence = "its advance task is missing".to_owned();
+        assert_eq!(only(&case), (Code::O1, evidence, Remedy::Requeue { run_at }));
+    }
+}
+
+#[test]
+fn a_failure_is_tried_again_only_by_its_policy() {
+    let failed = |failure: Failure, left, group| {
+        let log = Log::running().completed("a");
+        let failed = StepFailed { left, failure, group, ..log.failure("b") };
+        released(log.owned(vec![Owned::StepFailed { failed, retry_at: None, timeout: None }]))
+    };
+    let again = Remedy::Retry { path: path("b"), attempt: 2 };
+    let case = Case::resting(failed(Failure::retryable("x"), 1, false), Queue::Ready);
+    let evidence = "step b failed (retryable), and nothing followed".to_owned();
+    assert_eq!(only(&case), (Code::A4, evidence, again));
+    for (failure, left) in [(Failure::terminal("x"), 1), (Failure::retryable("x"), 0)] {
+        let log = failed(failure, left, false);
+        assert_eq!(Case::resting(log.clone(), Queue::Ready).diagnoses(), [], "its task leads to the same");
+        let found = Case::resting(log, Queue::Missing).diagnoses();
+        assert_eq!((found[0].rule, &found[0].remedy), (Code::A4, &Remedy::Requeue { run_at: NOW }));
+    }
+    let group = failed(Failure::retryable("x"), 1, true);
+    assert_eq!(Case::resting(group, Queue::Ready).diagnoses(), [], "a group is tried by its leaves");
+    let alive = failed(Failure::retryable("x"), 1, false).claimed("n-1");
+    assert_eq!(Case::healthy(alive).diagnoses(), [], "its owner deals with it");
+}
+
+#[test]
+fn a_run_is_unended_only_if_every_declared_step_is_a_completed_leaf() {
+    let case = |log: Log| Case::resting(released(log), Queue::Ready).cached_as(Status::Running);
+    let both = planned(&["a", "b"]).completed("b").completed("a");
+    let cutoff = both.end();
+    let evidence = "all 2 declared steps are complete, and the run has no end".to_owned();
+    assert_eq!(only(&case(both)), (Code::A3, evidence, Remedy::Branch { cutoff }));
+    assert_eq!(case(planned(&["a", "b"]).completed("a")).diagnoses(), []);
+    assert_eq!(case(Log::running().completed("a")).diagnoses(), [], "nobody can tell beforehand");
+    let log = planned(&["a"]);
+    let group = StepCompleted { group: true, ..log.completion("a") };
+    assert_eq!(case(log.owned(vec![Owned::StepCompleted(group)])).diagnoses(), []);
+    let waits = planned(&["a"]).completed("a").waits("w", &["go"]).released(Release::Unload);
+    let waits = Case::resting(waits, Queue::Sleeps).cached_as(Status::Running);
+    assert!(!waits.codes().contains(&Code::A3));
+}
+
+#[test]
+fn of_several_hidden_questions_the_first_is_where_it_is_cut() {
+    let log = Log::running().completed("a").asks("z", Form::Text).asks("b", Form::Text);
+    let first = log.state().ops[&path("z")].first;
+    let log = log.released(Release::Unload);
+    for status in [Status::Running, Status::Queued] {
+        let case = Case::resting(log.clone(), Queue::Sleeps).cached_as(status);
+        let evidence = format!("the cache says running, question z is open since event {first}");
+        assert_eq!(only(&case), (Code::A2, evidence, Remedy::Branch { cutoff: first.before() }));
+    }
+    assert_eq!(Case::resting(log, Queue::Sleeps).cached_as(Status::Sleeping).diagnoses(), []);
+}
+
+#[test]
+fn a_phantom_wait_is_cut_at_the_last_stable_event() {
+    let case = |log: Log| Case::resting(released(log), Queue::Ready).cached_as(Status::Waiting);
+    let log = Log::running().completed("a").started("b", 1);
+    let cutoff = log.state().ops[&path("a")].last;
+    assert_eq!(only(&case(log)).2, Remedy::Branch { cutoff });
+    let fresh = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1");
+    let opened = fresh.state().branches.active().opened;
+    assert_eq!(only(&case(fresh)).2, Remedy::Branch { cutoff: opened });
+    let parked = Remedy::Park { reason: "no stable event found".to_owned() };
+    assert_eq!(only(&case(Log::running().started("b", 1))).2, parked);
+}
+
+#[test]
+fn nobody_is_missed_for_a_run_that_need_not_move() {
+    let case = |log, fit| Case { fit, ..Case::resting(log, Queue::Ready) };
+    let hint = "start a node that has workflow checkout".to_owned();
+    let evidence = "no live node has workflow checkout".to_owned();
+    let moves = || released(Log::running());
+    assert_eq!(only(&case(moves(), Some(false))), (Code::N1, evidence, Remedy::Tell { hint }));
+    for (log, fit) in [(moves(), None), (moves(), Some(true)), (waiting(), Some(false))] {
+        assert_eq!(case(log, fit).diagnoses(), []);
+    }
+    let alive = Case { fit: Some(false), ..Case::healthy(Log::running()) };
+    assert_eq!(alive.diagnoses(), [], "somebody has it");
+}
+
+#[test]
+fn a_silent_step_is_judged_by_its_last_sign_of_life() {
+    let log = Log::running().hands_out("resize").released(Release::Unload);
+    let open = log.state().open_remote().remove(0);
+    let found = |task: Task, silence: u64| {
+        let (path, attempt, since) = (open.path.clone(), open.attempt, open.since);
+        let remote = Remote { path, attempt, task: Some(task), silence: Duration::from_secs(silence), since };
+        Case { remote: vec![remote], ..Case::resting(log.clone(), Queue::Sleeps) }.diagnoses()
+    };
+    let claimed = a_task(open.task.clone()).claimed("w", Millis(NOW.0 - 61_000));
+    assert_eq!(found(claimed.clone(), 61), []);
+    let silent = found(claimed.clone(), 60).remove(0);
+    assert_eq!((silent.rule, silent.evidence.as_str()), (Code::H1, "step resize has been silent for 61 s"));
+    let (path, attempt, task) = (open.path.clone(), 1, Box::new(claimed.clone()));
+    assert_eq!(silent.remedy, Remedy::GiveUp { path, attempt, task });
+    let unheard = Task { heartbeat_at: None, ..claimed };
+    assert_eq!(found(unheard.clone(), 61), []);
+    assert_eq!(found(unheard, 60).len(), 1, "since its start");
+}
+
+#[test]
+fn a_suspicion_never_ends_a_run() {
+    let log = (2..6).fold(Log::running(), |log, n| {
+        log.act(take_over(&format!("n-{n}"), &format!("n-{}", n - 1), span(100), n == 5))
+    });
+    let gone = |proven| Owner::Lost { proven, evidence: "x".into(), lived: span(100) };
+    let codes = |proven| Case { owner: gone(proven), ..Case::healthy(log.clone()) }.codes();
+    assert_eq!((codes(true)[0], codes(false)), (Code::P1, vec![Code::O2]));
+    let found = Case { owner: gone(true), ..Case::healthy(log.clone()) }.diagnoses().remove(0);
+    assert_eq!(found.evidence, "4 recoveries without progress, and it died alone");
+}
