@@ -1,5 +1,6 @@
 //! Following a run: what a follower is told, when, and how often it looks.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "the time of a paused runtime is what is stepped here")]
 
 use std::sync::Arc;
 use std::time::Duration;
