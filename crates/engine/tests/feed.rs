@@ -1,5 +1,4 @@
 //! The feed of recoveries: newest first, page by page, and no more is read than is needed.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
