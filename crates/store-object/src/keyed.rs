@@ -12,12 +12,25 @@ use crate::store::Inner;
 /// Times that a key is tried to be taken against others.
 const RACES_MAX: u32 = 50;
 
+/// Whose a key is.
+#[derive(Debug)]
+pub(crate) enum Key {
+    /// The task needs none, or has it already.
+    Settled,
+    /// It was just taken for the task: whoever comes upon it may finish what is begun.
+    Taken,
+    /// This one has it instead.
+    Rival(Box<Task>),
+}
+
 impl Inner {
-    /// Makes `task` the one that has its key, if it is live and has none yet. Returns the task that has it instead.
-    pub(crate) async fn take_key(&self, task: &Task, old: Option<&Task>) -> Result<Option<Task>, StoreError> {
-        let Some(text) = task.key.as_deref().filter(|_| task.state.is_live()) else { return Ok(None) };
+    /// Makes `task` the one that has its key, if it is live and has none yet.
+    pub(crate) async fn take_key(&self, task: &Task, old: Option<&Task>) -> Result<Key, StoreError> {
+        let Some(text) = task.key.as_deref().filter(|_| task.state.is_live()) else {
+            return Ok(Key::Settled);
+        };
         if old.is_some_and(|old| old.state.is_live() && old.key.as_deref() == Some(text)) {
-            return Ok(None);
+            return Ok(Key::Settled);
         }
         let key = keys::key(text);
         let mut found = self.bucket.get(&key).await?;
@@ -27,16 +40,16 @@ impl Inner {
                 Some(there) => {
                     let meant: Task = decode(&key, &there.body)?;
                     if meant.id == task.id {
-                        return Ok(None);
+                        return Ok(Key::Settled);
                     }
                     if let Some(rival) = self.has_key(&meant, text).await? {
-                        return Ok(Some(rival));
+                        return Ok(Key::Rival(Box::new(rival)));
                     }
                     When::Is(there.tag.clone())
                 }
             };
             match self.bucket.put_if(&key, encode(task, &self.writes), when).await? {
-                Put::Done(_) => return Ok(None),
+                Put::Done(_) => return Ok(Key::Taken),
                 Put::Lost(other) => found = other,
             }
         }

@@ -5,6 +5,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, TaskId};
 use goldseam_store::{Expect, StoreError, TaskFilter, Written};
 
+use crate::keyed::Key;
 use crate::keys::{self, TaskMarker};
 use crate::records::{Held, Records, Wrote};
 use crate::store::Inner;
@@ -13,6 +14,12 @@ use crate::store::Inner;
 const RACES_MAX: u32 = 50;
 
 pub(crate) type Tasks = Records<Task>;
+
+/// Whether a task is what became of this new one.
+fn is_from(held: &Task, new: &Task) -> bool {
+    let made = |task: &Task| (task.id.clone(), task.created_at, task.kind.clone(), task.queue.clone());
+    made(held) == made(new) && held.key == new.key && held.payload == new.payload
+}
 
 impl Inner {
     pub(crate) async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
@@ -56,9 +63,11 @@ impl Inner {
         before: Option<&Held<Task>>,
     ) -> Result<Put, StoreError> {
         let old = before.map(|held| &held.record);
-        if let Some(rival) = self.take_key(task, old).await? {
-            return Ok(Put::Rival(rival));
-        }
+        let has_taken_key = match self.take_key(task, old).await? {
+            Key::Rival(rival) => return Ok(Put::Rival(*rival)),
+            Key::Taken => true,
+            Key::Settled => false,
+        };
         let takes_lane = lane_held(task).is_some() && old.and_then(lane_held) != lane_held(task);
         if takes_lane && let Some(rival) = self.take_lane(task).await? {
             return Ok(Put::Rival(rival));
@@ -76,6 +85,8 @@ impl Inner {
                 }
                 Ok(Put::Done)
             }
+            // Somebody who wanted the key found it taken, and wrote the task in this one's place.
+            Wrote::Lost(Some(held)) if has_taken_key && is_from(&held.record, task) => Ok(Put::Done),
             Wrote::Lost(held) => {
                 // Unless it is claimed after all, by somebody else who took the lane for it.
                 let holds = held.as_ref().is_some_and(|held| lane_held(&held.record) == lane_held(task));

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match, Op, Refusal};
+use goldseam_core::task::NewTask;
+use goldseam_core::{Millis, Payload, QueueName, TaskId};
+use goldseam_fake_s3::{Conditions, FakeS3, Fault, Gate, Logged, Match, Op, Refusal};
 use goldseam_store::conformance::deadline::calls_that_hang;
+use goldseam_store::{Expect, Store, Written};
 use goldseam_store_object::url::parse;
 use goldseam_store_object::{BucketStore, Options, check, migrate};
 
@@ -166,4 +169,38 @@ async fn who_only_looks_in_tries_nothing_out_that_was_tried_lately() {
     BucketStore::open_current(at(&fake)).await.unwrap();
     assert_eq!(fake.log().len(), 1, "{:?}", fake.log());
     assert_eq!(fake.objects().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whose_task_others_finished_is_told_that_it_is_there() {
+    let fake = FakeS3::start().unwrap();
+    let open = async || Arc::new(BucketStore::open(at(&fake)).await.unwrap());
+    let (slow, quick) = (open().await, open().await);
+    let keyed = |id: &str| {
+        let new = NewTask {
+            id: TaskId::new(id).unwrap(),
+            kind: "mail".to_owned(),
+            queue: QueueName::new("q").unwrap(),
+            lane: None,
+            priority: 0,
+            key: Some("k".to_owned()),
+            run_at: Millis(0),
+            payload: Payload::null(),
+            attempts_max: 1,
+            silence_max: None,
+        };
+        new.into_task(Millis(0))
+    };
+    let gate = Gate::closed();
+    fake.fail(Match::any().op(Op::Put).key("first").nth(1), Fault::held(&gate));
+    let first = tokio::spawn(async move { slow.put_task(keyed("first"), Expect::Absent).await });
+    let holds = |log: &[Logged]| log.iter().any(|logged| logged.request.key.contains("key/"));
+    assert!(tokio::task::block_in_place(|| fake.wait_for_log(holds)));
+    while !fake.objects().keys().any(|key| key.contains("key/")) {
+        tokio::task::yield_now().await;
+    }
+    let second = quick.put_task(keyed("second"), Expect::Absent).await.unwrap();
+    assert_eq!(second, Written::Lost(Some(keyed("first"))), "the key is taken, and its task is there");
+    gate.open();
+    assert_eq!(first.await.unwrap().unwrap(), Written::Done);
 }
