@@ -129,7 +129,7 @@ async fn s3_zombie_writer_rejected() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_crashed_is_taken_over_by_one_that_sees_its_beats_stand_still() {
-    let Held { fake: _fake, outside, first, second, client, run, .. } = held().await;
+    let Held { fake: _fake, open: _closed, outside, first, second, client, run } = held().await;
     first.crash();
     reaches(&client, "w", Status::Completed).await;
     assert_eq!(ends(&client, &run).await, ["before", "held", "after"]);
