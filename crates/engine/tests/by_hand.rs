@@ -187,10 +187,7 @@ async fn only_the_rule_that_is_asked_for_is_followed() {
 async fn a_late_row_is_written_anew_unless_it_is_only_to_be_told() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
-    let engine = ward.asking().await;
-    ward.start("asking", "r", "null").await;
-    ward.reaches("r", Status::Waiting).await;
-    ward.rests("r").await;
+    let engine = ward.asked("r").await;
     ward.lie("r", |row| {
         row.status = Status::Running;
         row.as_of = row.as_of.before();

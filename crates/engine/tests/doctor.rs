@@ -60,14 +60,19 @@ async fn job(ward: &Ward<'_>) -> TaskState {
     ward.client.queue().get(&TaskId::new("job").unwrap()).await.unwrap().state
 }
 
-#[tokio::test]
-async fn what_stood_behind_what_was_healed_is_found_too() {
-    let fixture = fresh();
-    let ward = Ward::on(&fixture);
+/// A run whose task is lost, and one that nobody here can execute.
+async fn lost_and_waiting(ward: &Ward<'_>) {
     ward.between_steps("lost").await;
     let task = ward.task("lost").await.unwrap();
     ward.damage().lose_task(&task.id).await;
     ward.start("two", "waits", "true").await;
+}
+
+#[tokio::test]
+async fn what_stood_behind_what_was_healed_is_found_too() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    lost_and_waiting(&ward).await;
     let dry = ward.look().await;
     assert_eq!(told(&dry), [("N1", "run", "waits", "needs_help"), ("O1", "run", "lost", "told")]);
     assert_eq!((dry.scanned, dry.healed, dry.is_healthy()), (2, 0, false));
@@ -89,10 +94,7 @@ async fn what_stood_behind_what_was_healed_is_found_too() {
 async fn a_rule_that_is_asked_for_is_the_only_one_told_and_healed() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
-    ward.between_steps("lost").await;
-    let task = ward.task("lost").await.unwrap();
-    ward.damage().lose_task(&task.id).await;
-    ward.start("two", "waits", "true").await;
+    lost_and_waiting(&ward).await;
     let by = |rule| DoctorOptions { rule: Some(rule), ..DoctorOptions::default() };
     let waits = ward.client.doctor(by(Code::N1)).await.unwrap();
     assert_eq!(told(&waits), [("N1", "run", "lost", "needs_help"), ("N1", "run", "waits", "needs_help")]);

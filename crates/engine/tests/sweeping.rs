@@ -64,10 +64,7 @@ async fn a_run_that_a_live_node_executes_is_not_read() {
 async fn a_run_that_was_found_well_is_not_read_again_until_it_changes() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
-    let engine = ward.asking().await;
-    ward.start("asking", "r", "null").await;
-    ward.reaches("r", Status::Waiting).await;
-    ward.rests("r").await;
+    let engine = ward.asked("r").await;
     let (store, client) = counted(&fixture);
     let mut sweeper = client.sweeper(at_once());
     let mut deep = client.sweeper(SweepOptions { deep: true, ..at_once() });

@@ -195,11 +195,16 @@ impl<'a> Ward<'a> {
 
     /// A run of `asking` whose question is open, nobody executing it.
     pub async fn at_the_question(&self, run: &str) {
+        self.asked(run).await.shutdown().await;
+    }
+
+    /// The same, with the engine that would go on with it.
+    pub async fn asked(&self, run: &str) -> Engine {
         let engine = self.asking().await;
         self.start("asking", run, "null").await;
         self.reaches(run, Status::Waiting).await;
         self.rests(run).await;
-        engine.shutdown().await;
+        engine
     }
 
     /// A run of `waits`, resting.
