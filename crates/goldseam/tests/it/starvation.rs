@@ -1,5 +1,6 @@
 //! A crowd is a nuisance, not an obstacle: however many signal, follow, heal or claim, a run goes on.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,8 +22,8 @@ use crate::support::Scratch;
 const STEPS: u32 = 20;
 /// Clients that signal it as fast as they can.
 const SIGNALLERS: usize = 32;
-/// Appends of others that may come before one of the owner's, whatever the crowd: each is a race that it lost.
-const LOST_MAX: u64 = 40;
+/// Races that the owner may lose in all, whatever the crowd.
+const LOST_MAX: u64 = 400;
 /// Signals that may wait unread in the storm.
 const MAIL_MAX: u32 = 100;
 
@@ -87,35 +88,35 @@ impl Crowd {
     }
 }
 
-/// How many appends of others came before one of the owner's steps, at the most, while all signal without pause.
-async fn signalled_without_pause(store: Arc<dyn Store>) -> u64 {
-    let (engine, gate) = engine_on(store).await;
-    let engine = Arc::new(engine);
+/// How often the owner lost the race for the end of its log, while all signal without pause.
+///
+/// Its appends are counted, not what others append between two of them: how long the owner is kept from the processor is
+/// not the crowd's doing.
+async fn races_lost(store: Arc<dyn Store>) -> u64 {
+    let link = Arc::new(FaultyStore::new(Arc::clone(&store), Plan::pass()));
+    let (engine, gate) = engine_on(link.clone()).await;
     let run = engine.run("steady", "r", &()).await.unwrap();
-    let signaller = Arc::clone(&engine);
+    let limits = Limits { mail_unread_max: 1_000_000, ..Limits::default() };
+    let client = Arc::new(Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), limits));
     let crowd = Crowd::gather(SIGNALLERS, move |_| {
-        let run = signaller.handle(run_id("r"));
-        async move { drop(run.signal("more", &()).await) }
+        let client = Arc::clone(&client);
+        async move { drop(client.handle(run_id("r")).signal("more", &()).await) }
     });
     crowd.is_busy().await;
     gate.add_permits(1);
     assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
     drop(crowd);
     let history = engine.history(&run_id("r")).await.unwrap();
-    let ticks = history.iter().skip_while(|recorded| recorded.event.name() != "step.completed");
-    let (mut lost, mut most) = (0, 0);
-    for recorded in ticks {
-        lost = if recorded.event.name() == "signal.received" { lost + 1 } else { 0 };
-        most = most.max(lost);
-    }
-    most
+    let own = history.iter().filter(|recorded| recorded.event.name() != "signal.received");
+    let won: HashSet<_> = own.map(|recorded| recorded.write).collect();
+    link.appends() - won.len() as u64
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_at_full_rate_do_not_stop_the_owner_on_sqlite() {
     let scratch = Scratch::new();
     let store = goldseam::open_store(&scratch.url()).await.unwrap();
-    let lost = signalled_without_pause(store).await;
+    let lost = races_lost(store).await;
     assert!(lost <= LOST_MAX, "{lost}");
 }
 
@@ -123,13 +124,13 @@ async fn signals_at_full_rate_do_not_stop_the_owner_on_sqlite() {
 async fn signals_at_full_rate_do_not_stop_the_owner_on_postgres() {
     let schema = Schema::fresh();
     let store = goldseam::open_store(&schema.url()).await.unwrap();
-    let lost = signalled_without_pause(store).await;
+    let lost = races_lost(store).await;
     assert!(lost <= LOST_MAX, "{lost}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_at_full_rate_do_not_stop_the_owner_in_memory() {
-    let lost = signalled_without_pause(Arc::new(MemoryStore::default())).await;
+    let lost = races_lost(Arc::new(MemoryStore::default())).await;
     assert!(lost <= LOST_MAX, "{lost}");
 }
 
@@ -226,14 +227,14 @@ async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
     let store = goldseam::open_store(&scratch.url()).await.unwrap();
     let limits = Limits { mail_unread_max: MAIL_MAX, ..Limits::default() };
     let client = Arc::new(Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), limits));
+    client.handle(run_id("r")).signal("go", &0).await.unwrap();
     let mut storm = JoinSet::new();
-    for sender in 0..20 {
+    for _ in 0..20 {
         let client = Arc::clone(&client);
         storm.spawn(async move {
             let (run, mut kept, mut refused) = (client.handle(run_id("r")), 0, 0);
             for number in 0..50 {
-                let name = if (sender, number) == (0, 0) { "go" } else { "noise" };
-                match run.signal(name, &number).await {
+                match run.signal("noise", &number).await {
                     Ok(_) => kept += 1,
                     Err(error) => {
                         assert_eq!(error.code(), "GS0109", "{error}");
@@ -247,9 +248,9 @@ async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
     }
     let second = scratch.builder().await.workflow("listens", listens).start().await.unwrap();
     let counts = storm.join_all().await;
-    let (kept, refused) = counts.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-    assert_eq!(kept + refused, 1_000);
-    // One was read, and made room for another.
+    let (kept, refused) = counts.iter().fold((1, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    assert_eq!(kept + refused, 1_001);
+    // The first is read, and makes room for another.
     assert!((MAIL_MAX as usize..=MAIL_MAX as usize + 1).contains(&kept), "{kept}");
     let history = client.history(&run_id("r")).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "signal.received").count(), kept);
