@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use goldseam::core::QueueName;
 use goldseam_api::Problem;
 
 use crate::app::App;
@@ -29,6 +30,20 @@ pub struct Principal {
     pub key: Option<String>,
     /// What may be done.
     pub scopes: BTreeSet<Scope>,
+    /// The queues that may be claimed from; none: all of them.
+    pub queues: Option<BTreeSet<QueueName>>,
+}
+
+impl Principal {
+    /// Whether all of these queues may be claimed from.
+    pub(crate) fn may_claim_from(&self, queues: &[QueueName]) -> Result<(), Problem> {
+        let Some(own) = &self.queues else { return Ok(()) };
+        let Some(other) = queues.iter().find(|queue| !own.contains(*queue)) else { return Ok(()) };
+        let own: Vec<&str> = own.iter().map(QueueName::as_str).collect();
+        Err(Problem::new(403, format!("the key {:?} may not claim from the queue {other}", self.name))
+            .code("GS0602")
+            .hint(format!("it may claim from {}; goldseam key create --queue makes another", own.join(", "))))
+    }
 }
 
 /// Where a request came from.
@@ -90,7 +105,7 @@ fn admit(
         None => "pass".to_owned(),
     };
     // Each pass has a pace of its own.
-    let principal = Principal { name, key: Some(format!("pass {}", pass.id)), scopes };
+    let principal = Principal { name, key: Some(format!("pass {}", pass.id)), scopes, queues: None };
     let found = app.space(&pass.namespace, principal)?;
     Ok((found, Some(Held { opened: Arc::new(opened), need })))
 }
@@ -149,14 +164,18 @@ async fn vouch(app: &App, credential: Option<&str>, peer: Option<IpAddr>) -> Res
     };
     let Some(stored) = app.keyring.check(credential).await? else { return Err(turned_away(app, peer)) };
     let key = &stored.key;
-    let principal =
-        Principal { name: key.name.clone(), key: Some(key.id.clone()), scopes: key.scopes.clone() };
+    let principal = Principal {
+        name: key.name.clone(),
+        key: Some(key.id.clone()),
+        scopes: key.scopes.clone(),
+        queues: key.queues.clone(),
+    };
     app.space(&key.namespace, principal)
 }
 
 /// Whoever is on this machine, where no key is asked for.
 fn local() -> Principal {
-    Principal { name: "local".to_owned(), key: None, scopes: Scope::ALL.into_iter().collect() }
+    Principal { name: "local".to_owned(), key: None, scopes: Scope::ALL.into_iter().collect(), queues: None }
 }
 
 /// Guessing is made slow.

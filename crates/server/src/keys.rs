@@ -12,7 +12,7 @@ use goldseam::core::{LockName, Millis};
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
 use goldseam_api::Problem;
-use goldseam_api::doc::key::{Key, NewKey};
+use goldseam_api::doc::key::{Key, NewKey, Scope};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -27,6 +27,8 @@ const MARK: &str = "gsk";
 const PAGE: u32 = 200;
 /// Longest name of a key.
 const NAME_CHARS_MAX: usize = 100;
+/// Queues that a key may name.
+const QUEUES_MAX: usize = 100;
 /// How often a change of a key that others change too is tried.
 const TRIES: u32 = 5;
 
@@ -115,6 +117,7 @@ impl Keys {
             return Err(Problem::bad_request("a key needs at least one scope")
                 .hint("read, start, signal, operate, worker, admin"));
         }
+        check_queues(&new)?;
         let namespace = new.namespace.unwrap_or_else(|| crate::NAMESPACE_DEFAULT.to_owned());
         let (id, secret) = (self.random(1), self.random(4));
         let key = Key {
@@ -122,6 +125,7 @@ impl Keys {
             name,
             namespace,
             scopes: new.scopes,
+            queues: new.queues,
             created_at: now,
             created_by: by,
             expires_at: new.valid_for_ms.map(|ms| now + std::time::Duration::from_millis(ms)),
@@ -185,6 +189,24 @@ impl Keys {
     /// So many random numbers, in hexadecimal.
     fn random(&self, words: usize) -> String {
         (0..words).map(|_| format!("{:016x}", self.entropy.next())).collect()
+    }
+}
+
+/// Queues narrow what a worker may claim: without the scope, or without any queue, there is nothing to narrow.
+fn check_queues(new: &NewKey) -> Result<(), Problem> {
+    let Some(queues) = &new.queues else { return Ok(()) };
+    if !new.scopes.contains(&Scope::Worker) {
+        return Err(Problem::bad_request(
+            "queues are for keys with the scope worker, and this one has it not",
+        )
+        .hint("add the scope worker, or name no queue"));
+    }
+    match queues.len() {
+        0 => Err(Problem::bad_request("a key for no queue at all can claim nothing")
+            .hint("name a queue, or leave queues out for all of them")),
+        1..=QUEUES_MAX => Ok(()),
+        _ => Err(Problem::bad_request(format!("a key may name {QUEUES_MAX} queues at the most"))
+            .limit(QUEUES_MAX as u64)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use goldseam::Millis;
+use goldseam::core::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -84,6 +85,9 @@ pub struct Key {
     pub namespace: String,
     /// What it may do there.
     pub scopes: BTreeSet<Scope>,
+    /// The queues whose tasks and runs it may claim; all of them if this is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<BTreeSet<QueueName>>,
     /// When it was made.
     pub created_at: Millis,
     /// Who made it.
@@ -112,6 +116,9 @@ pub struct NewKey {
     pub name: String,
     /// What it may do.
     pub scopes: BTreeSet<Scope>,
+    /// The queues whose tasks and runs it may claim, with the scope `worker`; all of them unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<BTreeSet<QueueName>>,
     /// The namespace that it opens; that of whoever makes it unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,

@@ -1,7 +1,8 @@
 //! A user's own tasks.
 
-use goldseam::core::task::Task;
-use goldseam::core::task::TaskState;
+use goldseam::core::task::{Task, TaskState};
+use goldseam::core::{IdError, QueueName};
+use goldseam::engine::config::QUEUE_DEFAULT;
 use goldseam::engine::stats::Stats;
 use goldseam::{Failure, Millis, Payload};
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,13 @@ pub struct NewClaim {
     /// If nothing is due, wait for so long at the most, in milliseconds, up to 60000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+}
+
+impl NewClaim {
+    /// The queue that it claims from.
+    pub fn queue_name(&self) -> Result<QueueName, IdError> {
+        QueueName::new(self.queue.as_deref().unwrap_or(QUEUE_DEFAULT))
+    }
 }
 
 /// A task that was claimed.

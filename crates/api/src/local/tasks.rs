@@ -5,6 +5,7 @@ use std::time::Duration;
 use goldseam::EngineError;
 use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
 use goldseam::core::{LaneName, QueueName, TaskId};
+use goldseam::engine::config::QUEUE_DEFAULT;
 use goldseam::engine::queue::Want;
 
 use super::{Local, limit};
@@ -16,8 +17,6 @@ use crate::problem::Problem;
 
 /// Tasks of a page unless told otherwise.
 const TASKS: u32 = 100;
-/// The queue unless told otherwise.
-const QUEUE: &str = "default";
 /// A claim that waits looks again after so long at the latest: some tasks become due by time alone.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -50,7 +49,7 @@ impl Local {
         let submission = Submission {
             id,
             kind: new.kind,
-            queue: QueueName::new(new.queue.as_deref().unwrap_or(QUEUE))?,
+            queue: QueueName::new(new.queue.as_deref().unwrap_or(QUEUE_DEFAULT))?,
             lane: new.lane.map(LaneName::new).transpose()?,
             priority: new.priority,
             key: new.key,
@@ -81,8 +80,8 @@ impl Local {
     pub(super) async fn claim_tasks(&self, new: NewClaim) -> Answer<Items<Claimed>> {
         self.check_text("the owner", &new.owner)?;
         let want = Want {
+            queue: new.queue_name()?,
             owner: new.owner,
-            queue: QueueName::new(new.queue.as_deref().unwrap_or(QUEUE))?,
             kind: new.kind,
             limit: limit::page(new.limit, 1)?,
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
+use goldseam::core::{IdError, QueueName};
 use goldseam::engine::OsEntropy;
 use goldseam_api::doc::key::{Key, MadeKey, NewKey, Scope};
 use goldseam_api::{Caller, Remote};
@@ -24,7 +25,7 @@ pub(crate) enum KeyCommand {
     ///
     /// From the first key on, a server of this store asks everybody for one. The store keeps a hash.
     #[command(
-        after_help = "Examples:\n  goldseam key create ops --scope admin,read,operate\n  goldseam key create ci --scope start,read --expires 90d\n  goldseam key create gpu-7 --scope worker -q > key && chmod 600 key\n\nScopes: read, start, signal, operate, worker, admin; none includes another"
+        after_help = "Examples:\n  goldseam key create ops --scope admin,read,operate\n  goldseam key create ci --scope start,read --expires 90d\n  goldseam key create gpu-7 --scope worker --queue images -q > key && chmod 600 key\n\nScopes: read, start, signal, operate, worker, admin; none includes another"
     )]
     Create {
         /// Who or what will use it
@@ -32,6 +33,9 @@ pub(crate) enum KeyCommand {
         /// What it may do; several are separated by commas
         #[arg(long, value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
+        /// Queues that it may claim from, with the scope worker; all of them unless given
+        #[arg(long, value_delimiter = ',', value_parser = queue_name)]
+        queue: Vec<QueueName>,
         /// The namespace that it opens
         #[arg(long)]
         namespace: Option<String>,
@@ -105,10 +109,12 @@ pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, Fail> {
                 () => out::line(format!("{} ({}) opens nothing any more", key.id, key.name)),
             }
         }
-        KeyCommand::Create { name, scope, namespace, expires } => {
+        KeyCommand::Create { name, scope, queue, namespace, expires } => {
             let valid_for_ms = expires.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
             let scopes: BTreeSet<Scope> = scope.into_iter().collect();
-            let made = ring.create(&caller, NewKey { name, scopes, namespace, valid_for_ms }).await?;
+            let queues = (!queue.is_empty()).then(|| queue.into_iter().collect());
+            let new = NewKey { name, scopes, queues, namespace, valid_for_ms };
+            let made = ring.create(&caller, new).await?;
             match () {
                 () if app.wants_json() => out::json(&made),
                 () if app.is_quiet() => out::line(&made.credential),
@@ -122,6 +128,10 @@ pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, Fail> {
     Ok(Exit::Ok)
 }
 
+fn queue_name(text: &str) -> Result<QueueName, IdError> {
+    QueueName::new(text)
+}
+
 fn list(app: &App, keys: &[Key]) {
     match () {
         () if app.json => return out::json(&json!({ "items": keys })),
@@ -129,9 +139,10 @@ fn list(app: &App, keys: &[Key]) {
         () if app.quiet => return keys.iter().for_each(|key| out::line(&key.id)),
         () => {}
     }
-    let mut table = Table::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "STATE", "MADE"]);
+    let mut table = Table::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "MADE"]);
     let now = app.now();
     for key in keys {
+        let queues = key.queues.as_ref().map(|all| all.iter().map(QueueName::as_str).collect::<Vec<_>>());
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {}", when::iso(at)),
@@ -144,6 +155,7 @@ fn list(app: &App, keys: &[Key]) {
             key.name.clone(),
             key.namespace.clone(),
             scopes.join(","),
+            queues.map_or_else(|| "all".to_owned(), |queues| queues.join(",")),
             state,
             when::iso(key.created_at),
         ]);

@@ -223,6 +223,7 @@ fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
         let new = NewKey {
             name: "reader".into(),
             scopes: [Scope::Read].into(),
+            queues: None,
             namespace: Some("default".into()),
             valid_for_ms: None,
         };

@@ -25,7 +25,7 @@ use crate::claims::judge::node_name;
 use crate::client::Client;
 use crate::clock::{Clock, StoreTime, pause};
 use crate::commit::Ledger;
-use crate::config::{Config, QUEUE_DEFAULT};
+use crate::config::Config;
 use crate::context::child;
 use crate::engine::refused;
 use crate::error::EngineError;
@@ -141,17 +141,14 @@ impl RemoteWorkers {
         registry: Registry,
         desk: &Arc<Desk>,
     ) -> Result<Arc<Node>, EngineError> {
-        let Register { name, queues, slots, .. } = register;
+        let queues = register.queues_taken();
+        let Register { name, slots, .. } = register;
         if slots == 0 || queues.len() > NAMES_MAX {
             return Err(
                 RemoteRefusal::Malformed("a worker has at least one slot, and few queues".into()).into()
             );
         }
         let name: String = name.chars().take(self.ledger.limits.text_bytes_max).collect();
-        let queues = match queues.is_empty() {
-            true => QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
-            false => queues,
-        };
         let config = Config {
             name: Some(name),
             slots,
@@ -172,12 +169,20 @@ impl RemoteWorkers {
         Ok(Node::new(ledger, Arc::new(config), registry, (id, time), Some(Arc::clone(desk))))
     }
 
-    /// The worker, which gives a sign of life.
-    fn hear(&self, worker: &NodeId) -> Result<(Arc<Node>, Arc<Desk>), EngineError> {
+    /// The queues whose runs a worker takes.
+    pub fn queues(&self, worker: &NodeId) -> Result<Vec<QueueName>, EngineError> {
+        Ok(self.find(worker)?.0.config.queues.clone())
+    }
+
+    fn find(&self, worker: &NodeId) -> Result<(Arc<Node>, Arc<Desk>), EngineError> {
         let found = self.all().get(worker).filter(|node| !node.is_closed()).cloned();
         let found = found.and_then(|node| node.desk.clone().map(|desk| (node, desk)));
-        let gone = || RemoteRefusal::NoSuchWorker(worker.as_str().to_owned());
-        let (node, desk) = found.ok_or_else(gone)?;
+        Ok(found.ok_or_else(|| RemoteRefusal::NoSuchWorker(worker.as_str().to_owned()))?)
+    }
+
+    /// The worker, which gives a sign of life.
+    fn hear(&self, worker: &NodeId) -> Result<(Arc<Node>, Arc<Desk>), EngineError> {
+        let (node, desk) = self.find(worker)?;
         desk.hear(self.ledger.clock.elapsed());
         Ok((node, desk))
     }

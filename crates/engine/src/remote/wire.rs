@@ -12,6 +12,8 @@ use goldseam_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::engine::default_queue;
+
 /// A worker introduces itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RegisterWorker))]
@@ -29,6 +31,16 @@ pub struct Register {
     /// How long it may be silent; the server's own lease unless given.
     #[serde(default)]
     pub lease_ms: Option<u64>,
+}
+
+impl Register {
+    /// The queues whose runs it takes.
+    pub fn queues_taken(&self) -> Vec<QueueName> {
+        match self.queues.is_empty() {
+            true => vec![default_queue()],
+            false => self.queues.clone(),
+        }
+    }
 }
 
 /// What a worker is told when it has registered.

@@ -65,13 +65,14 @@ async fn get(place: In, Named(task): Named<TaskId>) -> Answer<Task> {
 /// Claims tasks that are due, and waits for some if that is wanted. Each comes with a token: whoever has it, and nobody
 /// else, can bring the result.
 #[utoipa::path(post, path = "/v1/tasks/claim", tag = "tasks", security(("key" = ["worker"])), request_body = NewClaim,
-    responses((status = 200, body = Items<Claimed>), (status = 400, body = Problem)))]
+    responses((status = 200, body = Items<Claimed>), (status = 400, body = Problem), (status = 403, body = Problem)))]
 async fn claim(
     State(app): State<Arc<App>>,
     place: In,
     By(caller): By,
     Body(new): Body<NewClaim>,
 ) -> Answer<Items<Claimed>> {
+    place.principal.may_claim_from(&[new.queue_name()?])?;
     let mut claimed = place.space.api.claim(&caller, new).await?;
     for Claimed { task, token } in &mut claimed.items {
         *token = Some(held::seal(&app, &place, task)?);

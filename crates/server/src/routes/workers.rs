@@ -40,6 +40,13 @@ fn workers<'a>(app: &App, place: &'a In) -> &'a RemoteWorkers {
     place.space.workers(&app.tokens)
 }
 
+/// The same, for whoever may claim from all queues of this one of them.
+fn workers_as<'a>(app: &App, place: &'a In, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
+    let workers = workers(app, place);
+    place.principal.may_claim_from(&workers.queues(worker)?)?;
+    Ok(workers)
+}
+
 /// Returns once the server is leaving.
 async fn leaving(app: &App) {
     let mut leaving = app.leaving.subscribe();
@@ -48,31 +55,34 @@ async fn leaving(app: &App) {
 
 /// Takes a worker in another process in: a node of the store from now on.
 #[utoipa::path(post, path = "/v1/workers", tag = "workers", security(("key" = ["worker"])), request_body = Register,
-    responses((status = 200, body = Registered), (status = 400, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Registered), (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 503, body = Problem)))]
 async fn register(State(app): State<Arc<App>>, place: In, Body(new): Body<Register>) -> Answer<Registered> {
-    Ok(Json(workers(&app, &place).register(new).await?))
+    let workers = workers(&app, &place);
+    place.principal.may_claim_from(&new.queues_taken())?;
+    Ok(Json(workers.register(new).await?))
 }
 
 /// A worker leaves: what it has is given back, and counts as no attempt.
 #[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")),
-    responses((status = 200, body = LeftWorker), (status = 404, body = Problem)))]
+    responses((status = 200, body = LeftWorker), (status = 403, body = Problem), (status = 404, body = Problem)))]
 async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<NodeId>) -> Answer<LeftWorker> {
-    workers(&app, &place).leave(&worker).await?;
+    workers_as(&app, &place, &worker)?.leave(&worker).await?;
     Ok(Json(LeftWorker { worker }))
 }
 
 /// A worker says that it is alive, and is told what is new in the logs of its executions.
 #[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")), request_body = Heartbeat,
-    responses((status = 200, body = Beaten), (status = 404, body = Problem)))]
+    responses((status = 200, body = Beaten), (status = 403, body = Problem), (status = 404, body = Problem)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
     place: In,
     Named(worker): Named<NodeId>,
     Body(beat): Body<Heartbeat>,
 ) -> Answer<Beaten> {
-    let workers = workers(&app, &place);
+    let workers = workers_as(&app, &place, &worker)?;
     let now = Heartbeat { wait_ms: 0, ..beat.clone() };
     let told = tokio::select! {
         told = workers.heartbeat(&worker, beat) => told?,
@@ -84,14 +94,14 @@ async fn heartbeat(
 /// Gives a worker runs, each with the history that its branch sees.
 #[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")), request_body = Claim,
-    responses((status = 200, body = Claimed), (status = 404, body = Problem)))]
+    responses((status = 200, body = Claimed), (status = 403, body = Problem), (status = 404, body = Problem)))]
 async fn claim(
     State(app): State<Arc<App>>,
     place: In,
     Named(worker): Named<NodeId>,
     Body(claim): Body<Claim>,
 ) -> Answer<Claimed> {
-    let workers = workers(&app, &place);
+    let workers = workers_as(&app, &place, &worker)?;
     let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
     let told = tokio::select! {
         told = workers.claim(&worker, claim) => told?,

@@ -105,6 +105,7 @@ impl Desk {
         let new = NewKey {
             name: format!("test {namespace}"),
             scopes: scopes.iter().copied().collect(),
+            queues: None,
             namespace: Some(namespace.to_owned()),
             valid_for_ms,
         };

@@ -4,7 +4,7 @@ use goldseam_api::doc::key::Scope;
 use goldseam_server::config::Settings;
 use goldseam_server::serve;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use crate::desk::{Desk, Told};
@@ -51,4 +51,65 @@ async fn a_server_that_others_can_reach_does_not_start_without_a_key() {
     let config = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap();
     let problem = serve(config).await.unwrap_err();
     assert_eq!(problem.code.as_deref(), Some("GS0604"), "{problem}");
+}
+
+/// Asks with a key.
+async fn with(desk: &Desk, key: &str, path: &str, body: &Value) -> Told {
+    Told::of(desk.ask(Method::POST, path).bearer_auth(key).json(body).send().await.unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_claims_from_the_queues_of_its_key_only() {
+    let desk = Desk::open().await;
+    for queue in ["images", "mail"] {
+        desk.post("/v1/tasks", &json!({ "kind": "resize", "queue": queue })).await.ok();
+    }
+    let new = json!({ "name": "gpu-7", "scopes": ["worker"], "queues": ["images"] });
+    let made = desk.post("/v1/keys", &new).await.ok();
+    assert_eq!(made["queues"], json!(["images"]));
+    let key = made["credential"].as_str().unwrap();
+    let claim = async |body| with(&desk, key, "/v1/tasks/claim", &body).await;
+    let refused = claim(json!({ "owner": "w", "queue": "mail" })).await.problem(403, "GS0602");
+    assert!(refused["hint"].as_str().unwrap().contains("images"), "{refused}");
+    claim(json!({ "owner": "w" })).await.problem(403, "GS0602");
+    let claimed = claim(json!({ "owner": "w", "queue": "images" })).await.ok();
+    assert_eq!(claimed["items"][0]["task"]["queue"], "images");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_of_other_queues_is_nobody_that_a_narrow_key_can_speak_for() {
+    let desk = Desk::open().await;
+    let wide = desk.key("default", &[Scope::Worker, Scope::Admin]).await;
+    let new = json!({ "name": "gpu-7", "scopes": ["worker"], "queues": ["images"] });
+    let made = with(&desk, &wide, "/v1/keys", &new).await.ok();
+    let narrow = made["credential"].as_str().unwrap();
+    let worker = |queues: Value| json!({ "name": "w", "workflows": ["w@1"], "queues": queues, "slots": 1 });
+    with(&desk, narrow, "/v1/workers", &worker(json!(["images", "mail"]))).await.problem(403, "GS0602");
+    with(&desk, narrow, "/v1/workers", &worker(json!([]))).await.problem(403, "GS0602");
+    let own = with(&desk, narrow, "/v1/workers", &worker(json!(["images"]))).await.ok();
+    let others = with(&desk, &wide, "/v1/workers", &worker(json!(["mail"]))).await.ok();
+    for what in ["heartbeat", "claim"] {
+        let at = |worker: &Value| format!("/v1/workers/{}/{what}", worker["worker"].as_str().unwrap());
+        let nothing = json!({ "holding": [], "limit": 0 });
+        let body = if what == "claim" { nothing } else { json!({ "holding": [] }) };
+        with(&desk, narrow, &at(&own), &body).await.ok();
+        with(&desk, narrow, &at(&others), &body).await.problem(403, "GS0602");
+        with(&desk, &wide, &at(&others), &body).await.ok();
+    }
+    let path = format!("/v1/workers/{}", others["worker"].as_str().unwrap());
+    let left = desk.ask(Method::DELETE, &path).bearer_auth(narrow).send().await.unwrap();
+    Told::of(left).await.problem(403, "GS0602");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_that_narrow_nothing_are_refused() {
+    let desk = Desk::open().await;
+    for (scopes, queues) in
+        [(["read"], json!(["images"])), (["worker"], json!([])), (["worker"], json!([".."]))]
+    {
+        let new = json!({ "name": "ci", "scopes": scopes, "queues": queues });
+        let told = desk.post("/v1/keys", &new).await;
+        assert_eq!(told.status.as_u16(), 400, "{}", told.text);
+    }
+    desk.get("/v1/runs").await.ok();
 }
