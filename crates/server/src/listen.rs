@@ -98,11 +98,15 @@ impl Accepting {
         let room = Arc::new(Semaphore::new(self.connections_max));
         let mut leaving = self.app.leaving.subscribe();
         loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let next = async {
+                let permit = Arc::clone(&room).acquire_owned().await;
+                (permit, listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                next = next => next,
                 _ = leaving.wait_for(|leaving| *leaving) => break,
             };
+            let Ok(permit) = permit else { break };
             match accepted {
                 Ok((stream, peer)) => self.converse(stream, peer, permit, &graceful),
                 // Out of descriptors, mostly: others must end first.

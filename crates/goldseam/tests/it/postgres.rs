@@ -65,7 +65,7 @@ async fn clocks_that_differ_by_hours_change_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_the_server_repeats_nothing_and_takes_nothing_over() {
-    let cluster = Cluster::start(&Options::default()).unwrap();
+    let cluster = Cluster::start(&Options { durable: true, ..Options::default() }).unwrap();
     let witness = Witness::default();
     let (open, gate) = watch::channel(false);
     let mut engines = Vec::new();
@@ -80,7 +80,7 @@ async fn a_restart_of_the_server_repeats_nothing_and_takes_nothing_over() {
     }
     eventually("all are in the middle", async || (0..20).all(|n| witness.count(&format!("w-{n} held")) == 1))
         .await;
-    for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
+    for shutdown in [Shutdown::Fast, Shutdown::Immediate, Shutdown::Kill] {
         cluster.restart(shutdown).unwrap();
     }
     open.send_replace(true);

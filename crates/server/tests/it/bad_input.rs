@@ -142,3 +142,14 @@ async fn whoever_asks_too_much_is_told_how_much_is_allowed_and_when_to_come_back
     assert_eq!(problem["limit"], json!(1));
     assert_eq!(desk.get("/healthz").await.text, "ok\n", "whether it lives can always be asked");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_full_leaves_all_the_same() {
+    let mut desk = Desk::with(&[("connections_max", "1")]).await;
+    let running = desk.running.take().unwrap();
+    let mut only = TcpStream::connect(running.address).await.unwrap();
+    only.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut begun = [0; 1];
+    only.read_exact(&mut begun).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), running.shutdown()).await.unwrap();
+}

@@ -113,7 +113,7 @@ async fn heartbeat_without_polls_is_unhealthy() {
         beat: Duration::from_millis(20),
         poll: Duration::from_millis(20),
         silence_max: HOUR,
-        wedged_after: Duration::from_millis(300),
+        wedged_after: Duration::from_secs(2),
         ..Config::default()
     };
     let flow = |hangs: bool| {

@@ -114,8 +114,8 @@ async fn blocked_runtime_keeps_lease() {
     let (release, blocked) = mpsc::channel::<()>();
     let config = Config {
         beat: Duration::from_millis(50),
-        silence_max: Duration::from_millis(400),
-        watch: Duration::from_millis(20),
+        silence_max: Duration::from_secs(2),
+        watch: Duration::from_millis(100),
         ..Config::default()
     };
     let (url, own, seen, blocked) =

@@ -16,8 +16,10 @@ use crate::place::Place;
 use crate::support::{Scratch, eventually, reaches};
 use client::{Death, Effects, Execution, Left, Op, Server, Worker};
 
-/// How long a worker may be silent here.
-const LEASE: Duration = Duration::from_millis(1_000);
+/// How long a worker may be silent here: longer than many tests on one machine keep anybody from the processor.
+const LEASE: Duration = Duration::from_secs(10);
+/// The same where a test waits for it to be over.
+const SHORT_LEASE: Duration = Duration::from_secs(1);
 
 fn id(run: &str) -> RunId {
     RunId::new(run).unwrap()
@@ -215,7 +217,7 @@ async fn a_superseded_worker_is_refused() {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;
     let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
-    let mut first = Worker::register(&server, "first", &ops, LEASE).await;
+    let mut first = Worker::register(&server, "first", &ops, SHORT_LEASE).await;
     start(&server, "order", "o-1").await;
     let execution = first.next().await;
     // Silent for longer than its lease: another worker has the run.
@@ -232,14 +234,14 @@ async fn a_superseded_worker_is_refused() {
 
 #[tokio::test]
 async fn a_worker_that_beats_keeps_its_run_for_longer_than_its_lease() {
-    let scratch = Scratch::new();
+    let (scratch, lease) = (Scratch::new(), Duration::from_secs(2));
     let server = Place::open(&scratch).await;
     let ops = [("order", vec![Op::Step("a")])];
-    let mut first = Worker::register(&server, "first", &ops, LEASE).await;
-    let second = Worker::register(&server, "second", &ops, LEASE).await;
+    let mut first = Worker::register(&server, "first", &ops, lease).await;
+    let second = Worker::register(&server, "second", &ops, lease).await;
     start(&server, "order", "o-1").await;
     let execution = first.next().await;
-    for _ in 0..15 {
+    for _ in 0..30 {
         let told = first.heartbeat(&[&execution], 100).await.unwrap();
         assert_eq!(told["lost"], json!([]));
         assert_eq!(second.claim(0, &[]).await.unwrap().len(), 0);
