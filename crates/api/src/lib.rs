@@ -28,7 +28,7 @@ pub mod view;
 
 pub use api::{Answer, Api, Following};
 pub use caller::Caller;
-pub use local::Local;
+pub use local::{Local, open_queue};
 pub use problem::Problem;
 #[cfg(feature = "remote")]
 pub use remote::Remote;

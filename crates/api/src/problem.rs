@@ -126,6 +126,7 @@ fn title(status: u16) -> &'static str {
         501 => "Not supported by this store",
         503 => "Store not available",
         504 => "Timed out",
+        507 => "Store full",
         _ => "Error",
     }
 }
@@ -144,12 +145,14 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
             Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,
+            Refusal::TooMuchMail { .. } => 429,
             _ => 409,
         },
         EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) | EngineError::Ended { .. } => 409,
         EngineError::Superseded { .. } | EngineError::RuleDoesNotApply { .. } => 409,
         EngineError::Patience { .. } => 503,
-        EngineError::Store(StoreError::Refused { code: "GS0206", .. }) => 400,
+        EngineError::Store(StoreError::Refused { code: "GS0206" | "GS0210" | "GS0612", .. }) => 400,
+        EngineError::Store(StoreError::Full { .. }) => 507,
         EngineError::Store(StoreError::Refused { .. } | StoreError::Busy { .. }) => 503,
         _ => 500,
     }
@@ -190,6 +193,8 @@ impl From<EngineError> for Problem {
             EngineError::Payload(PayloadError::TooLarge { max, .. } | PayloadError::TooDeep { max }) => {
                 u64::try_from(*max).ok()
             }
+            EngineError::Payload(PayloadError::TooMany { max, .. }) => u64::try_from(*max).ok(),
+            EngineError::Refused { refusal: Refusal::TooMuchMail { unread }, .. } => Some(u64::from(*unread)),
             _ => None,
         };
         Self { hint: error.hint().or_else(|| hint(&error)), limit, ..problem }
@@ -211,5 +216,22 @@ impl From<PayloadError> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         EngineError::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_to_do_next() {
+        let run: goldseam::RunId = "r".parse().unwrap();
+        let mail = Refusal::TooMuchMail { unread: 2_000 };
+        let mail = Problem::from(EngineError::Refused { run, refusal: mail });
+        assert_eq!((mail.status, mail.limit), (429, Some(2_000)));
+        let full = StoreError::Full { doing: "an append", source: "no space left".into() };
+        assert_eq!(Problem::from(EngineError::Store(full)).status, 507);
+        let place = StoreError::Refused { code: "GS0612", what: "no place".into(), hint: String::new() };
+        assert_eq!(Problem::from(EngineError::Store(place)).status, 400);
     }
 }

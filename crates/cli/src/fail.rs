@@ -85,6 +85,7 @@ fn exit_of(problem: &Problem) -> Exit {
     match (problem.status, problem.code.as_deref()) {
         (_, Some("GS0117")) => Exit::Ended,
         (_, Some("GS0118")) => Exit::Error,
+        (_, Some("GS0109")) => Exit::Conflict,
         (400 | 413 | 431, _) => Exit::Usage,
         (401 | 403, _) => Exit::NotAuthorised,
         (404, _) => Exit::NotFound,

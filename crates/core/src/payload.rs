@@ -31,6 +31,14 @@ pub enum PayloadError {
         /// The limit in force.
         max: usize,
     },
+    /// Leave some out.
+    #[error("there are more than {max} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit in force.
+        max: usize,
+    },
     /// Mend the text.
     #[error("the payload is not JSON: {0}")]
     NotJson(String),

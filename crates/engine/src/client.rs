@@ -21,6 +21,7 @@ use crate::engine::{default_queue, refused};
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::EngineError;
 use crate::locks::Locks;
+use crate::meter::Meter;
 use crate::node::{Ended, Hub};
 use crate::queue::Queue;
 
@@ -86,7 +87,10 @@ impl StartOptions {
     ) -> Result<RunQueued, EngineError> {
         let mut tags = Tags::new();
         for (key, value) in self.tags {
-            if value.len() > limits.text_bytes_max || tags.len() >= limits.tags_max {
+            if tags.len() >= limits.tags_max {
+                return Err(PayloadError::TooMany { what: "tags", max: limits.tags_max }.into());
+            }
+            if value.len() > limits.text_bytes_max {
                 return Err(PayloadError::TooLarge { bytes: value.len(), max: limits.text_bytes_max }.into());
             }
             tags.insert(TagKey::new(key)?, value);
@@ -147,13 +151,20 @@ impl Client {
         let claims = Arc::new(Memory::new(ClaimRules::default()));
         let time = Arc::new(StoreTime::new(clock));
         let (clock, asks) = (Arc::clone(&time) as Arc<dyn Clock>, Some(time));
-        Self { ledger: Ledger { store, clock, entropy, limits, asks, hub, claims } }
+        Self { ledger: Ledger { store, clock, entropy, limits, asks, meter: Meter::default(), hub, claims } }
     }
 
     /// The same client, healing claims by these rules.
     #[must_use]
     pub fn with_claim_rules(mut self, rules: ClaimRules) -> Self {
         self.ledger.claims = Arc::new(Memory::new(rules));
+        self
+    }
+
+    /// The same client, of one of several stores in this process: all that is counted says which.
+    #[must_use]
+    pub fn counted_as(mut self, namespace: impl Into<String>) -> Self {
+        self.ledger.meter = Meter::of(Some(namespace.into()));
         self
     }
 

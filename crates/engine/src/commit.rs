@@ -23,6 +23,7 @@ use crate::claims::Memory;
 use crate::clock::{Clock, StoreTime, pause};
 use crate::entropy::Entropy;
 use crate::error::EngineError;
+use crate::meter::Meter;
 use crate::node::{Hub, delivery_task};
 
 /// Events read from the store at a time.
@@ -49,6 +50,7 @@ pub struct Ledger {
     pub limits: Arc<Limits>,
     /// The clock above, for whoever has no heartbeat to set it by.
     pub(crate) asks: Option<Arc<StoreTime>>,
+    pub(crate) meter: Meter,
     pub(crate) hub: Arc<Hub>,
     pub(crate) claims: Arc<Memory>,
 }

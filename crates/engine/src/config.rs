@@ -19,6 +19,8 @@ const BEATS_MIN: u32 = 4;
 pub struct Config {
     /// What this process is called where people read of it; its host and process id unless given.
     pub name: Option<String>,
+    /// What its store is called where one process has several: all that is counted says so.
+    pub namespace: Option<String>,
     /// Runs in memory at once.
     pub slots: u32,
     /// Queues whose runs it takes.
@@ -161,6 +163,7 @@ impl Default for Config {
         let rules = ClaimRules::default();
         Self {
             name: None,
+            namespace: None,
             slots: 1_000,
             queues: QueueName::new(QUEUE_DEFAULT).into_iter().collect(),
             beat: Duration::from_secs(2),

@@ -20,7 +20,7 @@ use crate::config::{Config, Recovery};
 use crate::context::Context;
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::{EngineError, Error};
-use crate::meter;
+use crate::meter::{self, Meter};
 use crate::node::{Hub, Node};
 use crate::registry::Registry;
 use crate::spawn::spawn;
@@ -165,6 +165,7 @@ impl Builder {
             entropy: self.entropy,
             limits: Arc::new(config.limits.clone()),
             asks: None,
+            meter: Meter::of(config.namespace.clone()),
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
         };

@@ -265,6 +265,7 @@ impl EngineError {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`; at most 128 of them".into()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote texts: '\"like this\"'".into()),
+            Self::Payload(PayloadError::TooMany { .. }) => Some("leave some out".into()),
             Self::Payload(_) => Some("keep large data elsewhere and pass a reference".into()),
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),

@@ -52,6 +52,7 @@ mod spawn;
 mod tries;
 mod undo;
 
+pub use claims::judge::is_node_name;
 pub use client::{Client, Outcome, RunHandle, StartOptions};
 pub use clock::{Clock, SystemClock};
 pub use config::Config;

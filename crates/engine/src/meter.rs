@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Label, SharedString, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 
 /// Recoveries, by rule, workflow (empty for tasks and locks) and reason.
 pub const RECOVERIES: &str = "goldseam_recoveries_total";
@@ -48,60 +50,83 @@ pub fn describe() {
     describe_counter!(ENTRIES_RECLAIMED, "Tasks taken from claimants who are gone or silent");
 }
 
-/// Something was healed. `stale` is how long it had been sick, where that is known.
-pub fn recovered(
-    rule: &'static str,
-    workflow: &str,
-    reason: &'static str,
-    stale: Option<Duration>,
-    heal: Duration,
-) {
-    counter!(RECOVERIES, "rule" => rule, "workflow" => workflow.to_owned(), "reason" => reason).increment(1);
-    if let Some(stale) = stale {
-        histogram!(STALE_SECONDS, "rule" => rule).record(stale.as_secs_f64());
+/// Counts what happens in one store.
+#[derive(Debug, Clone, Default)]
+pub struct Meter {
+    namespace: Option<SharedString>,
+}
+
+impl Meter {
+    /// One of several stores in this process: everything that is counted in it says so.
+    pub fn of(namespace: Option<String>) -> Self {
+        Self { namespace: namespace.map(SharedString::from) }
     }
-    histogram!(HEAL_SECONDS, "rule" => rule).record(heal.as_secs_f64());
-}
 
-/// A remedy could not be applied.
-pub fn recovery_failed(rule: &'static str) {
-    counter!(RECOVERY_FAILED, "rule" => rule).increment(1);
-}
+    fn labels<const N: usize>(&self, own: [(&'static str, SharedString); N]) -> Vec<Label> {
+        let namespace = self.namespace.clone().map(|name| ("namespace", name));
+        own.into_iter().chain(namespace).map(|(key, value)| Label::new(key, value)).collect()
+    }
 
-/// Too many recoveries did not help.
-pub fn attempts_exceeded(workflow: &str) {
-    counter!(ATTEMPTS_EXCEEDED, "workflow" => workflow.to_owned()).increment(1);
-}
+    /// Something was healed. `stale` is how long it had been sick, where that is known.
+    pub fn recovered(
+        &self,
+        rule: &'static str,
+        workflow: &str,
+        reason: &'static str,
+        stale: Option<Duration>,
+        heal: Duration,
+    ) {
+        let workflow = SharedString::from(workflow.to_owned());
+        let what = [("rule", rule.into()), ("workflow", workflow), ("reason", reason.into())];
+        counter!(RECOVERIES, self.labels(what)).increment(1);
+        if let Some(stale) = stale {
+            histogram!(STALE_SECONDS, self.labels([("rule", rule.into())])).record(stale.as_secs_f64());
+        }
+        histogram!(HEAL_SECONDS, self.labels([("rule", rule.into())])).record(heal.as_secs_f64());
+    }
 
-/// A sweep came to its end.
-pub fn swept() {
-    counter!(SWEEPS).increment(1);
-}
+    /// A remedy could not be applied.
+    pub fn recovery_failed(&self, rule: &'static str) {
+        counter!(RECOVERY_FAILED, self.labels([("rule", rule.into())])).increment(1);
+    }
 
-/// A look by this rule found so much.
-pub fn findings(rule: &'static str, count: u64) {
-    gauge!(FINDINGS, "rule" => rule).set(count as f64);
-}
+    /// Too many recoveries did not help.
+    pub fn attempts_exceeded(&self, workflow: &str) {
+        let workflow = SharedString::from(workflow.to_owned());
+        counter!(ATTEMPTS_EXCEEDED, self.labels([("workflow", workflow)])).increment(1);
+    }
 
-/// So many tasks of a queue are due, the oldest for so long.
-pub fn queue_depth(queue: &str, due: u64, oldest: Option<Duration>) {
-    gauge!(QUEUE_DEPTH, "queue" => queue.to_owned()).set(due as f64);
-    gauge!(QUEUE_OLDEST, "queue" => queue.to_owned()).set(oldest.unwrap_or_default().as_secs_f64());
-}
+    /// A sweep came to its end.
+    pub fn swept(&self) {
+        counter!(SWEEPS, self.labels([])).increment(1);
+    }
 
-/// A node of this process has beaten.
-pub fn beaten() {
-    counter!(NODE_BEATS).increment(1);
-}
+    /// A look by this rule found so much.
+    pub fn findings(&self, rule: &'static str, count: u64) {
+        gauge!(FINDINGS, self.labels([("rule", rule.into())])).set(count as f64);
+    }
 
-/// A stale lock was freed.
-pub fn lock_cleaned() {
-    counter!(LOCKS_CLEANED).increment(1);
-}
+    /// So many tasks of a queue are due, the oldest for so long.
+    pub fn queue_depth(&self, queue: &str, due: u64, oldest: Option<Duration>) {
+        let labels = self.labels([("queue", queue.to_owned().into())]);
+        gauge!(QUEUE_DEPTH, labels.clone()).set(due as f64);
+        gauge!(QUEUE_OLDEST, labels).set(oldest.unwrap_or_default().as_secs_f64());
+    }
 
-/// A task was taken from a claimant who is gone or silent.
-pub fn entry_reclaimed() {
-    counter!(ENTRIES_RECLAIMED).increment(1);
+    /// A node of this process has beaten.
+    pub fn beaten(&self) {
+        counter!(NODE_BEATS, self.labels([])).increment(1);
+    }
+
+    /// A stale lock was freed.
+    pub fn lock_cleaned(&self) {
+        counter!(LOCKS_CLEANED, self.labels([])).increment(1);
+    }
+
+    /// A task was taken from a claimant who is gone or silent.
+    pub fn entry_reclaimed(&self) {
+        counter!(ENTRIES_RECLAIMED, self.labels([])).increment(1);
+    }
 }
 
 #[cfg(test)]

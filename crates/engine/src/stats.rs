@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::commit::Ledger;
 use crate::config::QUEUE_DETAILS;
 use crate::error::EngineError;
-use crate::meter;
 
 /// Tasks read at a time.
 const PAGE: u32 = 1_000;
@@ -96,10 +95,10 @@ pub(crate) async fn count(ledger: &Ledger) -> Result<Stats, EngineError> {
 fn tell(ledger: &Ledger, queues: &[QueueStats]) {
     let mut told = ledger.claims.queues.lock().unwrap_or_else(PoisonError::into_inner);
     for empty in told.iter().filter(|name| queues.iter().all(|found| found.queue != **name)) {
-        meter::queue_depth(empty.as_str(), 0, None);
+        ledger.meter.queue_depth(empty.as_str(), 0, None);
     }
     for found in queues {
-        meter::queue_depth(found.queue.as_str(), found.due, found.oldest_ms.map(Duration::from_millis));
+        ledger.meter.queue_depth(found.queue.as_str(), found.due, found.oldest_ms.map(Duration::from_millis));
     }
     *told = queues.iter().map(|found| found.queue.clone()).collect();
 }

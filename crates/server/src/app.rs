@@ -57,7 +57,8 @@ impl App {
             let store = goldseam::open_store(url).await?;
             let place = config.archive_of(name);
             let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
-            let engine = goldseam::Engine::on(store).start().await?;
+            let config = goldseam::Config { namespace: Some(name.to_owned()), ..goldseam::Config::default() };
+            let engine = goldseam::Engine::on(store).config(config).start().await?;
             spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine, archive)));
         }
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
@@ -124,6 +125,12 @@ impl App {
     /// spelled out that it should be so.
     pub(crate) async fn is_open(&self) -> Result<bool, Problem> {
         Ok((self.is_loopback || self.config.insecure_no_keys) && self.keyring.is_empty().await?)
+    }
+
+    /// Returns once the server is leaving: whoever waits is answered then.
+    pub(crate) async fn left(&self) {
+        let mut leaving = self.leaving.subscribe();
+        let _ = leaving.wait_for(|leaving| *leaving).await;
     }
 
     /// Somebody in a namespace.

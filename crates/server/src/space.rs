@@ -7,10 +7,15 @@ use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::retention::Archive;
 use goldseam::{Client, Engine};
 use goldseam_api::Local;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::stream::Tails;
 use crate::token::Tokens;
 
+/// Queues are counted at most this often.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// And for at most one part of so many of the time.
+const COUNT_SHARE: u32 = 20;
 /// What tokens of executions are for.
 const EXECUTION: &str = "execution";
 
@@ -26,6 +31,8 @@ pub(crate) struct Space {
     /// Its followers.
     pub(crate) tails: Arc<Tails>,
     client: Client,
+    /// When its queues were last counted, and how long that took.
+    counted: AsyncMutex<Option<(Duration, Duration)>>,
     /// The node that heals it; it has no workflows. None once the server has left.
     engine: Mutex<Option<Engine>>,
     /// The workers in other processes that it speaks for, from the first request of one on.
@@ -53,15 +60,32 @@ impl remote::Tokens for Sealed {
 impl Space {
     pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
-        let client = Client::new(Arc::clone(engine.client().store()));
+        let client = Client::new(Arc::clone(engine.client().store())).counted_as(&name);
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
-        Self { name, api, archive, tails, client, engine, workers }
+        Self { name, api, archive, tails, client, counted: AsyncMutex::default(), engine, workers }
     }
 
     /// The client beneath.
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Counts its queues for whoever reads the numbers, unless that was done a moment ago. A store that takes long, or
+    /// that asks for it, is counted more rarely.
+    pub(crate) async fn count_queues(&self, now: Duration) {
+        let mut counted = self.counted.lock().await;
+        let pause =
+            |took: Duration| COUNT_EVERY.max(took * COUNT_SHARE).max(self.client.store().pace().sweep);
+        if counted.is_some_and(|(at, took)| now.saturating_sub(at) < pause(took)) {
+            return;
+        }
+        let clock = &self.client.ledger().clock;
+        let began = clock.elapsed();
+        if let Err(error) = self.client.queue().stats().await {
+            tracing::warn!(%error, namespace = self.name, "the queues could not be counted");
+        }
+        *counted = Some((now, clock.elapsed().saturating_sub(began)));
     }
 
     /// The workers in other processes that it speaks for.

@@ -18,6 +18,8 @@ use utoipa::ToSchema;
 
 /// Most items of a page.
 pub const PAGE_MAX: u32 = 500;
+/// Longest wait for something to happen.
+pub const WAIT_MS_MAX: u64 = 60_000;
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -3,7 +3,7 @@
 use goldseam::client::{By, StartOptions};
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{JumpRequested, Note};
-use goldseam::core::{Command, SignalName, WorkflowName};
+use goldseam::core::{Command, QueueName, SignalName, WorkflowName};
 use goldseam::{EngineError, Path, RunId, Status};
 
 use super::once::{Asked, Landed};
@@ -28,6 +28,7 @@ impl Local {
             (None, None) => self.client.new_id(),
         };
         limit::open(run.as_str())?;
+        new.queue.as_ref().map(|queue| limit::open_queue(&QueueName::new(queue)?)).transpose()?;
         let mut options = StartOptions::default().priority(new.priority);
         options = new.queue.iter().fold(options, |options, queue| options.queue(queue));
         options = new.version.iter().fold(options, |options, version| options.version(*version));

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use goldseam::Limits;
+use goldseam::core::QueueName;
 
-use crate::doc::PAGE_MAX;
+use crate::doc::{PAGE_MAX, WAIT_MS_MAX};
 use crate::problem::Problem;
-
-/// Longest wait for something to happen.
-pub(super) const WAIT_MS_MAX: u64 = 60_000;
 
 /// What the engine keeps for itself.
 const RESERVED: &str = "goldseam.";
+/// How its queues are called.
+const RESERVED_QUEUES: &str = "goldseam-";
 
 /// How many items a page is to have.
 pub(super) fn page(limit: Option<u32>, otherwise: u32) -> Result<u32, Problem> {
@@ -52,5 +52,25 @@ pub(super) fn open(name: &str) -> Result<(), Problem> {
         false => Ok(()),
         true => Err(Problem::new(403, format!("{name}: names that begin with {RESERVED} are not yours"))
             .hint("use another name")),
+    }
+}
+
+/// Refuses queues that are the engine's own: whoever took its mail could hold up other runs.
+pub fn open_queue(queue: &QueueName) -> Result<(), Problem> {
+    match queue.as_str().starts_with(RESERVED_QUEUES) {
+        false => open(queue.as_str()),
+        true => {
+            Err(Problem::new(403, format!("{queue}: queues that begin with {RESERVED_QUEUES} are not yours"))
+                .hint("use another queue"))
+        }
+    }
+}
+
+/// Refuses a claimant that is called like a node: its tasks would be kept for as long as that node lives.
+pub(super) fn claimant(owner: &str) -> Result<(), Problem> {
+    match goldseam::engine::is_node_name(owner) {
+        false => Ok(()),
+        true => Err(Problem::bad_request(format!("{owner:?} is the name of a node, not of a worker"))
+            .hint("use another owner")),
     }
 }

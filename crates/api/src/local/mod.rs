@@ -43,6 +43,8 @@ use crate::doc::task::{
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
 
+pub use limit::open_queue;
+
 /// The interface over a store in this process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Local {

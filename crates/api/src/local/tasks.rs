@@ -46,10 +46,12 @@ impl Local {
             (None, None) => TaskId::new(self.client.new_id().as_str().replacen("run-", "task-", 1))?,
         };
         limit::open(id.as_str())?;
+        let queue = QueueName::new(new.queue.as_deref().unwrap_or(QUEUE_DEFAULT))?;
+        limit::open_queue(&queue)?;
         let submission = Submission {
             id,
             kind: new.kind,
-            queue: QueueName::new(new.queue.as_deref().unwrap_or(QUEUE_DEFAULT))?,
+            queue,
             lane: new.lane.map(LaneName::new).transpose()?,
             priority: new.priority,
             key: new.key,
@@ -79,12 +81,10 @@ impl Local {
 
     pub(super) async fn claim_tasks(&self, new: NewClaim) -> Answer<Items<Claimed>> {
         self.check_text("the owner", &new.owner)?;
-        let want = Want {
-            queue: new.queue_name()?,
-            owner: new.owner,
-            kind: new.kind,
-            limit: limit::page(new.limit, 1)?,
-        };
+        limit::claimant(&new.owner)?;
+        let queue = new.queue_name()?;
+        limit::open_queue(&queue)?;
+        let want = Want { queue, owner: new.owner, kind: new.kind, limit: limit::page(new.limit, 1)? };
         let clock = &self.client.ledger().clock;
         let until = clock.elapsed() + limit::wait(new.wait_ms)?;
         let mut mark = 0;

@@ -96,7 +96,9 @@ impl Tail {
         let Ok(frames) = self.parser.feed(&chunk) else { return self.broken().await };
         for frame in frames {
             if frame.name == PROBLEM {
-                return Err(problem(500, &frame.data));
+                let problem = problem(500, &frame.data);
+                // A store that is busy will be there again.
+                return if matches!(problem.status, 503 | 504) { self.broken().await } else { Err(problem) };
             }
             let Ok(news) = News::parse(&frame.name, &frame.data) else { return self.broken().await };
             self.news.push_back(news);

@@ -7,7 +7,7 @@ use goldseam::{RunId, Seq};
 use goldseam_api::doc::change::Reason;
 use goldseam_api::doc::event::{EventDoc, HistoryQuery, News};
 use goldseam_api::doc::task::NewClaim;
-use goldseam_api::{Api, Caller, Remote};
+use goldseam_api::{Api, Caller, Problem, Remote};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
@@ -136,9 +136,13 @@ async fn each_event_is_told_once_however_often_the_stream_breaks() {
         answer("200 OK", &format!(r#"{{"run":"done","status":"{status}","event":{event}}}"#))
     };
     let (broken, last) = (&frames[2][..frames[2].len() - 1], frames.len() - 1);
+    let busy = serde_json::to_string(&Problem::new(503, "busy")).unwrap();
     let script = Script::of(vec![
         // Two events and a half, then nothing.
         stream(&format!(": hello\n\n{}{}{broken}", frames[0], frames[1])),
+        ending("running"),
+        // The store is busy for a moment.
+        stream(&format!("event: problem\ndata: {busy}\n\n")),
         ending("running"),
         // Some of it again, then the rest but one.
         stream(&frames[1..last].concat()),
@@ -163,7 +167,7 @@ async fn each_event_is_told_once_however_often_the_stream_breaks() {
         .filter(|request| request.contains("/events"))
         .map(|request| header(request, "last-event-id"))
         .collect();
-    assert_eq!(from, ["0".to_owned(), "2".to_owned(), last.to_string()]);
+    assert_eq!(from, ["0".to_owned(), "2".to_owned(), "2".to_owned(), last.to_string()]);
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ fn said(ran: &Ran) -> (i32, String, String) {
 
 /// A text whose moments in milliseconds and ids of commands are replaced by words.
 fn masked(text: &str) -> String {
+    let text = &text.lines().map(without_bar).collect::<Vec<_>>().join("\n");
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut masked = String::new();
     let mut rest = text;
@@ -85,6 +86,17 @@ fn masked(text: &str) -> String {
         rest = after;
     }
     masked
+}
+
+/// A line without the bar of a timeline, which is as long as the time until it was drawn.
+fn without_bar(line: &str) -> String {
+    let is_bar = |c: char| "█░╳".contains(c);
+    match (line.find(is_bar), line.rfind(is_bar)) {
+        (Some(from), Some(to)) => {
+            format!("{} BAR {}", line[..from].trim_end(), line[to..].trim_start_matches(is_bar))
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// Every command that a server can do, in an order that makes sense.

@@ -100,6 +100,12 @@ fn turns_away(doing: &Owned) -> bool {
     )
 }
 
+/// Whether it is the last thing that code does. A run that was paused meanwhile keeps what was done until then and
+/// rests; once it is resumed, replay comes to its end again.
+fn closes(doing: &Owned) -> bool {
+    matches!(doing, Owned::Complete(_) | Owned::Fail(_) | Owned::ContinueAsNew(_))
+}
+
 struct Batch<'a> {
     state: &'a State,
     now: Now<'a>,
@@ -133,6 +139,10 @@ impl Batch<'_> {
         // What the same append ends, or hands to another branch, has no owner left to release it.
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
+        }
+        if self.state.summary.paused && closes(doing) {
+            self.release(Release::Paused);
+            return Ok(());
         }
         match doing {
             Owned::StepStarted(started) => {

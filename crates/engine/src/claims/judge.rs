@@ -19,7 +19,7 @@ pub(crate) fn node_name(random: u64) -> String {
 }
 
 /// Whether only a node is called like this.
-pub(crate) fn is_node_name(name: &str) -> bool {
+pub fn is_node_name(name: &str) -> bool {
     let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     name.strip_prefix(NODE_PREFIX).is_some_and(|rest| rest.len() == 16 && rest.chars().all(hex))
 }

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::commit::Ledger;
 use crate::error::EngineError;
-use crate::meter;
 use crate::tries::{self, Tries};
 use round::{Act, Cursors, Reach, Round, Tally};
 
@@ -180,8 +179,8 @@ impl Claims {
     /// One look of an engine: heals what it finds, up to a bound, and goes on from there the next time.
     pub async fn tick(&self, now: Millis) -> Result<RecoveryStats, EngineError> {
         let tally = self.go_on(now, TICK_READS_MAX).await?;
-        meter::findings("L1", tally.locks_found);
-        meter::findings("L2", tally.entries_found);
+        self.ledger.meter.findings("L1", tally.locks_found);
+        self.ledger.meter.findings("L2", tally.entries_found);
         Ok(tally.stats(now))
     }
 

@@ -11,7 +11,6 @@ use goldseam_store::{Expect, LockFilter, StoreError, TaskFilter, Written};
 use super::judge::{self, NODE_PREFIX, Roster, Stale};
 use super::{RecoveryStats, StaleLock, StaleTask};
 use crate::commit::Ledger;
-use crate::meter;
 use crate::tries::{self, Tries};
 
 /// Records read and healed at a time.
@@ -225,7 +224,7 @@ impl<'a> Round<'a> {
         let put = tries::put(&freed, self.reach.tries, |lock| self.ledger.store.put_lock(lock, expect));
         let done = self.settle("L1", &stale, put.await)?;
         if done {
-            meter::lock_cleaned();
+            self.ledger.meter.lock_cleaned();
             tracing::info!(lock = %freed.name, holder, why = stale.why, "a stale lock was freed");
         }
         Ok(done)
@@ -262,11 +261,11 @@ impl<'a> Round<'a> {
         let put = tries::put(&back, self.reach.tries, |task| self.ledger.store.put_task(task, expect));
         let done = self.settle("L2", &stale, put.await)?;
         if done {
-            meter::entry_reclaimed();
+            self.ledger.meter.entry_reclaimed();
             tracing::info!(task = %back.id, owner, why = stale.why, "a task was taken back");
         }
         if done && back.state == TaskState::Dead {
-            meter::attempts_exceeded("");
+            self.ledger.meter.attempts_exceeded("");
             tracing::warn!(task = %back.id, deliveries = back.deliveries, "a task took too many claimants down");
         }
         Ok(done)
@@ -282,12 +281,12 @@ impl<'a> Round<'a> {
         match written {
             Ok(Written::Done) => {
                 let heal = self.ledger.clock.elapsed().saturating_sub(self.begun);
-                meter::recovered(rule, "", stale.reason, stale.span, heal);
+                self.ledger.meter.recovered(rule, "", stale.reason, stale.span, heal);
                 Ok(true)
             }
             Ok(Written::Lost(_)) => Ok(false),
             Err(error) => {
-                meter::recovery_failed(rule);
+                self.ledger.meter.recovery_failed(rule);
                 Err(error)
             }
         }

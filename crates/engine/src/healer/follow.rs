@@ -116,7 +116,7 @@ impl Follower {
             true => page.iter().filter(|recorded| recorded.seq > self.after).cloned().collect(),
             false => Vec::new(),
         };
-        self.has_all |= !new.is_empty();
+        self.has_all = goes_on && (self.has_all || !new.is_empty());
         (!new.is_empty()).then_some(new)
     }
 

@@ -31,7 +31,6 @@ pub use liveness::Liveness;
 use crate::commit::Ledger;
 use crate::config::{Config, Recovery};
 use crate::error::EngineError;
-use crate::meter;
 
 /// Mends runs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -99,7 +98,7 @@ impl Healer {
             }
             Ok(Healed::Moved | Healed::NotByItself) => {}
             Err(error) => {
-                meter::recovery_failed(diagnosis.rule.as_str());
+                self.ledger.meter.recovery_failed(diagnosis.rule.as_str());
                 tracing::warn!(%run, rule = %diagnosis.rule, %error, "a remedy failed");
             }
         }
@@ -110,9 +109,9 @@ impl Healer {
         let Ok(Some(head)) = self.ledger.store.head(run).await else { return };
         let workflow = head.row.map_or_else(String::new, |row| row.summary.workflow.as_str().to_owned());
         let heal = self.ledger.clock.elapsed().saturating_sub(begun);
-        meter::recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), stale, heal);
+        self.ledger.meter.recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), stale, heal);
         if diagnosis.rule == Code::P1 {
-            meter::attempts_exceeded(&workflow);
+            self.ledger.meter.attempts_exceeded(&workflow);
         }
     }
 

@@ -28,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// What lies between a node and its worker.
 pub(crate) struct Desk {
+    /// Who alone may speak for the worker, if anybody said so.
+    pub(crate) holder: Option<String>,
     /// How long the worker may be silent.
     pub(crate) lease: Duration,
     lying: Mutex<BTreeMap<RunId, Arc<Lying>>>,
@@ -95,8 +97,9 @@ impl Drop for Asking<'_> {
 
 impl Desk {
     /// The desk of a worker that gave a sign of life at `now`.
-    pub(crate) fn new(lease: Duration, now: Duration) -> Self {
+    pub(crate) fn new(holder: Option<String>, lease: Duration, now: Duration) -> Self {
         Self {
+            holder,
             lease,
             lying: Mutex::default(),
             demand: AtomicU32::new(0),

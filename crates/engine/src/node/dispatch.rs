@@ -20,7 +20,6 @@ use crate::clock::pause;
 use crate::commit::Committed;
 use crate::error::EngineError;
 use crate::healer::{Healed, Liveness};
-use crate::meter;
 use crate::spawn::spawn;
 
 /// Tasks claimed at once.
@@ -267,7 +266,7 @@ impl Node {
             }
         }
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
-        count_takeover(&taken, workflow.as_deref());
+        self.count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base, end: taken.end })
     }
 
@@ -346,26 +345,26 @@ impl Node {
             tracing::debug!(node = %self.id, %error, "a task could not be laid down");
         }
     }
-}
 
-/// Tells the meter about a run that was taken over from a lost owner.
-fn count_takeover(taken: &Committed, workflow: Option<&str>) {
-    for recorded in &taken.records {
-        if let Event::RunRecovered(recovered) = &recorded.event {
-            let stale = Duration::from_millis(recovered.stale_ms);
-            let reason = if recovered.lived_ms.is_some() {
-                Reason::InfrastructureRestart
-            } else {
-                Reason::StaleDetection
-            };
-            let heal = Duration::ZERO;
-            meter::recovered(
-                Code::O2.as_str(),
-                workflow.unwrap_or_default(),
-                reason.as_str(),
-                Some(stale),
-                heal,
-            );
+    /// Tells the meter about a run that was taken over from a lost owner.
+    fn count_takeover(&self, taken: &Committed, workflow: Option<&str>) {
+        for recorded in &taken.records {
+            if let Event::RunRecovered(recovered) = &recorded.event {
+                let stale = Duration::from_millis(recovered.stale_ms);
+                let reason = if recovered.lived_ms.is_some() {
+                    Reason::InfrastructureRestart
+                } else {
+                    Reason::StaleDetection
+                };
+                let heal = Duration::ZERO;
+                self.ledger.meter.recovered(
+                    Code::O2.as_str(),
+                    workflow.unwrap_or_default(),
+                    reason.as_str(),
+                    Some(stale),
+                    heal,
+                );
+            }
         }
     }
 }

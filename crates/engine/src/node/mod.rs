@@ -238,7 +238,7 @@ impl Node {
             self.must_be_open().await?;
         }
         self.hub().told_alive_at(sent);
-        crate::meter::beaten();
+        self.ledger.meter.beaten();
         Ok(())
     }
 

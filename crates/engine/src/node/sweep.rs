@@ -8,7 +8,6 @@ use goldseam_core::recovery::{CATALOGUE, Code, Detector, Reason};
 use super::Node;
 use crate::healer::monitor::Monitor;
 use crate::healer::sweeper::{Fate, SweepOptions, SweepReport, Sweeper};
-use crate::meter;
 
 /// Pause between two batches of one sweep: a store with a million sleeping runs is not hurried.
 const BETWEEN_BATCHES: Duration = Duration::from_millis(500);
@@ -29,10 +28,10 @@ impl Node {
                         self.rest(BETWEEN_BATCHES).await;
                         continue;
                     }
-                    meter::swept();
+                    self.ledger.meter.swept();
                     for rule in CATALOGUE.iter().filter(|rule| matches!(rule.detector, Detector::Run(_))) {
                         let count = found.iter().filter(|found| **found == rule.code).count();
-                        meter::findings(rule.code.as_str(), count as u64);
+                        self.ledger.meter.findings(rule.code.as_str(), count as u64);
                     }
                     found.clear();
                     // From now on a finding must have held: another node may be about to mend it.

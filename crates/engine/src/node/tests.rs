@@ -4,6 +4,7 @@ use super::*;
 use crate::claims::{ClaimRules, Memory};
 use crate::clock::SystemClock;
 use crate::entropy::OsEntropy;
+use crate::meter::Meter;
 
 fn node() -> Arc<Node> {
     let id = NodeId::new("n-1").unwrap();
@@ -15,6 +16,7 @@ fn node() -> Arc<Node> {
         entropy: Arc::new(OsEntropy),
         limits: Arc::new(config.limits.clone()),
         asks: None,
+        meter: Meter::default(),
         hub: Arc::new(Hub::of_client()),
         claims: Arc::new(Memory::new(ClaimRules::default())),
     };

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use goldseam_core::{Event, Fence, NodeId, QueueName, Recorded, Refusal, RunId, Seq, WorkflowName};
+use goldseam_core::{Event, Fence, NodeId, Recorded, Refusal, RunId, Seq, WorkflowName};
 
 use crate::claims::judge::node_name;
 use crate::client::Client;
@@ -113,6 +113,15 @@ impl RemoteWorkers {
 
     /// Takes a worker in: a node of the store from now on.
     pub async fn register(&self, register: Register) -> Result<Registered, EngineError> {
+        self.register_for(None, register).await
+    }
+
+    /// The same for somebody, who alone may speak for it.
+    pub async fn register_for(
+        &self,
+        holder: Option<String>,
+        register: Register,
+    ) -> Result<Registered, EngineError> {
         if self.leaving.load(Ordering::Relaxed) {
             return Err(RemoteRefusal::NotNow("the server shuts down").into());
         }
@@ -126,7 +135,7 @@ impl RemoteWorkers {
         let lease = register.lease_ms.map_or(self.options.lease, Duration::from_millis);
         let lease = lease.clamp(LEASE_MIN, LEASE_MAX);
         let registry = promised(&register.workflows)?;
-        let desk = Arc::new(Desk::new(lease, self.ledger.clock.elapsed()));
+        let desk = Arc::new(Desk::new(holder, lease, self.ledger.clock.elapsed()));
         self.ledger.hub.hear_of(&registry);
         let node = self.node(register, registry, &desk)?;
         node.start_for(&desk).await?;
@@ -169,9 +178,12 @@ impl RemoteWorkers {
         Ok(Node::new(ledger, Arc::new(config), registry, (id, time), Some(Arc::clone(desk))))
     }
 
-    /// The queues whose runs a worker takes.
-    pub fn queues(&self, worker: &NodeId) -> Result<Vec<QueueName>, EngineError> {
-        Ok(self.find(worker)?.0.config.queues.clone())
+    /// Whether a worker was registered for this one. To anybody else there is no such worker.
+    pub fn is_held_by(&self, holder: Option<&str>, worker: &NodeId) -> Result<(), EngineError> {
+        match self.find(worker)?.1.holder.as_deref() == holder {
+            true => Ok(()),
+            false => Err(RemoteRefusal::NoSuchWorker(worker.as_str().to_owned()).into()),
+        }
     }
 
     fn find(&self, worker: &NodeId) -> Result<(Arc<Node>, Arc<Desk>), EngineError> {

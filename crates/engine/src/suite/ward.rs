@@ -61,6 +61,8 @@ fn quick() -> Config {
         poll: Duration::from_millis(50),
         drain: Duration::from_millis(20),
         sweep: None,
+        // A case heals by itself, at the moment that it chooses.
+        monitor: Duration::from_secs(3_600),
         ..Config::default()
     }
 }

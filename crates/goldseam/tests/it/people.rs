@@ -201,6 +201,39 @@ async fn a_paused_run_begins_no_effect_until_it_is_resumed() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_paused_during_its_last_step_ends_when_it_is_resumed() {
+    let (scratch, witness) = (Scratch::new(), Witness::default());
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let (seen, held) = (witness.clone(), std::sync::Arc::clone(&gate));
+    let engine = scratch
+        .builder()
+        .await
+        .workflow("w", move |ctx: Context, (): ()| {
+            let (seen, held) = (seen.clone(), std::sync::Arc::clone(&held));
+            async move {
+                let last = || async {
+                    seen.saw("last");
+                    held.acquire().await.map(drop).map_err(|error| Error::terminal(error.to_string()))
+                };
+                ctx.step("last", last).await
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    eventually("the step runs", || async { witness.count("last") == 1 }).await;
+    engine.pause(run.id(), Default::default()).await.unwrap();
+    gate.add_permits(1);
+    eventually("the run rests", || async { engine.hot_runs() == 0 }).await;
+    assert_eq!(run.status().await.unwrap(), Status::Paused);
+    engine.resume(run.id(), Default::default()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    assert_eq!(witness.count("last"), 1, "its result was kept");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
 async fn now_random_and_uuid_are_the_same_in_every_replay() {
     let scratch = Scratch::new();
     let seen: std::sync::Arc<std::sync::Mutex<Vec<(Millis, u64, String)>>> = Default::default();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use goldseam_api::doc::heal::{
     Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
 };
@@ -78,6 +79,11 @@ async fn workflows(place: In) -> Answer<Items<Workflow>> {
 #[utoipa::path(get, path = "/v1/changes", tag = "nodes", security(("key" = ["read"])),
     params(ChangesQuery),
     responses((status = 200, body = Mark), (status = 400, body = Problem)))]
-async fn changes(place: In, Query(query): Query<ChangesQuery>) -> Answer<Mark> {
-    Ok(Json(place.space.api.changed(query).await?))
+async fn changes(State(app): State<Arc<App>>, place: In, Query(query): Query<ChangesQuery>) -> Answer<Mark> {
+    let now = ChangesQuery { wait_ms: None, ..query };
+    let mark = tokio::select! {
+        mark = place.space.api.changed(query) => mark?,
+        () = app.left() => place.space.api.changed(now).await?,
+    };
+    Ok(Json(mark))
 }

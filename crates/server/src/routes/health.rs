@@ -6,17 +6,22 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
+use goldseam::RunId;
 use goldseam_api::{Problem, codes};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::Named;
+use crate::extract::{In, Named};
 use crate::meter;
 use crate::reply::{Json, Refused};
+use crate::space::Space;
 
-/// A store that takes longer than this to tell the time is not ready.
+/// A store that takes longer than this to look for a run is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
+/// A run that there never is.
+const NOBODY: &str = "goldseam.ready";
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -40,21 +45,27 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     if *app.leaving.borrow() {
         return (StatusCode::SERVICE_UNAVAILABLE, "leaving\n").into_response();
     }
-    for space in app.spaces() {
-        let told = tokio::time::timeout(READY_WITHIN, space.client().store().now()).await;
-        if !matches!(told, Ok(Ok(_))) {
-            return (StatusCode::SERVICE_UNAVAILABLE, "a store does not answer\n").into_response();
-        }
+    let looks = app.spaces().map(|space| answers(space));
+    match join_all(looks).await.into_iter().all(|answers| answers) {
+        true => "ok\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "a store does not answer\n").into_response(),
     }
-    "ok\n".into_response()
 }
 
-/// What was counted, as Prometheus reads it.
+/// Whether a store answers a question that it cannot answer from memory.
+async fn answers(space: &Space) -> bool {
+    let Ok(nobody) = RunId::new(NOBODY) else { return false };
+    let look = space.client().store().head(&nobody);
+    matches!(tokio::time::timeout(READY_WITHIN, look).await, Ok(Ok(_)))
+}
+
+/// What was counted in this namespace, as Prometheus reads it; in the main one, what the server counted of itself, too.
 #[utoipa::path(get, path = "/metrics", tag = "server", security(("key" = ["read"])),
     responses((status = 200, description = "the numbers", body = String, content_type = "text/plain")))]
-async fn numbers() -> Result<Response, Refused> {
-    let text =
-        meter::render().ok_or_else(|| Problem::new(501, "this process sends its numbers somewhere else"))?;
+async fn numbers(State(app): State<Arc<App>>, place: In) -> Result<Response, Refused> {
+    place.space.count_queues(app.clock.elapsed()).await;
+    let text = meter::render(&place.space.name)
+        .ok_or_else(|| Problem::new(501, "this process sends its numbers somewhere else"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 

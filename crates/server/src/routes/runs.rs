@@ -91,8 +91,18 @@ async fn history(place: In, Named(run): Named<RunId>, Query(query): Query<Histor
 #[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run"), WaitQuery),
     responses((status = 200, body = Ending), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn result(place: In, Named(run): Named<RunId>, Query(query): Query<WaitQuery>) -> Answer<Ending> {
-    Ok(Json(place.space.api.result(&run, query).await?))
+async fn result(
+    State(app): State<Arc<App>>,
+    place: In,
+    Named(run): Named<RunId>,
+    Query(query): Query<WaitQuery>,
+) -> Answer<Ending> {
+    let now = WaitQuery { wait_ms: None, ..query };
+    let ending = tokio::select! {
+        ending = place.space.api.result(&run, query) => ending?,
+        () = app.left() => place.space.api.result(&run, now).await?,
+    };
+    Ok(Json(ending))
 }
 
 /// The timelines of a run.

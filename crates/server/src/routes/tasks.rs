@@ -8,8 +8,8 @@ use goldseam::core::task::Task;
 use goldseam_api::doc::task::{
     Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed, TasksQuery,
 };
-use goldseam_api::doc::{Items, Page};
-use goldseam_api::{Api, Problem};
+use goldseam_api::doc::{Items, Page, WAIT_MS_MAX};
+use goldseam_api::{Api, Caller, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -18,6 +18,9 @@ use crate::extract::{Body, By, In, Named, Query};
 use crate::reply::{Answer, Json};
 
 mod held;
+
+/// A claim that waits looks after so long whether the server is leaving.
+const PIECE_MS: u64 = 1_000;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -73,11 +76,30 @@ async fn claim(
     Body(new): Body<NewClaim>,
 ) -> Answer<Items<Claimed>> {
     place.principal.may_claim_from(&[new.queue_name()?])?;
-    let mut claimed = place.space.api.claim(&caller, new).await?;
+    let mut claimed = claimed_in_time(&app, &place, (&caller, new)).await?;
     for Claimed { task, token } in &mut claimed.items {
         *token = Some(held::seal(&app, &place, task)?);
     }
     Ok(Json(claimed))
+}
+
+/// Waits in short pieces, each to its end: a claim that is cut off has taken a task that nobody is told of.
+async fn claimed_in_time(
+    app: &App,
+    place: &In,
+    (caller, new): (&Caller, NewClaim),
+) -> Result<Items<Claimed>, Problem> {
+    let mut left_ms = new.wait_ms.unwrap_or(0);
+    loop {
+        // What is too much is refused as a whole.
+        let piece_ms = if left_ms > WAIT_MS_MAX { left_ms } else { left_ms.min(PIECE_MS) };
+        let piece = NewClaim { wait_ms: Some(piece_ms), ..new.clone() };
+        let claimed = place.space.api.claim(caller, piece).await?;
+        left_ms -= piece_ms.min(left_ms);
+        if !claimed.items.is_empty() || left_ms == 0 || *app.leaving.borrow() {
+            return Ok(claimed);
+        }
+    }
 }
 
 /// Says that the claimant is alive.

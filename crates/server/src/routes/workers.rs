@@ -40,17 +40,11 @@ fn workers<'a>(app: &App, place: &'a In) -> &'a RemoteWorkers {
     place.space.workers(&app.tokens)
 }
 
-/// The same, for whoever may claim from all queues of this one of them.
+/// The same, for the key that this one of them was registered with: ids of nodes are no secret.
 fn workers_as<'a>(app: &App, place: &'a In, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
     let workers = workers(app, place);
-    place.principal.may_claim_from(&workers.queues(worker)?)?;
+    workers.is_held_by(place.principal.key.as_deref(), worker)?;
     Ok(workers)
-}
-
-/// Returns once the server is leaving.
-async fn leaving(app: &App) {
-    let mut leaving = app.leaving.subscribe();
-    let _ = leaving.wait_for(|leaving| *leaving).await;
 }
 
 /// Takes a worker in another process in: a node of the store from now on.
@@ -59,14 +53,16 @@ async fn leaving(app: &App) {
         (status = 503, body = Problem)))]
 async fn register(State(app): State<Arc<App>>, place: In, Body(new): Body<Register>) -> Answer<Registered> {
     let workers = workers(&app, &place);
-    place.principal.may_claim_from(&new.queues_taken())?;
-    Ok(Json(workers.register(new).await?))
+    let queues = new.queues_taken();
+    queues.iter().try_for_each(goldseam_api::open_queue)?;
+    place.principal.may_claim_from(&queues)?;
+    Ok(Json(workers.register_for(place.principal.key.clone(), new).await?))
 }
 
 /// A worker leaves: what it has is given back, and counts as no attempt.
 #[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")),
-    responses((status = 200, body = LeftWorker), (status = 403, body = Problem), (status = 404, body = Problem)))]
+    responses((status = 200, body = LeftWorker), (status = 404, body = Problem)))]
 async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<NodeId>) -> Answer<LeftWorker> {
     workers_as(&app, &place, &worker)?.leave(&worker).await?;
     Ok(Json(LeftWorker { worker }))
@@ -75,7 +71,7 @@ async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<Node
 /// A worker says that it is alive, and is told what is new in the logs of its executions.
 #[utoipa::path(post, path = "/v1/workers/{worker}/heartbeat", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")), request_body = Heartbeat,
-    responses((status = 200, body = Beaten), (status = 403, body = Problem), (status = 404, body = Problem)))]
+    responses((status = 200, body = Beaten), (status = 404, body = Problem)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
     place: In,
@@ -86,7 +82,7 @@ async fn heartbeat(
     let now = Heartbeat { wait_ms: 0, ..beat.clone() };
     let told = tokio::select! {
         told = workers.heartbeat(&worker, beat) => told?,
-        () = leaving(&app) => Beaten { leaving: true, ..workers.heartbeat(&worker, now).await? },
+        () = app.left() => Beaten { leaving: true, ..workers.heartbeat(&worker, now).await? },
     };
     Ok(Json(told))
 }
@@ -94,7 +90,7 @@ async fn heartbeat(
 /// Gives a worker runs, each with the history that its branch sees.
 #[utoipa::path(post, path = "/v1/workers/{worker}/claim", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")), request_body = Claim,
-    responses((status = 200, body = Claimed), (status = 403, body = Problem), (status = 404, body = Problem)))]
+    responses((status = 200, body = Claimed), (status = 404, body = Problem)))]
 async fn claim(
     State(app): State<Arc<App>>,
     place: In,
@@ -105,7 +101,7 @@ async fn claim(
     let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
     let told = tokio::select! {
         told = workers.claim(&worker, claim) => told?,
-        () = leaving(&app) => Claimed { leaving: true, ..workers.claim(&worker, nothing).await? },
+        () = app.left() => Claimed { leaving: true, ..workers.claim(&worker, nothing).await? },
     };
     Ok(Json(told))
 }

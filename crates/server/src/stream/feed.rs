@@ -29,6 +29,9 @@ const PAGE: u32 = 200;
 /// What was appended may come into the order a moment later: it is looked for again.
 const LATE: Duration = Duration::from_millis(250);
 
+/// Where nothing happens, it is looked so often all the same.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Where to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -85,7 +88,7 @@ pub(super) async fn of_all(
     let wake = place.space.tails.any();
     // Whoever comes with a place that makes no sense is told so now, not in the stream.
     let first = feed.fed(behind.as_deref(), PAGE).await?;
-    let tail = Tail { store: Arc::clone(&store), behind, wake, read: first.into() };
+    let tail = Tail { store: Arc::clone(&store), behind, wake, read: first.into(), woken: false };
     Ok(sent(app, place, seat, tail.told()))
 }
 
@@ -95,6 +98,8 @@ struct Tail {
     behind: Option<String>,
     wake: watch::Receiver<u64>,
     read: VecDeque<Fed>,
+    /// Whether something happened just now.
+    woken: bool,
 }
 
 impl Tail {
@@ -119,7 +124,8 @@ impl Tail {
             self.wake.mark_unchanged();
             self.read = feed.fed(self.behind.as_deref(), PAGE).await?.into();
             if self.read.is_empty() {
-                let _ = tokio::time::timeout(LATE, self.wake.changed()).await;
+                let patience = if self.woken { LATE } else { IDLE };
+                self.woken = tokio::time::timeout(patience, self.wake.changed()).await.is_ok();
             }
         }
     }

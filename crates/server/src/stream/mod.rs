@@ -59,7 +59,7 @@ pub(crate) struct FollowQuery {
 #[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "streams", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run"), FollowQuery),
     responses((status = 200, description = "the stream", body = String, content_type = "text/event-stream"),
-        (status = 204, description = "it is over"), (status = 404, body = Problem), (status = 429, body = Problem)))]
+        (status = 204, description = "it is over"), (status = 400, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 async fn of_run(
     State(app): State<Arc<App>>,
     place: In,
@@ -72,6 +72,9 @@ async fn of_run(
         None => query.after.unwrap_or(0),
     };
     let summary = place.space.client().get(&run).await?;
+    if after > summary.as_of.0 {
+        return Err(not_an_id(&after.to_string()).into());
+    }
     if summary.status.is_terminal() && summary.as_of.0 <= after && after > 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use goldseam_api::Problem;
 
 use crate::extract::In;
-use crate::meter::Following;
+use crate::meter::{Counted, FOLLOWERS};
 
 /// How many followers each key has.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Places {
 pub(crate) struct Seat {
     who: String,
     taken: Arc<Mutex<HashMap<String, usize>>>,
-    _counted: Following,
+    _counted: Counted,
 }
 
 impl Places {
@@ -40,7 +40,7 @@ impl Places {
                 .limit(self.most as u64));
         }
         *count += 1;
-        Ok(Seat { who, taken: Arc::clone(&self.taken), _counted: Following::begin() })
+        Ok(Seat { who, taken: Arc::clone(&self.taken), _counted: Counted::begin(FOLLOWERS) })
     }
 }
 

@@ -144,6 +144,52 @@ async fn whoever_asks_too_much_is_told_how_much_is_allowed_and_when_to_come_back
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_is_answered_when_the_server_leaves() {
+    let mut desk = Desk::with(&[("drain_seconds", "50")]).await;
+    desk.start("greet", "r", json!("Ada")).await;
+    let running = desk.running.take().unwrap();
+    let asked = [
+        desk.ask(Method::GET, "/v1/runs/r/result?wait_ms=60000"),
+        desk.ask(Method::POST, "/v1/tasks/claim").json(&json!({ "owner": "w", "wait_ms": 60000 })),
+    ];
+    let mut waiting = tokio::task::JoinSet::new();
+    for request in asked {
+        waiting.spawn(request.send());
+    }
+    // Both, and the one that asks.
+    while !desk.get("/metrics").await.text.contains("goldseam_http_requests_under_way 3") {
+        tokio::task::yield_now().await;
+    }
+    let (answered, ()) = tokio::join!(waiting.join_all(), running.shutdown());
+    for answer in answered {
+        assert_eq!(answer.unwrap().status().as_u16(), 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_the_engines_own_is_nobodys_to_claim() {
+    let desk = Desk::open().await;
+    let claim = async |body| desk.post("/v1/tasks/claim", &body).await;
+    assert_eq!(claim(json!({ "owner": "w", "queue": "goldseam-mail" })).await.status.as_u16(), 403);
+    let node = desk.get("/v1/nodes").await.ok()["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(claim(json!({ "owner": node })).await.status.as_u16(), 400);
+    let task = json!({ "kind": "k", "queue": "goldseam-heartbeat" });
+    assert_eq!(desk.post("/v1/tasks", &task).await.status.as_u16(), 403);
+    let worker = json!({ "name": "w", "workflows": ["w@1"], "queues": ["goldseam-mail"], "slots": 1 });
+    assert_eq!(desk.post("/v1/workers", &worker).await.status.as_u16(), 403);
+    let run = json!({ "workflow": "w", "queue": "goldseam-mail" });
+    assert_eq!(desk.post("/v1/runs", &run).await.status.as_u16(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_tags_are_refused_with_the_limit() {
+    let desk = Desk::open().await;
+    let tags: serde_json::Map<_, _> = (0..40).map(|n| (format!("t{n}"), json!("x"))).collect();
+    let told = desk.post("/v1/runs", &json!({ "workflow": "w", "tags": tags })).await.problem(400, "GS0102");
+    assert_eq!(told["limit"], json!(32));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_full_leaves_all_the_same() {
     let mut desk = Desk::with(&[("connections_max", "1")]).await;
     let running = desk.running.take().unwrap();

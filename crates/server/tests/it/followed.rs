@@ -7,7 +7,7 @@ use goldseam_api::doc::key::Scope;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Told};
 
 /// One thing that a stream sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,6 +141,17 @@ async fn everything_that_happens_is_told_in_one_order() {
         (0..4).flat_map(|n| [(format!("e-{n}"), 1), (format!("e-{n}"), 2)]).collect();
     expected.push(("e-0".to_owned(), 3));
     assert_eq!(told, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_no_event_has_yet_is_refused() {
+    let desk = Desk::open().await;
+    desk.start("greet", "r", json!("Ada")).await;
+    let ask = desk.ask(Method::GET, "/v1/runs/r/events").header("last-event-id", "900");
+    Told::of(ask.send().await.unwrap()).await.problem(400, "GS0608");
+    desk.get("/v1/runs/r/events?after=900").await.problem(400, "GS0608");
+    let ask = desk.ask(Method::GET, "/v1/events").header("last-event-id", "nowhere");
+    Told::of(ask.send().await.unwrap()).await.problem(400, "GS0612");
 }
 
 #[tokio::test(flavor = "multi_thread")]

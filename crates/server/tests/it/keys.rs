@@ -77,7 +77,7 @@ async fn a_worker_claims_from_the_queues_of_its_key_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_of_other_queues_is_nobody_that_a_narrow_key_can_speak_for() {
+async fn a_worker_is_nobody_that_another_key_can_speak_for() {
     let desk = Desk::open().await;
     let wide = desk.key("default", &[Scope::Worker, Scope::Admin]).await;
     let new = json!({ "name": "gpu-7", "scopes": ["worker"], "queues": ["images"] });
@@ -93,12 +93,13 @@ async fn a_worker_of_other_queues_is_nobody_that_a_narrow_key_can_speak_for() {
         let nothing = json!({ "holding": [], "limit": 0 });
         let body = if what == "claim" { nothing } else { json!({ "holding": [] }) };
         with(&desk, narrow, &at(&own), &body).await.ok();
-        with(&desk, narrow, &at(&others), &body).await.problem(403, "GS0602");
+        with(&desk, narrow, &at(&others), &body).await.problem(404, "GS0311");
+        with(&desk, &wide, &at(&own), &body).await.problem(404, "GS0311");
         with(&desk, &wide, &at(&others), &body).await.ok();
     }
     let path = format!("/v1/workers/{}", others["worker"].as_str().unwrap());
     let left = desk.ask(Method::DELETE, &path).bearer_auth(narrow).send().await.unwrap();
-    Told::of(left).await.problem(403, "GS0602");
+    Told::of(left).await.problem(404, "GS0311");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use super::make::{append, run};
 use crate::feed::{Fed, Feed};
 
 /// Looks that are taken for what is to come into the order: a moment may pass until it does.
-const LOOKS_MAX: u32 = 20_000;
+const LOOKS_MAX: u32 = 500_000;
 
 /// Reads on until so many events were told.
 async fn all(feed: &dyn Feed, mut place: Option<String>, limit: u32, count: usize) -> Vec<Fed> {

@@ -199,6 +199,18 @@ fn releases_rest_as_their_reason_says() {
 }
 
 #[test]
+fn a_run_that_was_paused_keeps_its_last_step_and_does_not_end() {
+    let failure = crate::Failure::terminal("x");
+    for end in [Owned::Complete(json("1")), Owned::Fail(failure), Owned::ContinueAsNew(json("2"))] {
+        let log = Log::running().act(Command::Pause(note("p1")));
+        let last = Owned::StepCompleted(log.completion("last"));
+        let log = log.owned(vec![last, end]);
+        assert_eq!(log.names()[4..], ["step.completed", "run.released"]);
+        assert_eq!(log.status(), Status::Paused);
+    }
+}
+
+#[test]
 fn nothing_follows_the_end_in_one_append() {
     let log = Log::running();
     let ends = [
