@@ -14,9 +14,11 @@ struct Page {
     keys: fn() -> Vec<String>,
 }
 
-const PAGES: [Page; 2] = [
+const PAGES: [Page; 3] = [
     Page { path: "docs/mission.md", begins: "| S", keys: promises },
     Page { path: "docs/peers.md", begins: "| `", keys: peers },
+    // Advisories, by whose they are.
+    Page { path: "docs/peers.md", begins: "| *", keys: Vec::new },
 ];
 
 /// How many rows each part of the promises has.
