@@ -9,8 +9,8 @@ use crate::tree;
 /// Seconds for each target, unless told otherwise.
 const SECONDS: u64 = 30;
 
-/// Targets that need the stores and the command line, which take long to build.
-const OUTSIDE: [&str; 2] = ["arguments", "urls"];
+/// Targets that need the engine, the stores, the server or the command line, which take long to build.
+const OUTSIDE: [&str; 4] = ["arguments", "config", "urls", "wire"];
 
 /// What libFuzzer calls the number of inputs that it tried.
 const EXECUTED: &str = "stat::number_of_executed_units:";

@@ -352,7 +352,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let root = tree::root()?;
     steps::cargo(&root, "build --quiet --release --package goldseam-cli", &[])?;
     let ground = Ground::start(order.store)?;
-    let target = root.join("target");
+    let target = tree::target(&root);
     let search =
         Search { binary: target.join("release/goldseam"), folder: target.join("kill"), ground, order };
     let (order, began, mut totals) = (&search.order, Instant::now(), Totals::default());

@@ -8,6 +8,7 @@
 //! | [`tidy`] | the checks that no compiler makes |
 //! | [`steps`] | `test`: every check of the project, in order, as one command |
 //! | [`servers`] | the servers that tests work with |
+//! | [`crash`] | every point at which the binary could die, on every store |
 //! | [`disk`] | the long search for what a failing disk could cost |
 //! | [`kill`] | the shipped binary, and the server under it, killed again and again |
 //! | [`fuzz`] | every target of `fuzz/`, for a while each |
@@ -19,6 +20,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal tool")]
 
+mod crash;
 mod disk;
 mod fuzz;
 mod generate;
@@ -41,6 +43,7 @@ cargo xtask test [--quick]     everything that must pass; --quick leaves out den
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
 cargo xtask record KIND -- COMMAND  run a long search and keep what it counted in docs/record.md
+cargo xtask crash              let the binary die at every point of the catalogue, on every store
 cargo xtask disk [ARGS]        fail every call to the disk, cut the power everywhere: --seeds N, --from S, --step N
 cargo xtask kill ARGS          kill -9 the binary: --store sqlite|postgres|s3 --kills N [--seed S] [--workers W]
                                [--server-kills N]
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         ["generate", "--check"] => generate::run(generate::Mode::Check),
         ["sim", rest @ ..] => steps::sim(rest),
         ["record", kind, "--", command @ ..] => record::run(kind, command),
+        ["crash"] => crash::run(),
         ["disk", rest @ ..] => disk::run(rest),
         ["kill", rest @ ..] => kill::run(rest),
         ["models"] => steps::models(),

@@ -1,5 +1,6 @@
 //! `cargo xtask nth`: every call of every story fails once, in every way; a build lets only some of them fail.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -15,16 +16,32 @@ struct Tally {
     /// Stories, each in one way of failing.
     loops: u64,
     cases: u64,
+    /// The ways of failing that were met.
+    kinds: BTreeSet<String>,
 }
 
 impl Tally {
     fn take(&mut self, line: &str) {
-        let told = line.split_once(MARK).and_then(|(_, told)| told.rsplit(' ').next()?.parse::<u64>().ok());
-        if let Some(cases) = told {
-            self.loops += 1;
-            self.cases += cases;
-        }
+        let Some((_, told)) = line.split_once(MARK) else { return };
+        let words: Vec<&str> = told.split(' ').collect();
+        let [_, kind, cases] = words.as_slice() else { return };
+        let Ok(cases) = cases.parse::<u64>() else { return };
+        self.loops += 1;
+        self.cases += cases;
+        self.kinds.extend((cases > 0).then(|| snake(kind)));
     }
+}
+
+/// `FailBefore` as `fail_before`, which is what the simulation calls it.
+fn snake(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
 }
 
 /// Runs the stories whose tests are called like this; the last line is the record.
@@ -43,8 +60,9 @@ pub(crate) fn run(tests: &str) -> Result<(), String> {
     match (status.success(), &tally) {
         (false, _) => Err(format!("`cargo {args}` ended with {status}")),
         (true, Tally { loops: 0, .. }) => Err(format!("no story is called like {tests}")),
-        (true, Tally { loops, cases }) => {
-            println!("record: tests={tests} loops={loops} cases={cases} failed=0");
+        (true, Tally { loops, cases, kinds }) => {
+            let kinds = kinds.iter().cloned().collect::<Vec<_>>().join(",");
+            println!("record: tests={tests} loops={loops} cases={cases} failed=0 kinds={kinds}");
             Ok(())
         }
     }
@@ -57,11 +75,16 @@ mod tests {
     #[test]
     fn cases_are_summed_and_other_lines_are_not() {
         let mut tally = Tally::default();
-        for line in
-            ["running 11 tests", "nth: saga Crash 61", ".nth: signal LostReply 40", "test result: ok. 9"]
-        {
+        for line in [
+            "running 11 tests",
+            "nth: saga Crash 61",
+            ".nth: signal LoseReply 40",
+            "nth: signal Twice 0",
+            "test result: ok. 9",
+        ] {
             tally.take(line);
         }
-        assert_eq!(tally, Tally { loops: 2, cases: 101 });
+        let kinds = ["crash", "lose_reply"].map(str::to_owned).into();
+        assert_eq!(tally, Tally { loops: 3, cases: 101, kinds });
     }
 }

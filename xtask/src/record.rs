@@ -3,6 +3,10 @@
 //! A search prints, as its last line, `record: key=value key=value …`. That line, the command, the date and the commit
 //! become one line of `docs/record/runs.tsv`, and nothing is ever taken out of it.
 
+mod kinds;
+mod scores;
+mod seeds;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use crate::generate;
+use crate::tidy::Finding;
 use crate::tree::{self, Tree};
 
 /// Every run of a search that was kept: date, commit, kind, seconds, command, counts.
@@ -137,6 +142,8 @@ pub(crate) fn page(tree: &Tree) -> String {
         // To write to a string cannot fail.
         let _ = writeln!(page, "| {kind} | {} | {hours} | {counted} |", runs.len());
     }
+    page.push_str(&kinds::section(&runs, text(kinds::PLAYED)));
+    page.push_str(&scores::section(&runs));
     page.push_str(
         "\n## Bugs found\n\n| date | found by | seen again with | what it was |\n|---|---|---|---|\n",
     );
@@ -146,18 +153,34 @@ pub(crate) fn page(tree: &Tree) -> String {
     page.push_str("\n## Every run of a search\n\n| date | commit | search | command | seconds | counted |\n|---|---|---|---|---|---|\n");
     for Run { date, commit, kind, seconds, command, counts } in &runs {
         let counts: Vec<String> =
-            counts.iter().map(|(key, value)| format!("{key} {}", thousands(value))).collect();
+            counts.iter().map(|(key, value)| format!("{key} {}", shown(value))).collect();
         let counts = counts.join(", ");
         let _ = writeln!(page, "| {date} | {commit} | {kind} | `{command}` | {seconds} | {counts} |");
     }
     page
 }
 
-/// All counts of these runs, each added up; what is not a number is listed.
+/// What the record must be able to say: enough kinds of fault, and what every kept seed had found.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let text = |path: &str| tree.get(path).map_or("", |file| file.text.as_str());
+    let mut findings = kinds::check(tree, &parse(text(RUNS)), text(kinds::PLAYED));
+    findings.extend(seeds::check(text(seeds::KEPT), text(BUGS)));
+    findings
+}
+
+/// A value as the page has it: of a list, how long it is.
+fn shown(value: &str) -> String {
+    match value.split(',').count() {
+        1 => thousands(value),
+        length => length.to_string(),
+    }
+}
+
+/// All counts of these runs, each added up. What is not a number is left out, and so are kinds: two runs meet the same.
 fn sums(runs: &[&Run<'_>]) -> String {
     let mut order = Vec::new();
     let mut numbers: BTreeMap<&str, f64> = BTreeMap::new();
-    for (key, value) in runs.iter().flat_map(|run| &run.counts) {
+    for (key, value) in runs.iter().flat_map(|run| &run.counts).filter(|(key, _)| *key != "kinds") {
         let Ok(value) = value.parse::<f64>() else { continue };
         if !order.contains(key) {
             order.push(*key);
@@ -211,8 +234,7 @@ mod tests {
 
     #[test]
     fn counts_of_one_search_are_added_up() {
-        let text =
-            "2026-11-16\tabc\tsim\t60\tx\tseeds=1500 store=s3\n2026-11-16\tdef\tsim\t30\ty\tseeds=500\n";
+        let text = "2026-11-16\tabc\tsim\t60\tx\tseeds=1500 store=s3 kinds=24\n2026-11-16\tdef\tsim\t30\ty\tseeds=500\n";
         let runs = parse(text);
         assert_eq!(sums(&runs.iter().collect::<Vec<_>>()), "seeds 2,000");
     }

@@ -1,5 +1,6 @@
 //! The repository's files, as the checks see them.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -87,4 +88,29 @@ pub(crate) fn root() -> Result<PathBuf, String> {
         .find(|dir| dir.join("xtask/Cargo.toml").is_file())
         .map(Path::to_path_buf)
         .ok_or_else(|| "run this inside the repository".to_owned())
+}
+
+/// Where cargo puts what it builds: nobody may take an old binary elsewhere for the one that was built just now.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    target_of(root, std::env::var_os("CARGO_TARGET_DIR"))
+}
+
+/// Cargo is always run in the root, so a relative folder is one of the root's.
+fn target_of(root: &Path, told: Option<OsString>) -> PathBuf {
+    root.join(told.filter(|folder| !folder.is_empty()).unwrap_or_else(|| "target".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_built_is_where_cargo_was_told_to_put_it() {
+        let root = Path::new("/code");
+        for (told, folder) in
+            [(None, "/code/target"), (Some(""), "/code/target"), (Some("/t"), "/t"), (Some("t"), "/code/t")]
+        {
+            assert_eq!(target_of(root, told.map(OsString::from)), Path::new(folder));
+        }
+    }
 }

@@ -2,6 +2,9 @@
 //!
 //! A target takes bytes and panics if something is wrong. `fuzz/` feeds them by libFuzzer (`cargo xtask fuzz`), a test of
 //! this crate feeds them the kept corpus and random bytes in every build.
+//!
+//! Workflows and their steps are defined in code, so there is no format of definitions to feed. What code declares is
+//! stored, and read again, as `ids`, `paths`, and the retry policies of `policy`.
 
 mod core;
 #[cfg(feature = "outside")]
@@ -24,6 +27,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("urls", outside::urls),
     #[cfg(feature = "outside")]
     ("arguments", outside::arguments),
+    #[cfg(feature = "outside")]
+    ("wire", outside::wire),
+    #[cfg(feature = "outside")]
+    ("config", outside::config),
 ];
 
 /// The target of this name.

@@ -1,4 +1,12 @@
-//! Targets of the stores' URLs and of the command line.
+//! Targets of the stores' URLs, of the command line, of what remote workers send, and of the server's file.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use goldseam_engine::remote::wire::{Append, Claim, Events, Giving, Heartbeat, Register};
+use goldseam_server::config::Settings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// URLs of every kind of store.
 pub(crate) fn urls(data: &[u8]) {
@@ -12,4 +20,34 @@ pub(crate) fn urls(data: &[u8]) {
 pub(crate) fn arguments(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     drop(goldseam_cli::understand(std::iter::once("goldseam").chain(text.lines())));
+}
+
+/// What is read is what was written.
+fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(text: &str) {
+    let Ok(said) = serde_json::from_str::<T>(text) else { return };
+    let again = serde_json::to_string(&said).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<T>(&again).ok(), Some(said), "{again}");
+}
+
+/// Whatever a worker in another process may send.
+pub(crate) fn wire(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    round::<Register>(text);
+    round::<Heartbeat>(text);
+    round::<Claim>(text);
+    round::<Events>(text);
+    round::<Append>(text);
+    round::<Giving>(text);
+}
+
+/// The server's configuration file.
+pub(crate) fn config(data: &[u8]) {
+    let Ok(folder) = tempfile::tempdir() else { return };
+    let file = folder.path().join("server.toml");
+    if std::fs::write(&file, data).is_err() {
+        return;
+    }
+    let Ok(settings) = Settings::gather(&BTreeMap::new(), |_| None, Some(&file)) else { return };
+    assert!(!settings.shown().is_empty());
+    drop(settings.config());
 }

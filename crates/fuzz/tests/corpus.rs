@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use goldseam_core::Seq;
+use goldseam_core::codec::decode;
 use goldseam_fuzz::TARGETS;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -25,6 +28,37 @@ fn every_input_that_was_kept_is_dealt_with() {
             assert!(data.len() <= 16 * 1024, "{} is too large to keep", file.display());
             target(&data);
         }
+    }
+}
+
+/// Names of the files there, without what is behind the last dot.
+fn stems(folder: &str, extension: &str) -> Vec<String> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let files = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|file| file.extension().is_some_and(|found| found == extension));
+    files.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn every_golden_history_and_every_event_in_them_is_in_the_corpus() {
+    let names = |target: &str| -> Vec<String> {
+        let kept = corpus(target).into_iter();
+        kept.map(|(file, _)| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    };
+    let golden = "../core/tests/golden";
+    let (histories, events) = (names("history"), names("event"));
+    let mut met = BTreeSet::new();
+    for history in stems(golden, "jsonl") {
+        assert!(histories.contains(&history), "the golden history {history} is not in the corpus");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(golden).join(&history).with_extension("jsonl");
+        for (seq, line) in (1..).map(Seq).zip(fs::read_to_string(file).unwrap().lines()) {
+            met.insert(decode(seq, line).unwrap().event.name());
+        }
+    }
+    // The golden histories have every event: a test of the core sees to it.
+    assert!(met.len() >= 36, "{met:?}");
+    for event in met {
+        assert!(events.iter().any(|name| name == event), "the event {event} is not in the corpus");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use goldseam::prelude::*;
-use goldseam::testing::{Case, Failed, Flaw, Tester, World};
+use goldseam::testing::{Case, Failed, Flaw, Mail, Tester, World};
 use goldseam::{Builder, Outcome};
 
 async fn charge(ctx: &Context, world: &World) -> goldseam::Result<()> {
@@ -42,7 +42,7 @@ fn ordering() -> Tester {
 fn a_workflow_runs_once_and_a_month_takes_no_time() {
     let report = ordering().once().unwrap();
     assert_eq!(report.outcome::<String>().unwrap(), "42 asked, 42 paid, Ada");
-    assert_eq!((report.cases(), report.crashes()), (1, 0));
+    assert_eq!((report.cases(), report.crashes(), report.mail()), (1, 0, Mail::default()));
     assert!(report.took() > days(30));
     assert_eq!((report.begun("charge"), report.effects("charge").times), (1, 1));
 }
@@ -63,6 +63,8 @@ fn a_sound_workflow_survives_what_seeds_draw() {
     let report = ordering().seeded(0..60).unwrap();
     assert_eq!(report.cases(), 61);
     assert!(report.crashes() > 20, "{}", report.crashes());
+    let Mail { early, lost, twice } = report.mail();
+    assert!(early > 5 && lost > 5 && twice > 5, "{:?}", report.mail());
     assert_eq!(report.effects("ship").counts, 1);
 }
 

@@ -17,6 +17,7 @@ use crate::tree::{self, Tree};
 
 pub(crate) use codes::{is_raised, pages};
 pub(crate) use length::{LINES_MAX, code_lines};
+pub(crate) use proofs::tests;
 
 /// Something to put right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     places::check,
     proofs::check,
     crate::generate::check,
+    crate::record::check,
 ];
 
 /// Runs all checks and prints the findings.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
+use crate::source::Source;
 use crate::tree::Tree;
 
 /// A page of tables whose rows begin with a key and end with what proves them.
@@ -13,9 +14,11 @@ struct Page {
     keys: fn() -> Vec<String>,
 }
 
-const PAGES: [Page; 2] = [
+const PAGES: [Page; 3] = [
     Page { path: "docs/mission.md", begins: "| S", keys: promises },
     Page { path: "docs/peers.md", begins: "| `", keys: peers },
+    // Advisories, by whose they are.
+    Page { path: "docs/peers.md", begins: "| *", keys: Vec::new },
 ];
 
 /// How many rows each part of the promises has.
@@ -77,11 +80,11 @@ fn peers() -> Vec<String> {
 
 /// Every row names tests that exist, or says what is open; no row is missing.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let tests = functions(tree);
+    let tests = tests(tree);
     PAGES.iter().flat_map(|page| check_page(tree, page, &tests)).collect()
 }
 
-fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<&str>) -> Vec<Finding> {
+fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<String>) -> Vec<Finding> {
     let Some(file) = tree.get(page.path) else { return Vec::new() };
     let (mut findings, mut seen) = (Vec::new(), BTreeSet::new());
     for (number, line) in (1..).zip(file.text.lines()).filter(|(_, line)| line.starts_with(page.begins)) {
@@ -94,7 +97,7 @@ fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<&str>) -> Vec<Finding> 
             let what = format!("row {key} names no test");
             findings.push(Finding::new(page.path, number, what, "name one, or say what is open"));
         }
-        for test in named.into_iter().filter(|test| !tests.contains(test)) {
+        for test in named.into_iter().filter(|test| !tests.contains(*test)) {
             let what = format!("row {key} names {test}, and there is no such test");
             findings.push(Finding::new(page.path, number, what, "correct the name"));
         }
@@ -105,24 +108,82 @@ fn check_page(tree: &Tree, page: &Page, tests: &BTreeSet<&str>) -> Vec<Finding> 
     findings
 }
 
-/// Names of all functions.
-fn functions(tree: &Tree) -> BTreeSet<&str> {
+/// Names of all tests: functions with an attribute that says so, and whatever is listed in a macro that makes tests. A
+/// workflow of the same name is none.
+pub(crate) fn tests(tree: &Tree) -> BTreeSet<String> {
+    let sources: Vec<Source> = tree.rust().map(|file| Source::new(&file.text)).collect();
+    let makers: BTreeSet<&str> = sources.iter().flat_map(makers).collect();
     let mut names = BTreeSet::new();
-    for file in tree.rust() {
-        for piece in file.text.split("fn ").skip(1) {
-            let end = piece.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(piece.len());
-            names.insert(&piece[..end]);
+    for source in &sources {
+        names.extend(marked(source).map(str::to_owned));
+        for maker in &makers {
+            names.extend(listed(source, maker).map(str::to_owned));
         }
     }
     names
+}
+
+/// Functions whose attributes make them tests.
+fn marked(source: &Source) -> impl Iterator<Item = &str> {
+    source.code.match_indices("#[").filter_map(|(at, _)| {
+        let attribute = source.bracketed(at + 1);
+        let path = source.code[attribute.clone()].trim_matches(['[', ']']).split('(').next()?;
+        let rest = &source.code[attribute.end..];
+        let body = rest.find(['{', ';'])?;
+        let (_, name) = rest[..body].split_once("fn ")?;
+        (path.trim().rsplit("::").next() == Some("test")).then(|| first_name(name))
+    })
+}
+
+/// Macros that make tests.
+fn makers(source: &Source) -> impl Iterator<Item = &str> {
+    source.find_all("macro_rules!").filter_map(|at| {
+        let rest = &source.code[at + "macro_rules!".len()..];
+        let body = source.bracketed(at + "macro_rules!".len() + rest.find('{')?);
+        let body = &source.code[body];
+        (body.contains("#[test]") || body.contains("::test")).then(|| first_name(rest.trim_start()))
+    })
+}
+
+/// The names in all calls of a macro.
+fn listed<'a>(source: &'a Source, maker: &str) -> impl Iterator<Item = &'a str> {
+    let call = format!("{maker}!");
+    let at: Vec<usize> = source.find_all(&call).map(|at| at + call.len()).collect();
+    at.into_iter().flat_map(|at| {
+        let open = at + source.code[at..].find(['(', '{', '[']).unwrap_or(0);
+        source.code[source.bracketed(open)].split(|c: char| !is_name(c)).filter(|name| !name.is_empty())
+    })
+}
+
+fn first_name(text: &str) -> &str {
+    text.split(|c: char| !is_name(c)).next().unwrap_or_default()
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CODE: &str = "#[tokio::test(flavor = \"multi_thread\")]\n#[ignore = \"long\"]\nasync fn it_holds() {}\n\
+                        async fn saga(ctx: Context) {}\n\
+                        macro_rules! stories { ($($name:ident),+) => { $(#[test] fn $name() {})+ }; }\n\
+                        stories!(signal, sleep);\nspawn!(child);";
+
+    #[test]
+    fn a_function_is_a_test_only_if_something_makes_it_one() {
+        let tests = tests(&Tree::of(&[("a.rs", CODE)]));
+        for (name, is_test) in
+            [("it_holds", true), ("signal", true), ("sleep", true), ("saga", false), ("child", false)]
+        {
+            assert_eq!(tests.contains(name), is_test, "{name}");
+        }
+    }
+
     fn found(path: &str, page: &str) -> Vec<String> {
-        let tree = Tree::of(&[(path, page), ("a.rs", "async fn it_holds() {}")]);
+        let tree = Tree::of(&[(path, page), ("a.rs", CODE)]);
         check(&tree)
             .iter()
             .map(ToString::to_string)

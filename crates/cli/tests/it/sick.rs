@@ -14,12 +14,21 @@ use crate::support::{Place, block, order, reaches};
 /// - `odd`, parked because its code changed (V1);
 /// - `orphan`, whose process is gone in the middle of a step (O2).
 pub(crate) fn sick() -> Place {
-    sick_as(["hidden", "lost", "odd", "orphan"])
+    sick_as(NAMES)
 }
 
+/// What the runs of [`sick`] are called.
+pub(crate) const NAMES: [&str; 4] = ["hidden", "lost", "odd", "orphan"];
+
 /// The same under other names.
-pub(crate) fn sick_as([hidden, lost, odd, orphaned]: [&str; 4]) -> Place {
+pub(crate) fn sick_as(names: [&str; 4]) -> Place {
     let place = Place::new();
+    sicken(&place, names);
+    place
+}
+
+/// The same in the store of this place.
+pub(crate) fn sicken(place: &Place, [hidden, lost, odd, orphaned]: [&str; 4]) {
     block(async {
         let engine = Engine::open(&place.url()).await.unwrap();
         let engine = engine.plan("order", ["reserve", "charge", "ship"]).workflow("order", order);
@@ -33,13 +42,12 @@ pub(crate) fn sick_as([hidden, lost, odd, orphaned]: [&str; 4]) -> Place {
             reaches(&engine, run, Status::Waiting).await;
         }
         engine.shutdown().await;
-        diverge(&place, odd).await;
-        orphan(&place, orphaned).await;
+        diverge(place, odd).await;
+        orphan(place, orphaned).await;
         let client = goldseam::connect_existing(&place.url()).await.unwrap();
         hide_question(&client, hidden).await;
         lose_task(&client, lost).await;
     });
-    place
 }
 
 async fn diverge(place: &Place, run: &str) {

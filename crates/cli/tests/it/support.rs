@@ -74,8 +74,10 @@ impl Place {
         self.dir.path().join(name)
     }
 
+    /// The store that its environment names, or the file in its folder.
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}?durability=process", self.path("goldseam.db").display())
+        let file = || format!("sqlite:{}?durability=process", self.path("goldseam.db").display());
+        self.store.clone().unwrap_or_else(file)
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -111,6 +113,12 @@ pub(crate) fn block<F: Future>(work: F) -> F::Output {
 /// A place whose store holds `done`, `failed`, `asks` and `waits`, with nobody running them.
 pub(crate) fn prepared() -> Place {
     let place = Place::new();
+    prepare(&place);
+    place
+}
+
+/// The same in the store of this place.
+pub(crate) fn prepare(place: &Place) {
     block(async {
         let engine =
             Engine::open(&place.url()).await.unwrap().workflow("order", order).start().await.unwrap();
@@ -125,7 +133,6 @@ pub(crate) fn prepared() -> Place {
         reaches(&engine, "waits", Status::Waiting).await;
         engine.shutdown().await;
     });
-    place
 }
 
 /// Waits until the next run is younger than this one: lists are in order of the millisecond.

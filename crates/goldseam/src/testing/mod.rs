@@ -66,6 +66,6 @@ mod world;
 
 pub use case::Case;
 pub use failed::{Failed, Flaw};
-pub use report::{Most, Report};
+pub use report::{Mail, Most, Report};
 pub use tester::Tester;
 pub use world::{Effect, World};

@@ -11,6 +11,7 @@ use goldseam_engine::{Client, EngineError};
 
 use super::case::Dice;
 use super::failed::Flaw;
+use super::report::Mail;
 use super::world::World;
 
 /// What somebody says.
@@ -70,13 +71,16 @@ pub(super) struct People<'a> {
     served: BTreeSet<(RunId, Path, i64)>,
     /// Turns that a lost message is not sent again.
     lost: u64,
+    /// What became of messages on their way.
+    mail: Mail,
     dice: Option<Dice>,
 }
 
 impl<'a> People<'a> {
     pub(super) fn new(script: &'a [Message], workers: &'a [Worker], dice: Option<Dice>) -> Self {
         let got = vec![None; script.len()];
-        Self { script, workers, expected: got.clone(), got, served: BTreeSet::new(), lost: 0, dice }
+        let (expected, served, mail) = (got.clone(), BTreeSet::new(), Mail::default());
+        Self { script, workers, expected, got, served, lost: 0, mail, dice }
     }
 
     /// The same people, who know where each message belongs.
@@ -87,6 +91,10 @@ impl<'a> People<'a> {
 
     pub(super) fn got(&self) -> &[Option<RunId>] {
         &self.got
+    }
+
+    pub(super) fn mail(&self) -> Mail {
+        self.mail
     }
 
     /// Does what people would do now; says whether something is still on its way.
@@ -122,6 +130,7 @@ impl<'a> People<'a> {
         let Some(dice) = &self.dice else { return false };
         if dice.percent(25) {
             self.lost = 1 + dice.below(5);
+            self.mail.lost += 1;
         }
         self.lost > 0
     }
@@ -138,7 +147,11 @@ impl<'a> People<'a> {
         if !there || !matches!(self.script[index].says, Says::Signal(_)) {
             return Ok(false);
         }
-        self.send(client, (&run, &Path::root()), index).await
+        let mut awaited = runs.iter().flat_map(needs);
+        let is_early = !awaited.any(|(need, _, _)| need.is_met_by(&self.script[index]));
+        let sent = self.send(client, (&run, &Path::root()), index).await?;
+        self.mail.early += u64::from(sent && is_early);
+        Ok(sent)
     }
 
     /// Sends a message under an id of its own; sometimes twice.
@@ -159,7 +172,10 @@ impl<'a> People<'a> {
                 }
             };
             match sent {
-                Ok(_) => self.got[index] = Some(run.clone()),
+                Ok(_) => {
+                    self.mail.twice += u64::from(self.got[index].is_some());
+                    self.got[index] = Some(run.clone());
+                }
                 Err(error) => {
                     if !is_over(client, run).await {
                         return Err(Flaw::Refused(error.to_string()));

@@ -20,10 +20,22 @@ pub(super) struct Shown {
     /// Appends of the first node.
     pub(super) appends: u64,
     pub(super) crashes: u64,
+    pub(super) mail: Mail,
     /// Who got each message.
     pub(super) got: Vec<Option<RunId>>,
     /// Virtual time that it took.
     pub(super) took: Duration,
+}
+
+/// What became of signals and answers on their way, in all cases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mail {
+    /// How many came before anybody waited for them.
+    pub early: u64,
+    /// How many were lost, and sent again later.
+    pub lost: u64,
+    /// How many came a second time.
+    pub twice: u64,
 }
 
 /// How often an effect was done, at the most in one case.
@@ -40,6 +52,7 @@ pub struct Most {
 pub struct Report {
     cases: u64,
     crashes: u64,
+    mail: Mail,
     outcome: Outcome,
     effects: BTreeMap<String, Most>,
     begun: BTreeMap<String, u64>,
@@ -51,6 +64,7 @@ impl Report {
         let mut report = Self {
             cases: 0,
             crashes: 0,
+            mail: Mail::default(),
             outcome: calm.outcome.clone(),
             effects: BTreeMap::new(),
             begun: BTreeMap::new(),
@@ -63,6 +77,9 @@ impl Report {
     pub(super) fn add(&mut self, shown: &Shown) {
         self.cases += 1;
         self.crashes += shown.crashes;
+        self.mail.early += shown.mail.early;
+        self.mail.lost += shown.mail.lost;
+        self.mail.twice += shown.mail.twice;
         for (name, effect) in &shown.effects {
             let most = self.effects.entry(name.clone()).or_default();
             most.times = most.times.max(effect.times());
@@ -82,6 +99,11 @@ impl Report {
     /// How many nodes died in all of them.
     pub fn crashes(&self) -> u64 {
         self.crashes
+    }
+
+    /// How many signals and answers came early, were lost, or came twice in all of them.
+    pub fn mail(&self) -> Mail {
+        self.mail
     }
 
     /// What the workflow returned.

@@ -391,6 +391,7 @@ impl<'a> Stage<'a> {
             begun,
             appends: self.first.as_ref().map_or(0, |link| link.appends()),
             crashes: self.crashes + dying as u64,
+            mail: people.mail(),
             got: people.got().to_vec(),
             took: self.elapsed() + self.skipped(),
         }

@@ -31,11 +31,13 @@ async fn one(stage: Stage, (scenario, number, fault): (&'static str, u64, Fault)
     verdict.calls
 }
 
-/// Tells every case, from the first one on, until the fault comes after the last call.
-async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault)) -> u64 {
+/// Tells every case, from the first one on, until the fault comes after the last call; returns which was the last that
+/// was met, and how many were.
+async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault)) -> (u64, u64) {
     let (next, last) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(u64::MAX)));
+    let met = Arc::new(AtomicU64::new(0));
     let tellers = (0..BESIDE).map(|_| {
-        let (next, last) = (next.clone(), last.clone());
+        let (next, last, met) = (next.clone(), last.clone(), met.clone());
         tokio::spawn(async move {
             loop {
                 let number = next.fetch_add(stage.step, Ordering::Relaxed);
@@ -44,6 +46,8 @@ async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault
                 }
                 if one(stage, (scenario, number, fault)).await < number {
                     last.fetch_min(number, Ordering::Relaxed);
+                } else {
+                    met.fetch_add(1, Ordering::Relaxed);
                 }
             }
         })
@@ -51,15 +55,20 @@ async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault
     for teller in tellers.collect::<Vec<_>>() {
         teller.await.unwrap();
     }
-    last.load(Ordering::Relaxed) - 1
+    (last.load(Ordering::Relaxed) - 1, met.load(Ordering::Relaxed))
 }
 
 async fn all(stage: Stage, scenario: &'static str) {
+    let calm = one(stage, (scenario, u64::MAX, Fault::FailBefore)).await;
     for (first, fault) in (1..).zip(FAULTS) {
         let first = if stage.step == 1 { 1 } else { first };
-        let cases = every(stage, scenario, (first, fault)).await;
-        assert!(cases > 5, "{scenario} made only {cases} calls");
-        println!("nth: {scenario} {fault:?} {}", cases.div_ceil(stage.step));
+        let (last, met) = every(stage, scenario, (first, fault)).await;
+        // How often a node beats and looks differs from one telling to the next; what its run needs does not.
+        assert!(
+            met > 0 && last >= calm / 3,
+            "{scenario}, {fault:?}: {met} met, up to {last} of {calm} calls"
+        );
+        println!("nth: {scenario} {fault:?} {met}");
     }
 }
 

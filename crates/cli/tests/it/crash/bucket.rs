@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use goldseam_fake_s3::{FakeS3, Fault};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::story::{RUN, Story, is_all};
+use super::story::{RUN, Story, is_all, survived};
 use crate::support::eventually;
 
 /// Who is to die, as the server knows him.
@@ -32,7 +32,7 @@ struct Trap {
 impl Trap {
     fn at(nth: u64, side: Side) -> Self {
         let fake = FakeS3::start().unwrap();
-        let story = Story::on(format!("{}&requests=free", fake.url("orders")));
+        let story = Story::in_bucket(format!("{}&requests=free", fake.url("orders")));
         let (pid, writes) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicU64::new(0)));
         let (victim, seen) = (Arc::clone(&pid), Arc::clone(&writes));
         fake.script(move |request| {
@@ -68,6 +68,9 @@ fn start_dies_at(nth: u64, side: Side) -> bool {
     trap.story.place.run(&start).ok();
     assert_eq!(trap.story.count(RUN, "run.queued"), 1, "{nth} {side:?}");
     trap.story.goes_on_after(&trap.story.moment());
+    if is_dead {
+        survived(&format!("<write {nth} of a start>:{side:?}"), "fake-s3");
+    }
     is_dead
 }
 
@@ -97,6 +100,9 @@ fn worker_dies_at(nth: u64, side: Side) -> Option<u64> {
     });
     let moment = trap.story.moment();
     trap.story.goes_on_after(&moment);
+    if dead {
+        survived(&format!("<write {nth} of a worker>:{side:?}"), "fake-s3");
+    }
     (!dead).then(|| trap.writes.load(Ordering::SeqCst))
 }
 

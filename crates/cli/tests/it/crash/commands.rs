@@ -1,16 +1,13 @@
 //! Commands that die in the middle of what they do.
 
-use std::os::unix::process::ExitStatusExt;
-
-use goldseam::core::Event;
+use goldseam::Status;
 use goldseam::prelude::*;
-use goldseam::{RunId, Status};
 use serde_json::Value;
 
 use super::points;
-use super::story::{POINT, RUN, each};
-use crate::sick::sick;
-use crate::support::{Place, Ran, block, eventually, order, prepared, reaches};
+use super::story::{RUN, each, each_database};
+use crate::sick::{NAMES, sick, sicken};
+use crate::support::{Place, eventually, order, prepare, reaches};
 
 #[test]
 fn c01_a_start_is_there_or_not_and_the_same_start_again_is_the_same_run() {
@@ -76,39 +73,20 @@ fn c10_a_branch_is_opened_with_its_cause_or_not_at_all() {
     });
 }
 
-/// A command dies at this point.
-#[track_caller]
-fn dies(place: &Place, args: &[&str], point: &str) {
-    let dead = place.command(args).env(POINT, point).output().unwrap();
-    assert_eq!(dead.status.signal(), Some(9), "{point}: {}", Ran::of(&dead).err);
-}
-
-/// Goes through the points of a row side by side.
-fn survived(row: &str, survive: impl Fn(&str) + Sync) {
-    let survive = &survive;
-    std::thread::scope(|scope| {
-        for point in points(row) {
-            scope.spawn(move || survive(point));
-        }
-    });
-}
-
 #[test]
 fn c11_a_signal_that_was_sent_twice_is_there_once() {
-    survived("C11", |point| {
-        let place = prepared();
+    each(points("C11"), |story, point| {
+        prepare(&story.place);
         let signal = ["signal", "waits", "paid", "--id", "s-1"];
-        dies(&place, &signal, point);
-        place.run(&signal).ok();
-        block(async {
-            let engine =
-                Engine::open(&place.url()).await.unwrap().workflow("order", order).start().await.unwrap();
+        story.command_dies(&signal, point);
+        story.place.run(&signal).ok();
+        story.block(async {
+            let engine = Engine::open(&story.place.url()).await.unwrap().workflow("order", order);
+            let engine = engine.start().await.unwrap();
             reaches(&engine, "waits", Status::Completed).await;
-            let history = engine.history(&RunId::new("waits").unwrap()).await.unwrap();
-            let received = history.iter().filter(|r| matches!(r.event, Event::SignalReceived { .. })).count();
-            assert_eq!(received, 1, "{point}");
             engine.shutdown().await;
         });
+        assert_eq!(story.count("waits", "signal.received"), 1, "{point}");
     });
 }
 
@@ -130,17 +108,17 @@ fn c15_a_sweep_that_dies_is_finished_by_the_next_and_nothing_is_healed_twice() {
     let calm = sick();
     calm.run(&sweep).ok();
     let expected = shown(&calm);
-    survived("C15", |point| {
-        let place = sick();
-        dies(&place, &sweep, point);
-        place.run(&sweep).ok();
-        assert_eq!(shown(&place), expected, "{point}");
+    each(points("C15"), |story, point| {
+        sicken(&story.place, NAMES);
+        story.command_dies(&sweep, point);
+        story.place.run(&sweep).ok();
+        assert_eq!(shown(&story.place), expected, "{point}");
     });
 }
 
 #[test]
 fn c17_a_migration_is_made_or_not_and_never_half() {
-    each(points("C17"), |story, point| {
+    each_database(points("C17"), |story, point| {
         let there = story.fresh_store();
         story.command_dies(&["store", "migrate", &there], point);
         if let Some(path) = there.strip_prefix("sqlite:") {
@@ -160,13 +138,15 @@ fn c17_a_migration_is_made_or_not_and_never_half() {
 
 #[test]
 fn c19_a_copy_that_dies_loses_nothing_and_is_finished_by_the_next() {
-    survived("C19", |point| {
-        let place = prepared();
-        let before = place.run(&["ls", "--json"]).ok();
-        let copy = ["store", "copy", "sqlite:goldseam.db", "sqlite:there.db"];
-        dies(&place, &copy, point);
-        assert_eq!(place.run(&["ls", "--json"]).ok(), before, "{point}: the source is whole");
-        place.run(&copy).ok();
-        assert_eq!(place.run(&["ls", "--json", "--store", "sqlite:there.db"]).ok(), before, "{point}");
+    each(points("C19"), |story, point| {
+        prepare(&story.place);
+        let (here, there) = (story.place.url(), story.fresh_store());
+        let listed = |store: &str| story.place.run(&["ls", "--json", "--store", store]).ok();
+        let before = listed(&here);
+        let copy = ["store", "copy", &here, &there];
+        story.command_dies(&copy, point);
+        assert_eq!(listed(&here), before, "{point}: the source is whole");
+        story.place.run(&copy).ok();
+        assert_eq!(listed(&there), before, "{point}");
     });
 }

@@ -50,19 +50,55 @@ pub(crate) struct Story {
     runtime: Runtime,
     /// What orders are answered.
     answer: Cell<&'static str>,
-    schema: Option<Schema>,
+    kind: Kind,
+}
+
+/// What a story's store is kept in.
+enum Kind {
+    File,
+    Database(Schema),
+    Bucket,
+}
+
+impl Kind {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::File => "sqlite",
+            Self::Database(_) => "postgres",
+            Self::Bucket => "s3",
+        }
+    }
 }
 
 /// Does it on every store that is wanted, once for each point, side by side.
 pub(crate) fn each(points: &[&str], tell: impl Fn(&Story, &str) + Sync) {
+    each_of(stories, points, tell);
+}
+
+/// Does it on every store with migrations, which a bucket does not have: its layout is made with its first object.
+pub(crate) fn each_database(points: &[&str], tell: impl Fn(&Story, &str) + Sync) {
+    let databases = || stories().into_iter().filter(|story| !matches!(story.kind, Kind::Bucket)).collect();
+    each_of(databases, points, tell);
+}
+
+fn each_of(stories: impl Fn() -> Vec<Story>, points: &[&str], tell: impl Fn(&Story, &str) + Sync) {
     std::thread::scope(|scope| {
         for point in points {
             for story in stories() {
                 let tell = &tell;
-                scope.spawn(move || tell(&story, point));
+                scope.spawn(move || {
+                    tell(&story, point);
+                    survived(point, story.kind.name());
+                });
             }
         }
     });
+}
+
+/// What `cargo xtask crash` counts.
+#[expect(clippy::print_stdout, reason = "a search that tells what it did")]
+pub(crate) fn survived(point: &str, store: &str) {
+    println!("crash: {store} {point}");
 }
 
 /// Whether the long version is wanted.
@@ -74,12 +110,15 @@ fn stories() -> Vec<Story> {
     let mut stories = vec![Story::on_sqlite()];
     if is_all() {
         let schema = Schema::fresh();
-        let story = Story::on(schema.url());
-        stories.push(Story { schema: Some(schema), ..story });
-        let bucket = seaweedfs::shared().unwrap();
-        stories.push(Story::on(format!("{}&requests=free", bucket.url(&fresh_prefix()))));
+        stories.push(Story::on(schema.url(), Kind::Database(schema)));
+        stories.push(Story::in_bucket(free_prefix()));
     }
     stories
+}
+
+/// A place in the shared bucket that nobody else has.
+fn free_prefix() -> String {
+    format!("{}&requests=free", seaweedfs::shared().unwrap().url(&fresh_prefix()))
 }
 
 impl Story {
@@ -87,18 +126,22 @@ impl Story {
         let mut place = Place::new();
         let url = place.url();
         place.store = Some(url.clone());
-        Self::at(place, &url)
+        Self::at(place, &url, Kind::File)
     }
 
-    pub(crate) fn on(url: String) -> Self {
-        Self::at(Place::with_store(url.clone()), &url)
+    pub(crate) fn in_bucket(url: String) -> Self {
+        Self::on(url, Kind::Bucket)
     }
 
-    fn at(place: Place, url: &str) -> Self {
+    fn on(url: String, kind: Kind) -> Self {
+        Self::at(Place::with_store(url.clone()), &url, kind)
+    }
+
+    fn at(place: Place, url: &str, kind: Kind) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let store = runtime.block_on(goldseam::open_store(url)).unwrap();
-        Self { place, client: Client::new(store), runtime, answer: Cell::new("ship"), schema: None }
+        Self { place, client: Client::new(store), runtime, answer: Cell::new("ship"), kind }
     }
 
     pub(crate) fn block<F: Future>(&self, work: F) -> F::Output {
@@ -121,9 +164,10 @@ impl Story {
 
     /// A store that is not there yet, of the same kind.
     pub(crate) fn fresh_store(&self) -> String {
-        match &self.schema {
-            Some(schema) => schema.url().replace("schema=", "schema=m"),
-            None => "sqlite:fresh.db".to_owned(),
+        match &self.kind {
+            Kind::File => "sqlite:fresh.db".to_owned(),
+            Kind::Database(schema) => schema.url().replace("schema=", "schema=m"),
+            Kind::Bucket => free_prefix(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a search that tells how far it is")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -45,11 +45,16 @@ const HANDS: usize = 2;
 struct Tally {
     images: AtomicUsize,
     faults: AtomicUsize,
-    kinds: AtomicUsize,
+    /// The kinds of fault that were met, by name.
+    kinds: Mutex<BTreeSet<String>>,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Tally {
+    fn met(&self, kind: &str) {
+        self.kinds.lock().unwrap().insert(kind.to_owned());
+    }
+
     fn note(&self, outcome: Result<(), String>) {
         if let Err(wrong) = outcome {
             println!("wrong: {wrong}");
@@ -84,28 +89,29 @@ fn the_long_search_finds_nothing_lost() {
         let recording = record(options, orders, length);
         println!("{name}: {} changes", recording.journal.changes.len());
         cut_everywhere(&tally, &recording, from..from + seeds);
-        tally.kinds.fetch_add(2, Ordering::Relaxed);
     }
     let base = Base::new();
     for &(call, errno, manner) in KINDS {
-        tally.kinds.fetch_add(1, Ordering::Relaxed);
         let met = fail_everywhere(&tally, &base, Fault { call, first: 1, errno, manner }, step);
         println!("{call:?} {errno} {manner:?}: {met:?}");
+        if !met.is_empty() {
+            tally.met(&format!("disk_{call:?}_{errno}_{manner:?}").to_lowercase());
+        }
     }
     match full_and_freed() {
         Some(outcome) => {
-            tally.kinds.fetch_add(1, Ordering::Relaxed);
+            tally.met("disk_full");
             tally.faults.fetch_add(1, Ordering::Relaxed);
             tally.note(outcome);
         }
         None => println!("no small file system may be mounted here"),
     }
     let (lost, unsound) = tally.wrong();
-    let [images, faults, kinds] =
-        [&tally.images, &tally.faults, &tally.kinds].map(|count| count.load(Ordering::Relaxed));
+    let [images, faults] = [&tally.images, &tally.faults].map(|count| count.load(Ordering::Relaxed));
+    let kinds = tally.kinds.lock().unwrap().iter().cloned().collect::<Vec<_>>().join(",");
     let seconds = began.elapsed().as_secs();
     println!(
-        "record: images={images} faults={faults} kinds={kinds} lost={lost} unsound={unsound} seconds={seconds}"
+        "record: images={images} faults={faults} lost={lost} unsound={unsound} seconds={seconds} kinds={kinds}"
     );
     assert_eq!((lost, unsound), (0, 0));
 }
@@ -116,8 +122,10 @@ fn cut_everywhere(tally: &Tally, recording: &Recording, seeds: std::ops::Range<u
         let position = positions[index];
         for seed in seeds.clone() {
             tally.note(recording.cut(position, seed).map(drop));
+            tally.met("power_cut");
         }
         tally.note(recording.copy(position));
+        tally.met("copied_in_use");
         tally.images.fetch_add(usize::try_from(seeds.end - seeds.start).unwrap() + 1, Ordering::Relaxed);
         if position % 97 == 1 {
             tally.note(recording.cut_and_go_on(position, seeds.start));

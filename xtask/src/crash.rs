@@ -1,0 +1,85 @@
+//! `cargo xtask crash`: the binary dies at every point of the catalogue, on every store.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::servers::{Servers, Which};
+use crate::steps::command;
+use crate::tree;
+
+const TESTS: &str =
+    "test --quiet --package goldseam-cli --features crash-points --test it crash:: -- --nocapture";
+/// What a test prints for each death that was survived: the store, and the point.
+const MARK: &str = "crash: ";
+
+/// What was survived.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    deaths: u64,
+    points: BTreeSet<String>,
+    stores: BTreeSet<String>,
+}
+
+impl Tally {
+    fn take(&mut self, line: &str) {
+        let told = line.split_once(MARK).and_then(|(_, told)| told.split_once(' '));
+        if let Some((store, point)) = told {
+            self.deaths += 1;
+            self.points.insert(point.to_owned());
+            self.stores.insert(store.to_owned());
+        }
+    }
+
+    /// A death before a write and one after it are the kinds that the simulation has too.
+    fn record(&self) -> String {
+        let stores: Vec<&str> = self.stores.iter().map(String::as_str).collect();
+        format!(
+            "record: points={} stores={} deaths={} kinds=crash,crash_before,crash_after",
+            self.points.len(),
+            stores.join(","),
+            self.deaths
+        )
+    }
+}
+
+/// Runs the tests of crash points beside servers; the last line is the record.
+pub(crate) fn run() -> Result<(), String> {
+    let servers = Servers::start(Which::All)?;
+    let cannot = |error: std::io::Error| format!("cargo cannot be run: {error}");
+    let mut cargo = command(&tree::root()?, TESTS);
+    cargo.env("GOLDSEAM_CRASH_STORES", "all").envs(servers.variables());
+    let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(cannot)?;
+    let mut tally = Tally::default();
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        let line = line.map_err(cannot)?;
+        println!("{line}");
+        tally.take(&line);
+    }
+    let status = child.wait().map_err(cannot)?;
+    match (status.success(), tally.deaths) {
+        (false, _) => Err(format!("`cargo {TESTS}` ended with {status}")),
+        (true, 0) => Err("nothing died".to_owned()),
+        (true, _) => {
+            println!("{}", tally.record());
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deaths_are_counted_by_point_and_store() {
+        let mut tally = Tally::default();
+        for line in
+            ["running 24 tests", "crash: sqlite claim:before", "..crash: s3 claim:before", "crash: s3 x"]
+        {
+            tally.take(line);
+        }
+        let record = "record: points=2 stores=s3,sqlite deaths=3 kinds=crash,crash_before,crash_after";
+        assert_eq!(tally.record(), record);
+    }
+}
