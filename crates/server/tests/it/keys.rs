@@ -1,6 +1,9 @@
 //! Keys: made once, kept as a hash, revoked for good.
 
-use goldseam_api::doc::key::Scope;
+use goldseam::Millis;
+use goldseam::core::lock::Lock;
+use goldseam::store::{Expect, Written};
+use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_server::config::Settings;
 use goldseam_server::serve;
 use reqwest::Method;
@@ -51,6 +54,44 @@ async fn a_server_that_others_can_reach_does_not_start_without_a_key() {
     let config = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap();
     let problem = serve(config).await.unwrap_err();
     assert_eq!(problem.code.as_deref(), Some("GS0604"), "{problem}");
+}
+
+/// Writes what no server of this version can read where a key belongs.
+async fn damaged(desk: &Desk, id: &str) {
+    let store = goldseam::open_existing_store(&desk.store("main.db")).await.unwrap();
+    let lock = Lock {
+        name: format!("goldseam.key.{id}").parse().unwrap(),
+        holder: Some(json!({ "id": id, "scopes": ["of a later version"] }).to_string()),
+        fence: 1,
+        expires_at: Millis::NEVER,
+        acquired_at: Millis(0),
+        node: None,
+        version: 1,
+        audit: Vec::new(),
+    };
+    assert_eq!(store.put_lock(lock, Expect::Absent).await.unwrap(), Written::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_read_lets_nobody_in() {
+    let mut desk = Desk::open().await;
+    desk.get("/v1/runs").await.ok();
+    damaged(&desk, "0000000000000000").await;
+    desk.restart().await;
+    desk.get("/v1/runs").await.problem(401, "GS0601");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_read_hides_none_of_the_others() {
+    let desk = Desk::open().await;
+    damaged(&desk, "0000000000000000").await;
+    let keys = desk.keys().await;
+    let scopes = [Scope::Read].into_iter().collect();
+    let new = NewKey { name: "n".to_owned(), scopes, queues: None, namespace: None, valid_for_ms: None };
+    for _ in 0..205 {
+        keys.create(new.clone(), None).await.unwrap();
+    }
+    assert_eq!(keys.list().await.unwrap().len(), 205, "those on the second page, too");
 }
 
 /// Asks with a key.
