@@ -249,6 +249,13 @@ impl Client {
         Ok(history)
     }
 
+    /// The first event that is left of a run's log: what it was started with, or its tombstone.
+    pub async fn first(&self, run: &RunId) -> Result<Option<Recorded>, EngineError> {
+        let page = self.ledger.store.read(run, Seq::ZERO, 1).await?;
+        let decoded = page.first().map(|record| codec::decode(record.seq, &record.body)).transpose();
+        decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
+    }
+
     /// What can still be understood of a damaged log.
     pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         let (mut events, mut after) = (Vec::new(), Seq::ZERO);

@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`commit`] | the one way a run changes: read, derive, decide, append; again if somebody was faster |
+//! | [`commit`], `recall` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
 //! | [`client`] | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
@@ -47,7 +47,7 @@ mod append;
 mod attempt;
 mod cell;
 mod driver;
-
+mod recall;
 mod spawn;
 mod tries;
 mod undo;
