@@ -292,9 +292,9 @@ impl Client {
         }
     }
 
-    /// The next events after `after`, none if there are none yet.
+    /// The next events after `after`, as many as fit into memory with those of other followers; none if there are none.
     pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
-        let page = self.ledger.store.read(run, after, PAGE).await?;
+        let page = self.ledger.piece(run, after, PAGE).await?.records;
         let decode = |record: &Record| codec::decode(record.seq, &record.body);
         let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
         decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
