@@ -364,9 +364,9 @@ fn the_row_remembers_the_latest_commands_and_knows_when_it_has_forgotten_some() 
 fn a_state_that_begins_late_is_unsure_of_what_it_has_forgotten() {
     let told = |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
     let note_of = |id: &str| Command::Annotate(note(id));
-    let state = told(40).state();
+    let state = told(40).state().clone();
     assert_eq!(state.unsure_of(&note_of("x")), None, "it goes back to the beginning");
-    let anew = |many: u32| told(many).owned(vec![Owned::ContinueAsNew(json("1"))]).state();
+    let anew = |many: u32| told(many).owned(vec![Owned::ContinueAsNew(json("1"))]).state().clone();
     assert_eq!(anew(32).unsure_of(&note_of("x")), None, "nothing is forgotten");
     let mut state = anew(40);
     assert_eq!((state.unsure_of(&note_of("s39")), state.has_seen("s39")), (None, true));
