@@ -3,6 +3,9 @@
 use goldseam::client::By;
 use sha2::{Digest, Sha256};
 
+/// Ids that were made from an idempotency key begin like this.
+pub(crate) const KEY_MARK: &str = "k-";
+
 /// Who asks for a change, and under which idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {
@@ -28,7 +31,7 @@ impl Caller {
             hash.update(part);
         }
         let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Some(format!("k-{hex}"))
+        Some(format!("{KEY_MARK}{hex}"))
     }
 
     /// As the engine takes it.

@@ -95,6 +95,13 @@ impl Problem {
             .code("GS0603")
             .hint("use a new key for a new command")
     }
+
+    /// The id that a request names came with something else.
+    pub fn id_reused(subject: &impl fmt::Display) -> Self {
+        Self::new(409, format!("this id was used before, for something else, on {subject}"))
+            .code("GS0603")
+            .hint("use a new id for something new; the same id only repeats what it came with")
+    }
 }
 
 impl fmt::Display for Problem {

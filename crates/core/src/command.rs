@@ -84,6 +84,31 @@ pub enum Command {
     Owned(Fence, Vec<Doing>),
 }
 
+impl Command {
+    /// The id by which a repeat of this command from outside is recognised, if somebody may repeat it.
+    pub fn outside_id(&self) -> Option<&str> {
+        match self {
+            Self::Signal { id, .. } | Self::Answer { id, .. } => Some(id),
+            Self::Cancel(note)
+            | Self::Pause(note)
+            | Self::Resume(note)
+            | Self::Retry(note)
+            | Self::Annotate(note)
+            | Self::Requeue(note)
+            | Self::Reset(note)
+            | Self::UndoSeam(note) => Some(&note.id),
+            Self::Jump(jump) => Some(&jump.note.id),
+            Self::Start { .. }
+            | Self::Claim(_)
+            | Self::Heal(_)
+            | Self::ChildEnded { .. }
+            | Self::StepEnded(_)
+            | Self::Prune(_)
+            | Self::Owned(..) => None,
+        }
+    }
+}
+
 /// What a worker brings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepEnded {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::codec::Corrupt;
+use crate::command::Command;
 use crate::error::Failure;
 use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
 use crate::hash::Hash;
@@ -466,9 +467,21 @@ impl State {
         }
     }
 
-    /// Whether a command with this id has been taken.
+    /// Whether a command with this id has been taken, as far as this state goes back.
     pub fn has_seen(&self, id: &str) -> bool {
         self.seen.contains(id)
+    }
+
+    /// The id of a command that may have been taken before this state begins: only the log before its base can tell.
+    pub fn unsure_of<'a>(&self, command: &'a Command) -> Option<&'a str> {
+        let is_new = matches!(command, Command::Signal { fresh: true, .. });
+        let knows_all = usize::try_from(self.summary.mail_count).is_ok_and(|count| count <= self.seen.len());
+        command.outside_id().filter(|id| !is_new && !knows_all && !self.has_seen(id))
+    }
+
+    /// A command with this id was taken before this state begins.
+    pub fn recall(&mut self, id: &str) {
+        self.seen.insert(id.to_owned());
     }
 
     /// The operation recorded as the `ord`-th of an arm.

@@ -260,6 +260,13 @@ impl Client {
         Ok(history)
     }
 
+    /// The first event that is left of a run's log: what it was started with, or its tombstone.
+    pub async fn first(&self, run: &RunId) -> Result<Option<Recorded>, EngineError> {
+        let page = self.ledger.store.read(run, Seq::ZERO, 1).await?;
+        let decoded = page.first().map(|record| codec::decode(record.seq, &record.body)).transpose();
+        decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
+    }
+
     /// What can still be understood of a damaged log.
     pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
         let (mut events, mut after) = (Vec::new(), Seq::ZERO);
@@ -296,9 +303,9 @@ impl Client {
         }
     }
 
-    /// The next events after `after`, none if there are none yet.
+    /// The next events after `after`, as many as fit into memory with those of other followers; none if there are none.
     pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
-        let page = self.ledger.store.read(run, after, PAGE).await?;
+        let page = self.ledger.piece(run, after, PAGE).await?.records;
         let decode = |record: &Record| codec::decode(record.seq, &record.body);
         let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
         decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })

@@ -15,7 +15,7 @@ use goldseam_core::summary::Stuck;
 use goldseam_core::task::{NewTask, Task};
 use goldseam_core::{
     Command, Corrupt, Hash, Limits, Millis, NodeId, Payload, Recorded, RunId, Seq, State, Summary, TaskId,
-    WriteId, decide, derive,
+    WriteId, derive,
 };
 use goldseam_store::{Append, Head, Record, Row, Store, StoreError, TaskChange};
 
@@ -95,7 +95,7 @@ pub(crate) struct Hints {
 }
 
 impl Known {
-    fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         match self {
             Self::Absent => View::Absent,
             Self::Row(summary, _) => View::Row(summary),
@@ -177,16 +177,7 @@ impl Ledger {
                 return Ok(landed);
             }
             let now = self.clock.now();
-            let (known, decision) = match decide(known.view(), command, now, &self.limits) {
-                Err(Refusal::NeedsHistory) => {
-                    let loaded = patience.insist(self, || self.load(run)).await?;
-                    let known = Known::Full(Box::new(loaded));
-                    let decision = decide(known.view(), command, now, &self.limits);
-                    (known, decision)
-                }
-                decision => (known, decision),
-            };
-            let decision = decision.map_err(|refusal| EngineError::Refused { run: run.clone(), refusal })?;
+            let (known, decision) = self.decided(&mut patience, known, run, (command, now)).await?;
             if decision.events.is_empty() {
                 return Ok(nothing(&known));
             }

@@ -4,7 +4,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`commit`] | the one way a run changes: read, derive, decide, append; again if somebody was faster |
+//! | [`commit`], `recall` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
+//! | [`page`] | pieces of a log that fit into memory |
 //! | [`client`] | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
@@ -33,6 +34,7 @@ pub mod healer;
 pub mod locks;
 pub mod meter;
 pub mod node;
+pub mod page;
 pub mod queue;
 pub mod registry;
 pub mod remote;
@@ -47,7 +49,7 @@ mod append;
 mod attempt;
 mod cell;
 mod driver;
-
+mod recall;
 mod spawn;
 mod tries;
 mod undo;

@@ -67,14 +67,13 @@ impl Meter {
         own.into_iter().chain(namespace).map(|(key, value)| Label::new(key, value)).collect()
     }
 
-    /// Something was healed. `stale` is how long it had been sick, where that is known.
+    /// Something was healed: how long it had been sick, where that is known, and how long the healing took.
     pub fn recovered(
         &self,
         rule: &'static str,
         workflow: &str,
         reason: &'static str,
-        stale: Option<Duration>,
-        heal: Duration,
+        (stale, heal): (Option<Duration>, Duration),
     ) {
         let workflow = SharedString::from(workflow.to_owned());
         let what = [("rule", rule.into()), ("workflow", workflow), ("reason", reason.into())];

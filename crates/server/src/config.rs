@@ -208,15 +208,24 @@ impl Settings {
         env: impl Fn(&str) -> Option<String>,
         file: Option<&Path>,
     ) -> Result<Self, Problem> {
-        let from_file = match file {
-            Some(path) => read_file(path)?,
-            None => Path::new(FILE_DEFAULT)
-                .exists()
-                .then(|| read_file(Path::new(FILE_DEFAULT)))
-                .transpose()?
-                .unwrap_or_default(),
+        let named = file.unwrap_or(Path::new(FILE_DEFAULT));
+        let from_file = match file.is_some() || named.exists() {
+            true => read_file(named)?,
+            false => BTreeMap::new(),
         };
-        let file = file.unwrap_or(Path::new(FILE_DEFAULT));
+        Ok(Self::layered(flags, env, (named, &from_file)))
+    }
+
+    /// What flags alone say, wherever they are given: no file is read, and no environment.
+    pub fn of_flags(flags: &BTreeMap<&'static str, String>) -> Self {
+        Self::layered(flags, |_| None, (Path::new(""), &BTreeMap::new()))
+    }
+
+    fn layered(
+        flags: &BTreeMap<&'static str, String>,
+        env: impl Fn(&str) -> Option<String>,
+        (file, from_file): (&Path, &BTreeMap<String, String>),
+    ) -> Self {
         let value = |field: &Field| {
             if let Some(value) = flags.get(field.name) {
                 return (value.clone(), Origin::Flag);
@@ -229,7 +238,7 @@ impl Settings {
                 None => (field.default.to_owned(), Origin::Default),
             }
         };
-        Ok(Self(FIELDS.iter().map(|field| (field.name, value(field))).collect()))
+        Self(FIELDS.iter().map(|field| (field.name, value(field))).collect())
     }
 
     /// Every setting as it may be shown.
@@ -237,7 +246,7 @@ impl Settings {
         let shown = |field: &Field| {
             let (value, origin) = self.0.get(field.name)?;
             let value = match field.name {
-                "store" | "archive" => shown_url(value),
+                "store" | "archive" | "otlp" => shown_url(value),
                 "namespaces" => hidden(value),
                 _ => value.clone(),
             };
@@ -343,7 +352,7 @@ fn bad(detail: String) -> Problem {
 fn hidden(entries: &str) -> String {
     let shown = |entry: &str| match entry.split_once('=') {
         Some((name, url)) => format!("{name}={}", shown_url(url)),
-        None => entry.to_owned(),
+        None => shown_url(entry),
     };
     entries.split(',').map(shown).collect::<Vec<_>>().join(",")
 }
@@ -352,17 +361,24 @@ fn hidden(entries: &str) -> String {
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
     let wrong = |what: String| bad(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(place_of(&text, &error)))?;
     let mut settings = BTreeMap::new();
     for (name, value) in table {
         if !FIELDS.iter().any(|field| field.name == name) {
             let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
             return Err(wrong(format!("there is no setting {name:?}; there are {}", known.join(", "))));
         }
-        let text = plain(&value).ok_or_else(|| wrong(format!("{name} cannot be {value}")))?;
+        let text = plain(&value).ok_or_else(|| wrong(format!("{name} cannot be {}", value.type_str())))?;
         settings.insert(name, text);
     }
     Ok(settings)
+}
+
+/// Where a file is no TOML. The words of the parser quote the line, and that may hold a password.
+fn place_of(text: &str, error: &toml::de::Error) -> String {
+    let end = error.span().map_or(0, |span| span.start);
+    let line = text.get(..end).map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line} is no TOML")
 }
 
 fn plain(value: &toml::Value) -> Option<String> {
@@ -429,6 +445,27 @@ mod tests {
         assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
         let shown = format!("{:?}", settings.shown());
         assert!(!shown.contains("secret-"), "{shown}");
+    }
+
+    #[test]
+    fn no_secret_is_shown_and_none_is_quoted_in_an_error() {
+        let flags = BTreeMap::from([("otlp", "http://ada:hush@collector:4318".to_owned())]);
+        let shown = format!("{:?}", Settings::of_flags(&flags).shown());
+        assert!(shown.contains("collector:4318") && !shown.contains("hush"), "{shown}");
+        for text in [
+            "listen = \"127.0.0.1:1\"\nstore = \"postgres://ada:hush@db/a\" x",
+            "store = postgres://ada:hush@db/a",
+            "store = { url = [\"postgres://ada:hush@db/a\"] }",
+            "namespaces = \"postgres://ada:hush@db/a\"",
+        ] {
+            let (_dir, path) = file(text);
+            let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
+            let problem = gathered.and_then(|settings| settings.config()).unwrap_err();
+            assert!(!format!("{problem:?}").contains("hush"), "{text}: {problem:?}");
+        }
+        let (_dir, path) = file("listen = \"127.0.0.1:1\"\nx\n");
+        let problem = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap_err();
+        assert!(problem.detail.contains("line 2"), "{problem}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::reply::Refused;
 use crate::space::Space;
 
 /// Longest idempotency key.
-const KEY_BYTES_MAX: usize = 200;
+pub(crate) const KEY_BYTES_MAX: usize = 200;
 
 /// A body of JSON, and of nothing else.
 #[derive(Debug)]

@@ -178,12 +178,15 @@ fn local() -> Principal {
     Principal { name: "local".to_owned(), key: None, scopes: Scope::ALL.into_iter().collect(), queues: None }
 }
 
-/// Guessing is made slow.
+/// Guessing is made slow, and is seen: in the log stands who guessed, and never what. Whoever is slowed down is logged no
+/// more, so that nobody can fill a disk with it.
 pub(crate) fn turned_away(app: &App, peer: Option<IpAddr>) -> Problem {
-    match peer.map(|peer| app.rates.failure(peer)) {
-        Some(Err(problem)) => problem,
-        _ => unauthenticated(),
+    if let Some(Err(problem)) = peer.map(|peer| app.rates.failure(peer)) {
+        return problem;
     }
+    let peer = peer.map(tracing::field::display);
+    tracing::warn!(target: "goldseam::audit", peer, "somebody came without a valid key or pass");
+    unauthenticated()
 }
 
 /// Whether whoever asks may do what the matched route does. The scope stands in the route's own description; a route

@@ -70,6 +70,26 @@ pub(crate) struct Stored {
     hash: String,
 }
 
+/// The keys that a store has.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) readable: Vec<Stored>,
+    /// How many there are that say nothing to this program: damaged ones, or those of a later version.
+    pub(crate) unreadable: usize,
+}
+
+impl Found {
+    fn add(&mut self, lock: &Lock) {
+        match read(lock) {
+            Some(Kept { key, hash }) => self.readable.push(Stored { key, hash }),
+            None => {
+                tracing::warn!(name = lock.name.as_str(), "a key cannot be read, and opens nothing");
+                self.unreadable += 1;
+            }
+        }
+    }
+}
+
 impl Stored {
     /// Whether this is the key's secret; takes the same time whatever is wrong with it.
     pub(crate) fn is_opened_by(&self, secret: &str) -> bool {
@@ -140,24 +160,22 @@ impl Keys {
         }
     }
 
-    /// Every key that was ever made, in order of id.
+    /// Every key that was ever made and can be read, in order of id.
     pub async fn list(&self) -> Result<Vec<Key>, Problem> {
-        Ok(self.stored().await?.into_iter().map(|stored| stored.key).collect())
+        Ok(self.stored().await?.readable.into_iter().map(|stored| stored.key).collect())
     }
 
-    pub(crate) async fn stored(&self) -> Result<Vec<Stored>, Problem> {
-        let (mut keys, mut after) = (Vec::new(), Some(LockName::new(PREFIX.trim_end_matches('.'))?));
+    pub(crate) async fn stored(&self) -> Result<Found, Problem> {
+        let (mut found, mut after) = (Found::default(), Some(LockName::new(PREFIX.trim_end_matches('.'))?));
         loop {
             let filter = LockFilter { after: after.take(), limit: PAGE, ..LockFilter::default() };
             let page = self.store.locks(filter).await?;
-            let all = page.len();
             let ours = page.iter().take_while(|lock| lock.name.as_str().starts_with(PREFIX));
-            let before = keys.len();
-            keys.extend(ours.filter_map(read).map(|Kept { key, hash }| Stored { key, hash }));
-            let is_last = all < PAGE as usize || keys.len() - before < all;
+            let matched = ours.map(|lock| found.add(lock)).count();
             match page.last() {
-                Some(last) if !is_last => after = Some(last.name.clone()),
-                _ => return Ok(keys),
+                // Names of other locks stand behind those of keys: a page of keys only has a next one.
+                Some(last) if matched == PAGE as usize => after = Some(last.name.clone()),
+                _ => return Ok(found),
             }
         }
     }

@@ -5,7 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | what a server goes by, and where each value comes from |
-//! | [`keys`], `keyring` | who may do what, in which namespace |
+//! | [`keys`], `keyring`, `remembered` | who may do what, in which namespace |
 //! | [`pass`] | one thing that whoever holds one may do, once |
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
@@ -33,6 +33,7 @@ mod listen;
 mod otlp;
 mod patient;
 mod rate;
+mod remembered;
 mod reply;
 mod routes;
 mod shield;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use goldseam::core::branch::Branches;
 use goldseam::core::lock::Lock;
 use goldseam::core::{Event, LockName, Recorded};
-use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, Written};
-use goldseam::{Client, Millis, RunId, Status};
+use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, StoreError, Written};
+use goldseam::{Client, EngineError, Millis, RunId, Status};
 use goldseam_api::Problem;
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, Row, State};
@@ -83,7 +83,15 @@ impl Tracer {
         let Some(last) = page.last().map(|fed| fed.place.clone()) else { return Ok(false) };
         let mut spans = Vec::new();
         for (run, since) in moved(&page) {
-            spans.extend(self.spans(&run, since).await?);
+            match self.spans(&run, since).await {
+                Ok(found) => spans.extend(found),
+                Err(error) if passes(&error) => return Err(error.into()),
+                // What is damaged must not hold up all the others.
+                Err(error) => {
+                    let (run, namespace) = (run.as_str(), &self.namespace);
+                    tracing::warn!(%error, run, namespace, "a run cannot be traced, and is left out");
+                }
+            }
         }
         if !spans.is_empty() {
             self.post(spans).await?;
@@ -118,7 +126,7 @@ impl Tracer {
     }
 
     /// What ended in a run at or after a moment, as spans.
-    async fn spans(&self, run: &RunId, since: Millis) -> Result<Vec<Value>, Problem> {
+    async fn spans(&self, run: &RunId, since: Millis) -> Result<Vec<Value>, EngineError> {
         let history = self.client.readable(run).await?;
         let summary = self.client.get(run).await?;
         let branches = Branches::of(&history);
@@ -160,6 +168,15 @@ impl Tracer {
             true => Ok(()),
             false => Err(failed(answer.status().to_string())),
         }
+    }
+}
+
+/// Whether what could not be read now may be readable later.
+fn passes(error: &EngineError) -> bool {
+    match error {
+        EngineError::Store(error) => !matches!(error, StoreError::Damaged { .. }),
+        EngineError::Patience { .. } => true,
+        _ => false,
     }
 }
 

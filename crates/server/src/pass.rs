@@ -19,9 +19,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tokio::sync::RwLock;
 
 use crate::keys::Secret;
+use crate::remembered::Remembered;
 use crate::token::{self, Tokens};
 use crate::{hex, unhex};
 
@@ -111,20 +111,15 @@ pub struct Passes {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
     clock: Arc<dyn Clock>,
-    known: RwLock<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    read_at: Option<Duration>,
-    /// The present one, and the one before.
-    tokens: Arc<[Tokens]>,
+    /// What tickets are sealed with: the present one, and the one before.
+    known: Remembered<Arc<[Tokens]>>,
 }
 
 impl Passes {
     /// The passes of this store's servers.
     pub fn new(store: Arc<dyn Store>, entropy: Arc<dyn Entropy>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, entropy, clock, known: RwLock::default() }
+        let known = Remembered::new(Arc::clone(&clock));
+        Self { store, entropy, clock, known }
     }
 
     /// Makes a pass for a run of the namespace that `api` reaches.
@@ -157,7 +152,7 @@ impl Passes {
         let id = format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
         let namespace = namespace.to_owned();
         let pass = Pass { id, namespace, run: run.clone(), allows, by: caller.who.clone(), expires_at };
-        let tokens = self.tokens(FRESH).await?;
+        let tokens = self.tokens().await?;
         let Some(present) = tokens.first() else { return Err(no_secret()) };
         let ticket = present.seal(PURPOSE, "", &pass)?;
         let secret = present.derive(PURPOSE, &ticket);
@@ -185,7 +180,7 @@ impl Passes {
                 Some(Opened { pass, secret: Secret::new(tokens.derive(PURPOSE, ticket)) })
             })
         };
-        let opened = open(&self.tokens(FRESH).await?);
+        let opened = open(&self.tokens().await?);
         Ok(opened.filter(|opened| self.clock.now() < opened.pass.expires_at))
     }
 
@@ -200,28 +195,16 @@ impl Passes {
             lock.holder = Some(format!("{} {before}", token::random(&*self.entropy)));
             (lock.fence, lock.version) = (lock.fence + 1, lock.version + 1);
             if self.store.put_lock(lock, expect).await? == Written::Done {
-                self.known.write().await.read_at = None;
+                self.known.forget().await;
                 return Ok(Rotated { rotated_at: now });
             }
         }
         Err(Problem::new(503, "what passes are sealed with changed under every try; try again"))
     }
 
-    async fn tokens(&self, fresh: Duration) -> Result<Arc<[Tokens]>, Problem> {
-        let is_fresh =
-            |known: &Known| known.read_at.is_some_and(|at| self.clock.elapsed().saturating_sub(at) <= fresh);
-        {
-            let known = self.known.read().await;
-            if is_fresh(&known) {
-                return Ok(Arc::clone(&known.tokens));
-            }
-        }
-        let mut known = self.known.write().await;
-        if !is_fresh(&known) {
-            known.tokens = token::secrets(&*self.store, &*self.entropy, NAME).await?.into();
-            known.read_at = Some(self.clock.elapsed());
-        }
-        Ok(Arc::clone(&known.tokens))
+    async fn tokens(&self) -> Result<Arc<[Tokens]>, Problem> {
+        let read = async { Ok(token::secrets(&*self.store, &*self.entropy, NAME).await?.into()) };
+        self.known.get(FRESH, read).await
     }
 }
 

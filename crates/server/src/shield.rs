@@ -25,6 +25,13 @@ const HEADERS: [(header::HeaderName, &str); 5] = [
     (header::X_FRAME_OPTIONS, "DENY"),
 ];
 
+/// On streams: a proxy that keeps events back until there are many of them makes a stream of none.
+const UNBUFFERED: (header::HeaderName, &str) = (header::HeaderName::from_static("x-accel-buffering"), "no");
+
+fn is_stream(response: &Response) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
+}
+
 /// Outermost: whatever happens inside, an answer goes out, with its headers.
 pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -39,6 +46,9 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
             }
         },
     };
+    if is_stream(&response) {
+        response.headers_mut().insert(UNBUFFERED.0, HeaderValue::from_static(UNBUFFERED.1));
+    }
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }

@@ -39,11 +39,11 @@ impl Local {
             }
             committed => committed?,
         };
-        if made.is_some() && committed.records.is_empty() && !self.is_same_start(&run, &new).await? {
-            return Err(Problem::key_reused(&run));
+        if committed.records.is_empty() && !self.is_same_start(&run, &new).await? {
+            return Err(if made.is_some() { Problem::key_reused(&run) } else { Problem::id_reused(&run) });
         }
         // Whoever repeats himself is told what he was told.
-        let status = match made {
+        let status = match caller.key {
             Some(_) => Status::Queued,
             None => self.client.get(&run).await?.status,
         };
@@ -54,10 +54,10 @@ impl Local {
         let (name, payload) = (SignalName::new(&new.name)?, self.payload(&new.payload)?);
         self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("signal", run.as_str()).filter(|_| new.id.is_none());
-        let (keyed, given) = (made.is_some(), new.id.or(made));
+        let given = new.id.or(made);
         let (fresh, id) = (given.is_none(), self.client.command_id(given));
         let command = Command::Signal { name: name.clone(), id, fresh, payload };
-        let event = self.order(run, keyed, command).await?.end;
+        let event = self.order(run, !fresh, command).await?.end;
         Ok(Signalled { event, run: run.clone(), signal: name })
     }
 
@@ -71,7 +71,8 @@ impl Local {
         let answer = self.payload(&new.answer)?;
         self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("answer", run.as_str()).filter(|_| new.id.is_none());
-        let (keyed, id) = (made.is_some(), self.client.command_id(new.id.or(made)));
+        let given = new.id.or(made);
+        let (keyed, id) = (given.is_some(), self.client.command_id(given));
         let by = self.who(caller, new.by)?;
         let command = Command::Answer { question: question.clone(), since: new.since, id, answer, by };
         let event = self.order(run, keyed, command).await?.end;

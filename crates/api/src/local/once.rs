@@ -10,7 +10,7 @@ use goldseam::core::{BranchId, Command, Event, Recorded, State, derive};
 use goldseam::{RunId, Seq};
 
 use super::Local;
-use crate::caller::Caller;
+use crate::caller::{Caller, KEY_MARK};
 use crate::doc::run::NewRun;
 use crate::problem::Problem;
 
@@ -56,7 +56,7 @@ impl Local {
         Ok(Asked { note: self.client.note(said), keyed })
     }
 
-    /// Carries out a command; a repeat under the same key is answered from the log.
+    /// Carries out a command; a repeat under the same key, or the same id, is answered from the log.
     pub(super) async fn order(&self, run: &RunId, keyed: bool, command: Command) -> Result<Landed, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
         let (end, records) = (committed.end, committed.records);
@@ -76,7 +76,7 @@ impl Local {
         keyed: bool,
         command: &Command,
     ) -> Result<Option<Landed>, Problem> {
-        let Some(id) = id_of(command).filter(|_| keyed) else { return Ok(None) };
+        let Some(id) = command.outside_id().filter(|_| keyed) else { return Ok(None) };
         match self.client.get(run).await?.has_seen(id) {
             Some(false) => Ok(None),
             Some(true) | None => self.in_log(run, command).await,
@@ -84,14 +84,15 @@ impl Local {
     }
 
     async fn in_log(&self, run: &RunId, command: &Command) -> Result<Option<Landed>, Problem> {
-        let Some(id) = id_of(command) else { return Ok(None) };
+        let Some(id) = command.outside_id() else { return Ok(None) };
         let history = self.client.history(run).await?;
         let Some(first) = history.iter().find(|recorded| command_id(&recorded.event).as_deref() == Some(id))
         else {
             return Ok(None);
         };
         if !is_same(command, &first.event) {
-            return Err(Problem::key_reused(run));
+            let is_key = id.starts_with(KEY_MARK);
+            return Err(if is_key { Problem::key_reused(run) } else { Problem::id_reused(run) });
         }
         let write = first.write;
         let start = history.iter().position(|recorded| recorded.write == write).unwrap_or_default();
@@ -104,7 +105,7 @@ impl Local {
 
     /// Whether the run that is there already is the one that is asked for.
     pub(super) async fn is_same_start(&self, run: &RunId, asked: &NewRun) -> Result<bool, Problem> {
-        let first = self.client.history(run).await?.into_iter().next();
+        let first = self.client.first(run).await?;
         let (version, queue, priority, tags) = match first.map(|first| first.event) {
             Some(Event::RunQueued(queued)) => (queued.version, queued.queue, queued.priority, queued.tags),
             // A tombstone tells it, too.
@@ -127,29 +128,6 @@ impl Local {
 pub(super) struct Asked {
     pub(super) note: Note,
     pub(super) keyed: bool,
-}
-
-/// The id of a command from outside.
-fn id_of(command: &Command) -> Option<&str> {
-    match command {
-        Command::Signal { id, .. } | Command::Answer { id, .. } => Some(id),
-        Command::Cancel(note)
-        | Command::Pause(note)
-        | Command::Resume(note)
-        | Command::Retry(note)
-        | Command::Annotate(note)
-        | Command::Requeue(note)
-        | Command::Reset(note)
-        | Command::UndoSeam(note) => Some(&note.id),
-        Command::Jump(jump) => Some(&jump.note.id),
-        Command::Start { .. }
-        | Command::Claim(_)
-        | Command::Heal(_)
-        | Command::ChildEnded { .. }
-        | Command::StepEnded(_)
-        | Command::Prune(_)
-        | Command::Owned(..) => None,
-    }
 }
 
 /// Whether an event with the id of a command is what the command asks for: who asks does not matter.

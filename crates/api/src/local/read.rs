@@ -8,6 +8,7 @@ use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
 use goldseam::core::state::Outcome;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
+use goldseam::engine::page::Piece;
 use goldseam::healer::Found;
 use goldseam::store::{Record, RunFilter, RunOrder};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
@@ -95,30 +96,38 @@ impl Local {
     pub(super) async fn read_history(&self, run: &RunId, query: HistoryQuery) -> Answer<History> {
         let most = limit::page(query.limit, PAGE_MAX)?;
         let (after, most) = (Seq(query.after.unwrap_or(0)), usize::try_from(most).unwrap_or(usize::MAX));
-        let mut events: Vec<Recorded> = match &query.branch {
+        let (mut events, is_cut): (Vec<Recorded>, bool) = match &query.branch {
             Some(branch) => {
                 let history = self.client.history(run).await?;
                 let known = Branches::of(&history);
                 let seen = log::seen_by(&history, &known, log::branch(&known, branch)?);
-                seen.into_iter().filter(|recorded| recorded.seq > after).take(most + 1).cloned().collect()
+                let rest = seen.into_iter().filter(|recorded| recorded.seq > after);
+                log::that_fits(rest.take(most + 1).cloned())
             }
             None => self.events(run, after, most + 1).await?,
         };
-        let more = events.len() > most;
+        let more = is_cut || events.len() > most;
         events.truncate(most);
         let next = events.last().map(|last| last.seq).filter(|_| more);
         Ok(History { items: events.iter().map(EventDoc::from).collect(), next, run: run.clone() })
     }
 
     /// Events after a position, each checked to follow the one before it, the one at that position included.
-    async fn events(&self, run: &RunId, after: Seq, most: usize) -> Answer<Vec<Recorded>> {
+    /// Says, too, whether there may be more because those are as much as fits.
+    async fn events(&self, run: &RunId, after: Seq, most: usize) -> Answer<(Vec<Recorded>, bool)> {
         let (store, from) = (self.client.store(), after.before());
-        let most = u32::try_from(most).unwrap_or(u32::MAX).saturating_add(1);
-        let page: Vec<Record> = store.read(run, from, most).await?;
+        let mut page: Vec<Record> = match from == after {
+            true => Vec::new(),
+            false => store.read(run, from, 1).await?,
+        };
+        let read_to = page.last().map_or(after, |known| known.seq.max(after));
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let Piece { records, is_cut } = self.client.ledger().piece(run, read_to, most).await?;
+        page.extend(records);
         let corrupt = |corrupt| Problem::from(EngineError::Corrupt { run: run.clone(), corrupt });
         let Some(first) = page.first() else {
             return match store.head(run).await? {
-                Some(_) => Ok(Vec::new()),
+                Some(_) => Ok((Vec::new(), false)),
                 None => Err(EngineError::Refused { run: run.clone(), refusal: Refusal::NoSuchRun }.into()),
             };
         };
@@ -131,7 +140,7 @@ impl Local {
         };
         let texts = page.iter().map(|record| (record.seq, record.body.as_str()));
         let (events, _) = decode_all(from, prev, texts).map_err(corrupt)?;
-        Ok(events.into_iter().filter(|recorded| recorded.seq > after).collect())
+        Ok((events.into_iter().filter(|recorded| recorded.seq > after).collect(), is_cut))
     }
 
     pub(super) async fn read_result(&self, run: &RunId, wait: Duration) -> Answer<Ending> {

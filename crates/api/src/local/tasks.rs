@@ -61,8 +61,9 @@ impl Local {
             silence_max: new.silence_max_ms.map(Duration::from_millis),
         };
         let task = self.client.queue().submit(submission.clone()).await?;
-        if made.is_some() && task.id == submission.id && !is_same(&task, &submission) {
-            return Err(Problem::key_reused(&task.id));
+        if task.id == submission.id && !is_same(&task, &submission) {
+            let key = made.is_some();
+            return Err(if key { Problem::key_reused(&task.id) } else { Problem::id_reused(&task.id) });
         }
         Ok(task)
     }

@@ -15,8 +15,9 @@ impl Remote {
         self.ask(self.change(caller, path, new)?.once()).await
     }
 
-    /// Passes are made with something new from now on; those of the time before the last change open nothing more.
+    /// Passes are made with something new from now on; those of the time before the last change open nothing more. Not
+    /// asked again if the answer is lost: twice in a row ends every pass there is.
     pub async fn rotate_passes(&self, caller: &Caller) -> Answer<Rotated> {
-        self.post(caller, "/v1/passes/rotate", NO_BODY).await
+        self.ask(self.change(caller, "/v1/passes/rotate", NO_BODY)?.once()).await
     }
 }

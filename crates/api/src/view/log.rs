@@ -1,9 +1,13 @@
 //! A run's log, branch by branch.
 
 use goldseam::core::branch::{Branches, NotABranch};
+use goldseam::core::codec::encode;
 use goldseam::core::{BranchId, Recorded};
 
 use crate::problem::Problem;
+
+/// Bytes of events in one answer, but for the last.
+const ANSWER_BYTES: usize = 1024 * 1024;
 
 /// The branch that a person named.
 pub fn branch(branches: &Branches, text: &str) -> Result<BranchId, Problem> {
@@ -18,6 +22,19 @@ pub fn branch(branches: &Branches, text: &str) -> Result<BranchId, Problem> {
             Err(Problem::not_found(format!("the run has no branch {id}")).hint(format!("it has: {}", all())))
         }
     }
+}
+
+/// As many events as go into one answer, one at least, and whether there were more.
+pub fn that_fits(events: impl Iterator<Item = Recorded>) -> (Vec<Recorded>, bool) {
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    for recorded in events {
+        if bytes >= ANSWER_BYTES {
+            return (kept, true);
+        }
+        bytes += encode(&recorded).len();
+        kept.push(recorded);
+    }
+    (kept, false)
 }
 
 /// What a branch sees, mail included.

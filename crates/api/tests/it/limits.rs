@@ -103,3 +103,30 @@ fn fields_that_nobody_knows_are_refused() {
     assert!(serde_json::from_str::<RunsQuery>(r#"{"stauts":"failed"}"#).is_err());
     assert!(serde_json::from_str::<Reason>(r#"{"because":"x"}"#).is_err());
 }
+
+#[tokio::test]
+async fn a_page_of_large_events_ends_early_and_the_next_one_goes_on() {
+    let place = Place::with(&[("waits", "wait")]).await;
+    let (api, run) = (&place.api, RunId::new("waits").unwrap());
+    let large = Payload::of(&"x".repeat(700_000), &goldseam::Limits::default()).unwrap();
+    for _ in 0..5 {
+        let new = NewSignal { name: "other".into(), payload: large.clone(), id: None };
+        api.signal(&Caller::default(), &run, new).await.unwrap();
+    }
+    let whole = api.client().history(&run).await.unwrap().len();
+    for branch in [None, Some("b1".to_owned())] {
+        let (mut seen, mut pages, mut after) = (Vec::new(), 0, None);
+        loop {
+            let query = HistoryQuery { branch: branch.clone(), after, limit: None };
+            let page = api.history(&run, query).await.unwrap();
+            pages += 1;
+            seen.extend(page.items.iter().map(|event| event.seq.0));
+            after = page.next.map(|next| next.0);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=whole as u64).collect::<Vec<_>>(), "each one once");
+        assert!(pages > 2, "{pages} pages");
+    }
+}

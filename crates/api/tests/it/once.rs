@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use goldseam::core::{LockName, TaskId};
+use goldseam::prelude::{Context, Engine};
 use goldseam::{Failure, Path, Payload, RunId};
 use goldseam_api::doc::change::{NewAnswer, NewJump, NewRecovery, NewSignal, Reason};
 use goldseam_api::doc::lock::NewHold;
@@ -304,4 +305,84 @@ async fn tasks_and_locks_are_changed_once_under_a_key() {
     assert_eq!(api.acquire_lock(&keyed("8"), &lock, hold.clone()).await.unwrap(), taken);
     let refused = api.acquire_lock(&keyed("9"), &lock, hold).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_deref()), (409, Some("GS0302")), "another command");
+}
+
+/// Hears forty-one numbers, begins anew, and then waits for the end.
+async fn tally(ctx: Context, round: u32) -> goldseam::Result<u32> {
+    if round == 0 {
+        for _ in 0..41 {
+            ctx.signal::<Value>("n").await?;
+        }
+        return ctx.continue_as_new(&1);
+    }
+    ctx.signal::<Value>("end").await?;
+    Ok(round)
+}
+
+#[tokio::test]
+async fn a_key_is_known_to_a_run_that_heard_a_lot_since_and_began_anew() {
+    let place = Place::empty().await;
+    let (api, nobody, r) = (&place.api, Caller::default(), run("t"));
+    let engine = Engine::open(&place.url).await.unwrap().workflow("tally", tally).start().await.unwrap();
+    engine.run("tally", "t", &0u32).await.unwrap();
+    let keyed = Caller { who: None, key: Some("K".into()) };
+    let signal = |id: Option<&str>, number: u32| {
+        let id = id.map(str::to_owned);
+        NewSignal { name: "n".into(), payload: payload(&json!(number)), id }
+    };
+    let first = api.signal(&keyed, &r, signal(None, 0)).await.unwrap();
+    let named = api.signal(&nobody, &r, signal(Some("named"), 1)).await.unwrap();
+    let noted = api.annotate(&keyed, &r, reason(Which::One)).await.unwrap();
+    for number in 2..41 {
+        api.signal(&nobody, &r, signal(None, number)).await.unwrap();
+    }
+    let mut mark = 0;
+    while engine.get(&r).await.unwrap().base.0 == 1 {
+        mark = engine.wait_for_change(mark).await.unwrap();
+    }
+    let events = events(api, Some("t")).await;
+    assert_eq!(api.signal(&keyed, &r, signal(None, 0)).await.unwrap(), first);
+    assert_eq!(api.signal(&nobody, &r, signal(Some("named"), 1)).await.unwrap(), named);
+    assert_eq!(api.annotate(&keyed, &r, reason(Which::One)).await.unwrap(), noted);
+    assert!(is_reused(told(api.signal(&keyed, &r, signal(None, 7)).await)));
+    let history = api.client().history(&r).await.unwrap();
+    let heard = history.iter().filter(|recorded| recorded.event.name() == "signal.received").count();
+    assert_eq!((heard, history.len() >= events), (41, true), "each one once");
+    api.signal(&Caller { who: None, key: Some("L".into()) }, &r, signal(None, 41)).await.unwrap();
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_id_that_is_named_twice_is_the_same_thing_or_refused() {
+    let place = Place::with(&[("asks", "ask"), ("waits", "wait")]).await;
+    let (api, nobody) = (&place.api, Caller::default());
+    let start = |which| NewRun { id: Some("named".into()), ..new_run(which) };
+    let first = api.start(&nobody, start(Which::One)).await.unwrap();
+    assert_eq!(api.start(&nobody, start(Which::One)).await.unwrap(), first);
+    assert!(is_reused(told(api.start(&nobody, start(Which::Other)).await)), "other tags");
+
+    let task = |which| NewTask { id: Some("mail-1".into()), ..new_task(which) };
+    let first = api.submit(&nobody, task(Which::One)).await.unwrap();
+    assert_eq!(api.submit(&nobody, task(Which::One)).await.unwrap(), first);
+    assert!(is_reused(told(api.submit(&nobody, task(Which::Other)).await)), "another payload");
+
+    let signal = |number: u32| NewSignal {
+        name: "paid".into(),
+        payload: payload(&json!(number)),
+        id: Some("s-1".into()),
+    };
+    let first = api.signal(&nobody, &run("waits"), signal(1)).await.unwrap();
+    assert_eq!(api.signal(&nobody, &run("waits"), signal(1)).await.unwrap(), first);
+    assert!(is_reused(told(api.signal(&nobody, &run("waits"), signal(2)).await)), "another payload");
+
+    let question = Path::new("review").unwrap();
+    let answer = |text: &str| NewAnswer {
+        answer: payload(&json!(text)),
+        since: None,
+        by: None,
+        id: Some("a-1".into()),
+    };
+    let first = api.answer(&nobody, &run("asks"), &question, answer("yes")).await.unwrap();
+    assert_eq!(api.answer(&nobody, &run("asks"), &question, answer("yes")).await.unwrap(), first);
+    assert!(is_reused(told(api.answer(&nobody, &run("asks"), &question, answer("no")).await)));
 }

@@ -109,6 +109,14 @@ async fn a_claim_that_may_have_been_made_is_not_made_again() {
 }
 
 #[tokio::test]
+async fn what_passes_are_made_with_is_not_changed_twice_for_a_lost_answer() {
+    let script = Script::of(vec![b"HTTP/1.1 20".to_vec()]).await;
+    let problem = script.remote().rotate_passes(&Caller::default()).await.unwrap_err();
+    assert_eq!(problem.status, 503);
+    assert_eq!(script.asked().await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_problem_comes_back_as_it_was_told() {
     let told = r#"{"type":"/v1/codes/GS0104","title":"Not found","status":404,"detail":"there is no run x",
         "code":"GS0104","hint":"goldseam ls"}"#;

@@ -10,7 +10,7 @@ use goldseam_api::Local;
 /// A store in a folder of its own.
 pub(crate) struct Place {
     _dir: tempfile::TempDir,
-    url: String,
+    pub(crate) url: String,
     pub(crate) api: Local,
 }
 

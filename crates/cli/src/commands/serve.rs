@@ -1,6 +1,7 @@
 //! `goldseam serve` and `goldseam dev`.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -115,30 +116,33 @@ fn tell(app: &App, running: &Running, store: &str) {
         return out::line(&url);
     }
     out::line(format!("{store} is served on {url}"));
-    out::line(match keys {
-        true => "every request needs a key: goldseam key list",
-        false => "no key is asked for: only this machine can reach it",
+    out::line(match (keys, running.address.ip().is_loopback()) {
+        (true, _) => "every request needs a key: goldseam key list",
+        (false, true) => "no key is asked for: only this machine can reach it",
+        (false, false) => "no key is asked for: whoever can reach it can do anything",
     });
 }
 
 /// Carries out `dev`.
 pub(crate) async fn dev(app: &App, args: DevArgs) -> Result<Exit, Fail> {
     let told = super::until_told()?;
-    let name = format!("goldseam-dev-{}", std::process::id());
-    let scratch = std::env::temp_dir().join(name);
-    let cannot =
-        |error: std::io::Error| Fail::plain(format!("{} cannot be made: {error}", scratch.display()));
-    std::fs::create_dir(&scratch).map_err(cannot)?;
-    let store = format!("sqlite:{}", scratch.join("dev.db").display());
+    // Nobody else can know the name before, or look into it.
+    let scratch = tempfile::Builder::new()
+        .prefix("goldseam-dev-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(|error| Fail::plain(format!("a scratch folder cannot be made: {error}")))?;
+    let store = format!("sqlite:{}", scratch.path().join("dev.db").display());
     let served = dev_on(app, args, &store, told).await;
-    let _ = std::fs::remove_dir_all(&scratch);
+    let _ = scratch.close();
     served
 }
 
 async fn dev_on(app: &App, args: DevArgs, store: &str, told: impl Future<Output = ()>) -> Result<Exit, Fail> {
     let mut flags = BTreeMap::from([("store", store.to_owned())]);
     flags.extend(args.listen.map(|listen| ("listen", listen)));
-    let config = Settings::gather(&flags, |_| None, None)?.config()?;
+    // What the file of a project says is about other stores than this one.
+    let config = Settings::of_flags(&flags).config()?;
     let running = serve(config).await?;
     if !running.address.ip().is_loopback() {
         running.shutdown().await;

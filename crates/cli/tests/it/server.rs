@@ -69,7 +69,7 @@ fn masked(text: &str) -> String {
     let text = &text.lines().map(without_bar).collect::<Vec<_>>().join("\n");
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut masked = String::new();
-    let mut rest = text;
+    let mut rest = text.as_str();
     while let Some(first) = rest.chars().next() {
         let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);

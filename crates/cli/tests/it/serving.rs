@@ -1,6 +1,7 @@
 //! The real server: started, asked with keys, told to leave.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -109,16 +110,24 @@ fn a_server_prunes_into_its_own_archive() {
 #[test]
 fn a_scratch_server_leaves_nothing_behind() {
     let place = Place::new();
+    // What the file of a project names is not touched by a server that is for trying things.
+    let scratch = place.path("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let project = "listen = \"127.0.0.1:1\"\n[namespaces]\nshop = \"sqlite:production.db\"\n";
+    std::fs::write(place.path("goldseam.toml"), project).unwrap();
     let mut server = place.command(&["dev", "--listen", "127.0.0.1:0", "--jsonl"]);
     let mut child =
-        server.env("TMPDIR", place.path("")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        server.env("TMPDIR", &scratch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url = serde_json::from_str::<Value>(&line).unwrap()["url"].as_str().unwrap().to_owned();
     place.run(&["start", "order", "--id", "o-1", "--server", &url]).ok();
-    assert_eq!(place.files().len(), 1, "the scratch store: {:?}", place.files());
+    let folders = || std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap()).collect::<Vec<_>>();
+    let [folder] = &folders()[..] else { panic!("the scratch store: {:?}", folders()) };
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(Server { child, url }.end(), Some(0));
-    assert_eq!(place.files(), Vec::<String>::new());
+    assert!(folders().is_empty());
+    assert!(!place.path("production.db").exists(), "{:?}", place.files());
 }
 
 #[test]

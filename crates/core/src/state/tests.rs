@@ -361,6 +361,27 @@ fn the_row_remembers_the_latest_commands_and_knows_when_it_has_forgotten_some() 
 }
 
 #[test]
+fn a_state_that_begins_late_is_unsure_of_what_it_has_forgotten() {
+    let told = |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
+    let note_of = |id: &str| Command::Annotate(note(id));
+    let state = told(40).state().clone();
+    assert_eq!(state.unsure_of(&note_of("x")), None, "it goes back to the beginning");
+    let anew = |many: u32| told(many).owned(vec![Owned::ContinueAsNew(json("1"))]).state().clone();
+    assert_eq!(anew(32).unsure_of(&note_of("x")), None, "nothing is forgotten");
+    let mut state = anew(40);
+    assert_eq!((state.unsure_of(&note_of("s39")), state.has_seen("s39")), (None, true));
+    assert_eq!((state.unsure_of(&note_of("s0")), state.has_seen("s0")), (Some("s0"), false));
+    state.recall("s0");
+    assert_eq!((state.unsure_of(&note_of("s0")), state.has_seen("s0")), (None, true));
+    let name = crate::SignalName::new("go").unwrap();
+    let (id, payload) = ("x".to_owned(), json("1"));
+    let fresh =
+        |fresh| Command::Signal { name: name.clone(), id: id.clone(), fresh, payload: payload.clone() };
+    assert_eq!(state.unsure_of(&fresh(true)), None, "nobody else can have sent it");
+    assert_eq!(state.unsure_of(&fresh(false)), Some("x"));
+}
+
+#[test]
 fn a_row_takes_from_a_left_branch_only_what_is_of_the_run() {
     let log = Log::running().completed("a").signalled("go", "s1").act(Command::Annotate(note("n1")));
     let folded = |at: usize| {

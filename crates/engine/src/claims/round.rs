@@ -281,7 +281,7 @@ impl<'a> Round<'a> {
         match written {
             Ok(Written::Done) => {
                 let heal = self.ledger.clock.elapsed().saturating_sub(self.begun);
-                self.ledger.meter.recovered(rule, "", stale.reason, stale.span, heal);
+                self.ledger.meter.recovered(rule, "", stale.reason, (stale.span, heal));
                 Ok(true)
             }
             Ok(Written::Lost(_)) => Ok(false),

@@ -109,7 +109,7 @@ impl Healer {
         let Ok(Some(head)) = self.ledger.store.head(run).await else { return };
         let workflow = head.row.map_or_else(String::new, |row| row.summary.workflow.as_str().to_owned());
         let heal = self.ledger.clock.elapsed().saturating_sub(begun);
-        self.ledger.meter.recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), stale, heal);
+        self.ledger.meter.recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), (stale, heal));
         if diagnosis.rule == Code::P1 {
             self.ledger.meter.attempts_exceeded(&workflow);
         }

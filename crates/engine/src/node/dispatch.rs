@@ -356,13 +356,11 @@ impl Node {
                 } else {
                     Reason::StaleDetection
                 };
-                let heal = Duration::ZERO;
                 self.ledger.meter.recovered(
                     Code::O2.as_str(),
                     workflow.unwrap_or_default(),
                     reason.as_str(),
-                    Some(stale),
-                    heal,
+                    (Some(stale), Duration::ZERO),
                 );
             }
         }

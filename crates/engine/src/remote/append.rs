@@ -10,7 +10,7 @@ use goldseam_core::{Command, Doing, Event, Owned, Recorded, WriteId, decide};
 use tokio::sync::oneshot;
 
 use super::doing::{self, Flaw, Reader};
-use super::pages::{Page, after};
+use super::pages::{Page, Room, after};
 use super::token::Held;
 use super::wire::{Append, Appended, Outcome};
 use super::{RemoteRefusal, RemoteWorkers};
@@ -101,7 +101,7 @@ impl RemoteWorkers {
             inner.state.branches.lineage(inner.fence.branch)
         };
         let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
-        let page = after(&self.ledger, &job.held.run, job.append.after, &sees).await?;
+        let page = after(&self.ledger, &job.held.run, job.append.after, (&sees, &mut Room::new())).await?;
         let answer = self.answer(outcome, page, node.hub().is_leaving()).await?;
         Ok(Appended { repeated, why, ..answer })
     }
@@ -153,11 +153,13 @@ impl RemoteWorkers {
     ) -> Result<Appended, EngineError> {
         let Held { run, fence, .. } = &job.held;
         let sees = |recorded: &Recorded| recorded.branch == fence.branch || recorded.write == job.write;
-        let page = after(&self.ledger, run, job.append.after.max(fence.epoch), &sees).await?;
+        let page =
+            after(&self.ledger, run, job.append.after.max(fence.epoch), (&sees, &mut Room::new())).await?;
         let (outcome, next) = match next {
-            Some(next) => {
-                (Outcome::Continued, Some(Box::new(self.execution(&job.held.worker, &next).await?)))
-            }
+            Some(next) => (
+                Outcome::Continued,
+                Some(Box::new(self.execution(&job.held.worker, &next, &mut Room::new()).await?)),
+            ),
             None => (Outcome::Over, None),
         };
         Ok(Appended { next, ..self.answer(outcome, page, leaving).await? })

@@ -31,7 +31,7 @@ use crate::engine::refused;
 use crate::error::EngineError;
 use crate::node::{Desk, Hub, Lying, Node};
 use crate::registry::Registry;
-use pages::Page;
+use pages::{Page, Room};
 use token::Held;
 use wire::{Beaten, Claim, Claimed, Events, Execution, Heartbeat, News, Register, Registered};
 
@@ -43,6 +43,8 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(600);
 /// Workflows, queues and executions that a worker may name at once.
 const NAMES_MAX: usize = 10_000;
+/// Executions in one answer.
+const CLAIM_MAX: usize = 100;
 
 /// How workers in other processes are treated.
 #[derive(Debug, Clone)]
@@ -235,9 +237,9 @@ impl RemoteWorkers {
         let mut bell = desk.listen();
         loop {
             bell.mark_unchanged();
-            let (mut news, mut lost) = (Vec::new(), Vec::new());
+            let (mut news, mut lost, mut room) = (Vec::new(), Vec::new(), Room::new());
             for (held, holding) in held.iter().zip(&beat.holding) {
-                match self.news(&node, &desk, held, holding).await? {
+                match self.news((&node, &desk), held, holding, &mut room).await? {
                     Some(news_of_it) => news.extend(news_of_it),
                     None => lost.push(holding.token.clone()),
                 }
@@ -254,10 +256,10 @@ impl RemoteWorkers {
     /// What is new in one execution; none if it is not the worker's any more.
     async fn news(
         &self,
-        node: &Node,
-        desk: &Desk,
+        (node, desk): (&Node, &Desk),
         held: &Held,
         holding: &wire::Holding,
+        room: &mut Room,
     ) -> Result<Option<Option<News>>, EngineError> {
         let Some(lying) = desk.find(&held.run, held.fence) else { return Ok(None) };
         if !node.look(&lying).await? {
@@ -267,7 +269,7 @@ impl RemoteWorkers {
         if lying.cell.lock().state.summary.as_of <= holding.after {
             return Ok(Some(None));
         }
-        let Page { events, end, more, .. } = self.page(&lying, holding.after).await?;
+        let Page { events, end, more, .. } = self.page(&lying, holding.after, room).await?;
         Ok(Some(Some(News { token: holding.token.clone(), events, end, more })))
     }
 
@@ -277,9 +279,9 @@ impl RemoteWorkers {
         let held = self.held(worker, claim.holding.iter())?;
         let _one_at_a_time = desk.asking.lock().await;
         desk.compare(&pairs(&held), self.ledger.clock.elapsed());
-        let limit = usize::try_from(claim.limit).unwrap_or(usize::MAX);
+        let limit = usize::try_from(claim.limit).unwrap_or(usize::MAX).min(CLAIM_MAX);
         let deadline = self.ledger.clock.elapsed() + Self::patience(&desk, claim.wait_ms);
-        let _asking = desk.ask(claim.limit);
+        let _asking = desk.ask(u32::try_from(limit).unwrap_or(u32::MAX));
         node.hub().ready.notify_one();
         loop {
             let arrived = desk.arrived.notified();
@@ -287,9 +289,9 @@ impl RemoteWorkers {
             let leaving = node.hub().is_leaving();
             let left = deadline.saturating_sub(self.ledger.clock.elapsed());
             if !taken.is_empty() || limit == 0 || leaving || left.is_zero() || node.is_closed() {
-                let mut executions = Vec::with_capacity(taken.len());
+                let (mut executions, mut room) = (Vec::with_capacity(taken.len()), Room::new());
                 for lying in taken {
-                    executions.push(self.execution(worker, &lying).await?);
+                    executions.push(self.execution(worker, &lying, &mut room).await?);
                 }
                 return Ok(Claimed { executions, leaving, now: node.ledger.clock.now() });
             }
@@ -303,11 +305,11 @@ impl RemoteWorkers {
         let (_, desk) = self.hear(&held.worker)?;
         let fenced = || refused(&held.run, Refusal::Fenced);
         let lying = desk.find(&held.run, held.fence).ok_or_else(fenced)?;
-        let Page { events: seen, end, more, .. } = self.page(&lying, events.after).await?;
+        let Page { events: seen, end, more, .. } = self.page(&lying, events.after, &mut Room::new()).await?;
         Ok(News { token: events.token, events: seen, end, more })
     }
 
-    async fn page(&self, lying: &Lying, after: Seq) -> Result<Page, EngineError> {
+    async fn page(&self, lying: &Lying, after: Seq, room: &mut Room) -> Result<Page, EngineError> {
         let (lineage, base) = {
             let inner = lying.cell.lock();
             (inner.state.branches.lineage(inner.fence.branch), inner.state.summary.base)
@@ -315,10 +317,10 @@ impl RemoteWorkers {
         let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
         let run = &lying.cell.run;
         if after >= base {
-            return pages::after(&self.ledger, run, after, &sees).await;
+            return pages::after(&self.ledger, run, after, (&sees, room)).await;
         }
         let (history, end) = self.history(lying).await?;
-        Ok(Page::of(history, after, end))
+        Ok(Page::of(history, (after, end), room))
     }
 
     /// Everything that the execution sees, and where the log ends.
@@ -333,10 +335,15 @@ impl RemoteWorkers {
         Ok((history, end))
     }
 
-    async fn execution(&self, worker: &NodeId, lying: &Lying) -> Result<Execution, EngineError> {
+    async fn execution(
+        &self,
+        worker: &NodeId,
+        lying: &Lying,
+        room: &mut Room,
+    ) -> Result<Execution, EngineError> {
         let (history, end) = self.history(lying).await?;
         self.create_children(lying, &history).await;
-        let page = Page::of(history, Seq::ZERO, end);
+        let page = Page::of(history, (Seq::ZERO, end), room);
         let inner = lying.cell.lock();
         let (state, branch) = (&inner.state, inner.fence.branch);
         let summary = &state.summary;

@@ -31,8 +31,14 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// What was healed, newest first.
 #[utoipa::path(get, path = "/v1/recoveries", tag = "healing", security(("key" = ["read"])), params(RecoveriesQuery),
     responses((status = 200, body = Page<Healing>), (status = 400, body = Problem)))]
-async fn recoveries(place: In, Query(query): Query<RecoveriesQuery>) -> Answer<Page<Healing>> {
-    Ok(Json(place.space.api.recoveries(query).await?))
+async fn recoveries(
+    State(app): State<Arc<App>>,
+    place: In,
+    Query(mut query): Query<RecoveriesQuery>,
+) -> Answer<Page<Healing>> {
+    app.cursors("recoveries", &place).open(&mut query.after)?;
+    let page = place.space.api.recoveries(query).await?;
+    Ok(Json(app.cursors("recoveries", &place).seal(page)?))
 }
 
 /// What was healed, counted by rule.

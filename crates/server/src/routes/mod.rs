@@ -1,5 +1,6 @@
 //! Every route. What it needs, takes and answers stands in its own description, and the guard goes by that.
 
+mod everywhere;
 mod healing;
 mod health;
 mod keys;
@@ -105,7 +106,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
     let header = ApiKeyValue::with_description("goldseam-signature", "t=SECONDS,v1=HMAC");
     components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(ApiKey::Header(header)));
     openapi.components = Some(components);
-    OpenApiRouter::with_openapi(openapi)
+    let mut router = OpenApiRouter::with_openapi(openapi)
         .merge(health::routes())
         .merge(runs::routes())
         .merge(stream::routes())
@@ -116,7 +117,9 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(healing::routes())
         .merge(retention::routes())
         .merge(keys::routes())
-        .merge(workers::routes())
+        .merge(workers::routes());
+    everywhere::add_to(router.get_openapi_mut());
+    router
 }
 
 /// All routes, and the scope that each needs.

@@ -11,15 +11,30 @@ use crate::app::App;
 use crate::extract::{Body, By, In, Query};
 use crate::reply::{Answer, Json};
 
+/// Most runs in a plan.
+const PLAN_MAX: u64 = 10_000;
+
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(plan, prune))
 }
 
-/// Which runs a prune would archive and remove. Changes nothing.
+/// How many are wanted: no more than this, and so many unless somebody says.
+fn up_to(limit: Option<u64>, max: u64) -> Result<Option<u64>, Problem> {
+    match limit.unwrap_or(max) {
+        limit if limit <= max => Ok(Some(limit)),
+        limit => {
+            let told = format!("at most {max} runs are pruned or planned at a time, not {limit}");
+            Err(Problem::bad_request(told).limit(max))
+        }
+    }
+}
+
+/// Which runs a prune would archive and remove, the oldest 10,000 of them at most. Changes nothing.
 #[utoipa::path(get, path = "/v1/prune", tag = "retention", security(("key" = ["read"])), params(PruneQuery),
     responses((status = 200, body = PrunePlan), (status = 400, body = Problem)))]
 async fn plan(place: In, Query(query): Query<PruneQuery>) -> Answer<PrunePlan> {
-    Ok(Json(place.space.api.plan_prune(query).await?))
+    let limit = up_to(query.limit, PLAN_MAX)?;
+    Ok(Json(place.space.api.plan_prune(PruneQuery { limit, ..query }).await?))
 }
 
 /// Archives runs that ended long ago where the server archives, then leaves a tombstone in place of each log.
@@ -30,19 +45,13 @@ async fn plan(place: In, Query(query): Query<PruneQuery>) -> Answer<PrunePlan> {
     responses((status = 200, body = Pruned), (status = 400, body = Problem), (status = 409, body = Problem),
         (status = 413, body = Problem), (status = 503, body = Problem)))]
 async fn prune(place: In, By(caller): By, Body(new): Body<NewPrune>) -> Answer<Pruned> {
-    let limit = match new.limit.unwrap_or(PRUNE_MAX) {
-        limit @ 0..=PRUNE_MAX => limit,
-        limit => {
-            let told = format!("at most {PRUNE_MAX} runs are pruned at a time, not {limit}");
-            return Err(Problem::bad_request(told).limit(PRUNE_MAX).into());
-        }
-    };
+    let limit = up_to(new.limit, PRUNE_MAX)?;
     let Some(archive) = &place.space.archive else {
         return Err(Problem::new(409, "this server has no archive, and nothing is removed without one")
             .code("GS0614")
             .hint("set archive in the server's configuration")
             .into());
     };
-    let new = NewPrune { limit: Some(limit), ..new };
+    let new = NewPrune { limit, ..new };
     Ok(Json(place.space.api.prune(&caller, new, &**archive, &mut |_| ()).await?))
 }

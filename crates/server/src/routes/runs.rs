@@ -97,7 +97,7 @@ async fn result(
     Named(run): Named<RunId>,
     Query(query): Query<WaitQuery>,
 ) -> Answer<Ending> {
-    let now = WaitQuery { wait_ms: None, ..query };
+    let now = WaitQuery { wait_ms: None };
     let ending = tokio::select! {
         ending = place.space.api.result(&run, query) => ending?,
         () = app.left() => place.space.api.result(&run, now).await?,

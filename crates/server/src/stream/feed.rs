@@ -25,7 +25,9 @@ use crate::extract::{In, Query};
 use crate::reply::Refused;
 
 /// Events read at a time.
-const PAGE: u32 = 200;
+const PAGE: u32 = 64;
+/// Bytes of them that are kept until they are sent, but for the last: what is behind is read again.
+const PAGE_BYTES: usize = 1024 * 1024;
 /// What was appended may come into the order a moment later: it is looked for again.
 const LATE: Duration = Duration::from_millis(250);
 
@@ -88,7 +90,7 @@ pub(super) async fn of_all(
     let wake = place.space.tails.any();
     // Whoever comes with a place that makes no sense is told so now, not in the stream.
     let first = feed.fed(behind.as_deref(), PAGE).await?;
-    let tail = Tail { store: Arc::clone(&store), behind, wake, read: first.into(), woken: false };
+    let tail = Tail { store: Arc::clone(&store), behind, wake, read: that_fit(first), woken: false };
     Ok(sent(app, place, seat, tail.told()))
 }
 
@@ -122,13 +124,24 @@ impl Tail {
             }
             let feed: &dyn Feed = self.store.feed().ok_or_else(|| Problem::new(501, "the order is gone"))?;
             self.wake.mark_unchanged();
-            self.read = feed.fed(self.behind.as_deref(), PAGE).await?.into();
+            self.read = that_fit(feed.fed(self.behind.as_deref(), PAGE).await?);
             if self.read.is_empty() {
                 let patience = if self.woken { LATE } else { IDLE };
                 self.woken = tokio::time::timeout(patience, self.wake.changed()).await.is_ok();
             }
         }
     }
+}
+
+/// As many of them as may be kept, and one at least.
+fn that_fit(read: Vec<Fed>) -> VecDeque<Fed> {
+    let mut bytes = 0;
+    let fits = |fed: &Fed| {
+        let fits = bytes < PAGE_BYTES;
+        bytes += fed.record.body.len();
+        fits
+    };
+    read.into_iter().take_while(fits).collect()
 }
 
 /// An event that cannot be read is told as such: whoever follows sees that there is one.

@@ -199,3 +199,77 @@ async fn a_server_that_is_full_leaves_all_the_same() {
     only.read_exact(&mut begun).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), running.shutdown()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_compressed_or_no_text_or_says_a_thing_twice_is_refused() {
+    let desk = Desk::open().await;
+    let send = async |body: &[u8]| {
+        let request = desk.ask(Method::POST, "/v1/runs").header(header::CONTENT_TYPE, "application/json");
+        Told::of(request.body(body.to_vec()).send().await.unwrap()).await
+    };
+    let compressed = desk
+        .ask(Method::POST, "/v1/runs")
+        .header(header::CONTENT_ENCODING, "gzip")
+        .json(&json!({ "workflow": "w" }));
+    Told::of(compressed.send().await.unwrap()).await.problem(415, "GS0609");
+    for body in [
+        &b"{\"workflow\":\"\xff\"}"[..],
+        b"{\"workflow\":\"w\",\"input\":\"\xc3\x28\"}",
+        b"{\"workflow\":\"w\",\"workflow\":\"x\"}",
+        b"{\"workflow\":\"w\",\"input\":NaN}",
+    ] {
+        let told = send(body).await;
+        assert_eq!(told.status.as_u16(), 400, "{}: {}", String::from_utf8_lossy(body), told.text);
+    }
+    assert_eq!(desk.get("/v1/runs").await.ok()["items"], json!([]));
+    // A payload is kept as it was written: a number that no machine has is its reader's to refuse, and harms no log.
+    send(b"{\"workflow\":\"w\",\"id\":\"r-1\",\"input\":{\"a\":1e400,\"a\":2}}").await.ok();
+    for path in ["/v1/runs/r-1", "/v1/runs/r-1/history"] {
+        let told = desk.get(path).await;
+        assert!(told.status.is_success() && told.text.contains("1e400"), "{path}: {}", told.text);
+    }
+    assert_eq!(
+        desk.post("/v1/doctor", &json!({})).await.ok()["unreadable"].as_array().map_or(0, Vec::len),
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_without_an_end_is_cut_off_at_the_limit() {
+    let desk = Desk::with(&[("body_bytes_max", "1000")]).await;
+    let mut stream = TcpStream::connect(desk.url.trim_start_matches("http://")).await.unwrap();
+    let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+        Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for _ in 0..3 {
+        stream.write_all(format!("190\r\n{}\r\n", " ".repeat(400)).as_bytes()).await.unwrap();
+    }
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("GS0605"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_answers_under_its_names_and_to_pages_of_its_origins() {
+    let desk = Desk::with(&[("hosts", "app.example"), ("origins", "https://app.example")]).await;
+    let named = async |name: &str| {
+        let request = desk.ask(Method::GET, "/v1/runs").header(header::HOST, name);
+        Told::of(request.send().await.unwrap()).await
+    };
+    for own in ["app.example", "APP.example:7733", "localhost", "127.0.0.1:1", "[::1]"] {
+        named(own).await.ok();
+    }
+    for other in ["evil.example", "app.example.evil.example", "xapp.example"] {
+        named(other).await.problem(421, "GS0606");
+    }
+    let of = async |origin: &str| {
+        let request = desk.ask(Method::POST, "/v1/runs").header(header::ORIGIN, origin);
+        Told::of(request.json(&json!({ "workflow": "w" })).send().await.unwrap()).await
+    };
+    of("https://app.example").await.ok();
+    for other in ["http://app.example", "https://app.example:444", "https://app.example.evil.example", "null"]
+    {
+        of(other).await.problem(403, "GS0606");
+    }
+}

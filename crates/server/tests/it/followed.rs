@@ -213,3 +213,34 @@ async fn a_server_that_leaves_ends_its_streams_and_answers_what_is_under_way() {
     let stream = reader.response.bytes_stream();
     assert_eq!(stream.count().await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_is_told_in_full_whatever_its_pages_are() {
+    let desk = Desk::open().await;
+    desk.start("w", "s-8", json!(1)).await;
+    for n in 0..520 {
+        let payload = if n % 100 == 0 { "x".repeat(600_000) } else { n.to_string() };
+        desk.post("/v1/runs/s-8/signal", &json!({ "name": "n", "payload": payload })).await.ok();
+    }
+    let all: Vec<u64> = (1..=521).collect();
+    let mut reader = Reader::follow(&desk, "/v1/runs/s-8/events", None).await;
+    assert_eq!(seqs(&reader.take(521).await), all);
+    let mut reader = Reader::follow(&desk, "/v1/events", None).await;
+    let fed = reader.take(521).await;
+    assert_eq!(fed.iter().map(|one| one.data["seq"].as_u64().unwrap()).collect::<Vec<_>>(), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_says_that_it_is_alive_and_that_no_proxy_may_keep_it_back() {
+    let desk = Desk::open().await;
+    desk.start("w", "s-9", json!(1)).await;
+    for path in ["/v1/runs/s-9/events", "/v1/events?from=now"] {
+        let mut response = desk.ask(Method::GET, path).send().await.unwrap();
+        assert_eq!(response.headers()["x-accel-buffering"], "no", "{path}");
+        let mut text = String::new();
+        while !text.lines().any(|line| line.starts_with(':')) {
+            let chunk = tokio::time::timeout(Duration::from_secs(60), response.chunk()).await.unwrap();
+            text.push_str(std::str::from_utf8(&chunk.unwrap().unwrap()).unwrap());
+        }
+    }
+}

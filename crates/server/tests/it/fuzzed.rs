@@ -161,6 +161,8 @@ fn address(dice: &mut Dice, path: &str, operation: &Value, openapi: &Value) -> S
 fn check(openapi: &Value, operation: &Value, what: &str, told: &Told) {
     let status = told.status.as_u16();
     assert!(status < 500 || status == 501, "{what}: {status} {}", told.text);
+    let described = &operation["responses"][status.to_string()];
+    assert!(described.is_object(), "{what}: {status} is not described: {}", told.text);
     if status == 200 && told.kind == "application/json" {
         let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
         let mut schema = schema.clone();
@@ -170,6 +172,7 @@ fn check(openapi: &Value, operation: &Value, what: &str, told: &Told) {
         assert!(errors.is_empty(), "{what}: {errors:?} in {}", told.text);
     } else if status >= 400 {
         assert_eq!(told.kind, "application/problem+json", "{what}: {}", told.text);
+        assert!(described["content"]["application/problem+json"].is_object(), "{what}: {described}");
         assert_eq!(told.body["status"], json!(status), "{what}");
         assert!(told.body["detail"].is_string() && told.body["title"].is_string(), "{what}: {}", told.text);
     }

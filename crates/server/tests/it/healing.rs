@@ -1,5 +1,7 @@
 //! What an operator sees: nodes, workflows, queues, the doctor; numbers and readiness.
 
+use goldseam::Status;
+use goldseam::store::{Expect, Written};
 use goldseam_api::doc::key::Scope;
 use goldseam_testbed::postgres::{Cluster, Options, Shutdown};
 use reqwest::Method;
@@ -79,4 +81,38 @@ async fn a_problem_names_the_page_of_its_code() {
     let problem = desk.get("/v1/runs/nobody").await.problem(404, "GS0104");
     let page = desk.get(problem["type"].as_str().unwrap()).await;
     assert!(page.text.starts_with("# GS0104"), "{}", page.text);
+}
+
+/// The cached status of a run that waits for an answer says that it runs (rule A2).
+async fn hide_question(desk: &Desk, run: &str) {
+    let store = goldseam::open_existing_store(&desk.store("main.db")).await.unwrap();
+    let mut row = store.head(&run.parse().unwrap()).await.unwrap().unwrap().row.unwrap();
+    row.summary.status = Status::Running;
+    let expect = Expect::Version(row.version());
+    assert_eq!(store.put_row(row, expect).await.unwrap(), Written::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_of_what_was_healed_is_good_for_that_list_alone() {
+    let desk = Desk::open().await;
+    let engine = desk.engine().await;
+    for run in ["h-1", "h-2"] {
+        desk.start("ask", run, json!(1)).await;
+        while desk.get(&format!("/v1/runs/{run}")).await.ok()["status"] != "waiting" {
+            tokio::task::yield_now().await;
+        }
+    }
+    engine.shutdown().await;
+    for run in ["h-1", "h-2"] {
+        hide_question(&desk, run).await;
+        desk.post(&format!("/v1/runs/{run}/recover"), &json!({})).await.ok();
+    }
+    let first = desk.get("/v1/recoveries?limit=1").await.ok();
+    let next = first["next"].as_str().unwrap();
+    let second = desk.get(&format!("/v1/recoveries?limit=1&after={next}")).await.ok();
+    assert_ne!(first["items"][0]["run"], second["items"][0]["run"], "{first} {second}");
+    let runs = desk.get("/v1/runs?limit=1").await.ok()["next"].as_str().unwrap().to_owned();
+    for bad in ["1", "x", &runs, &next[1..]] {
+        desk.get(&format!("/v1/recoveries?after={bad}")).await.problem(400, "GS0608");
+    }
 }

@@ -1,11 +1,19 @@
 //! Keys: made once, kept as a hash, revoked for good.
 
-use goldseam_api::doc::key::Scope;
+use goldseam::Millis;
+use goldseam::core::lock::Lock;
+use goldseam::store::{Expect, Written};
+use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_server::config::Settings;
 use goldseam_server::serve;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use crate::desk::{Desk, Told};
 
@@ -51,6 +59,44 @@ async fn a_server_that_others_can_reach_does_not_start_without_a_key() {
     let config = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap();
     let problem = serve(config).await.unwrap_err();
     assert_eq!(problem.code.as_deref(), Some("GS0604"), "{problem}");
+}
+
+/// Writes what no server of this version can read where a key belongs.
+async fn damaged(desk: &Desk, id: &str) {
+    let store = goldseam::open_existing_store(&desk.store("main.db")).await.unwrap();
+    let lock = Lock {
+        name: format!("goldseam.key.{id}").parse().unwrap(),
+        holder: Some(json!({ "id": id, "scopes": ["of a later version"] }).to_string()),
+        fence: 1,
+        expires_at: Millis::NEVER,
+        acquired_at: Millis(0),
+        node: None,
+        version: 1,
+        audit: Vec::new(),
+    };
+    assert_eq!(store.put_lock(lock, Expect::Absent).await.unwrap(), Written::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_read_lets_nobody_in() {
+    let mut desk = Desk::open().await;
+    desk.get("/v1/runs").await.ok();
+    damaged(&desk, "0000000000000000").await;
+    desk.restart().await;
+    desk.get("/v1/runs").await.problem(401, "GS0601");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_read_hides_none_of_the_others() {
+    let desk = Desk::open().await;
+    damaged(&desk, "0000000000000000").await;
+    let keys = desk.keys().await;
+    let scopes = [Scope::Read].into_iter().collect();
+    let new = NewKey { name: "n".to_owned(), scopes, queues: None, namespace: None, valid_for_ms: None };
+    for _ in 0..205 {
+        keys.create(new.clone(), None).await.unwrap();
+    }
+    assert_eq!(keys.list().await.unwrap().len(), 205, "those on the second page, too");
 }
 
 /// Asks with a key.
@@ -113,4 +159,59 @@ async fn queues_that_narrow_nothing_are_refused() {
         assert_eq!(told.status.as_u16(), 400, "{}", told.text);
     }
     desk.get("/v1/runs").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_says_so_asks_nobody_for_a_key_until_there_is_one() {
+    let desk = Desk::with(&[("listen", "0.0.0.0:0"), ("insecure_no_keys", "true")]).await;
+    desk.get("/v1/runs").await.ok();
+    desk.key("default", &[Scope::Read]).await;
+    desk.get("/v1/runs").await.problem(401, "GS0601");
+}
+
+/// Keeps every word that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = event.metadata().target().to_owned();
+        event.record(&mut |field: &Field, value: &dyn Debug| write!(text, " {field}={value:?}").unwrap());
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_came_with_a_wrong_key_stands_in_the_log_and_the_key_does_not() {
+    let log = Log::default();
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let desk = Desk::open().await;
+    desk.key("default", &[Scope::Read]).await;
+    let wrong = format!("gsk_{}_{}", "1".repeat(16), "2".repeat(64));
+    for credential in [wrong.as_str(), "gsp_hush_hush", "hush"] {
+        let asked = desk.ask(Method::GET, "/v1/runs").bearer_auth(credential).send().await.unwrap();
+        Told::of(asked).await.problem(401, "GS0601");
+    }
+    let log = log.0.lock().unwrap();
+    let seen = |line: &&String| line.starts_with("goldseam::audit") && line.contains("peer=127.0.0.1");
+    assert!(log.iter().filter(seen).count() >= 3, "{log:?}");
+    let told = log.iter().filter(|line| line.starts_with("goldseam"));
+    let leaked: Vec<&String> = told.filter(|line| line.contains("2222") || line.contains("hush")).collect();
+    assert!(leaked.is_empty(), "{leaked:?}");
 }

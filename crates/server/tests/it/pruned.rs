@@ -101,6 +101,9 @@ async fn what_makes_no_sense_or_is_not_allowed_prunes_nothing() {
     ended(&desk, (&key, "main.db"), &["r"]).await;
     let told = prune(&desk, &key, json!({ "completed_before_ms": 0, "limit": 501 })).await;
     assert_eq!((told.status.as_u16(), &told.body["limit"]), (400, &json!(500)), "{}", told.text);
+    let many = desk.ask(Method::GET, "/v1/prune?completed_before_ms=0&limit=10001").bearer_auth(&key);
+    let told = Told::of(many.send().await.unwrap()).await;
+    assert_eq!((told.status.as_u16(), &told.body["limit"]), (400, &json!(10_000)), "{}", told.text);
     for bad in [
         json!({}),
         json!({ "completed_before_ms": 0, "status": ["waiting"] }),

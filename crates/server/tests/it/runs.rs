@@ -95,3 +95,26 @@ async fn who_did_something_stands_in_the_log() {
         history["items"].as_array().unwrap().iter().find(|event| event["type"] == "run.paused").unwrap();
     assert_eq!(paused["data"]["by"], json!("ana via test default"), "{paused}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_at_once_under_one_key_have_one_effect_and_one_answer() {
+    let desk = Desk::open().await;
+    desk.start("greet", "k-1", json!("Ada")).await;
+    let ask = async |path: &str, body: Value| {
+        let request = desk.ask(Method::POST, path).header("idempotency-key", "same").json(&body);
+        Told::of(request.send().await.unwrap()).await.ok()
+    };
+    let signals = (0..16).map(|_| ask("/v1/runs/k-1/signal", json!({ "name": "n", "payload": 1 })));
+    let told = futures_util::future::join_all(signals).await;
+    assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+    let history = desk.get("/v1/runs/k-1/history").await.ok();
+    let heard =
+        history["items"].as_array().unwrap().iter().filter(|event| event["type"] == "signal.received");
+    assert_eq!(heard.count(), 1);
+    for (path, body) in [("/v1/runs", json!({ "workflow": "w" })), ("/v1/tasks", json!({ "kind": "mail" }))] {
+        let told = futures_util::future::join_all((0..16).map(|_| ask(path, body.clone()))).await;
+        assert!(told.iter().all(|one| *one == told[0]), "{path}: {told:?}");
+        let made = desk.get(path).await.ok()["items"].as_array().unwrap().len();
+        assert_eq!(made, if path == "/v1/runs" { 2 } else { 1 }, "{path}");
+    }
+}

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 
+use goldseam::Seq;
+use goldseam::store::Append;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -63,6 +65,27 @@ async fn a_run_is_a_trace_and_its_steps_are_spans() {
     };
     assert_eq!(step["parentSpanId"], root["spanId"]);
     assert_eq!(root["parentSpanId"], json!(""));
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_be_read_holds_up_no_other_trace() {
+    let (url, spans) = collector().await;
+    let desk = Desk::with(&[("otlp", &url)]).await;
+    let engine = desk.engine().await;
+    let store = goldseam::open_existing_store(&desk.store("main.db")).await.unwrap();
+    let mut tries = 0;
+    while whole(&spans.lock().unwrap()).is_none() {
+        let (run, bodies) = (format!("broken-{tries}").parse().unwrap(), vec!["no event".to_owned()]);
+        let garbage = Append { run, after: Seq::ZERO, bodies, row: None, tasks: Vec::new() };
+        store.append(garbage).await.unwrap();
+        let id = format!("t-{tries}");
+        tries += 1;
+        desk.start("greet", &id, json!("Ada")).await;
+        desk.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
+        desk.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
+        assert!(tries < 5_000, "no trace was sent");
+    }
     engine.shutdown().await;
 }
 
