@@ -251,7 +251,6 @@ impl Storm<'_> {
 
     /// Everything of this node goes wrong by these rates, for some turns.
     fn trouble(&mut self, index: usize, rates: Rates, until: u64) {
-        self.world.book.froze();
         self.world.trouble(index, rates);
         self.relief.push((until, index));
     }

@@ -23,6 +23,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 pub struct Seat {
     /// Its number, also of its connection.
     pub index: usize,
+    /// Which incarnation this is, counted over all seats; 0 before the first.
+    pub life: usize,
     /// The engine, while it lives.
     pub engine: Option<Engine>,
     /// Its connection.
@@ -48,6 +50,7 @@ pub struct World {
     pub old_links: Vec<Arc<FaultyStore>>,
     rates: Rates,
     calm: bool,
+    lives: usize,
     dice: Dice,
 }
 
@@ -103,10 +106,21 @@ impl World {
         let client = Client::with(client_link.clone(), clock, entropy, limits());
         let seat = |index| {
             let (link, clock) = (link(index, &mut dice), Arc::new(SimClock::new(time, 0, 0)));
-            Seat { index, engine: None, link, clock }
+            Seat { index, life: 0, engine: None, link, clock }
         };
         let seats = (0..seats).map(seat).collect();
-        Self { memory, book, seats, client_link, client, old_links: Vec::new(), rates, calm: false, dice }
+        Self {
+            memory,
+            book,
+            seats,
+            client_link,
+            client,
+            old_links: Vec::new(),
+            rates,
+            calm: false,
+            lives: 0,
+            dice,
+        }
     }
 
     /// The store beneath everything, as a store.
@@ -130,13 +144,16 @@ impl World {
         // Not the process's own name, or a trace would be another one in another process.
         let config = Config { name: Some(format!("seat {index}")), ..config() };
         let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
-        let hands = Hands::new(self.book.clone(), index).with(link.clone());
+        self.lives += 1;
+        let hands = Hands::new(self.book.clone(), index).with(self.lives, link.clone());
         let started = register(builder, &hands).start().await;
         let Some(seat) = self.seats.get_mut(index) else { return };
         self.old_links.push(std::mem::replace(&mut seat.link, link));
         seat.clock = clock;
+        seat.life = self.lives;
         self.book.line(&format!("start n{index} {}", started.is_ok()));
         seat.engine = started.ok();
+        seat.engine.iter().for_each(|engine| self.book.lives(engine.node_id(), seat.life));
     }
 
     fn plan(&mut self) -> Plan {
@@ -168,8 +185,15 @@ impl World {
     pub fn freeze(&mut self, index: usize) {
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("freeze n{index}"));
-            self.book.froze();
+            self.held_up(index);
             seat.link.freeze();
+        }
+    }
+
+    /// Writes down that the node in this seat, if there is one, is held up between any two things that it does.
+    fn held_up(&self, index: usize) {
+        if let Some(seat) = self.seats.get(index).filter(|seat| seat.engine.is_some()) {
+            self.book.froze(seat.life);
         }
     }
 
@@ -185,7 +209,6 @@ impl World {
     pub fn suspect(&mut self, index: usize) {
         if let Some(engine) = self.seats.get(index).and_then(|seat| seat.engine.as_ref()) {
             self.book.line(&format!("suspect n{index}"));
-            self.book.froze();
             // Whoever takes over believes it dead, and counts it.
             self.book.died(engine.node_id());
             self.memory.suspect(engine.node_id());
@@ -204,6 +227,9 @@ impl World {
     /// From now on everything of this node goes wrong by these rates.
     pub fn trouble(&mut self, index: usize, rates: Rates) {
         let seed = self.dice.draw();
+        if rates.delay > 0 {
+            self.held_up(index);
+        }
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("trouble n{index}"));
             seat.link.follow(Plan::seeded(seed, rates));
@@ -220,6 +246,7 @@ impl World {
         let plan = self.plan();
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("relief n{index}"));
+            self.book.thawed(seat.life);
             seat.link.follow(plan);
             seat.link.thaw();
         }
@@ -230,6 +257,7 @@ impl World {
         self.calm = true;
         self.client_link.follow(Plan::pass());
         for seat in &self.seats {
+            self.book.thawed(seat.life);
             seat.link.follow(Plan::pass());
             seat.link.thaw();
         }
