@@ -121,6 +121,7 @@ struct Pages {
     windows: Vec<Window>,
     lives: BTreeMap<NodeId, usize>,
     late_max: u32,
+    calm_at: Option<Millis>,
     trace: Option<Vec<String>>,
 }
 
@@ -242,6 +243,12 @@ impl Book {
         self.pages().late_max = late_max;
     }
 
+    /// From now on nothing goes wrong any more.
+    pub fn calm(&self) {
+        let now = self.time.now();
+        self.pages().calm_at = Some(now);
+    }
+
     /// Appends and changes of records so far.
     pub fn writes(&self) -> u64 {
         self.pages().writes
@@ -260,6 +267,7 @@ impl Book {
             windows: pages.windows.clone(),
             lives: pages.lives.clone(),
             late_max: pages.late_max,
+            calm_at: pages.calm_at,
             calls: pages.calls,
             hash: pages.hash,
             trace: pages.trace.clone().unwrap_or_default(),
@@ -310,6 +318,8 @@ pub struct Facts {
     pub lives: BTreeMap<NodeId, usize>,
     /// Effects that may begin late without a reason.
     pub late_max: u32,
+    /// The true moment at which the faults stopped, if they did.
+    pub calm_at: Option<Millis>,
     /// Calls that reached the store.
     pub calls: u64,
     /// Hash of the trace.

@@ -48,6 +48,8 @@ pub struct World {
     pub client: Client,
     /// Connections of incarnations that are over, for the counts.
     pub old_links: Vec<Arc<FaultyStore>>,
+    /// How wrong clocks may go, in millionths.
+    pub drift_max_ppm: u64,
     rates: Rates,
     calm: bool,
     lives: usize,
@@ -67,7 +69,8 @@ pub fn config() -> Config {
         poll: Duration::from_millis(500),
         drain: Duration::from_secs(2),
         beat_on_thread: false,
-        // Crashes are drawn at random here: no run is to blame for them.
+        // Crashes are drawn at random here: no run is to blame for them. That the limit ends a poisonous run, and no other,
+        // is shown by `crates/goldseam/tests/poison.rs`.
         recovery: Recovery {
             attempts_max: u32::MAX,
             stale_after: Duration::from_secs(2),
@@ -119,6 +122,7 @@ impl World {
             rates,
             calm: false,
             lives: 0,
+            drift_max_ppm: 10_000,
             dice,
         }
     }
@@ -133,12 +137,12 @@ impl World {
         let plan = self.plan();
         let tap = Tap::new(self.memory.clone(), self.book.clone(), index);
         let link = Arc::new(FaultyStore::new(Arc::new(tap), plan));
-        // Hosts disagree by up to half a minute and drift by up to a hundredth; some go exactly right, until somebody
-        // sets their clock.
+        // Hosts disagree by up to half a minute and drift by up to a hundredth, in some seeds by up to a tenth; some go
+        // exactly right, until somebody sets their clock.
         let exact = self.dice.percent(40);
         let mut wrong =
             |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
-        let (offset, drift) = (wrong(30_000), wrong(10_000));
+        let (offset, drift) = (wrong(30_000), wrong(self.drift_max_ppm));
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
         // Not the process's own name, or a trace would be another one in another process.
@@ -162,22 +166,27 @@ impl World {
     }
 
     /// Kills a node: nothing of it reaches the store any more, except writes on their way already.
-    pub fn crash(&mut self, index: usize) {
-        let Some(seat) = self.seats.get_mut(index) else { return };
-        let Some(engine) = seat.engine.take() else { return };
+    ///
+    /// Says whether there was one.
+    pub fn crash(&mut self, index: usize) -> bool {
+        let Some(seat) = self.seats.get_mut(index) else { return false };
+        let Some(engine) = seat.engine.take() else { return false };
         self.book.line(&format!("crash n{index}"));
         let id: NodeId = engine.node_id().clone();
         self.book.died(&id);
         seat.link.crash();
         engine.crash();
         self.memory.kill(&id);
+        true
     }
 
     /// Buries the nodes that died in the middle of a call.
     pub fn bury(&mut self) -> u64 {
         let dead = |seat: &&Seat| seat.engine.is_some() && seat.link.is_crashed();
         let dead: Vec<usize> = self.seats.iter().filter(dead).map(|seat| seat.index).collect();
-        dead.iter().for_each(|index| self.crash(*index));
+        for index in &dead {
+            self.crash(*index);
+        }
         dead.len() as u64
     }
 
@@ -213,6 +222,11 @@ impl World {
             self.book.died(engine.node_id());
             self.memory.suspect(engine.node_id());
         }
+    }
+
+    /// Whether a node lives in this seat.
+    pub fn has_node(&self, index: usize) -> bool {
+        self.seats.get(index).is_some_and(|seat| seat.engine.is_some())
     }
 
     /// Lets a node leave by itself.
@@ -255,6 +269,7 @@ impl World {
     /// No more faults, for anybody.
     pub fn calm(&mut self) {
         self.calm = true;
+        self.book.calm();
         self.client_link.follow(Plan::pass());
         for seat in &self.seats {
             self.book.thawed(seat.life);

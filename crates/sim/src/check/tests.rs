@@ -491,6 +491,32 @@ fn i15_catches_runs_that_never_end_or_need_mending() {
 }
 
 #[test]
+fn i15_catches_a_run_that_stands_still_in_the_calm() {
+    // Events come a second apart; the last one as late as is said.
+    let late = |maker: Maker, ms: i64| {
+        let mut evidence = maker.evidence();
+        evidence.facts.calm_at = Some(Millis(0));
+        evidence.facts.executed.last_mut().unwrap().at = Millis(ms);
+        evidence
+    };
+    let running = || Maker::started().event(done("a", 0, false)).event(over());
+    assert_eq!(i15_pace(&late(running(), 15_000)), []);
+    caught(i15_pace, &late(running(), 90_000));
+    // Who waits for somebody may wait for long; whose time has come may not.
+    let waiting = |due| Maker::started().event(waits("w", due)).event(signal("s1")).event(takes("w", 5));
+    assert_eq!(i15_pace(&late(Maker::started().event(waits("w", None)).event(signal("s1")), 90_000)), []);
+    caught(i15_pace, &late(waiting(None), 90_000));
+    let timer = |due| {
+        let set = Event::TimerSet { path: path("t"), ord: 0, due: Millis(due) };
+        Maker::started().event(set).event(Event::TimerFired { path: path("t") })
+    };
+    assert_eq!(i15_pace(&late(timer(80_000), 90_000)), []);
+    caught(i15_pace, &late(timer(5_000), 90_000));
+    // Mail is no progress.
+    caught(i15_pace, &late(Maker::started().event(signal("s1")).event(done("a", 0, false)), 90_000));
+}
+
+#[test]
 fn i16_catches_an_acknowledgement_that_nobody_can_read() {
     let mut unread = good();
     unread.facts.acks.push(Ack::Read(run(), "s9".into(), false));
