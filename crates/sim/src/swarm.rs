@@ -225,10 +225,10 @@ impl Storm<'_> {
             if let Some(what) = self.forget(started).await {
                 *self.counts.entry(what).or_default() += 1;
             }
-            if self.dice.percent(25) {
-                if let Some(what) = self.mishap(turn).await {
-                    *self.counts.entry(what).or_default() += 1;
-                }
+            if self.dice.percent(25)
+                && let Some(what) = self.mishap(turn).await
+            {
+                *self.counts.entry(what).or_default() += 1;
             }
             tokio::time::sleep(Duration::from_millis(self.dice.below(500))).await;
             self.world.bury();
