@@ -8,7 +8,7 @@ use goldseam_core::event::{BranchOpened, Event, Release};
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, Fence, Owned, RunId, Seq, Why, WriteId, decide};
+use goldseam_core::{Command, Fence, Owned, Recorded, RunId, Seq, Why, WriteId, decide};
 use goldseam_store::{Append, StoreError, TaskChange};
 
 use crate::cell::{Cell, Inner, Stop};
@@ -119,7 +119,7 @@ fn apply(cell: &Cell, sealed: Sealed, count: u64) -> Result<(), Stop> {
     for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
         match inner.state.apply(recorded, *head) {
             Ok(Applied::Yes) => {}
-            Ok(Applied::DeriveAnew) => return moved(&mut inner, &recorded.event, count),
+            Ok(Applied::DeriveAnew) => return moved(&mut inner, recorded, count),
             Err(corrupt) => return Err(Stop::Store(corrupt.to_string())),
         }
     }
@@ -128,9 +128,10 @@ fn apply(cell: &Cell, sealed: Sealed, count: u64) -> Result<(), Stop> {
 }
 
 /// The run is on another branch now, by our own doing.
-fn moved(inner: &mut Inner, event: &Event, count: u64) -> Result<(), Stop> {
-    inner.moved = match event {
-        Event::BranchOpened(BranchOpened { why: Why::Continue, .. }) => Moved::Continued,
+fn moved(inner: &mut Inner, recorded: &Recorded, count: u64) -> Result<(), Stop> {
+    inner.moved = match &recorded.event {
+        // Its claim comes right after it, in the same append.
+        Event::BranchOpened(BranchOpened { why: Why::Continue, .. }) => Moved::Continued(recorded.seq.next()),
         _ => Moved::Left,
     };
     inner.advanced(count);
@@ -142,8 +143,8 @@ fn moved(inner: &mut Inner, event: &Event, count: u64) -> Result<(), Stop> {
 pub(crate) enum Moved {
     /// It has not.
     No,
-    /// It began anew, and is still ours.
-    Continued,
+    /// It began anew, and is still ours by the claim at this position.
+    Continued(Seq),
     /// It left for another branch, and is anybody's.
     Left,
 }
@@ -166,7 +167,7 @@ pub(crate) async fn read_on(cell: &Cell, write: WriteId) -> Result<bool, Stop> {
             match inner.state.apply(&recorded, chain(&record.body)) {
                 Ok(Applied::Yes) => {}
                 Ok(Applied::DeriveAnew) if ours => {
-                    moved(&mut inner, &recorded.event, 0)?;
+                    moved(&mut inner, &recorded, 0)?;
                     return Ok(true);
                 }
                 Ok(Applied::DeriveAnew) => return Err(Stop::Fenced),

@@ -170,7 +170,7 @@ impl Driver {
         }
         let inner = self.cell.lock();
         match inner.moved {
-            Moved::Continued => return Some(End::Continued),
+            Moved::Continued(_) => return Some(End::Continued),
             Moved::Left => return Some(End::Released),
             Moved::No => {}
         }

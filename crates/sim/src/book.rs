@@ -2,7 +2,7 @@
 //!
 //! Nobody in the simulation reads it but the checks, so no engine can be right by accident.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use goldseam_core::{Millis, NodeId, Path, RunId, Seq};
@@ -43,6 +43,19 @@ pub struct Seen {
     pub at: Millis,
     /// The node that did it.
     pub node: usize,
+    /// Which of the incarnations in its seat, counted over all seats.
+    pub life: usize,
+}
+
+/// A stretch of time in which one incarnation of a node stood still or was held up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The incarnation.
+    pub life: usize,
+    /// It began after so much of everything.
+    pub from: u64,
+    /// The true moment at which it was over, if it was.
+    pub until: Option<Millis>,
 }
 
 /// Something that a client was told.
@@ -105,7 +118,10 @@ struct Pages {
     hash: u64,
     kills: u32,
     dead: Option<BTreeSet<NodeId>>,
-    freezes: u32,
+    windows: Vec<Window>,
+    lives: BTreeMap<NodeId, usize>,
+    late_max: u32,
+    calm_at: Option<Millis>,
     trace: Option<Vec<String>>,
 }
 
@@ -172,9 +188,9 @@ impl Book {
         let at = self.time.now();
         let mut pages = self.pages();
         pages.order += 1;
-        let Mark { attempt, key, node } = mark;
+        let Mark { attempt, key, node, life } = mark;
         let (order, run, step) = (pages.order, run.clone(), step.to_owned());
-        pages.seen.push(Seen { order, run, step, attempt, key, at, node });
+        pages.seen.push(Seen { order, run, step, attempt, key, at, node, life });
     }
 
     /// A client was told something.
@@ -200,9 +216,37 @@ impl Book {
         pages.dead.get_or_insert_default().insert(node.clone());
     }
 
-    /// A node was cut off or slowed down past the takeover limit.
-    pub fn froze(&self) {
-        self.pages().freezes += 1;
+    /// This incarnation calls itself so.
+    pub fn lives(&self, node: &NodeId, life: usize) {
+        self.pages().lives.insert(node.clone(), life);
+    }
+
+    /// An incarnation stands still or is held up from now on, unless it is already.
+    pub fn froze(&self, life: usize) {
+        let mut pages = self.pages();
+        if !pages.windows.iter().any(|window| window.life == life && window.until.is_none()) {
+            let from = pages.order;
+            pages.windows.push(Window { life, from, until: None });
+        }
+    }
+
+    /// It goes on.
+    pub fn thawed(&self, life: usize) {
+        let now = self.time.now();
+        let mut pages = self.pages();
+        let open = pages.windows.iter_mut().filter(|window| window.life == life && window.until.is_none());
+        open.for_each(|window| window.until = Some(now));
+    }
+
+    /// So many effects may begin late without a reason: for stories in real time, where nobody knows who was held up.
+    pub fn forgive(&self, late_max: u32) {
+        self.pages().late_max = late_max;
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub fn calm(&self) {
+        let now = self.time.now();
+        self.pages().calm_at = Some(now);
     }
 
     /// Appends and changes of records so far.
@@ -220,7 +264,10 @@ impl Book {
             flaws: pages.flaws.clone(),
             kills: pages.kills,
             dead: pages.dead.clone(),
-            freezes: pages.freezes,
+            windows: pages.windows.clone(),
+            lives: pages.lives.clone(),
+            late_max: pages.late_max,
+            calm_at: pages.calm_at,
             calls: pages.calls,
             hash: pages.hash,
             trace: pages.trace.clone().unwrap_or_default(),
@@ -246,6 +293,8 @@ pub struct Mark {
     pub key: String,
     /// The node.
     pub node: usize,
+    /// Its incarnation.
+    pub life: usize,
 }
 
 /// What the book holds.
@@ -263,8 +312,14 @@ pub struct Facts {
     pub kills: u32,
     /// Which of them, where that is known.
     pub dead: Option<BTreeSet<NodeId>>,
-    /// Nodes cut off past the takeover limit.
-    pub freezes: u32,
+    /// When which incarnation was held up, in order.
+    pub windows: Vec<Window>,
+    /// The incarnations by the names in the logs.
+    pub lives: BTreeMap<NodeId, usize>,
+    /// Effects that may begin late without a reason.
+    pub late_max: u32,
+    /// The true moment at which the faults stopped, if they did.
+    pub calm_at: Option<Millis>,
     /// Calls that reached the store.
     pub calls: u64,
     /// Hash of the trace.

@@ -8,7 +8,7 @@ use goldseam_core::state::OpKind;
 use goldseam_core::{Path, Payload, RunId, Seq, codec};
 use goldseam_engine::client::{By, Jump};
 use goldseam_engine::{Client, EngineError, StartOptions};
-use goldseam_store::Store;
+use goldseam_store::{Record, Store};
 
 use crate::book::{Ack, Answer, Book};
 use crate::dice::Dice;
@@ -110,6 +110,7 @@ impl Person {
             if started.is_ok() {
                 self.book.told(Ack::Started(run.clone(), input.to_string()));
                 let held = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
+                let held = held && self.sees(&run, Seq(1)).await;
                 self.book.told(Ack::Read(run.clone(), "start".to_owned(), held));
             }
         }
@@ -153,7 +154,16 @@ impl Person {
         self.promised(run, id, done.is_ok()).await;
     }
 
-    /// Writes down an acknowledgement, and whether the log held it at once.
+    /// Whether a read as users do it, if it is answered, knows what stands at this position.
+    async fn sees(&self, run: &RunId, seq: Seq) -> bool {
+        match self.client.get(run).await {
+            Ok(summary) => summary.as_of >= seq,
+            Err(EngineError::Refused { .. }) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Writes down an acknowledgement, and whether the log and whoever asks knew it at once.
     async fn promised(&self, run: &RunId, id: &str, taken: bool) {
         if !taken {
             return;
@@ -161,9 +171,13 @@ impl Person {
         self.book.told(Ack::Mail(run.clone(), id.to_owned()));
         let log = self.truth.read(run, Seq::ZERO, u32::MAX).await.unwrap_or_default();
         let needle = format!("\"{id}\"");
-        let held = log
-            .iter()
-            .any(|record| record.body.contains(&needle) && codec::decode(record.seq, &record.body).is_ok());
+        let is_it = |record: &&Record| {
+            record.body.contains(&needle) && codec::decode(record.seq, &record.body).is_ok()
+        };
+        let held = match log.iter().find(is_it) {
+            Some(record) => self.sees(run, record.seq).await,
+            None => false,
+        };
         self.book.told(Ack::Read(run.clone(), id.to_owned(), held));
     }
 }

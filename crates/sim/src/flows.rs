@@ -25,6 +25,7 @@ pub const ONCE: &str = "once";
 pub struct Hands {
     book: Arc<Book>,
     node: usize,
+    life: usize,
     pace: u32,
     link: Option<Arc<FaultyStore>>,
 }
@@ -32,13 +33,13 @@ pub struct Hands {
 impl Hands {
     /// The hands of node `node`.
     pub fn new(book: Arc<Book>, node: usize) -> Self {
-        Self { book, node, pace: 1, link: None }
+        Self { book, node, life: node, pace: 1, link: None }
     }
 
-    /// The same, of the node with this connection: while it is frozen or dead, its hands do nothing.
+    /// The same, of the incarnation with this number and connection: while it is frozen or dead, its hands do nothing.
     #[must_use]
-    pub fn with(self, link: Arc<FaultyStore>) -> Self {
-        Self { link: Some(link), ..self }
+    pub fn with(self, life: usize, link: Arc<FaultyStore>) -> Self {
+        Self { life, link: Some(link), ..self }
     }
 
     /// The same, so many times faster: for stories in real time.
@@ -58,7 +59,7 @@ impl Hands {
         let key = attempt.idempotency_key().to_owned();
         let drawn = fold(&key);
         let number = attempt.number();
-        self.book.saw(&run, &step, Mark { attempt: number, key, node: self.node });
+        self.book.saw(&run, &step, Mark { attempt: number, key, node: self.node, life: self.life });
         // Most are short, some longer than a takeover takes.
         let span = match drawn % 10 {
             0..4 => 0,
@@ -74,7 +75,8 @@ impl Hands {
 
     async fn undo(self, run: RunId, step: String) -> Result<()> {
         self.awake().await;
-        self.book.saw(&run, &step, Mark { attempt: 0, key: String::new(), node: self.node });
+        let (key, node, life) = (String::new(), self.node, self.life);
+        self.book.saw(&run, &step, Mark { attempt: 0, key, node, life });
         tokio::time::sleep(Duration::from_millis(20) / self.pace).await;
         Ok(())
     }

@@ -82,6 +82,7 @@ struct Sum {
     simulated: Duration,
     faults: BTreeMap<&'static str, u64>,
     late_effects: u64,
+    longest_gap: i64,
     failed: Vec<u64>,
 }
 
@@ -92,6 +93,7 @@ impl Sum {
         self.calls += outcome.calls;
         self.simulated += outcome.simulated;
         self.late_effects += outcome.late_effects;
+        self.longest_gap = self.longest_gap.max(outcome.longest_gap);
         if outcome.late_effects > 0 {
             println!("seed {}: {} late effects", outcome.seed, outcome.late_effects);
         }
@@ -113,7 +115,7 @@ impl Sum {
     }
 
     fn print(&self, took: Duration) {
-        let Self { seeds, runs, calls, simulated, faults, late_effects, failed } = self;
+        let Self { seeds, runs, calls, simulated, faults, late_effects, longest_gap, failed } = self;
         println!("seeds {seeds}, failed {}, in {:.1} s", failed.len(), took.as_secs_f64());
         println!(
             "runs {runs}, store operations {calls}, simulated time {:.1} h",
@@ -126,7 +128,7 @@ impl Sum {
         let (failed, hours) = (failed.len(), simulated.as_secs() / 3_600);
         println!(
             "record: seeds={seeds} failed={failed} runs={runs} operations={calls} simulated_hours={hours} \
-             faults={sum} {}",
+             late_effects={late_effects} longest_gap_ms={longest_gap} faults={sum} {}",
             self.faults.iter().map(|(kind, count)| format!("{kind}={count}")).collect::<Vec<_>>().join(" ")
         );
     }

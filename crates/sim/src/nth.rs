@@ -47,7 +47,7 @@ pub struct Case<'a> {
     /// How.
     pub fault: Fault,
     /// Steps that an owner may begin again because what goes wrong cuts it off for longer than it may be silent.
-    pub freezes: u32,
+    pub late_max: u32,
 }
 
 /// What came of it.
@@ -145,7 +145,7 @@ fn quick() -> Config {
 /// Tells one story with one fault, and checks everything.
 pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, EngineError> {
     let stage = Stage::set(backend);
-    (0..case.freezes).for_each(|_| stage.book.froze());
+    stage.book.forgive(case.late_max);
     let link = Arc::new(FaultyStore::new(stage.open(0).await?, Plan::pass().at(case.number, case.fault)));
     let truth = stage.open(9).await?;
     let healthy = stage.client(truth.clone(), 7);
@@ -243,7 +243,7 @@ async fn judge(
 /// Tells a story with every call failing in this way, until it makes no more calls. Returns how many cases there were.
 pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: Fault) -> Result<u64, String> {
     for number in 1.. {
-        let verdict = tell(backend, Case { scenario, number, fault, freezes: 0 })
+        let verdict = tell(backend, Case { scenario, number, fault, late_max: 0 })
             .await
             .map_err(|error| error.to_string())?;
         if !verdict.violations.is_empty() {

@@ -40,6 +40,8 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Effects begun once more by an owner that was cut off.
     pub late_effects: u64,
+    /// The longest that a run which waited for nobody stood still once the faults had stopped, in milliseconds.
+    pub longest_gap: i64,
     /// Every line, if wanted.
     pub trace: Vec<String>,
 }
@@ -83,6 +85,9 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let rates = draw_rates(&mut dice);
     let seats = 2 + usize::try_from(dice.below(3)).unwrap_or(0);
     let mut world = World::new(seats, rates, trace, dice.fork());
+    if seed.is_multiple_of(5) {
+        world.drift_max_ppm = 100_000;
+    }
     for index in 0..seats {
         world.start(index).await;
     }
@@ -125,6 +130,7 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
         faults: counts,
         violations,
         late_effects: crate::check::late_effects(&evidence),
+        longest_gap: crate::check::longest_gap(&evidence),
         trace: evidence.facts.trace,
     }
 }
@@ -219,8 +225,9 @@ impl Storm<'_> {
             if let Some(what) = self.forget(started).await {
                 *self.counts.entry(what).or_default() += 1;
             }
-            if self.dice.percent(25) {
-                let what = self.mishap(turn).await;
+            if self.dice.percent(25)
+                && let Some(what) = self.mishap(turn).await
+            {
                 *self.counts.entry(what).or_default() += 1;
             }
             tokio::time::sleep(Duration::from_millis(self.dice.below(500))).await;
@@ -251,7 +258,6 @@ impl Storm<'_> {
 
     /// Everything of this node goes wrong by these rates, for some turns.
     fn trouble(&mut self, index: usize, rates: Rates, until: u64) {
-        self.world.book.froze();
         self.world.trouble(index, rates);
         self.relief.push((until, index));
     }
@@ -278,61 +284,62 @@ impl Storm<'_> {
         Some("lose_task")
     }
 
-    /// Something happens to a node.
-    async fn mishap(&mut self, turn: u64) -> &'static str {
+    /// Something happens to a node; none if it would have, but nobody is there. To start one is no fault.
+    async fn mishap(&mut self, turn: u64) -> Option<&'static str> {
         let seats = self.world.seats.len();
         let index = usize::try_from(self.dice.below(seats as u64)).unwrap_or(0);
+        let is_there = self.world.has_node(index);
         let down = Rates { fail_before: 1_000, ..Rates::default() };
-        match self.dice.below(100) {
-            0..26 => {
-                self.world.crash(index);
-                "crash"
-            }
+        let what = match self.dice.below(100) {
+            0..26 => self.world.crash(index).then_some("crash"),
             26..54 => {
-                if self.world.seats[index].engine.is_none() {
+                if !is_there {
                     self.world.start(index).await;
                 }
-                "start"
+                return None;
             }
-            54..59 => {
-                drop(self.world.leave(index));
-                "leave"
-            }
+            54..59 => self.world.leave(index).map(|_| "leave"),
             59..62 => {
                 self.world.suspect(index);
-                "suspect"
+                Some("suspect")
             }
             62..69 => {
                 let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };
                 let until = turn + 4 + self.dice.below(30);
                 self.trouble(index, slow, until);
-                "slow"
+                Some("slow")
             }
             69..77 => {
                 self.world.freeze(index);
                 let until = turn + 1 + self.dice.below(30);
                 self.relief.push((until, index));
-                "freeze"
+                Some("freeze")
             }
             77..85 => {
                 let until = turn + 4 + self.dice.below(30);
                 self.trouble(index, down, until);
-                "partition"
+                Some("partition")
             }
             85..91 => {
                 let by = self.dice.below(7_200_000).cast_signed() - 3_600_000;
                 self.world.set_clock(index, by);
-                "clock_jump"
+                Some("clock_jump")
             }
             _ => {
-                for index in 0..seats {
-                    let until = turn + 2 + self.dice.below(12);
-                    self.trouble(index, down, until);
-                }
-                self.world.trouble_client(Rates { fail_before: 300, ..Rates::default() });
-                "outage"
+                self.outage(turn, down);
+                return Some("outage");
             }
+        };
+        what.filter(|_| is_there)
+    }
+
+    /// The store is away for everybody, clients half.
+    fn outage(&mut self, turn: u64, down: Rates) {
+        for index in 0..self.world.seats.len() {
+            let until = turn + 2 + self.dice.below(12);
+            self.trouble(index, down, until);
         }
+        self.world.trouble_client(Rates { fail_before: 300, ..Rates::default() });
     }
 }
 

@@ -58,7 +58,8 @@ impl Worker {
         let want = Want { owner: NAME.to_owned(), queue: self::queue(), kind: None, limit: 4 };
         for task in queue.claim(want).await.unwrap_or_default() {
             if let (Some(run), Some(step)) = (&task.run, &task.step) {
-                let mark = Mark { attempt: step.attempt, key: step.key.clone(), node: NODE };
+                let (attempt, key) = (step.attempt, step.key.clone());
+                let mark = Mark { attempt, key, node: NODE, life: NODE };
                 self.book.saw(run, step.path.as_str(), mark);
             }
         }

@@ -23,6 +23,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 pub struct Seat {
     /// Its number, also of its connection.
     pub index: usize,
+    /// Which incarnation this is, counted over all seats; 0 before the first.
+    pub life: usize,
     /// The engine, while it lives.
     pub engine: Option<Engine>,
     /// Its connection.
@@ -46,8 +48,11 @@ pub struct World {
     pub client: Client,
     /// Connections of incarnations that are over, for the counts.
     pub old_links: Vec<Arc<FaultyStore>>,
+    /// How wrong clocks may go, in millionths.
+    pub drift_max_ppm: u64,
     rates: Rates,
     calm: bool,
+    lives: usize,
     dice: Dice,
 }
 
@@ -64,7 +69,8 @@ pub fn config() -> Config {
         poll: Duration::from_millis(500),
         drain: Duration::from_secs(2),
         beat_on_thread: false,
-        // Crashes are drawn at random here: no run is to blame for them.
+        // Crashes are drawn at random here: no run is to blame for them. That the limit ends a poisonous run, and no other,
+        // is shown by `crates/goldseam/tests/poison.rs`.
         recovery: Recovery {
             attempts_max: u32::MAX,
             stale_after: Duration::from_secs(2),
@@ -103,10 +109,22 @@ impl World {
         let client = Client::with(client_link.clone(), clock, entropy, limits());
         let seat = |index| {
             let (link, clock) = (link(index, &mut dice), Arc::new(SimClock::new(time, 0, 0)));
-            Seat { index, engine: None, link, clock }
+            Seat { index, life: 0, engine: None, link, clock }
         };
         let seats = (0..seats).map(seat).collect();
-        Self { memory, book, seats, client_link, client, old_links: Vec::new(), rates, calm: false, dice }
+        Self {
+            memory,
+            book,
+            seats,
+            client_link,
+            client,
+            old_links: Vec::new(),
+            rates,
+            calm: false,
+            lives: 0,
+            drift_max_ppm: 10_000,
+            dice,
+        }
     }
 
     /// The store beneath everything, as a store.
@@ -119,24 +137,27 @@ impl World {
         let plan = self.plan();
         let tap = Tap::new(self.memory.clone(), self.book.clone(), index);
         let link = Arc::new(FaultyStore::new(Arc::new(tap), plan));
-        // Hosts disagree by up to half a minute and drift by up to a hundredth; some go exactly right, until somebody
-        // sets their clock.
+        // Hosts disagree by up to half a minute and drift by up to a hundredth, in some seeds by up to a tenth; some go
+        // exactly right, until somebody sets their clock.
         let exact = self.dice.percent(40);
         let mut wrong =
             |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
-        let (offset, drift) = (wrong(30_000), wrong(10_000));
+        let (offset, drift) = (wrong(30_000), wrong(self.drift_max_ppm));
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
         // Not the process's own name, or a trace would be another one in another process.
         let config = Config { name: Some(format!("seat {index}")), ..config() };
         let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
-        let hands = Hands::new(self.book.clone(), index).with(link.clone());
+        self.lives += 1;
+        let hands = Hands::new(self.book.clone(), index).with(self.lives, link.clone());
         let started = register(builder, &hands).start().await;
         let Some(seat) = self.seats.get_mut(index) else { return };
         self.old_links.push(std::mem::replace(&mut seat.link, link));
         seat.clock = clock;
+        seat.life = self.lives;
         self.book.line(&format!("start n{index} {}", started.is_ok()));
         seat.engine = started.ok();
+        seat.engine.iter().for_each(|engine| self.book.lives(engine.node_id(), seat.life));
     }
 
     fn plan(&mut self) -> Plan {
@@ -145,22 +166,27 @@ impl World {
     }
 
     /// Kills a node: nothing of it reaches the store any more, except writes on their way already.
-    pub fn crash(&mut self, index: usize) {
-        let Some(seat) = self.seats.get_mut(index) else { return };
-        let Some(engine) = seat.engine.take() else { return };
+    ///
+    /// Says whether there was one.
+    pub fn crash(&mut self, index: usize) -> bool {
+        let Some(seat) = self.seats.get_mut(index) else { return false };
+        let Some(engine) = seat.engine.take() else { return false };
         self.book.line(&format!("crash n{index}"));
         let id: NodeId = engine.node_id().clone();
         self.book.died(&id);
         seat.link.crash();
         engine.crash();
         self.memory.kill(&id);
+        true
     }
 
     /// Buries the nodes that died in the middle of a call.
     pub fn bury(&mut self) -> u64 {
         let dead = |seat: &&Seat| seat.engine.is_some() && seat.link.is_crashed();
         let dead: Vec<usize> = self.seats.iter().filter(dead).map(|seat| seat.index).collect();
-        dead.iter().for_each(|index| self.crash(*index));
+        for index in &dead {
+            self.crash(*index);
+        }
         dead.len() as u64
     }
 
@@ -168,8 +194,15 @@ impl World {
     pub fn freeze(&mut self, index: usize) {
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("freeze n{index}"));
-            self.book.froze();
+            self.held_up(index);
             seat.link.freeze();
+        }
+    }
+
+    /// Writes down that the node in this seat, if there is one, is held up between any two things that it does.
+    fn held_up(&self, index: usize) {
+        if let Some(seat) = self.seats.get(index).filter(|seat| seat.engine.is_some()) {
+            self.book.froze(seat.life);
         }
     }
 
@@ -185,11 +218,15 @@ impl World {
     pub fn suspect(&mut self, index: usize) {
         if let Some(engine) = self.seats.get(index).and_then(|seat| seat.engine.as_ref()) {
             self.book.line(&format!("suspect n{index}"));
-            self.book.froze();
             // Whoever takes over believes it dead, and counts it.
             self.book.died(engine.node_id());
             self.memory.suspect(engine.node_id());
         }
+    }
+
+    /// Whether a node lives in this seat.
+    pub fn has_node(&self, index: usize) -> bool {
+        self.seats.get(index).is_some_and(|seat| seat.engine.is_some())
     }
 
     /// Lets a node leave by itself.
@@ -204,6 +241,9 @@ impl World {
     /// From now on everything of this node goes wrong by these rates.
     pub fn trouble(&mut self, index: usize, rates: Rates) {
         let seed = self.dice.draw();
+        if rates.delay > 0 {
+            self.held_up(index);
+        }
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("trouble n{index}"));
             seat.link.follow(Plan::seeded(seed, rates));
@@ -220,6 +260,7 @@ impl World {
         let plan = self.plan();
         if let Some(seat) = self.seats.get(index) {
             self.book.line(&format!("relief n{index}"));
+            self.book.thawed(seat.life);
             seat.link.follow(plan);
             seat.link.thaw();
         }
@@ -228,8 +269,10 @@ impl World {
     /// No more faults, for anybody.
     pub fn calm(&mut self) {
         self.calm = true;
+        self.book.calm();
         self.client_link.follow(Plan::pass());
         for seat in &self.seats {
+            self.book.thawed(seat.life);
             seat.link.follow(Plan::pass());
             seat.link.thaw();
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::{RunId, Seq};
+use goldseam_core::{NodeId, RunId, Seq};
 use goldseam_store::faulty::{Called, Fault, Op, Plan, Rates};
 use goldseam_store::{Append, FaultyStore, MemoryStore, Store, StoreError};
 
@@ -46,6 +46,25 @@ async fn a_read_loses_no_reply_but_fails_before() {
     let failed = store.now().await;
     assert!(matches!(failed, Err(StoreError::Busy { .. })), "{failed:?}");
     assert_eq!(store.calls(), [Called { op: Op::Now, fault: Fault::FailBefore }]);
+}
+
+#[tokio::test]
+async fn a_node_may_be_forgotten_without_anybody_hearing_of_it() {
+    let (store, _) = faulty(Plan::pass().at(1, Fault::LoseReply));
+    let lost = store.forget(&NodeId::new("n").unwrap()).await;
+    assert!(matches!(lost, Err(StoreError::Unknown { doing: "forget", .. })), "{lost:?}");
+}
+
+#[tokio::test]
+async fn the_feed_fails_like_everything_else() {
+    let (store, _) =
+        faulty(Plan::pass().at(2, Fault::FailBefore).at(3, Fault::FailBefore).at(4, Fault::FailBefore));
+    store.append(append(0)).await.unwrap();
+    let feed = store.feed().unwrap();
+    assert!(matches!(feed.fed(None, 9).await, Err(StoreError::Busy { doing: "fed", .. })));
+    assert!(matches!(feed.latest().await, Err(StoreError::Busy { doing: "latest", .. })));
+    assert!(matches!(feed.stirred(None).await, Err(StoreError::Busy { doing: "stirred", .. })));
+    assert_eq!(feed.fed(None, 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

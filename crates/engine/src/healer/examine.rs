@@ -11,8 +11,8 @@ use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{
-    BranchId, Command, Corrupt, Failure, Hash, Millis, Payload, RunId, Seq, State, Status, Summary, TaskId,
-    derive,
+    BranchId, Command, Corrupt, Failure, Hash, Millis, NodeId, Payload, RunId, Seq, State, Status, Summary,
+    TaskId, derive,
 };
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
 
@@ -97,6 +97,13 @@ impl Healer {
         let remote = self.remote_steps(&state).await?;
         let summary = &state.summary;
         let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
+        // Who is missing may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
+        let holders = summary.owner.as_ref().map(NodeId::as_str).into_iter().chain(claimant);
+        let again = match holders.into_iter().all(|holder| liveness.knows(holder)) {
+            true => None,
+            false => Some(self.liveness().await?),
+        };
+        let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
         let sight = Sight {
             now: liveness.now,

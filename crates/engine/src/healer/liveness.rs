@@ -26,6 +26,11 @@ impl Liveness {
         self.nodes.iter().find(|seen| seen.record.id.as_str() == node)
     }
 
+    /// Whether the store knew this node at that moment.
+    pub fn knows(&self, node: &str) -> bool {
+        self.find(node).is_some()
+    }
+
     /// What is known about the process of `owner`, which has had something since `since`.
     pub fn owner(&self, owner: Option<&NodeId>, since: Option<Millis>) -> Owner {
         owner.map_or(Owner::Nobody, |owner| self.holder(owner.as_str(), since))

@@ -262,7 +262,7 @@ impl Node {
 
     /// The run began anew and is still the worker's: it goes on under the new claim.
     pub(crate) async fn carry_on(&self, desk: &Desk, lying: &Lying) -> Option<Arc<Lying>> {
-        let again = self.reload(&lying.cell).await;
+        let again = self.go_on(&lying.cell).await;
         self.hub().remove(&lying.cell, &Ended::Elsewhere);
         let (state, held_at) = again?;
         let cell = self.hold(state, lying.cell.task.clone(), held_at);

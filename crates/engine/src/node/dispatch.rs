@@ -231,6 +231,11 @@ impl Node {
                 return None;
             }
         };
+        if !self.owns(&state, end) {
+            // Somebody has claimed it since; under their claim nothing may be done here.
+            tracing::info!(%run, "a claimed run was taken over before it was loaded");
+            return None;
+        }
         let Some(diagnosis) = at_claim(&state) else { return Some(self.hold(state, task.id, asked)) };
         let healer = self.healer(Reason::StaleDetection);
         match healer.heal(run, state.summary.as_of, &diagnosis).await {
@@ -288,7 +293,11 @@ impl Node {
     /// What is known about the run's owner, if it is another node that may be gone.
     async fn lost_owner(&self, summary: &Summary) -> Result<Option<Lost>, EngineError> {
         let Some(owner) = summary.owner.as_ref().filter(|owner| **owner != self.id) else { return Ok(None) };
-        let liveness = self.liveness().await?;
+        let mut liveness = self.liveness().await?;
+        if !liveness.knows(owner.as_str()) && !planted::is(Bug::StaleSnapshot) {
+            // It may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
+            liveness = self.look_anew().await?;
+        }
         let (proven, evidence, lived) = match liveness.owner(Some(owner), summary.claimed_at) {
             Owner::Lost { proven: true, evidence, lived } => (true, evidence, lived),
             _ if self.is_gone(owner) || self.is_silent(owner) => {
@@ -317,6 +326,11 @@ impl Node {
         {
             return Ok(liveness);
         }
+        self.look_anew().await
+    }
+
+    async fn look_anew(&self) -> Result<Arc<Liveness>, EngineError> {
+        let now = self.ledger.clock.elapsed();
         let liveness = Arc::new(self.healer(Reason::InfrastructureRestart).liveness().await?);
         *self.nodes_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&liveness)));
         Ok(liveness)

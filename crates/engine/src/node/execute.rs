@@ -7,9 +7,10 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::event::Release;
 use goldseam_core::recovery::Code;
 use goldseam_core::state::Outcome;
-use goldseam_core::{Command, Doing, Fence, Owned, State, Status, TaskId};
+use goldseam_core::{Command, Doing, Fence, Owned, Seq, State, Status, TaskId};
 
 use super::{Ended, Node};
+use crate::append::Moved;
 use crate::cell::{Cell, Stop};
 use crate::clock::pause;
 use crate::context::Context;
@@ -45,7 +46,7 @@ impl Node {
                     self.finish(&cell).await;
                     return;
                 }
-                End::Continued => self.reload(&cell).await,
+                End::Continued => self.go_on(&cell).await,
                 End::Dropped(Stop::Store(reason)) => {
                     tracing::warn!(run = %cell.run, reason, "an execution was dropped and is loaded again");
                     pause(reload).await;
@@ -58,6 +59,7 @@ impl Node {
                 }
                 End::Released => None,
             };
+            let again = again.filter(|_| self.is_at_it(&cell));
             self.hub().remove(&cell, &Ended::Elsewhere);
             let Some((state, held_at)) = again else { return };
             cell = self.hold(state, cell.task.clone(), held_at);
@@ -142,12 +144,18 @@ impl Node {
         }
     }
 
-    /// The run as it is now, if it is ours, and when it was asked for.
-    pub(super) async fn reload(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
+    /// The run that began anew, if it is still ours.
+    pub(super) async fn go_on(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
+        let Moved::Continued(claim) = cell.lock().moved else { return None };
+        self.reload(cell, claim).await
+    }
+
+    /// The run as it is now, if it is ours by the claim that was there at `end`, and when it was asked for. Under a later
+    /// claim of this node somebody else executes it here: two of them would do everything twice.
+    async fn reload(&self, cell: &Arc<Cell>, end: Seq) -> Option<(State, Duration)> {
         let asked = self.ledger.clock.elapsed();
         match self.ledger.load_surely(&cell.run).await {
-            Ok(loaded) => Some((loaded.state, asked))
-                .filter(|(state, _)| state.summary.owner.as_ref() == Some(&self.id)),
+            Ok(loaded) => Some((loaded.state, asked)).filter(|(state, _)| self.owns(state, end)),
             Err(error) => {
                 tracing::error!(run = %cell.run, %error, "a run could not be loaded again");
                 None
@@ -155,12 +163,30 @@ impl Node {
         }
     }
 
+    /// Whether the run is this node's, and nobody has claimed it after `end`, as far as its log or this node's memory says:
+    /// what was read may be older than what another execution here has done since.
+    pub(super) fn owns(&self, state: &State, end: Seq) -> bool {
+        let summary = &state.summary;
+        let newer = |cell: Arc<Cell>| cell.lock().fence.epoch > summary.epoch;
+        let is_here = self.hub().cell(&summary.run).is_some_and(newer);
+        summary.owner.as_ref() == Some(&self.id) && summary.epoch <= end && !is_here
+    }
+
+    /// Whether nobody else in this process has taken the run, or is about to: while one execution waits for a store that
+    /// does not answer, the run's task may come back and begin another.
+    fn is_at_it(&self, cell: &Arc<Cell>) -> bool {
+        self.hub().has_cell(cell) && !self.taking().contains_key(&cell.run)
+    }
+
     /// Claims the run again under a new epoch, so that nothing still on its way can land.
     async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
         loop {
+            if !self.is_at_it(cell) {
+                return None;
+            }
             let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
             let error = match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
-                Ok(_) => return self.reload(cell).await,
+                Ok(claimed) => return self.reload(cell, claimed.end).await,
                 Err(error) => error,
             };
             let refusal = Refusal::NotClaimable { status: Status::Paused };

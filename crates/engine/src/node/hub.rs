@@ -215,6 +215,11 @@ impl Hub {
         self.hot().cells.contains_key(run)
     }
 
+    /// Whether this execution of its run is the one in memory.
+    pub(crate) fn has_cell(&self, cell: &Arc<Cell>) -> bool {
+        self.hot().cells.get(&cell.run).is_some_and(|now| Arc::ptr_eq(now, cell))
+    }
+
     /// The runs in memory.
     pub(crate) fn hot_runs(&self) -> BTreeSet<RunId> {
         self.hot().cells.keys().cloned().collect()

@@ -114,7 +114,7 @@ impl RemoteWorkers {
         lying: &Lying,
         (job, done): (&Job, Result<Done, EngineError>),
     ) -> Result<Appended, EngineError> {
-        let continued = lying.cell.lock().moved == Moved::Continued;
+        let continued = matches!(lying.cell.lock().moved, Moved::Continued(_));
         let next = match continued {
             true => node.carry_on(desk, lying).await,
             false => None,

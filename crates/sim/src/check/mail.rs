@@ -6,6 +6,7 @@ use goldseam_core::codec::decode;
 use goldseam_core::event::By;
 use goldseam_core::{Event, Millis, Path, RunId, Seq};
 
+use super::pace::landed;
 use super::{Evidence, Log, SKEW_MAX, Violation, before};
 use crate::book::{Ack, Answer};
 
@@ -117,12 +118,7 @@ fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
 /// I12: a timer fires once on a lineage, never before its time by the store's clock.
 pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut landed: BTreeMap<(&RunId, Seq), Millis> = BTreeMap::new();
-    for append in &evidence.facts.executed {
-        for offset in 1..=append.bodies.len() as u64 {
-            landed.insert((&append.run, Seq(append.after.0 + offset)), append.at);
-        }
-    }
+    let landed = landed(evidence);
     for (run, log) in &evidence.logs {
         let (mut due_at, mut fired): (BTreeMap<&Path, Millis>, _) = (BTreeMap::new(), BTreeSet::new());
         for recorded in log.active() {

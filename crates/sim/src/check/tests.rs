@@ -12,7 +12,7 @@ use goldseam_core::{
 use goldseam_store::Record;
 
 use super::*;
-use crate::book::{Ack, Answer, Executed, Seen};
+use crate::book::{Ack, Answer, Executed, Seen, Window};
 
 const RUN: &str = "r";
 
@@ -108,12 +108,13 @@ fn queued() -> Event {
 }
 
 fn claimed(attempt: u32) -> Event {
-    Event::RunClaimed(RunClaimed {
-        node: NodeId::new("n1").unwrap(),
-        cause: Cause::Start,
-        attempt,
-        alone: false,
-    })
+    let node = NodeId::new("n1").unwrap();
+    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt, alone: false })
+}
+
+fn claimed_by(node: &str) -> Event {
+    let node = NodeId::new(node).unwrap();
+    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt: 0, alone: false })
 }
 
 fn done(name: &str, ord: u32, undo: bool) -> Event {
@@ -248,30 +249,49 @@ fn i03_catches_gaps_and_branches_without_a_parent() {
     caught(i03_order, &Maker::started().event(opened(2, 1, 99)).evidence());
 }
 
+/// The step `a`, begun by this incarnation at this place in the order of everything.
+fn begun(life: usize, order: u64, key: &str) -> Seen {
+    let (step, key) = ("a".to_owned(), key.to_owned());
+    Seen { order, run: run(), step, attempt: 1, key, at: Millis(0), node: life, life }
+}
+
+/// Incarnation 1 has claimed the run, incarnation 2 has taken it over and completed `a` at 50.
+fn taken_over(seen: &[(usize, u64)], frozen: &[usize]) -> Evidence {
+    let mut evidence = Maker::started().event(claimed_by("n2")).event(done("a", 0, false)).evidence();
+    let log = &evidence.logs[&run()];
+    let key = log.key(&run(), &log.events[4], &path("a"));
+    evidence.facts.lives = [("n1", 1), ("n2", 2)].map(|(id, life)| (NodeId::new(id).unwrap(), life)).into();
+    evidence.facts.seen = seen.iter().map(|(life, order)| begun(*life, *order, &key)).collect();
+    evidence.facts.windows =
+        frozen.iter().map(|life| Window { life: *life, from: 30, until: Some(Millis(0)) }).collect();
+    evidence
+}
+
 #[test]
 fn i04_catches_a_step_that_begins_after_it_was_complete() {
-    let seen = |order, key: &str| Seen {
-        order,
-        run: run(),
-        step: "a".into(),
-        attempt: 1,
-        key: key.into(),
-        at: Millis(0),
-        node: 1,
-    };
-    let evidence = good();
-    let log = &evidence.logs[&run()];
-    let key = log.key(&run(), &log.events[3], &path("a"));
-    let with = |order, freezes| {
-        let mut evidence = good();
-        evidence.facts.seen.push(seen(order, &key));
-        evidence.facts.freezes = freezes;
-        evidence
-    };
-    assert_eq!(i04_never_again(&with(39, 0)), [], "it began before it was complete");
-    caught(i04_never_again, &with(41, 0));
-    assert_eq!(i04_never_again(&with(41, 1)), [], "one per freeze is counted, not refused");
-    assert_eq!(late_effects(&with(41, 1)), 1);
+    assert_eq!(i04_never_again(&taken_over(&[(1, 49)], &[])), [], "it began before it was complete");
+    caught(i04_never_again, &taken_over(&[(1, 51)], &[]));
+}
+
+#[test]
+fn i04_excuses_one_beginning_of_a_frozen_owner_that_was_superseded() {
+    let frozen = taken_over(&[(1, 51)], &[1]);
+    assert_eq!(i04_never_again(&frozen), [], "one per freeze is counted, not refused");
+    assert_eq!(late_effects(&frozen), 1);
+    // Somebody else was frozen.
+    caught(i04_never_again, &taken_over(&[(1, 51)], &[2]));
+    // A second time in one freeze.
+    caught(i04_never_again, &taken_over(&[(1, 51), (1, 52)], &[1]));
+    // The latest owner, frozen or not, has read what it took over.
+    caught(i04_never_again, &taken_over(&[(2, 51)], &[2]));
+    // Long after the freeze.
+    let mut long_after = taken_over(&[(1, 51)], &[1]);
+    long_after.facts.seen[0].at = Millis(60_000);
+    caught(i04_never_again, &long_after);
+    // Before the freeze.
+    let mut before = taken_over(&[(1, 51)], &[1]);
+    before.facts.windows[0].from = 51;
+    caught(i04_never_again, &before);
 }
 
 #[test]
@@ -375,11 +395,12 @@ fn i04_catches_a_step_that_was_to_be_done_once() {
         key: "k".to_owned(),
         at: Millis(1),
         node: 0,
+        life: 1,
     };
     let mut twice = good();
     twice.facts.seen.push(seen(1));
     assert_eq!(i04_never_again(&twice), []);
-    twice.facts.freezes = 9;
+    twice.facts.windows.push(Window { life: 1, from: 0, until: None });
     twice.facts.seen.push(seen(2));
     caught(i04_never_again, &twice);
 }
@@ -467,6 +488,32 @@ fn i15_catches_runs_that_never_end_or_need_mending() {
     caught(i15_liveness, &stuck);
     let parked = Event::RunParked { code: "V1".into(), reason: "x".into() };
     caught(i15_liveness, &Maker::started().event(parked).evidence());
+}
+
+#[test]
+fn i15_catches_a_run_that_stands_still_in_the_calm() {
+    // Events come a second apart; the last one as late as is said.
+    let late = |maker: Maker, ms: i64| {
+        let mut evidence = maker.evidence();
+        evidence.facts.calm_at = Some(Millis(0));
+        evidence.facts.executed.last_mut().unwrap().at = Millis(ms);
+        evidence
+    };
+    let running = || Maker::started().event(done("a", 0, false)).event(over());
+    assert_eq!(i15_pace(&late(running(), 15_000)), []);
+    caught(i15_pace, &late(running(), 90_000));
+    // Who waits for somebody may wait for long; whose time has come may not.
+    let waiting = |due| Maker::started().event(waits("w", due)).event(signal("s1")).event(takes("w", 5));
+    assert_eq!(i15_pace(&late(Maker::started().event(waits("w", None)).event(signal("s1")), 90_000)), []);
+    caught(i15_pace, &late(waiting(None), 90_000));
+    let timer = |due| {
+        let set = Event::TimerSet { path: path("t"), ord: 0, due: Millis(due) };
+        Maker::started().event(set).event(Event::TimerFired { path: path("t") })
+    };
+    assert_eq!(i15_pace(&late(timer(80_000), 90_000)), []);
+    caught(i15_pace, &late(timer(5_000), 90_000));
+    // Mail is no progress.
+    caught(i15_pace, &late(Maker::started().event(signal("s1")).event(done("a", 0, false)), 90_000));
 }
 
 #[test]

@@ -25,7 +25,7 @@ struct Stage {
 
 async fn one(stage: Stage, (scenario, number, fault): (&'static str, u64, Fault)) -> u64 {
     let place = (stage.fresh)();
-    let case = Case { scenario: find(scenario).unwrap(), number, fault, freezes: 0 };
+    let case = Case { scenario: find(scenario).unwrap(), number, fault, late_max: 0 };
     let verdict = tell(Backend::Real(&place.url(), crate::open), case).await.unwrap();
     assert!(verdict.violations.is_empty(), "{scenario}, call {number}, {fault:?}: {:#?}", verdict.violations);
     verdict.calls

@@ -57,7 +57,7 @@ const WRONGS: [Wrong; 10] = [
 
 impl Wrong {
     /// Steps that may be begun again because a node was held up for longer than it may be silent.
-    fn freezes(self) -> u32 {
+    fn late_max(self) -> u32 {
         match self {
             Self::Slow | Self::Late | Self::Cut => AT_ONCE,
             _ => 0,
@@ -133,8 +133,8 @@ impl Server {
 /// Tells a story with one fault. Returns how many requests it took.
 async fn one(scenario: &'static str, point: Point) -> u64 {
     let server = Server::with(point);
-    let freezes = point.wrong.freezes();
-    let case = Case { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, freezes };
+    let late_max = point.wrong.late_max();
+    let case = Case { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, late_max };
     let verdict = tell(Backend::Real(&server.url(), crate::open), case).await;
     let verdict = verdict.unwrap_or_else(|error| panic!("{scenario}, {point:?}: {error}"));
     assert!(verdict.violations.is_empty(), "{scenario}, {point:?}: {:#?}", verdict.violations);

@@ -10,15 +10,16 @@ const WITHIN: u64 = 2_000;
 /// A seed that found the mistake; the others are tried if it does not any more.
 fn known(bug: Bug) -> u64 {
     match bug {
-        Bug::NoFence | Bug::BlindRetry => 77,
-        Bug::UnknownIsDone | Bug::ReleaseByName => 1,
-        Bug::StaleSnapshot => 307,
-        Bug::LateIsDead | Bug::UndoInOrder | Bug::UndoSkipsOne | Bug::RowNotFolded => 3,
-        Bug::SilentIsCharged => 17,
-        Bug::CounterReset => 4,
+        Bug::NoFence | Bug::BlindRetry => 66,
+        Bug::ReleaseByName => 1,
+        Bug::StaleSnapshot => 180,
+        Bug::LateIsDead => 18,
+        Bug::UndoInOrder | Bug::UndoSkipsOne => 3,
+        Bug::RowNotFolded => 2,
+        Bug::SilentIsCharged => 45,
         Bug::UndoAgain => 9,
         Bug::OnceWithoutTrace => 6,
-        Bug::ResultBeforeLog => 86,
+        Bug::ResultBeforeLog => 64,
         _ => 0,
     }
 }

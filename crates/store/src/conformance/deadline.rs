@@ -10,9 +10,12 @@ use tokio::task::JoinSet;
 use super::make::{ALL, any_task, append_with_row, at, claim_at, run, summary, task};
 use super::nodes::node;
 use crate::api::{Expect, LockFilter, Row, RunFilter, Store};
+use crate::feed::Feed;
+use crate::foreign::ForeignStates;
 
 /// Makes every call at once, of a server that does not answer, and names those that have neither answered nor failed
-/// within `limit`. Only `changed` is left out: it is there to wait.
+/// within `limit`; those of its feed and of the states of others too, where it has them. Only `changed` is left out: it is
+/// there to wait.
 pub async fn calls_that_hang(store: Arc<dyn Store>, limit: Duration) -> Vec<&'static str> {
     let mut calls = Calls { store, limit, all: JoinSet::new() };
     let name = LockName::new("l").unwrap();
@@ -22,6 +25,7 @@ pub async fn calls_that_hang(store: Arc<dyn Store>, limit: Duration) -> Vec<&'st
     calls.make("append", |store| async move { store.append(append_with_row("new", 0)).await.is_ok() });
     calls.make("read", |store| async move { store.read(&run("r"), Seq::ZERO, ALL).await.is_ok() });
     calls.make("head", |store| async move { store.head(&run("r")).await.is_ok() });
+    calls.make("trim", |store| async move { store.trim(&run("r"), Seq(1)).await.is_ok() });
     calls.make("put_task", |store| async move { store.put_task(task("t"), Expect::Absent).await.is_ok() });
     calls.make("claim", |store| async move { store.claim(claim_at(at(0))).await.is_ok() });
     calls.make("tasks", |store| async move { store.tasks(any_task()).await.is_ok() });
@@ -34,7 +38,16 @@ pub async fn calls_that_hang(store: Arc<dyn Store>, limit: Duration) -> Vec<&'st
     calls.make("nodes", |store| async move { store.nodes().await.is_ok() });
     calls.make("forget", |store| async move { store.forget(&NodeId::new("gone").unwrap()).await.is_ok() });
     calls.make("now", |store| async move { store.now().await.is_ok() });
+    calls.make_beside();
     calls.all.join_all().await.into_iter().flatten().collect()
+}
+
+fn feed(store: &dyn Store) -> &dyn Feed {
+    store.feed().unwrap()
+}
+
+fn foreign(store: &dyn Store) -> &dyn ForeignStates {
+    store.foreign().unwrap()
 }
 
 /// Calls that are on their way.
@@ -45,6 +58,24 @@ struct Calls {
 }
 
 impl Calls {
+    /// What not every store has.
+    fn make_beside(&mut self) {
+        if self.store.feed().is_some() {
+            self.make("fed", |store| async move { feed(&*store).fed(None, ALL).await.is_ok() });
+            self.make("latest", |store| async move { feed(&*store).latest().await.is_ok() });
+            self.make("stirred", |store| async move { feed(&*store).stirred(None).await.is_ok() });
+        }
+        if self.store.foreign().is_some() {
+            self.make(
+                "foreign_states",
+                |store| async move { foreign(&*store).states(None, 1).await.is_ok() },
+            );
+            self.make("swap_foreign", |store| async move {
+                foreign(&*store).swap(&run("theirs"), "1", "{}").await.is_ok()
+            });
+        }
+    }
+
     fn make<F>(&mut self, name: &'static str, call: impl FnOnce(Arc<dyn Store>) -> F)
     where
         F: Future<Output = bool> + Send + 'static,

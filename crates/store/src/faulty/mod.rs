@@ -24,11 +24,11 @@ use crate::api::{
     RunFilter, Store, TaskFilter, Written,
 };
 use crate::error::StoreError;
-use crate::feed::Feed;
+use crate::feed::{Fed, Feed, Stirred};
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
-/// A method of [`Store`] or of [`ForeignStates`], by name.
+/// A method of [`Store`], of [`Feed`] or of [`ForeignStates`], by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Op {
@@ -49,6 +49,9 @@ pub enum Op {
     Forget,
     Changed,
     Now,
+    Fed,
+    Latest,
+    Stirred,
     ForeignStates,
     SwapForeign,
 }
@@ -74,6 +77,9 @@ impl Op {
             Self::Forget => "forget",
             Self::Changed => "changed",
             Self::Now => "now",
+            Self::Fed => "fed",
+            Self::Latest => "latest",
+            Self::Stirred => "stirred",
             Self::ForeignStates => "foreign_states",
             Self::SwapForeign => "swap_foreign",
         }
@@ -90,6 +96,7 @@ impl Op {
                 | Self::PutRow
                 | Self::Claim
                 | Self::Beat
+                | Self::Forget
                 | Self::SwapForeign
         )
     }
@@ -398,11 +405,44 @@ impl Store for FaultyStore {
     }
 
     fn feed(&self) -> Option<&dyn Feed> {
-        self.inner.feed()
+        self.inner.feed().is_some().then_some(self as &dyn Feed)
     }
 
     fn foreign(&self) -> Option<&dyn ForeignStates> {
         self.inner.foreign().is_some().then_some(self as &dyn ForeignStates)
+    }
+}
+
+#[async_trait]
+impl Feed for FaultyStore {
+    async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
+        let fed = |inner: Arc<dyn Store>, place: Option<String>| async move {
+            match inner.feed() {
+                Some(feed) => feed.fed(place.as_deref(), limit).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        self.call(Op::Fed, place.map(str::to_owned), fed).await
+    }
+
+    async fn latest(&self) -> Result<Option<String>, StoreError> {
+        let latest = |inner: Arc<dyn Store>, ()| async move {
+            match inner.feed() {
+                Some(feed) => feed.latest().await,
+                None => Ok(None),
+            }
+        };
+        self.call(Op::Latest, (), latest).await
+    }
+
+    async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError> {
+        let stirred = |inner: Arc<dyn Store>, mark: Option<String>| async move {
+            match inner.feed() {
+                Some(feed) => feed.stirred(mark.as_deref()).await,
+                None => Ok(Stirred { runs: Vec::new(), mark: mark.unwrap_or_default() }),
+            }
+        };
+        self.call(Op::Stirred, mark.map(str::to_owned), stirred).await
     }
 }
 

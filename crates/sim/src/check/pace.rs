@@ -1,0 +1,99 @@
+//! How fast runs go on once the faults have stopped.
+
+use std::collections::BTreeMap;
+
+use goldseam_core::codec::chain;
+use goldseam_core::state::Applied;
+use goldseam_core::{Millis, RunId, Seq, State, Status, Summary, derive};
+
+use super::{Evidence, Log, Violation, before};
+
+/// The longest that a run which waits for nobody may stand still in the calm, in milliseconds: a silent owner is waited for
+/// (2 s), a finding must hold (2 s) from one sweep to the next but one (3 s each, and a tenth), the step may take 2.5 s;
+/// the rest is for what backs off. The longest that was seen is 7.2 s.
+const GAP_MAX: i64 = 15_000;
+
+/// A stretch in which a run could go on and did not.
+struct Gap<'a> {
+    run: &'a RunId,
+    /// The event that ended it.
+    seq: Seq,
+    status: Status,
+    ms: i64,
+}
+
+/// I15 and I12, in the calm: a run that waits for nobody goes on within the bound, and so does one whose time has come.
+pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
+    let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > GAP_MAX);
+    slow.map(|Gap { run, seq, status, ms }| {
+        let rule = if matches!(status, Status::Sleeping | Status::Waiting) { "I12" } else { "I15" };
+        Violation::new(rule, format!("{run}: it was {status} for {ms} ms in the calm before event {}", seq.0))
+    })
+    .collect()
+}
+
+/// The longest of these stretches in all runs, in milliseconds.
+pub fn longest_gap(evidence: &Evidence) -> i64 {
+    gaps(evidence).iter().map(|gap| gap.ms).max().unwrap_or(0)
+}
+
+/// When each event came into the store, by true time.
+pub(super) fn landed(evidence: &Evidence) -> BTreeMap<(&RunId, Seq), Millis> {
+    let mut landed = BTreeMap::new();
+    for append in &evidence.facts.executed {
+        for offset in 1..=append.bodies.len() as u64 {
+            landed.insert((&append.run, Seq(append.after.0 + offset)), append.at);
+        }
+    }
+    landed
+}
+
+fn gaps(evidence: &Evidence) -> Vec<Gap<'_>> {
+    let Some(calm) = evidence.facts.calm_at else { return Vec::new() };
+    let landed = landed(evidence);
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let mut since: Option<(Millis, Status)> = None;
+        for (recorded, summary) in states(run, log) {
+            let Some(at) = landed.get(&(run, recorded)).copied() else { continue };
+            // Mail does not move a run that could go on anyway.
+            let is_mail = log.events.iter().any(|event| event.seq == recorded && event.event.is_mail());
+            if let Some((since, status)) = since.filter(|_| !is_mail && at > calm) {
+                found.push(Gap { run, seq: recorded, status, ms: before(since, at) });
+            }
+            if !is_mail || since.is_none() {
+                since = ready_at(&summary).map(|ready| (ready.max(at).max(calm), summary.status));
+            }
+        }
+    }
+    found
+}
+
+/// Since when the run could go on by itself, if it can; a moment to come if it waits for that.
+fn ready_at(summary: &Summary) -> Option<Millis> {
+    match summary.status {
+        Status::Queued | Status::Running | Status::Compensating => Some(Millis(0)),
+        Status::Waiting | Status::Sleeping => summary.waits.iter().filter_map(|wait| wait.due).min(),
+        Status::Paused | Status::Parked | Status::Completed | Status::Failed | Status::Cancelled => None,
+    }
+}
+
+/// What the run was after each event; a log that no replay can follow is the matter of another check.
+fn states(run: &RunId, log: &Log) -> Vec<(Seq, Summary)> {
+    let mut all = Vec::new();
+    let mut state: Option<State> = None;
+    for (count, (recorded, record)) in (1..).zip(log.events.iter().zip(&log.records)) {
+        let head = chain(&record.body);
+        let applied = match &mut state {
+            None => Ok(Applied::DeriveAnew),
+            Some(state) => state.apply(recorded, head),
+        };
+        match applied {
+            Ok(Applied::Yes) => {}
+            Ok(Applied::DeriveAnew) => state = derive(run, &log.events[..count], head).ok(),
+            Err(_) => return all,
+        }
+        all.extend(state.as_ref().map(|state| (recorded.seq, state.summary.clone())));
+    }
+    all
+}
