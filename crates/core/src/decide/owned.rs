@@ -100,10 +100,10 @@ fn turns_away(doing: &Owned) -> bool {
     )
 }
 
-/// Whether it is the last thing that code does. A run that was paused meanwhile keeps what was done until then and
+/// Whether it is the last thing that the run does. One that was paused meanwhile keeps what was done until then and
 /// rests; once it is resumed, replay comes to its end again.
 fn closes(doing: &Owned) -> bool {
-    matches!(doing, Owned::Complete(_) | Owned::Fail(_) | Owned::ContinueAsNew(_))
+    matches!(doing, Owned::Complete(_) | Owned::Fail(_))
 }
 
 struct Batch<'a> {
