@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use goldseam_core::codec::chain;
-use goldseam_core::state::Applied;
-use goldseam_core::{Millis, RunId, Seq, State, Status, Summary, derive};
+use goldseam_core::state::{Applied, Mail};
+use goldseam_core::{Millis, RunId, Seq, State, Status, derive};
 
 use super::{Evidence, Log, Violation, before};
 
@@ -54,32 +54,51 @@ fn gaps(evidence: &Evidence) -> Vec<Gap<'_>> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut since: Option<(Millis, Status)> = None;
-        for (recorded, summary) in states(run, log) {
-            let Some(at) = landed.get(&(run, recorded)).copied() else { continue };
-            // Mail does not move a run that could go on anyway.
-            let is_mail = log.events.iter().any(|event| event.seq == recorded && event.event.is_mail());
+        for Moment { seq, is_mail, status, ready } in moments(run, log) {
+            let Some(at) = landed.get(&(run, seq)).copied() else { continue };
             if let Some((since, status)) = since.filter(|_| !is_mail && at > calm) {
-                found.push(Gap { run, seq: recorded, status, ms: before(since, at) });
+                found.push(Gap { run, seq, status, ms: before(since, at) });
             }
-            if !is_mail || since.is_none() {
-                since = ready_at(&summary).map(|ready| (ready.max(at).max(calm), summary.status));
-            }
+            // Mail does not move a run that could go on anyway.
+            let still = since.filter(|_| is_mail);
+            let now = ready.map(|ready| (ready.max(at).max(calm), status));
+            since = still.into_iter().chain(now).min_by_key(|(since, _)| *since);
         }
     }
     found
 }
 
 /// Since when the run could go on by itself, if it can; a moment to come if it waits for that.
-fn ready_at(summary: &Summary) -> Option<Millis> {
-    match summary.status {
+fn ready_at(state: &State) -> Option<Millis> {
+    match state.summary.status {
         Status::Queued | Status::Running | Status::Compensating => Some(Millis(0)),
-        Status::Waiting | Status::Sleeping => summary.waits.iter().filter_map(|wait| wait.due).min(),
+        Status::Waiting | Status::Sleeping if has_come(state) => Some(Millis(0)),
+        Status::Waiting | Status::Sleeping => state.summary.waits.iter().filter_map(|wait| wait.due).min(),
         Status::Paused | Status::Parked | Status::Completed | Status::Failed | Status::Cancelled => None,
     }
 }
 
+/// Whether something that it waits for is in its mail.
+fn has_come(state: &State) -> bool {
+    state.unread.values().any(|mail| {
+        state.summary.waits.iter().any(|wait| match mail {
+            Mail::Signal { name, .. } => wait.signals.contains(name),
+            Mail::Answer { question, .. } => wait.inputs.contains(question),
+            _ => false,
+        })
+    })
+}
+
+/// What a run was after one of its events.
+struct Moment {
+    seq: Seq,
+    is_mail: bool,
+    status: Status,
+    ready: Option<Millis>,
+}
+
 /// What the run was after each event; a log that no replay can follow is the matter of another check.
-fn states(run: &RunId, log: &Log) -> Vec<(Seq, Summary)> {
+fn moments(run: &RunId, log: &Log) -> Vec<Moment> {
     let mut all = Vec::new();
     let mut state: Option<State> = None;
     for (count, (recorded, record)) in (1..).zip(log.events.iter().zip(&log.records)) {
@@ -93,7 +112,11 @@ fn states(run: &RunId, log: &Log) -> Vec<(Seq, Summary)> {
             Ok(Applied::DeriveAnew) => state = derive(run, &log.events[..count], head).ok(),
             Err(_) => return all,
         }
-        all.extend(state.as_ref().map(|state| (recorded.seq, state.summary.clone())));
+        let (seq, is_mail) = (recorded.seq, recorded.event.is_mail());
+        all.extend(state.as_ref().map(|state| {
+            let (status, ready) = (state.summary.status, ready_at(state));
+            Moment { seq, is_mail, status, ready }
+        }));
     }
     all
 }
