@@ -1,11 +1,9 @@
 //! `cargo xtask crash`: the binary dies at every point of the catalogue, on every store.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
 use crate::servers::{Servers, Which};
-use crate::steps::command;
+use crate::steps::{command, heard};
 use crate::tree;
 
 const TESTS: &str =
@@ -46,17 +44,13 @@ impl Tally {
 /// Runs the tests of crash points beside servers; the last line is the record.
 pub(crate) fn run() -> Result<(), String> {
     let servers = Servers::start(Which::All)?;
-    let cannot = |error: std::io::Error| format!("cargo cannot be run: {error}");
     let mut cargo = command(&tree::root()?, TESTS);
     cargo.env("GOLDSEAM_CRASH_STORES", "all").envs(servers.variables());
-    let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(cannot)?;
     let mut tally = Tally::default();
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-        let line = line.map_err(cannot)?;
+    let status = heard(&mut cargo, |line| {
         println!("{line}");
-        tally.take(&line);
-    }
-    let status = child.wait().map_err(cannot)?;
+        tally.take(line);
+    })?;
     match (status.success(), tally.deaths) {
         (false, _) => Err(format!("`cargo {TESTS}` ended with {status}")),
         (true, 0) => Err("nothing died".to_owned()),

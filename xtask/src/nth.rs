@@ -1,10 +1,8 @@
 //! `cargo xtask nth`: every call of every story fails once, in every way; a build lets only some of them fail.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
-use crate::steps::command;
+use crate::steps::{command, heard};
 use crate::tree;
 
 /// What a story prints for each way of failing: its name, the way, and how many cases there were.
@@ -47,16 +45,12 @@ fn snake(name: &str) -> String {
 /// Runs the stories whose tests are called like this; the last line is the record.
 pub(crate) fn run(tests: &str) -> Result<(), String> {
     let args = format!("test --quiet --package goldseam-sim --test it {tests} -- --nocapture");
-    let cannot = |error: std::io::Error| format!("cargo cannot be run: {error}");
     let mut cargo = command(&tree::root()?, &args);
-    let mut child = cargo.env("GOLDSEAM_NTH", "all").stdout(Stdio::piped()).spawn().map_err(cannot)?;
     let mut tally = Tally::default();
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-        let line = line.map_err(cannot)?;
+    let status = heard(cargo.env("GOLDSEAM_NTH", "all"), |line| {
         println!("{line}");
-        tally.take(&line);
-    }
-    let status = child.wait().map_err(cannot)?;
+        tally.take(line);
+    })?;
     match (status.success(), &tally) {
         (false, _) => Err(format!("`cargo {args}` ended with {status}")),
         (true, Tally { loops: 0, .. }) => Err(format!("no story is called like {tests}")),

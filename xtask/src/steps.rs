@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::servers::{Servers, Which};
@@ -154,20 +154,25 @@ pub(crate) fn models() -> Result<(), String> {
 
 /// Runs cargo, shows what it prints as it comes, and returns the record that stands in it.
 fn told(root: &Path, args: &str) -> Result<String, String> {
-    let cannot = |error| format!("cargo cannot be run: {error}");
-    let mut child = command(root, args).stdout(Stdio::piped()).spawn().map_err(cannot)?;
     let mut record = None;
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-        match line.map_err(cannot)? {
-            line if line.starts_with("record: ") => record = Some(line),
-            line => println!("{line}"),
-        }
-    }
-    let status = child.wait().map_err(cannot)?;
+    let status = heard(&mut command(root, args), |line| match line.starts_with("record: ") {
+        true => record = Some(line.to_owned()),
+        false => println!("{line}"),
+    })?;
     if !status.success() {
         return Err(format!("`cargo {args}` ended with {status}"));
     }
     record.ok_or_else(|| format!("`cargo {args}` left no record"))
+}
+
+/// Runs cargo and hands over what it prints, line by line, as it comes.
+pub(crate) fn heard(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<ExitStatus, String> {
+    let cannot = |error| format!("cargo cannot be run: {error}");
+    let mut child = cargo.stdout(Stdio::piped()).spawn().map_err(cannot)?;
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        each(&line.map_err(cannot)?);
+    }
+    child.wait().map_err(cannot)
 }
 
 fn is_installed(root: &Path, tool: &str) -> bool {
