@@ -56,12 +56,8 @@ async fn a_run_is_a_trace_and_its_steps_are_spans() {
         if let Some(found) = whole(&spans.lock().unwrap()) {
             break found;
         }
-        let id = format!("t-{tries}");
         tries += 1;
-        desk.start("greet", &id, json!("Ada")).await;
-        desk.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
-        desk.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
-        assert!(tries < 5_000, "no trace was sent");
+        greeted(&desk, tries).await;
     };
     assert_eq!(step["parentSpanId"], root["spanId"]);
     assert_eq!(root["parentSpanId"], json!(""));
@@ -79,14 +75,19 @@ async fn a_run_that_cannot_be_read_holds_up_no_other_trace() {
         let (run, bodies) = (format!("broken-{tries}").parse().unwrap(), vec!["no event".to_owned()]);
         let garbage = Append { run, after: Seq::ZERO, bodies, row: None, tasks: Vec::new() };
         store.append(garbage).await.unwrap();
-        let id = format!("t-{tries}");
         tries += 1;
-        desk.start("greet", &id, json!("Ada")).await;
-        desk.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
-        desk.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
-        assert!(tries < 5_000, "no trace was sent");
+        greeted(&desk, tries).await;
     }
     engine.shutdown().await;
+}
+
+/// One more run, to its end.
+async fn greeted(desk: &Desk, tries: u32) {
+    let id = format!("t-{tries}");
+    desk.start("greet", &id, json!("Ada")).await;
+    desk.post(&format!("/v1/runs/{id}/signal"), &json!({ "name": "go" })).await.ok();
+    desk.get(&format!("/v1/runs/{id}/result?wait_ms=20000")).await.ok();
+    assert!(tries < 5_000, "no trace was sent");
 }
 
 /// A run and its step in one trace.
