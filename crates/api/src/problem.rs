@@ -202,6 +202,7 @@ impl From<EngineError> for Problem {
             }
             EngineError::Payload(PayloadError::TooMany { max, .. }) => u64::try_from(*max).ok(),
             EngineError::Refused { refusal: Refusal::TooMuchMail { unread }, .. } => Some(u64::from(*unread)),
+            EngineError::Refused { refusal: Refusal::HistoryTooLong(excess), .. } => Some(excess.max),
             _ => None,
         };
         Self { hint: error.hint().or_else(|| hint(&error)), limit, ..problem }
@@ -228,6 +229,8 @@ impl From<StoreError> for Problem {
 
 #[cfg(test)]
 mod tests {
+    use goldseam::core::decide::TooLong;
+
     use super::*;
 
     #[test]
@@ -236,6 +239,10 @@ mod tests {
         let mail = Refusal::TooMuchMail { unread: 2_000 };
         let mail = Problem::from(EngineError::Refused { run, refusal: mail });
         assert_eq!((mail.status, mail.limit), (429, Some(2_000)));
+        let refusal = Refusal::HistoryTooLong(TooLong { what: "bytes", has: 9, max: 8 });
+        let long = Problem::from(EngineError::Refused { run: "r".parse().unwrap(), refusal });
+        assert_eq!((long.status, long.limit), (409, Some(8)));
+        assert_eq!(long.detail, "run r: the history has 9 bytes, more than the limit of 8");
         let full = StoreError::Full { doing: "an append", source: "no space left".into() };
         assert_eq!(Problem::from(EngineError::Store(full)).status, 507);
         let place = StoreError::Refused { code: "GS0612", what: "no place".into(), hint: String::new() };

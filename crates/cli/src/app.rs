@@ -16,7 +16,7 @@ use crate::args::{Color, Global, Named, STORE_DEFAULT};
 use crate::fail::{Exit, Fail};
 use crate::paint::{Hue, Paint};
 use crate::table::Table;
-use crate::{out, reach};
+use crate::{out, payload, reach};
 
 /// The options that hold for every command, understood.
 #[derive(Debug, Clone)]
@@ -71,7 +71,9 @@ impl App {
     pub(crate) async fn api(&self) -> Result<Arc<dyn Api>, Fail> {
         match self.remote()? {
             Some(remote) => Ok(remote),
-            None => Ok(Arc::new(Local::new(goldseam::connect_existing(&self.url).await?))),
+            None => Ok(Arc::new(Local::new(
+                goldseam::connect_existing(&self.url).await?.with_limits(payload::limits()?),
+            ))),
         }
     }
 
@@ -79,7 +81,9 @@ impl App {
     pub(crate) async fn api_or_new(&self) -> Result<Arc<dyn Api>, Fail> {
         match self.remote()? {
             Some(remote) => Ok(remote),
-            None => Ok(Arc::new(Local::new(goldseam::connect(&self.url).await?))),
+            None => {
+                Ok(Arc::new(Local::new(goldseam::connect(&self.url).await?.with_limits(payload::limits()?))))
+            }
         }
     }
 

@@ -58,7 +58,7 @@ struct Version {
 
 /// The text that a store keeps for this event.
 pub fn encode(recorded: &Recorded) -> String {
-    let Recorded { seq: _, at, branch, epoch, write, prev, event } = recorded;
+    let Recorded { seq: _, at, branch, epoch, write, prev, bytes: _, event } = recorded;
     let written =
         Written { v: FORMAT, at: *at, branch: *branch, epoch: *epoch, write: *write, prev: *prev, event };
     // Serialising these types to a string has no way to fail: no maps with odd keys, no I/O.
@@ -78,7 +78,7 @@ pub fn decode(seq: Seq, text: &str) -> Result<Recorded, Corrupt> {
     if branch.0 == 0 {
         return Err(Corrupt::new(seq, "branches are numbered from 1"));
     }
-    Ok(Recorded { seq, at, branch, epoch, write, prev, event })
+    Ok(Recorded { seq, at, branch, epoch, write, prev, bytes: size(text), event })
 }
 
 fn explain(text: &str, error: &serde_json::Error) -> String {
@@ -93,6 +93,11 @@ fn newer(v: u32) -> String {
         0 => "there is no format 0".to_owned(),
         _ => format!("it was written by a newer release (format {v}, this one reads up to {FORMAT})"),
     }
+}
+
+/// Size of an event's text.
+pub fn size(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
 /// Fingerprint of an event's text: what the next one names as `prev`.

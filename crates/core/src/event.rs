@@ -371,6 +371,8 @@ pub struct Recorded {
     pub write: WriteId,
     /// Fingerprint of the event before it.
     pub prev: Hash,
+    /// Size of its text in the log.
+    pub bytes: u64,
     /// What happened.
     pub event: Event,
 }

@@ -131,14 +131,21 @@ fn a_departed() -> Log {
     log.act(prune(at))
 }
 
+/// Has a size, and takes mail along that nobody has read.
+fn an_heir() -> Log {
+    let log = Log::running().completed("a").signalled("go", "s1").signalled("stop", "s2").waits("w", &["go"]);
+    log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a").signalled("go", "s3")
+}
+
 /// All of them. Every sort of event is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 5] {
+pub(crate) fn histories() -> [(&'static str, Log); 6] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
         ("a_phoenix", a_phoenix()),
         ("a_delegate", a_delegate()),
         ("a_departed", a_departed()),
+        ("an_heir", an_heir()),
     ]
 }
 

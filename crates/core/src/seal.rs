@@ -1,7 +1,7 @@
 //! Decided events get their place in the log: position, branch, epoch, write-id and hash chain.
 
 use crate::branch::{BranchId, Why};
-use crate::codec::{chain, encode};
+use crate::codec::{chain, encode, size};
 use crate::decide::Stamped;
 use crate::event::{Event, Recorded};
 use crate::hash::{Hash, WriteId};
@@ -47,8 +47,9 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
             Event::RunClaimed(_) => epoch = Some(after),
             _ => {}
         }
-        let recorded = Recorded { seq: after, at, branch, epoch, write, prev, event };
+        let mut recorded = Recorded { seq: after, at, branch, epoch, write, prev, bytes: 0, event };
         let body = encode(&recorded);
+        recorded.bytes = size(&body);
         prev = if planted::is(Bug::NoChain) { Hash::ZERO } else { chain(&body) };
         sealed.records.push(recorded);
         sealed.bodies.push(body);

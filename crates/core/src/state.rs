@@ -65,6 +65,8 @@ pub struct State {
     pub failure: Option<Failure>,
     /// How the active branch ended.
     pub outcome: Option<Outcome>,
+    /// Bytes of mail since the last `continue_as_new`, and of what was unread then.
+    pub mail_bytes: u64,
     /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
     seen: BTreeSet<String>,
 }
@@ -156,6 +158,7 @@ impl State {
             Event::BranchOpened(opened @ BranchOpened { carried: Some(carried), .. }) => {
                 let mut summary = (*carried.summary).clone();
                 summary.restart(opened, first.seq);
+                summary.weigh(first);
                 summary.mail_unread = 0;
                 (carried.run.clone(), summary)
             }
@@ -164,9 +167,11 @@ impl State {
             _ => return Err(Corrupt::new(first.seq, "a log begins with run.queued")),
         };
         summary.advance_to(first, Hash::ZERO);
-        let children = match &first.event {
-            Event::BranchOpened(BranchOpened { carried: Some(carried), .. }) => strays(carried),
-            _ => BTreeMap::new(),
+        let (children, mail_bytes) = match &first.event {
+            Event::BranchOpened(BranchOpened { carried: Some(carried), .. }) => {
+                (strays(carried), carried.mail_bytes)
+            }
+            _ => (BTreeMap::new(), 0),
         };
         let outcome = match &first.event {
             Event::RunPruned(pruned) => outcome_of(&pruned.ended),
@@ -192,8 +197,14 @@ impl State {
             half_jump: None,
             failure: None,
             outcome,
+            mail_bytes,
             seen,
         })
+    }
+
+    /// Bytes of the log since the last `continue_as_new`, without mail: a run must be able to read that, whoever wrote it.
+    pub fn own_bytes(&self) -> u64 {
+        self.summary.bytes.unwrap_or_default().saturating_sub(self.mail_bytes)
     }
 
     /// Takes the next event of the log into account. Says so if only a new derivation can.
@@ -220,6 +231,7 @@ impl State {
             self.summary.take(recorded);
         }
         if event.is_mail() {
+            self.mail_bytes = self.mail_bytes.saturating_add(recorded.bytes);
             self.deliver(recorded);
         } else if let Event::ChildStarted(child) = event {
             let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
@@ -242,6 +254,7 @@ impl State {
             self.fold_branch(recorded);
         }
         self.seen.extend(command_id(event));
+        self.summary.weigh(recorded);
         let head = self.summary.head;
         self.summary.advance_to(recorded, head);
     }
@@ -282,6 +295,7 @@ impl State {
             self.queued = carried.run.clone();
             self.unread.retain(|seq, _| carried.mail.contains(seq));
             self.children = strays(carried);
+            self.mail_bytes = carried.mail_bytes;
             self.seen = carried.summary.mail_ids.iter().cloned().collect();
         }
         self.other_input_until = Seq::ZERO;

@@ -65,6 +65,9 @@ pub struct Summary {
     /// Where loading may begin: the tombstone, the last `continue_as_new`, or the start.
     #[serde(default)]
     pub base: Seq,
+    /// Bytes of the log from there on, and of the mail that was carried along; none if an older release wrote the row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// The active branch.
     pub branch: BranchId,
     /// The latest claim.
@@ -155,6 +158,7 @@ impl Summary {
             Event::RunQueued(queued) => Self::begin(run, queued, recorded.at),
             Event::RunPruned(pruned) => {
                 let mut summary = Self::buried(run, pruned, recorded);
+                summary.weigh(recorded);
                 summary.advance_to(recorded, head);
                 return Ok(summary);
             }
@@ -164,6 +168,7 @@ impl Summary {
         summary.base = recorded.seq;
         summary.head = head;
         summary.branch = recorded.branch;
+        summary.weigh(recorded);
         Ok(summary)
     }
 
@@ -171,7 +176,8 @@ impl Summary {
     fn buried(run: &RunId, pruned: &RunPruned, recorded: &Recorded) -> Self {
         let place = Pruned { at: recorded.at, archive: pruned.archive.clone() };
         let before = (*pruned.summary).clone();
-        Self { run: run.clone(), base: recorded.seq, mail_unread: 0, pruned: Some(place), ..before }
+        let (run, base) = (run.clone(), recorded.seq);
+        Self { run, base, bytes: Some(0), mail_unread: 0, pruned: Some(place), ..before }
     }
 
     fn begin(run: &RunId, queued: &RunQueued, at: Millis) -> Self {
@@ -192,6 +198,7 @@ impl Summary {
             as_of: Seq::ZERO,
             head: Hash::ZERO,
             base: Seq(1),
+            bytes: Some(0),
             branch: BranchId::ROOT,
             epoch: Seq::ZERO,
             owner: None,
@@ -233,6 +240,11 @@ impl Summary {
         self.waits.iter().filter_map(|wait| wait.due).min()
     }
 
+    /// Events of the log from where loading may begin.
+    pub fn length(&self) -> u64 {
+        self.as_of.0.saturating_sub(self.base.0)
+    }
+
     /// Whether new mail of this sort ends an open wait.
     pub fn awaits(&self, mail: &Event) -> bool {
         self.waits.iter().any(|wait| match mail {
@@ -258,8 +270,22 @@ impl Summary {
             }
             _ => {}
         }
+        self.weigh(recorded);
         self.advance_to(recorded, head);
         Ok(())
+    }
+
+    /// Counts an event's bytes, if those before it were counted.
+    pub(crate) fn weigh(&mut self, recorded: &Recorded) {
+        self.bytes = self.bytes.map(|bytes| bytes.saturating_add(recorded.bytes));
+    }
+
+    /// Whether this row says what the log does. Of one that an older release wrote, the size is not asked.
+    pub fn agrees_with(&self, derived: &Self) -> bool {
+        match self.bytes {
+            Some(_) => self == derived,
+            None => *self == Self { bytes: None, ..derived.clone() },
+        }
     }
 
     /// Moves on; of an event of a branch that was left, only the id of its command is kept.
@@ -277,6 +303,7 @@ impl Summary {
     pub(crate) fn restart(&mut self, opened: &crate::event::BranchOpened, seq: Seq) {
         self.branch = opened.branch;
         self.base = seq;
+        self.bytes = Some(opened.carried.as_ref().map_or(0, |carried| carried.mail_bytes));
         self.mail_unread =
             opened.carried.as_ref().map_or(0, |c| u32::try_from(c.mail.len()).unwrap_or(u32::MAX));
         self.owner = None;

@@ -79,9 +79,11 @@ fn golden_histories_derive_for_ever() {
         let stored_row: Summary = serde_json::from_str(&stored).unwrap();
         let run = RunId::new(stored_row.run.as_str()).unwrap();
         let state = derive(&run, &history, head).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let derived = serde_json::to_string_pretty(&state.summary).unwrap();
+        // Rows of before sizes were counted have none.
+        let derived = Summary { bytes: state.summary.bytes.and(stored_row.bytes), ..state.summary.clone() };
+        let derived = serde_json::to_string_pretty(&derived).unwrap();
         assert_eq!(derived, stored.trim_end(), "{name}: means something else now");
-        assert_eq!(state.summary, stored_row, "{name}: the stored row reads differently now");
+        assert!(stored_row.agrees_with(&state.summary), "{name}: the stored row reads differently now");
     }
 }
 

@@ -86,7 +86,7 @@ fn prepare(
     let now = cell.now();
     let mut decision = decide(View::Full(&inner.state), command, now, &cell.ledger.limits).map_err(
         |refusal| match refusal {
-            Refusal::HistoryTooLong { events } => Stop::TooLong(events),
+            Refusal::HistoryTooLong(excess) => Stop::TooLong(excess),
             Refusal::InvalidForm { reason } => Stop::Form(reason),
             // A result came that must be undone: the code is asked again, with it.
             refusal @ Refusal::LeftToUndo => Stop::Store(refusal.to_string()),

@@ -10,6 +10,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use goldseam_core::decide::TooLong;
 use goldseam_core::state::Op;
 use goldseam_core::{Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, State, StepName, TaskId};
 use goldseam_store::TaskChange;
@@ -41,7 +42,7 @@ pub(crate) enum Stop {
     /// The claim is over.
     Fenced,
     /// The history is as long as it may be.
-    TooLong(u64),
+    TooLong(TooLong),
     /// The store failed for good.
     Store(String),
     /// A question whose form makes no sense.

@@ -154,6 +154,13 @@ impl Client {
         Self { ledger: Ledger { store, clock, entropy, limits, asks, meter: Meter::default(), hub, claims } }
     }
 
+    /// The same client under other bounds.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.ledger.limits = Arc::new(limits);
+        self
+    }
+
     /// The same client, healing claims by these rules.
     #[must_use]
     pub fn with_claim_rules(mut self, rules: ClaimRules) -> Self {

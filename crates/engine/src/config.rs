@@ -130,6 +130,12 @@ impl Config {
                  taken over"
             )));
         }
+        let (bytes, most) = (self.limits.payload_bytes_max, Limits::PAYLOAD_BYTES_MOST);
+        if bytes > most {
+            return Err(EngineError::Config(format!(
+                "payload_bytes_max ({bytes}) must be at most {most}; keep what is larger elsewhere and pass a reference"
+            )));
+        }
         Ok(())
     }
 

@@ -310,6 +310,9 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
         Refusal::Owned { .. } => Some(format!("a live node has it: goldseam why {run} tells what it does")),
         Refusal::OtherInput { .. } => Some("use another id for another piece of work".into()),
         Refusal::TooMuchMail { .. } => Some("wait until the run has read some of it".into()),
+        Refusal::HistoryTooLong(_) => {
+            Some("its workflow must call continue_as_new, which begins its history anew".into())
+        }
         _ => None,
     }
 }

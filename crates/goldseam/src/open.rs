@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use goldseam_core::Limits;
 use goldseam_engine::config::Recovery;
 use goldseam_engine::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
@@ -278,6 +279,11 @@ impl Builder {
     /// Runs in memory at once.
     pub fn slots(self, slots: u32) -> Self {
         Self(self.0.slots(slots))
+    }
+
+    /// Bounds on everything. Call it before registering workflows.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self(self.0.limits(limits))
     }
 
     /// Another clock: for tests and simulation.

@@ -57,7 +57,8 @@ impl App {
             let store = goldseam::open_store(url).await?;
             let place = config.archive_of(name);
             let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
-            let config = goldseam::Config { namespace: Some(name.to_owned()), ..goldseam::Config::default() };
+            let (namespace, limits) = (Some(name.to_owned()), config.limits());
+            let config = goldseam::Config { namespace, limits, ..goldseam::Config::default() };
             let engine = goldseam::Engine::on(store).config(config).start().await?;
             spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine, archive)));
         }

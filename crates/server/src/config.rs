@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use goldseam::shown_url;
+use goldseam::{Limits, shown_url};
 use goldseam_api::Problem;
 use serde::Serialize;
 
@@ -15,6 +15,9 @@ use crate::rate::Rate;
 pub const FILE_DEFAULT: &str = "goldseam.toml";
 /// Where a server listens unless told otherwise.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7733";
+
+/// The variable that says how large a payload may be, to a server and to whoever works on a store without one.
+pub const PAYLOAD_BYTES_MAX_ENV: &str = "GOLDSEAM_PAYLOAD_BYTES_MAX";
 
 /// What a server goes by.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +38,10 @@ pub struct Config {
     pub insecure_no_keys: bool,
     /// Largest body of a request.
     pub body_bytes_max: u64,
+    /// Largest input, output, signal or answer.
+    pub payload_bytes_max: usize,
+    /// Most bytes of the log of a run that may be loaded.
+    pub history_bytes_max: u64,
     /// How long the headers of a request may take.
     pub header_patience: Duration,
     /// How long a body may take.
@@ -120,6 +127,18 @@ pub const FIELDS: &[Field] = &[
         env: "GOLDSEAM_BODY_BYTES_MAX",
         default: "2097152",
         help: "largest body of a request",
+    },
+    Field {
+        name: "payload_bytes_max",
+        env: PAYLOAD_BYTES_MAX_ENV,
+        default: "262144",
+        help: "largest input, output, signal or answer; 2097152 at the most",
+    },
+    Field {
+        name: "history_bytes_max",
+        env: "GOLDSEAM_HISTORY_BYTES_MAX",
+        default: "52428800",
+        help: "most bytes of a log that a run may load before it must begin anew",
     },
     Field {
         name: "connections_max",
@@ -272,6 +291,16 @@ impl Settings {
             .map_err(|_| bad(format!("{name} is {value:?}, by {origin}")).hint(format!("write {what}")))
     }
 
+    fn payload_bytes_max(&self) -> Result<usize, Problem> {
+        let (bytes, most) =
+            (self.number("payload_bytes_max", "a number of bytes")?, Limits::PAYLOAD_BYTES_MOST);
+        match bytes {
+            bytes if bytes <= most => Ok(bytes),
+            bytes => Err(bad(format!("payload_bytes_max is {bytes}, and {most} is the most that it may be"))
+                .hint("keep what is larger elsewhere and pass a reference")),
+        }
+    }
+
     /// What a server goes by, if it makes sense.
     pub fn config(&self) -> Result<Config, Problem> {
         let tls = match (self.text("tls_cert"), self.text("tls_key")) {
@@ -305,6 +334,8 @@ impl Settings {
             tls,
             insecure_no_keys: self.number("insecure_no_keys", "true or false")?,
             body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
+            payload_bytes_max: self.payload_bytes_max()?,
+            history_bytes_max: self.number("history_bytes_max", "a number of bytes")?,
             header_patience: Duration::from_secs(10),
             body_patience: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
@@ -324,6 +355,12 @@ impl Config {
     pub(crate) fn stores(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.namespaces.iter().map(|(name, url)| (name.as_str(), url.as_str()));
         std::iter::once((NAMESPACE_DEFAULT, self.store.as_str())).chain(others)
+    }
+
+    /// The bounds that runs live under.
+    pub(crate) fn limits(&self) -> Limits {
+        let (payload_bytes_max, history_bytes_max) = (self.payload_bytes_max, self.history_bytes_max);
+        Limits { payload_bytes_max, history_bytes_max, ..Limits::default() }
     }
 
     /// Where the pruned logs of a namespace go: every one but the main store's has a place of its own below.

@@ -60,7 +60,9 @@ impl remote::Tokens for Sealed {
 impl Space {
     pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
-        let client = Client::new(Arc::clone(engine.client().store())).counted_as(&name);
+        let own = engine.client();
+        let limits = goldseam::Limits::clone(&own.ledger().limits);
+        let client = Client::new(Arc::clone(own.store())).with_limits(limits).counted_as(&name);
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
         Self { name, api, archive, tails, client, counted: AsyncMutex::default(), engine, workers }

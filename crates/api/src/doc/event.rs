@@ -62,7 +62,7 @@ impl From<&Recorded> for EventDoc {
 impl TryFrom<&EventDoc> for Recorded {
     type Error = Corrupt;
 
-    /// The event again. Which write put it there and what stood before it do not travel.
+    /// The event again. Which write put it there, what stood before it and its size do not travel.
     fn try_from(doc: &EventDoc) -> Result<Self, Corrupt> {
         let corrupt = |detail: String| Corrupt::new(doc.seq, detail);
         let parts = Parts { kind: doc.kind.clone(), data: doc.data.clone() };
@@ -76,6 +76,7 @@ impl TryFrom<&EventDoc> for Recorded {
             epoch: doc.epoch,
             write: WriteId(0),
             prev: Hash::ZERO,
+            bytes: 0,
             event,
         })
     }

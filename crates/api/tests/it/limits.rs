@@ -49,9 +49,9 @@ async fn a_page_has_an_end_and_says_so() {
 async fn what_is_too_large_is_refused_with_the_limit() {
     let place = Place::with(&[("waits", "wait")]).await;
     let (api, run, nobody) = (&place.api, RunId::new("waits").unwrap(), Caller::default());
-    let large: Payload = serde_json::from_str(&format!("\"{}\"", "x".repeat(1024 * 1024))).unwrap();
+    let large: Payload = serde_json::from_str(&format!("\"{}\"", "x".repeat(256 * 1024))).unwrap();
     let signal = NewSignal { name: "paid".into(), payload: large, id: None };
-    assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (413, Some(1024 * 1024)));
+    assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (413, Some(256 * 1024)));
     let deep: Payload = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
     let signal = NewSignal { name: "paid".into(), payload: deep, id: None };
     assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (400, Some(64)));
@@ -108,8 +108,8 @@ fn fields_that_nobody_knows_are_refused() {
 async fn a_page_of_large_events_ends_early_and_the_next_one_goes_on() {
     let place = Place::with(&[("waits", "wait")]).await;
     let (api, run) = (&place.api, RunId::new("waits").unwrap());
-    let large = Payload::of(&"x".repeat(700_000), &goldseam::Limits::default()).unwrap();
-    for _ in 0..5 {
+    let large = Payload::of(&"x".repeat(250_000), &goldseam::Limits::default()).unwrap();
+    for _ in 0..14 {
         let new = NewSignal { name: "other".into(), payload: large.clone(), id: None };
         api.signal(&Caller::default(), &run, new).await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! Bad input: a typed error with a code, a hint and a page; nothing half-written.
 
-use crate::support::{Place, prepared};
+use crate::support::{Place, Ran, prepared};
 
 #[test]
 fn what_was_typed_wrong_is_said() {
@@ -25,15 +25,29 @@ fn what_was_typed_wrong_is_said() {
 #[test]
 fn payloads_past_the_limits_are_refused_before_anything_is_written() {
     let place = Place::new();
-    let large = format!("\"{}\"", "x".repeat(1024 * 1024));
+    let large = format!("\"{}\"", "x".repeat(256 * 1024));
     std::fs::write(place.path("large.json"), &large).unwrap();
     let err = place.run(&["start", "order", "--input", "@large.json"]).fails(2, "GS0102");
-    assert!(err.contains("more than the limit of 1048576"), "{err}");
+    assert!(err.contains("more than the limit of 262144"), "{err}");
+    let allowed = |bytes: &str| {
+        let mut command = place.command(&["start", "order", "--input", "@large.json"]);
+        Ran::of(&command.env("GOLDSEAM_PAYLOAD_BYTES_MAX", bytes).output().unwrap())
+    };
+    for wrong in ["9999999", "-1", "lots"] {
+        let ran = allowed(wrong);
+        assert_eq!(
+            (ran.code, ran.err.contains("a number of bytes, 2097152 at the most")),
+            (2, true),
+            "{}",
+            ran.err
+        );
+    }
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     let err = place.run(&["start", "order", "--input", &deep]).fails(2, "GS0102");
     assert!(err.contains("deeper than 64 levels"), "{err}");
     let fits = format!("{}{}", "[".repeat(64), "]".repeat(64));
     assert_eq!(place.files(), ["large.json"], "nothing was made");
+    allowed("2097152").ok();
     place.run(&["start", "order", "--input", &fits]).ok();
 }
 

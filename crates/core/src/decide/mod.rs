@@ -224,11 +224,26 @@ pub enum Refusal {
         why: &'static str,
     },
     /// The author must use `continue_as_new`.
-    #[error("the history has {events} events, as many as it may have")]
-    HistoryTooLong {
-        /// How many.
-        events: u64,
-    },
+    #[error("the history has {0}")]
+    HistoryTooLong(TooLong),
+}
+
+/// What a history has too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{has} {what}, more than the limit of {max}")]
+pub struct TooLong {
+    /// `events` or `bytes`.
+    pub what: &'static str,
+    /// How many there are.
+    pub has: u64,
+    /// The limit in force.
+    pub max: u64,
+}
+
+impl TooLong {
+    fn check(what: &'static str, has: u64, max: u64) -> Result<(), Refusal> {
+        if has > max { Err(Refusal::HistoryTooLong(Self { what, has, max })) } else { Ok(()) }
+    }
 }
 
 impl Refusal {
@@ -247,7 +262,7 @@ impl Refusal {
             Self::OtherInput { .. } => "GS0108",
             Self::TooMuchMail { .. } => "GS0109",
             Self::NothingToDo { .. } => "GS0110",
-            Self::HistoryTooLong { .. } => "GS0112",
+            Self::HistoryTooLong(_) => "GS0112",
             Self::InvalidForm { .. } => "GS0115",
             Self::LateResult { .. } => "GS0119",
             Self::Archived { .. } => "GS0131",

@@ -1,7 +1,7 @@
 //! Commands that need no ownership: start, claim, and everything that is mail.
 
 use super::prune::refuse_archived;
-use super::{Decision, Refusal, TaskMove, View};
+use super::{Decision, Refusal, TaskMove, TooLong, View};
 use crate::command::{Claim, Command};
 use crate::error::Failure;
 use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
@@ -138,10 +138,12 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         unread if unread >= limits.mail_unread_max => Err(Refusal::TooMuchMail { unread }),
         _ => Ok(()),
     };
+    let fits = || TooLong::check("bytes", summary.bytes.unwrap_or_default(), limits.history_bytes_max);
     match command {
         Command::Signal { name, id, payload, fresh: _ } => {
             alive()?;
             room()?;
+            fits()?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
         }
         Command::Answer { question, since, id, answer, by } => {
@@ -154,6 +156,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
                 return Err(Refusal::NoSuchQuestion { question: question.clone(), open });
             };
             asked.form.check(answer).map_err(|invalid| Refusal::InvalidAnswer { reason: invalid.0 })?;
+            fits()?;
             let (question, id, answer, by) = (question.clone(), id.clone(), answer.clone(), by.clone());
             Ok(Event::InputAnswered { question, id, answer, by })
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Refusal, Stamped, TaskMove, View, remote, travel};
+use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, remote, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
 use crate::event::{
@@ -15,7 +15,7 @@ use crate::path::Path;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
 use crate::recovery::{Code, Reason};
-use crate::state::{OpKind, State, StepProgress, Undo};
+use crate::state::{Mail, OpKind, State, StepProgress, Undo};
 use crate::task::Task;
 use crate::time::{Millis, Seq};
 
@@ -37,11 +37,11 @@ pub(super) fn decide(
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
-    let length = summary.as_of.0 - summary.base.0.min(summary.as_of.0);
     let ending =
         doings.iter().any(|doing| ends(&doing.what)) || doings.iter().all(|doing| tidies(&doing.what));
-    if length > now.limits.history_events_max && !ending {
-        return Err(Refusal::HistoryTooLong { events: length });
+    if !ending {
+        TooLong::check("events", summary.length(), now.limits.history_events_max)?;
+        TooLong::check("bytes", state.own_bytes(), now.limits.history_bytes_max)?;
     }
     let mut batch = Batch {
         state,
@@ -351,6 +351,8 @@ impl Batch<'_> {
         children.sort_unstable();
         let (version, owner) = (summary.version, summary.owner.clone());
         let run = RunQueued { input: input.clone(), version, ..self.state.queued.clone() };
+        let mail = self.unread();
+        let mail_bytes = mail.iter().filter_map(|seq| self.state.unread.get(seq)).map(Mail::bytes).sum();
         self.drop_tasks();
         self.push(Event::BranchOpened(BranchOpened {
             branch: self.state.branches.next_id(),
@@ -359,7 +361,7 @@ impl Batch<'_> {
             why: Why::Continue,
             input: None,
             dropped_mail: Vec::new(),
-            carried: Some(Carried { run, summary: Box::new(summary), mail: self.unread(), children }),
+            carried: Some(Carried { run, summary: Box::new(summary), mail, mail_bytes, children }),
         }));
         if let Some(node) = owner {
             self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));

@@ -5,4 +5,5 @@ mod outside;
 mod owned;
 mod prune;
 mod remote;
+mod size;
 mod travel;

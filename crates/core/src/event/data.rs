@@ -41,8 +41,8 @@ pub struct RunQueued {
     pub plan: Vec<StepName>,
 }
 
-fn is_zero(value: &i32) -> bool {
-    *value == 0
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// See [`super::Event::RunClaimed`].
@@ -341,6 +341,9 @@ pub struct Carried {
     /// Positions of mail that nobody has read yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mail: Vec<Seq>,
+    /// What that mail says, in bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mail_bytes: u64,
     /// Children that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,

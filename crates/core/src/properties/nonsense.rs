@@ -51,7 +51,16 @@ fn shaken() -> impl Strategy<Value = Recorded> {
                 _ => {}
             }
             let (write, prev) = (WriteId(seq), Hash::ZERO);
-            Recorded { seq: Seq(seq), at: Millis(7), branch, epoch: epoch.map(Seq), write, prev, event }
+            Recorded {
+                seq: Seq(seq),
+                at: Millis(7),
+                branch,
+                epoch: epoch.map(Seq),
+                write,
+                prev,
+                bytes: 7,
+                event,
+            }
         })
 }
 
@@ -63,7 +72,16 @@ fn history() -> impl Strategy<Value = Vec<Recorded>> {
                 let (branch, write, prev) = (BranchId(1), WriteId(0), Hash::ZERO);
                 history.insert(
                     0,
-                    Recorded { seq: Seq(1), at: Millis(1), branch, epoch: None, write, prev, event },
+                    Recorded {
+                        seq: Seq(1),
+                        at: Millis(1),
+                        branch,
+                        epoch: None,
+                        write,
+                        prev,
+                        bytes: 7,
+                        event,
+                    },
                 );
             }
             let mut seq = Seq(if queued && first != u64::MAX { 1 } else { first });
@@ -91,6 +109,7 @@ proptest! {
         bytes.splice(at..(at + cut).min(line.len()), put);
         if let Ok(recorded) = decode(Seq(1), &String::from_utf8_lossy(&bytes)) {
             let text = encode(&recorded);
+            let recorded = Recorded { bytes: crate::codec::size(&text), ..recorded };
             prop_assert_eq!(decode(Seq(1), &text), Ok(recorded), "what was read is written so that it reads the same");
         }
     }

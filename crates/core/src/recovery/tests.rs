@@ -381,6 +381,7 @@ fn a_new_task_changes_nothing_else_of_the_run() {
     let same = Summary {
         as_of: before.as_of,
         head: before.head,
+        bytes: before.bytes,
         last_event_at: before.last_event_at,
         recoveries: before.recoveries,
         recovered_at: before.recovered_at,

@@ -158,6 +158,19 @@ pub enum Mail {
     },
 }
 
+impl Mail {
+    /// Size of what it says.
+    pub fn bytes(&self) -> u64 {
+        let said = match self {
+            Self::Signal { payload, .. } => payload.as_str(),
+            Self::Answer { answer, .. } => answer.as_str(),
+            Self::Child { result: Ok(output), .. } => output.as_str(),
+            Self::Child { result: Err(failure), .. } => &failure.message,
+        };
+        crate::codec::size(said)
+    }
+}
+
 /// How far the undoing of a step is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Undo {

@@ -122,7 +122,7 @@ impl Healer {
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
         let found: Vec<Found> = found.collect();
         // A live owner writes its row when it must; but whoever wakes the run needs to know its task.
-        let differs = |row: &Row| row.summary != *summary && !sight.owner.is_alive();
+        let differs = |row: &Row| !row.summary.agrees_with(summary) && !sight.owner.is_alive();
         let adrift = |row: &Row| row.task.is_none() && task.is_some();
         let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
         Ok(Examined { found, row_is_off, state: Some(state) })

@@ -131,9 +131,7 @@ impl Node {
                 return;
             }
             Stop::Diverged(detail) => (Code::V1.as_str(), detail),
-            Stop::TooLong(events) => {
-                ("GS0112", format!("its history has {events} events; use continue_as_new"))
-            }
+            Stop::TooLong(excess) => ("GS0112", format!("its history has {excess}; use continue_as_new")),
             Stop::Form(detail) => ("GS0115", detail),
         };
         let fence = cell.lock().fence;

@@ -227,7 +227,7 @@ fn explain(lying: &Lying, stop: Stop, doings: Vec<Doing>) -> Result<Done, Engine
         decide(View::Full(&inner.state), &command, cell.now(), &cell.ledger.limits).err()
     };
     match (stop, refusal) {
-        (Stop::TooLong(events), _) => Err(refused(run, Refusal::HistoryTooLong { events })),
+        (Stop::TooLong(excess), _) => Err(refused(run, Refusal::HistoryTooLong(excess))),
         (Stop::Form(reason), _) => Err(refused(run, Refusal::InvalidForm { reason })),
         (Stop::Fenced, Some(_)) if lying.stands() => {
             Ok(Done::Again("the log has something that these doings do not go with".to_owned()))

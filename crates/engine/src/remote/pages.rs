@@ -113,7 +113,7 @@ mod tests {
             let reason = "x".repeat(bytes);
             let event = Event::NoteAdded(Note { id: "n".to_owned(), by: None, reason });
             let (branch, prev, write) = (BranchId::ROOT, Hash::ZERO, WriteId::default());
-            Recorded { seq: Seq(seq), at: Millis(0), branch, epoch: None, write, prev, event }
+            Recorded { seq: Seq(seq), at: Millis(0), branch, epoch: None, write, prev, bytes: 0, event }
         };
         (1..=events).map(note).collect()
     }

@@ -41,7 +41,7 @@ async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
         (error.code(), error.to_string().as_str()),
         ("GS0103", "no workflow unknown is registered here; there are: echo")
     );
-    let large = "x".repeat(1024 * 1024);
+    let large = "x".repeat(256 * 1024);
     assert_eq!(engine.run("echo", "r", &large).await.unwrap_err().code(), "GS0102");
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     assert!(Payload::parse(&deep, &Limits::default()).is_err());
@@ -115,7 +115,7 @@ async fn an_output_that_is_too_large_fails_its_step_and_not_the_engine() {
         .await
         .unwrap();
     let error = engine.run("big", "r", &()).await.unwrap().result::<String>().await.unwrap_err();
-    assert!(error.to_string().contains("more than the limit of 1048576"), "{error}");
+    assert!(error.to_string().contains("more than the limit of 262144"), "{error}");
     engine.shutdown().await;
 }
 

@@ -273,3 +273,26 @@ async fn a_server_answers_under_its_names_and_to_pages_of_its_origins() {
         of(other).await.problem(403, "GS0606");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_and_histories_have_the_bounds_that_are_set() {
+    let desk = Desk::with(&[("payload_bytes_max", "1000"), ("history_bytes_max", "5000")]).await;
+    desk.post("/v1/runs", &json!({ "workflow": "nobody-has-it", "id": "r" })).await.ok();
+    let send = async |bytes: usize| {
+        desk.post("/v1/runs/r/signal", &json!({ "name": "go", "payload": "x".repeat(bytes - 2) })).await
+    };
+    assert_eq!(send(1_001).await.problem(413, "GS0102")["limit"], json!(1_000));
+    let mut taken = 0;
+    let refused = loop {
+        let told = send(1_000).await;
+        match told.status.is_success() {
+            true => taken += 1,
+            false => break told.problem(409, "GS0112"),
+        }
+    };
+    assert_eq!((refused["limit"].clone(), taken), (json!(5_000), 4));
+    assert!(refused["hint"].as_str().unwrap().contains("continue_as_new"), "{refused}");
+    let bytes = desk.get("/v1/runs/r").await.ok()["bytes"].as_u64().unwrap();
+    assert!((5_000..6_500).contains(&bytes), "{bytes}");
+    desk.post("/v1/runs/r/cancel", &json!({})).await.ok();
+}

@@ -70,6 +70,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         as_of: Seq(as_of),
         head: Hash::ZERO,
         base: Seq(1),
+        bytes: Some(2),
         branch: BranchId::ROOT,
         epoch: Seq::ZERO,
         owner: None,

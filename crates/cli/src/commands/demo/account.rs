@@ -353,7 +353,7 @@ mod tests {
     fn recorded(seq: u64, event: Event) -> Recorded {
         let (branch, prev) = (BranchId::ROOT, Hash::ZERO);
         let (seq, at) = (goldseam::Seq(seq), Millis(1));
-        Recorded { seq, at, branch, epoch: None, write: WriteId(seq.0), prev, event }
+        Recorded { seq, at, branch, epoch: None, write: WriteId(seq.0), prev, bytes: 0, event }
     }
 
     fn node(pid: u32) -> NodeId {

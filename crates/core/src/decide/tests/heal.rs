@@ -2,7 +2,7 @@
 
 use crate::branch::{BranchId, Why};
 use crate::command::{Command, Owned};
-use crate::decide::{Decision, Refusal, Stamped, TaskMove, View, child_id, decide};
+use crate::decide::{Decision, Refusal, Stamped, TaskMove, TooLong, View, child_id, decide};
 use crate::error::Failure;
 use crate::event::{BranchOpened, Event, Release};
 use crate::id::RunId;
@@ -162,7 +162,7 @@ fn a_refusal_has_the_code_of_its_page() {
         (Refusal::OtherInput { run, what: "x" }, "GS0108"),
         (Refusal::TooMuchMail { unread: 1 }, "GS0109"),
         (Refusal::NothingToDo { why }, "GS0110"),
-        (Refusal::HistoryTooLong { events: 1 }, "GS0112"),
+        (Refusal::HistoryTooLong(TooLong { what: "events", has: 2, max: 1 }), "GS0112"),
         (Refusal::InvalidForm { reason: reason.clone() }, "GS0115"),
         (Refusal::LateResult { step, attempt: 1, why }, "GS0119"),
         (Refusal::Archived { archive: reason }, "GS0131"),

@@ -1,7 +1,7 @@
 //! What an owner may do, alone and in one append.
 
 use crate::command::{Command, Doing, Owned};
-use crate::decide::{Refusal, TaskMove};
+use crate::decide::{Refusal, TaskMove, TooLong};
 use crate::event::{By, Event, Release, StepStarted, WaitStarted};
 use crate::form::Form;
 use crate::state::{Found, Mail, OpKind};
@@ -235,7 +235,10 @@ fn a_history_past_its_limit_may_only_end() {
     let mut log = Log::running().completed_with_undo("reserve");
     log.limits.history_events_max = 2;
     let done = || Owned::StepCompleted(log.completion("charge"));
-    assert_eq!(refused(&log, vec![done()]), Refusal::HistoryTooLong { events: 3 });
+    assert_eq!(
+        refused(&log, vec![done()]),
+        Refusal::HistoryTooLong(TooLong { what: "events", has: 3, max: 2 })
+    );
     assert_eq!(refused(&log, vec![done(), Owned::Release(Release::HandOver)]).code(), "GS0112");
     let undo = Owned::UndoStarted { path: path("reserve"), failure: None };
     for doings in [
