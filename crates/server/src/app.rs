@@ -20,6 +20,7 @@ use crate::space::Space;
 use crate::spawn::spawn;
 use crate::stream::Places;
 use crate::token::Tokens;
+use crate::turns::Turns;
 
 /// What a running server has.
 #[derive(Debug)]
@@ -53,22 +54,23 @@ impl App {
         let (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>) =
             (Arc::new(SystemClock), Arc::new(OsEntropy));
         let mut spaces = BTreeMap::new();
+        let namespaces = config.stores().count();
         for (name, url) in config.stores() {
             let store = goldseam::open_store(url).await?;
             let place = config.archive_of(name);
             let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
+            let turns = Turns::share(config.requests_at_once, namespaces);
             let (namespace, limits) = (Some(name.to_owned()), config.limits());
             let config = goldseam::Config { namespace, limits, ..goldseam::Config::default() };
             let engine = goldseam::Engine::on(store).config(config).start().await?;
-            spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine, archive)));
+            spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine, archive, turns)));
         }
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
         let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
         let tokens = Tokens::of(&*main, &*entropy).await?;
         let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock));
         let keyring = Keyring::new(Keys::new(main, entropy), Arc::clone(&clock));
-        let rates =
-            Rates::new(Arc::clone(&clock), config.rate_key, config.rate_namespace, config.rate_failures);
+        let rates = Rates::new(Arc::clone(&clock), config.rates, config.rate_failures);
         let (leaving, _) = watch::channel(false);
         let places = Places::new(config.followers_max);
         let app = Self {

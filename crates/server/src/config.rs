@@ -9,7 +9,7 @@ use goldseam_api::Problem;
 use serde::Serialize;
 
 use crate::NAMESPACE_DEFAULT;
-use crate::rate::Rate;
+use crate::rate::{KeyRates, Rate};
 
 /// The file that is read if it is there and no other is named.
 pub const FILE_DEFAULT: &str = "goldseam.toml";
@@ -50,10 +50,10 @@ pub struct Config {
     pub connections_max: usize,
     /// Followers at once, of one key.
     pub followers_max: usize,
-    /// Requests of one key.
-    pub rate_key: Rate,
-    /// Requests of all keys of one namespace.
-    pub rate_namespace: Rate,
+    /// Requests of one key; those of a namespace may be twice as many.
+    pub rates: KeyRates,
+    /// Requests that are answered at a time; each namespace has an equal share.
+    pub requests_at_once: usize,
     /// Wrong keys from one address.
     pub rate_failures: Rate,
     /// How long requests under way may take at the end.
@@ -157,6 +157,30 @@ pub const FIELDS: &[Field] = &[
         env: "GOLDSEAM_REQUESTS_PER_SECOND",
         default: "5000",
         help: "of one key; a namespace may have twice as many",
+    },
+    Field {
+        name: "starts_per_second",
+        env: "GOLDSEAM_STARTS_PER_SECOND",
+        default: "",
+        help: "of one key, counted apart; as requests_per_second unless given",
+    },
+    Field {
+        name: "signals_per_second",
+        env: "GOLDSEAM_SIGNALS_PER_SECOND",
+        default: "",
+        help: "signals and answers of one key, counted apart; as requests_per_second unless given",
+    },
+    Field {
+        name: "polls_per_second",
+        env: "GOLDSEAM_POLLS_PER_SECOND",
+        default: "",
+        help: "requests of workers with one key, counted apart; as requests_per_second unless given",
+    },
+    Field {
+        name: "requests_at_once",
+        env: "GOLDSEAM_REQUESTS_AT_ONCE",
+        default: "512",
+        help: "answered at a time, an equal share of each namespace; those that wait for something do not count",
     },
     Field {
         name: "drain_seconds",
@@ -301,6 +325,28 @@ impl Settings {
         }
     }
 
+    fn at_once(&self) -> Result<usize, Problem> {
+        match self.number("requests_at_once", "a number, as in 512")? {
+            0 => Err(bad("requests_at_once must be at least 1".to_owned())),
+            at_once => Ok(at_once),
+        }
+    }
+
+    fn rate(&self, name: &'static str) -> Result<Rate, Problem> {
+        let per_second: f64 = self.number(name, "a number, as in 5000")?;
+        if !per_second.is_finite() || per_second < 1.0 {
+            return Err(bad(format!("{name} must be at least 1")));
+        }
+        Ok(Rate::of(per_second))
+    }
+
+    fn rates(&self) -> Result<KeyRates, Problem> {
+        let others = self.rate("requests_per_second")?;
+        let or_so = |name| self.text(name).map_or(Ok(others), |_| self.rate(name));
+        let (starts, signals) = (or_so("starts_per_second")?, or_so("signals_per_second")?);
+        Ok(KeyRates { starts, signals, polls: or_so("polls_per_second")?, others })
+    }
+
     /// What a server goes by, if it makes sense.
     pub fn config(&self) -> Result<Config, Problem> {
         let tls = match (self.text("tls_cert"), self.text("tls_key")) {
@@ -320,11 +366,6 @@ impl Settings {
             }
             namespaces.insert(name.as_str().to_owned(), url.trim().to_owned());
         }
-        let per_second: f64 = self.number("requests_per_second", "a number, as in 5000")?;
-        if !per_second.is_finite() || per_second < 1.0 {
-            return Err(bad("requests_per_second must be at least 1".to_owned()));
-        }
-        let rate = |per_second: f64| Rate { per_second, burst: per_second * 2.0 };
         Ok(Config {
             listen: self.text("listen").unwrap_or(LISTEN_DEFAULT).to_owned(),
             store: self.text("store").unwrap_or_default().to_owned(),
@@ -340,8 +381,8 @@ impl Settings {
             body_patience: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
             followers_max: self.number("followers_max", "a number")?,
-            rate_key: rate(per_second),
-            rate_namespace: rate(per_second * 2.0),
+            rates: self.rates()?,
+            requests_at_once: self.at_once()?,
             rate_failures: Rate { per_second: 5.0, burst: 20.0 },
             drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
             otlp: self.text("otlp").map(str::to_owned),

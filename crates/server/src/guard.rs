@@ -15,7 +15,9 @@ use goldseam_api::Problem;
 use crate::app::App;
 use crate::extract::In;
 use crate::pass::{self, Opened};
+use crate::rate::Kind;
 use crate::reply::Refused;
+use crate::turns;
 use goldseam_api::doc::key::Scope;
 
 /// What anybody may ask for: exactly these, and nothing that merely begins or ends like them.
@@ -92,7 +94,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Held {
 }
 
 /// Whoever comes with a pass, and how much of it they showed.
-fn admit(
+async fn admit(
     app: &App,
     opened: Result<Option<Opened>, Problem>,
     peer: Option<IpAddr>,
@@ -100,6 +102,11 @@ fn admit(
 ) -> Result<(In, Option<Held>), Problem> {
     let Some(opened) = opened? else { return Err(turned_away(app, peer)) };
     let (pass, scopes) = (&opened.pass, BTreeSet::new());
+    if let Some(key) = &pass.key
+        && app.keyring.is_revoked(key).await?
+    {
+        return Err(turned_away(app, peer));
+    }
     let name = match &pass.by {
         Some(by) => format!("pass of {by}"),
         None => "pass".to_owned(),
@@ -118,16 +125,18 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
     let peer = request.extensions().get::<Peer>().map(|Peer(peer)| peer.ip());
     let ticket = request.uri().path().strip_prefix(CALLBACKS).map(str::to_owned);
     let found = match (ticket, bearer(&request)) {
-        (Some(ticket), _) => admit(&app, app.passes.open(&ticket).await, peer, Need::Signature),
+        (Some(ticket), _) => admit(&app, app.passes.open(&ticket).await, peer, Need::Signature).await,
         (None, Ok(Some(credential))) if pass::is_one(credential) => {
-            admit(&app, app.passes.check(credential).await, peer, Need::Pass)
+            admit(&app, app.passes.check(credential).await, peer, Need::Pass).await
         }
         (None, Ok(credential)) => vouch(&app, credential, peer).await.map(|found| (found, None)),
         (None, Err(())) => Err(turned_away(&app, peer)),
     };
     match found {
         Ok((found, held)) => {
-            if let Err(problem) = app.rates.request(&found) {
+            let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+            let kind = Kind::of(app.scopes.needed(request.method(), path));
+            if let Err(problem) = app.rates.request(&found, kind) {
                 return Refused(problem).into_response();
             }
             request.extensions_mut().insert(found);
@@ -197,7 +206,16 @@ pub(crate) async fn authorise(State(app): State<Arc<App>>, request: Request, nex
     let (method, asked) = (request.method().clone(), request.uri().path().to_owned());
     let by = request.extensions().get::<In>().cloned();
     let mut response = match allowed(&app, &request, path) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            let takes_turn = by.as_ref().filter(|_| !turns::may_wait(&method, path));
+            let turn = match takes_turn {
+                Some(by) => by.space.turns.take().await,
+                None => None,
+            };
+            let response = next.run(request).await;
+            drop(turn);
+            response
+        }
         Err(problem) => Refused(problem).into_response(),
     };
     if let Some(In { space, principal }) = by.filter(|_| !method.is_safe()) {

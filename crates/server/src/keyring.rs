@@ -46,11 +46,7 @@ impl Keyring {
     /// The key that a credential opens with, if it is one and valid now.
     pub(crate) async fn check(&self, credential: &str) -> Result<Option<Arc<Stored>>, Problem> {
         let Some((id, secret)) = keys::parse(credential) else { return Ok(None) };
-        let mut found = self.known(FRESH).await?.by_id.get(id).cloned();
-        if found.is_none() && self.may_seek() {
-            found = self.known(Duration::ZERO).await?.by_id.get(id).cloned();
-        }
-        let now = self.clock.now();
+        let (found, now) = (self.find(id).await?, self.clock.now());
         Ok(found.filter(|stored| stored.is_opened_by(secret) && stored.key.is_valid(now)))
     }
 
@@ -69,6 +65,19 @@ impl Keyring {
     pub(crate) async fn is_still_valid(&self, id: &str) -> Result<bool, Problem> {
         let (known, now) = (self.known(FRESH).await?, self.clock.now());
         Ok(known.by_id.get(id).is_some_and(|stored| stored.key.is_valid(now)))
+    }
+
+    /// Whether a key was revoked, or is none that anybody knows.
+    pub(crate) async fn is_revoked(&self, id: &str) -> Result<bool, Problem> {
+        Ok(self.find(id).await?.is_none_or(|stored| stored.key.revoked_at.is_some()))
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<Arc<Stored>>, Problem> {
+        let found = self.known(FRESH).await?.by_id.get(id).cloned();
+        match found.is_none() && self.may_seek() {
+            true => Ok(self.known(Duration::ZERO).await?.by_id.get(id).cloned()),
+            false => Ok(found),
+        }
     }
 
     /// What is known is not true any more.

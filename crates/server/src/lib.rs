@@ -41,11 +41,12 @@ mod space;
 mod spawn;
 mod stream;
 mod tls;
+mod turns;
 
 pub use config::Config;
 pub use guard::Principal;
 pub use listen::{Running, serve};
-pub use rate::Rate;
+pub use rate::{KeyRates, Rate};
 pub use routes::openapi;
 
 /// The namespace of the main store.

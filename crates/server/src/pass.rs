@@ -14,7 +14,7 @@ use goldseam::engine::{Clock, Entropy};
 use goldseam::store::{Expect, Store, Written};
 use goldseam::{Millis, Path, RunId};
 use goldseam_api::doc::pass::{MadePass, NewPass, Rotated};
-use goldseam_api::{Api, Caller, Problem};
+use goldseam_api::{Api, Problem};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -66,7 +66,19 @@ pub(crate) struct Pass {
     pub(crate) allows: Allows,
     /// Who made it.
     pub(crate) by: Option<String>,
+    /// The key that it was made with: revoking that ends it.
+    #[serde(default)]
+    pub(crate) key: Option<String>,
     pub(crate) expires_at: Millis,
+}
+
+/// Who makes a pass.
+#[derive(Debug, Clone, Default)]
+pub struct Maker {
+    /// A user's name, or the name of a key.
+    pub who: Option<String>,
+    /// The id of that key; none for whoever has the store itself.
+    pub key: Option<String>,
 }
 
 /// A pass whose ticket was opened.
@@ -126,7 +138,7 @@ impl Passes {
     pub async fn make(
         &self,
         (namespace, api): (&str, &dyn Api),
-        caller: &Caller,
+        by: Maker,
         run: &RunId,
         new: NewPass,
     ) -> Result<MadePass, Problem> {
@@ -151,7 +163,8 @@ impl Passes {
         let expires_at = self.clock.now() + valid;
         let id = format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
         let namespace = namespace.to_owned();
-        let pass = Pass { id, namespace, run: run.clone(), allows, by: caller.who.clone(), expires_at };
+        let (run, by, key) = (run.clone(), by.who, by.key);
+        let pass = Pass { id, namespace, run, allows, by, key, expires_at };
         let tokens = self.tokens().await?;
         let Some(present) = tokens.first() else { return Err(no_secret()) };
         let ticket = present.seal(PURPOSE, "", &pass)?;
@@ -228,7 +241,7 @@ mod tests {
         let allows = Allows::Signal { name: SignalName::new("paid").unwrap() };
         let run = "r".parse().unwrap();
         let (id, namespace) = ("1".to_owned(), "default".to_owned());
-        let pass = Pass { id, namespace, run, allows, by: None, expires_at: Millis::NEVER };
+        let pass = Pass { id, namespace, run, allows, by: None, key: None, expires_at: Millis::NEVER };
         Opened { pass, secret: Secret::new("s".to_owned()) }
     }
 

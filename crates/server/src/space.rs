@@ -11,6 +11,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::stream::Tails;
 use crate::token::Tokens;
+use crate::turns::Turns;
 
 /// Queues are counted at most this often.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -30,6 +31,8 @@ pub(crate) struct Space {
     pub(crate) archive: Option<Box<dyn Archive>>,
     /// Its followers.
     pub(crate) tails: Arc<Tails>,
+    /// When its requests are answered.
+    pub(crate) turns: Turns,
     client: Client,
     /// When its queues were last counted, and how long that took.
     counted: AsyncMutex<Option<(Duration, Duration)>>,
@@ -58,14 +61,14 @@ impl remote::Tokens for Sealed {
 }
 
 impl Space {
-    pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>) -> Self {
+    pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>, turns: Turns) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
         let own = engine.client();
         let limits = goldseam::Limits::clone(&own.ledger().limits);
         let client = Client::new(Arc::clone(own.store())).with_limits(limits).counted_as(&name);
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
-        Self { name, api, archive, tails, client, counted: AsyncMutex::default(), engine, workers }
+        Self { name, api, archive, tails, turns, client, counted: AsyncMutex::default(), engine, workers }
     }
 
     /// The client beneath.

@@ -10,7 +10,7 @@ use goldseam::{Path, RunId};
 use goldseam_api::Local;
 use goldseam_api::doc::pass::{MadePass, NewPass};
 use goldseam_server::NAMESPACE_DEFAULT;
-use goldseam_server::pass::Passes;
+use goldseam_server::pass::{Maker, Passes};
 
 use super::who;
 use crate::app::App;
@@ -61,7 +61,8 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, Fail> {
                 Some(remote) => remote.create_pass(&caller, &run, &new).await?,
                 None => {
                     let local = Local::new(goldseam::connect_existing(&app.url).await?);
-                    passes().await?.make((NAMESPACE_DEFAULT, &local), &caller, &run, new).await?
+                    let maker = Maker { who: caller.who, key: None };
+                    passes().await?.make((NAMESPACE_DEFAULT, &local), maker, &run, new).await?
                 }
             };
             show(app, &made);

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::extract::{Body, By, In, Named};
 use crate::guard::{self, Held, Peer};
-use crate::pass::{Allows, Pass};
+use crate::pass::{Allows, Maker, Pass};
 use crate::reply::{Answer, Json};
 
 /// Where a program says that it has the secret.
@@ -42,7 +42,8 @@ async fn create(
     Body(new): Body<NewPass>,
 ) -> Answer<MadePass> {
     let space = (place.space.name.as_str(), &place.space.api as &dyn Api);
-    Ok(Json(app.passes.make(space, &caller, &run, new).await?))
+    let maker = Maker { who: caller.who, key: place.principal.key.clone() };
+    Ok(Json(app.passes.make(space, maker, &run, new).await?))
 }
 
 /// What the pass allows that this was asked with.

@@ -219,7 +219,7 @@ async fn a_long_log_is_told_in_full_whatever_its_pages_are() {
     let desk = Desk::open().await;
     desk.start("w", "s-8", json!(1)).await;
     for n in 0..520 {
-        let payload = if n % 100 == 0 { "x".repeat(600_000) } else { n.to_string() };
+        let payload = if n % 50 == 0 { "x".repeat(250_000) } else { n.to_string() };
         desk.post("/v1/runs/s-8/signal", &json!({ "name": "n", "payload": payload })).await.ok();
     }
     let all: Vec<u64> = (1..=521).collect();

@@ -16,6 +16,7 @@ mod place;
 mod pruned;
 mod runs;
 mod secured;
+mod shares;
 mod stores;
 #[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
 #[path = "../../../goldseam/tests/it/support.rs"]

@@ -181,3 +181,22 @@ async fn what_passes_are_made_with_can_be_changed_and_the_one_before_holds() {
     with(&desk, bearer(&second), Method::GET, "/v1/pass", None).await.ok();
     engine.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pass_ends_with_the_key_that_made_it() {
+    let (desk, key, engine) = asked().await;
+    let new = Some(json!({ "name": "maker", "scopes": ["signal"] }));
+    let maker = with(&desk, &key, Method::POST, "/v1/keys", new).await.ok();
+    let (id, maker) = (maker["id"].as_str().unwrap(), maker["credential"].as_str().unwrap());
+    let (made, other) = (
+        pass(&desk, maker, json!({ "answer": "approve" })).await,
+        pass(&desk, &key, json!({ "answer": "approve" })).await,
+    );
+    with(&desk, bearer(&made), Method::GET, "/v1/pass", None).await.ok();
+    with(&desk, &key, Method::POST, &format!("/v1/keys/{id}/revoke"), Some(json!({}))).await.ok();
+    with(&desk, bearer(&made), Method::GET, "/v1/pass", None).await.problem(401, "GS0601");
+    let yes = Some(json!({ "payload": "yes" }));
+    with(&desk, bearer(&made), Method::POST, "/v1/pass", yes.clone()).await.problem(401, "GS0601");
+    with(&desk, bearer(&other), Method::POST, "/v1/pass", yes).await.ok();
+    engine.shutdown().await;
+}
