@@ -11,8 +11,8 @@ use goldseam::core::task::note;
 use goldseam::core::{LockName, Millis};
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
-use goldseam_api::Problem;
 use goldseam_api::doc::key::{Key, NewKey, Scope};
+use goldseam_api::{Caller, Problem};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -123,8 +123,9 @@ impl Keys {
         Self { store, entropy }
     }
 
-    /// Makes a key. Its credential is told here and never again.
-    pub async fn create(&self, new: NewKey, by: Option<String>) -> Result<(Key, Secret), Problem> {
+    /// Makes a key. Its credential is told here and never again; asked again under the same idempotency key, another one is
+    /// not made.
+    pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(Key, Secret), Problem> {
         let now = self.store.now().await?;
         let name = new.name.trim().to_owned();
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
@@ -139,7 +140,9 @@ impl Keys {
         }
         check_queues(&new)?;
         let namespace = new.namespace.unwrap_or_else(|| crate::NAMESPACE_DEFAULT.to_owned());
-        let (id, secret) = (self.random(1), self.random(4));
+        let once = by.command_id("create key", &namespace);
+        let id = once.as_ref().map_or_else(|| self.random(1), |once| hash(once)[..16].to_owned());
+        let secret = self.random(4);
         let key = Key {
             id: id.clone(),
             name,
@@ -147,7 +150,7 @@ impl Keys {
             scopes: new.scopes,
             queues: new.queues,
             created_at: now,
-            created_by: by,
+            created_by: by.who.clone(),
             expires_at: new.valid_for_ms.map(|ms| now + std::time::Duration::from_millis(ms)),
             revoked_at: None,
         };
@@ -156,6 +159,12 @@ impl Keys {
         write(&mut lock, &kept, now, "created")?;
         match self.store.put_lock(lock, Expect::Absent).await? {
             Written::Done => Ok((key, Secret(format!("{MARK}_{id}_{secret}")))),
+            Written::Lost(_) if once.is_some() => Err(Problem::new(
+                409,
+                format!("key {id} was made under this idempotency key, and its credential was told then"),
+            )
+            .code("GS0603")
+            .hint(format!("if the answer was lost: goldseam key revoke {id}, and make another"))),
             Written::Lost(_) => Err(Problem::new(409, "a key of this id is there already; try again")),
         }
     }

@@ -14,7 +14,7 @@ use goldseam::engine::{Clock, Entropy};
 use goldseam::store::{Expect, Store, Written};
 use goldseam::{Millis, Path, RunId};
 use goldseam_api::doc::pass::{MadePass, NewPass, Rotated};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{Api, Caller, Problem};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -79,6 +79,8 @@ pub struct Maker {
     pub who: Option<String>,
     /// The id of that key; none for whoever has the store itself.
     pub key: Option<String>,
+    /// Makes a repeat the same pass: used twice, it does one thing.
+    pub once: Option<String>,
 }
 
 /// A pass whose ticket was opened.
@@ -161,7 +163,8 @@ impl Passes {
                 .limit(u64::try_from(VALID_MAX.as_millis()).unwrap_or(u64::MAX)));
         }
         let expires_at = self.clock.now() + valid;
-        let id = format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
+        let random = || format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
+        let id = by.once.unwrap_or_else(random);
         let namespace = namespace.to_owned();
         let (run, by, key) = (run.clone(), by.who, by.key);
         let pass = Pass { id, namespace, run, allows, by, key, expires_at };
@@ -197,15 +200,22 @@ impl Passes {
         Ok(opened.filter(|opened| self.clock.now() < opened.pass.expires_at))
     }
 
-    /// Seals with something new from now on. What was sealed before is good until this is done once more.
-    pub async fn rotate(&self) -> Result<Rotated, Problem> {
+    /// Seals with something new from now on. What was sealed before is good until this is done once more, and a repeat under
+    /// the same idempotency key does nothing.
+    pub async fn rotate(&self, by: &Caller) -> Result<Rotated, Problem> {
+        let once = by.command_id("rotate passes", "").unwrap_or_else(|| "-".to_owned());
         for _ in 0..TRIES {
             token::secrets(&*self.store, &*self.entropy, NAME).await?;
             let mut lock = token::read(&*self.store, &LockName::new(NAME)?).await?.ok_or_else(no_secret)?;
             let (now, expect) = (self.store.now().await?, Expect::Version(lock.version));
-            let before = lock.holder.take().unwrap_or_default();
-            let before = before.split(' ').next().unwrap_or_default();
-            lock.holder = Some(format!("{} {before}", token::random(&*self.entropy)));
+            let kept = lock.holder.take().unwrap_or_default();
+            let mut words = kept.split(' ');
+            let before = words.next().unwrap_or_default();
+            let done = words.nth(1).and_then(|last| last.strip_prefix(once.as_str())?.strip_prefix('@'));
+            if let Some(at) = done.filter(|_| by.key.is_some()).and_then(|at| at.parse().ok()) {
+                return Ok(Rotated { rotated_at: Millis(at) });
+            }
+            lock.holder = Some(format!("{} {before} {once}@{}", token::random(&*self.entropy), now.0));
             (lock.fence, lock.version) = (lock.fence + 1, lock.version + 1);
             if self.store.put_lock(lock, expect).await? == Written::Done {
                 self.known.forget().await;

@@ -74,7 +74,7 @@ impl Ring {
         match self {
             Self::Server(remote) => Ok(remote.create_key(caller, &new).await?),
             Self::Store(keys) => {
-                let (key, credential) = keys.create(new, caller.who.clone()).await?;
+                let (key, credential) = keys.create(new, caller).await?;
                 Ok(MadeKey { key, credential: credential.reveal().to_owned() })
             }
         }

@@ -61,7 +61,7 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, Fail> {
                 Some(remote) => remote.create_pass(&caller, &run, &new).await?,
                 None => {
                     let local = Local::new(goldseam::connect_existing(&app.url).await?);
-                    let maker = Maker { who: caller.who, key: None };
+                    let maker = Maker { who: caller.who, ..Maker::default() };
                     passes().await?.make((NAMESPACE_DEFAULT, &local), maker, &run, new).await?
                 }
             };
@@ -70,7 +70,7 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, Fail> {
         PassCommand::Rotate => {
             let rotated = match remote {
                 Some(remote) => remote.rotate_passes(&caller).await?,
-                None => passes().await?.rotate().await?,
+                None => passes().await?.rotate(&caller).await?,
             };
             match () {
                 () if app.wants_json() => out::json(&rotated),

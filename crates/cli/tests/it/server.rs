@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use goldseam::engine::OsEntropy;
+use goldseam_api::Caller;
 use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_server::config::Settings;
 use goldseam_server::keys::Keys;
@@ -239,7 +240,13 @@ fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
             namespace: Some("default".into()),
             valid_for_ms: None,
         };
-        Keys::new(store, Arc::new(OsEntropy)).create(new, None).await.unwrap().1.reveal().to_owned()
+        Keys::new(store, Arc::new(OsEntropy))
+            .create(new, &Caller::default())
+            .await
+            .unwrap()
+            .1
+            .reveal()
+            .to_owned()
     });
     let served = Served::on(&place);
     let file = place.path("key");

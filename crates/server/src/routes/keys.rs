@@ -28,7 +28,8 @@ async fn list(State(app): State<Arc<App>>, place: In) -> Answer<Items<Key>> {
 
 /// Makes a key for this namespace. Its credential is in the answer, and nowhere else.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", security(("key" = ["admin"])), request_body = NewKey,
-    responses((status = 200, body = MadeKey), (status = 400, body = Problem), (status = 403, body = Problem)))]
+    responses((status = 200, body = MadeKey), (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 409, body = Problem)))]
 async fn create(
     State(app): State<Arc<App>>,
     place: In,
@@ -42,7 +43,7 @@ async fn create(
             .into());
     }
     new.namespace = Some(own);
-    let (key, credential) = app.keyring.keys.create(new, caller.who).await?;
+    let (key, credential) = app.keyring.keys.create(new, &caller).await?;
     app.keyring.forget().await;
     Ok(Json(MadeKey { key, credential: credential.reveal().to_owned() }))
 }

@@ -42,7 +42,8 @@ async fn create(
     Body(new): Body<NewPass>,
 ) -> Answer<MadePass> {
     let space = (place.space.name.as_str(), &place.space.api as &dyn Api);
-    let maker = Maker { who: caller.who, key: place.principal.key.clone() };
+    let once = caller.command_id("create pass", run.as_str());
+    let maker = Maker { who: caller.who, key: place.principal.key.clone(), once };
     Ok(Json(app.passes.make(space, maker, &run, new).await?))
 }
 
@@ -101,7 +102,7 @@ async fn callback(
 /// Makes passes with something new from now on. Those that were made before the last time open nothing any more.
 #[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", security(("key" = ["admin"])),
     responses((status = 200, body = Rotated), (status = 403, body = Problem)))]
-async fn rotate(State(app): State<Arc<App>>, place: In) -> Answer<Rotated> {
+async fn rotate(State(app): State<Arc<App>>, place: In, By(caller): By) -> Answer<Rotated> {
     if place.space.name != crate::NAMESPACE_DEFAULT {
         return Err(Problem::new(
             403,
@@ -110,7 +111,7 @@ async fn rotate(State(app): State<Arc<App>>, place: In) -> Answer<Rotated> {
         .code("GS0602")
         .into());
     }
-    Ok(Json(app.passes.rotate().await?))
+    Ok(Json(app.passes.rotate(&caller).await?))
 }
 
 /// Does what a pass allows. Its id is the idempotency key, so that the run's log knows whether it was used.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use goldseam::engine::OsEntropy;
 use goldseam::prelude::*;
+use goldseam_api::Caller;
 use goldseam_api::doc::key::NewKey;
 use goldseam_api::doc::key::Scope;
 use goldseam_server::config::{Config, Settings};
@@ -109,7 +110,7 @@ impl Desk {
             namespace: Some(namespace.to_owned()),
             valid_for_ms,
         };
-        let key = self.keys().await.create(new, None).await.unwrap().1.reveal().to_owned();
+        let key = self.keys().await.create(new, &Caller::default()).await.unwrap().1.reveal().to_owned();
         // A key that was made elsewhere is known a moment later.
         while valid_for_ms.is_none() && self.is_unknown(&key).await {
             tokio::task::yield_now().await;

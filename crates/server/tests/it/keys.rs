@@ -3,6 +3,7 @@
 use goldseam::Millis;
 use goldseam::core::lock::Lock;
 use goldseam::store::{Expect, Written};
+use goldseam_api::Caller;
 use goldseam_api::doc::key::{NewKey, Scope};
 use goldseam_server::config::Settings;
 use goldseam_server::serve;
@@ -94,7 +95,7 @@ async fn a_key_that_cannot_be_read_hides_none_of_the_others() {
     let scopes = [Scope::Read].into_iter().collect();
     let new = NewKey { name: "n".to_owned(), scopes, queues: None, namespace: None, valid_for_ms: None };
     for _ in 0..205 {
-        keys.create(new.clone(), None).await.unwrap();
+        keys.create(new.clone(), &Caller::default()).await.unwrap();
     }
     assert_eq!(keys.list().await.unwrap().len(), 205, "those on the second page, too");
 }

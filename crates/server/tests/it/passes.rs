@@ -200,3 +200,33 @@ async fn a_pass_ends_with_the_key_that_made_it() {
     with(&desk, bearer(&other), Method::POST, "/v1/pass", yes).await.ok();
     engine.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_again_for_a_key_or_a_pass_gets_no_second_one() {
+    let desk = Desk::open().await;
+    let key = desk.key("default", &Scope::ALL).await;
+    started(&desk, &key, "nobody-has-it").await;
+    let once = async |path: &str, body: Value| {
+        let request = desk.ask(Method::POST, path).bearer_auth(&key).header("idempotency-key", "again");
+        Told::of(request.json(&body).send().await.unwrap()).await
+    };
+    let new = json!({ "name": "ci", "scopes": ["read"] });
+    let made = once("/v1/keys", new.clone()).await.ok();
+    let refused = once("/v1/keys", new).await.problem(409, "GS0603");
+    assert!(refused["hint"].as_str().unwrap().contains(made["id"].as_str().unwrap()), "{refused}");
+    let keys = with(&desk, &key, Method::GET, "/v1/keys", None).await.ok();
+    assert_eq!(keys["items"].as_array().unwrap().iter().filter(|key| key["name"] == "ci").count(), 1);
+    let mut events = Vec::new();
+    for _ in 0..2 {
+        let made = once("/v1/runs/r/passes", json!({ "signal": "go" })).await.ok();
+        let usage = Some(json!({ "payload": 1 }));
+        events.push(with(&desk, bearer(&made), Method::POST, "/v1/pass", usage).await.ok()["event"].clone());
+    }
+    assert_eq!(events[0], events[1], "one signal");
+    let older = pass(&desk, &key, json!({ "signal": "stop" })).await;
+    let rotated = once("/v1/passes/rotate", json!({})).await.ok();
+    for _ in 0..3 {
+        assert_eq!(once("/v1/passes/rotate", json!({})).await.ok(), rotated);
+    }
+    with(&desk, bearer(&older), Method::GET, "/v1/pass", None).await.ok();
+}
