@@ -59,11 +59,15 @@ pub enum Bug {
     FollowSkips,
     /// A worker is told that its result was taken before the log has it.
     ResultBeforeLog,
+    /// An execution that is loaded again goes on under whatever claim its node has by then.
+    AnyClaimIsOwn,
+    /// A node that a look at all nodes did not see is taken for gone, although it may be new.
+    NewIsGone,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -90,6 +94,8 @@ impl Bug {
         Self::NoLostRows,
         Self::FollowSkips,
         Self::ResultBeforeLog,
+        Self::AnyClaimIsOwn,
+        Self::NewIsGone,
     ];
 }
 
