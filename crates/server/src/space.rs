@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::retention::Archive;
-use goldseam::{Client, Engine};
+use goldseam::{Client, Engine, Redactor};
 use goldseam_api::Local;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -58,9 +58,15 @@ impl remote::Tokens for Sealed {
 }
 
 impl Space {
-    pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>) -> Self {
+    pub(crate) fn new(
+        name: String,
+        engine: Engine,
+        archive: Option<Box<dyn Archive>>,
+        redactor: &Redactor,
+    ) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
-        let client = Client::new(Arc::clone(engine.client().store())).counted_as(&name);
+        let client =
+            Client::new(Arc::clone(engine.client().store())).counted_as(&name).hiding(redactor.clone());
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
         Self { name, api, archive, tails, client, counted: AsyncMutex::default(), engine, workers }

@@ -15,6 +15,7 @@ mod passes;
 mod place;
 mod pruned;
 mod runs;
+mod secrets;
 mod secured;
 mod stores;
 #[expect(dead_code, reason = "shared with the engine's own tests, which need more of it")]
