@@ -68,6 +68,8 @@ impl Hidden {
         let name = name.strip_prefix("r#").unwrap_or(name);
         match (name, line.has_ansi_escapes()) {
             ("message", _) => return write!(line, "{value:?}"),
+            // Where in its code a library says something is of no use here.
+            (name, _) if name.starts_with("log.") => return Ok(()),
             (name, true) => write!(line, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
             (name, false) => write!(line, "{name}=")?,
         }
@@ -119,7 +121,8 @@ impl<W: Write> Write for Line<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let shown = match self.form {
-            Form::Text => self.hidden.text(&text),
+            // Fields that are left out leave their blanks.
+            Form::Text => self.hidden.text(text.trim_end()) + "\n",
             Form::Json => self.hidden.json(&text),
         };
         self.out.write_all(shown.as_bytes())?;

@@ -68,6 +68,11 @@ pub struct Readme;
 #[doc = include_str!("../../../docs/guides/testing-your-workflows.md")]
 pub struct TestingGuide;
 
+/// The guide to secrets, its code compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/keeping-secrets.md")]
+pub struct SecretsGuide;
+
 /// Everything that a program with workflows usually needs.
 pub mod prelude {
     pub use std::time::Duration;

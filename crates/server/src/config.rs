@@ -19,7 +19,9 @@ pub const FILE_DEFAULT: &str = "goldseam.toml";
 /// Where a server listens unless told otherwise.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7733";
 
-/// The word for an empty list, where the environment cannot say it otherwise.
+/// The word for the names of secrets that everybody has.
+const THE_USUAL: &str = "usual";
+/// The word for an empty list: what is empty in the environment is not said at all.
 const NONE: &str = "none";
 
 /// What a server goes by.
@@ -170,8 +172,8 @@ pub const FIELDS: &[Field] = &[
     Field {
         name: "redact_keys",
         env: "GOLDSEAM_REDACT_KEYS",
-        default: USUAL,
-        help: "keys whose values are hidden in views, streams and errors; none turns it off",
+        default: THE_USUAL,
+        help: "keys whose values are hidden in what is shown; usual: password, api_key and the like; or none",
     },
     Field {
         name: "secrets_from_env",
@@ -337,7 +339,7 @@ impl Settings {
             drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
             otlp: self.text("otlp").map(str::to_owned),
             archive: self.text("archive").map(str::to_owned),
-            redact_keys: self.list("redact_keys").into_iter().filter(|key| key != NONE).collect(),
+            redact_keys: self.list("redact_keys").iter().flat_map(|key| names_of(key)).collect(),
             secrets_from_env: self.list("secrets_from_env"),
         })
     }
@@ -382,6 +384,16 @@ impl Config {
         };
         Some(format!("{}/{namespace}{options}", place.trim_end_matches('/')))
     }
+}
+
+/// The names that a word of `redact_keys` stands for.
+fn names_of(word: &str) -> Vec<String> {
+    let names = match word {
+        THE_USUAL => USUAL,
+        NONE => "",
+        name => name,
+    };
+    names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
 fn bad(detail: String) -> Problem {
@@ -536,7 +548,12 @@ mod tests {
         };
         assert!(has(None, "db_password") && !has(None, "iban"));
         assert!(has(Some("iban"), "iban") && !has(Some("iban"), "db_password"));
+        assert!(has(Some("usual, iban"), "iban") && has(Some("usual, iban"), "db_password"));
         assert!(!has(Some("none"), "db_password") && !has(Some(""), "db_password"));
+        let guide = include_str!("../../../docs/guides/serving-a-store.md").replace('\n', " ");
+        for name in USUAL.split(',') {
+            assert!(guide.contains(&format!("`{}`", name.trim())), "the guide lists {name}");
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn a_server_says_no_secret_however_much_it_logs() {
         let input =
             serde_json::json!({ "password": "hush", "n": 1.50, "url": format!("https://bank/{BANK_KEY}") });
         ask(&["start", "order", "--id", "o-1", "--input", &input.to_string()]).ok();
-        ask(&["signal", "o-1", "go", "--payload", &format!("\"{BANK_KEY}\"")]).ok();
+        ask(&["signal", "o-1", "go", "--data", &format!("\"{BANK_KEY}\"")]).ok();
         ask(&["cancel", "o-1", "--reason", &format!("{BANK_KEY} is spent")]).ok();
         for (command, own) in [("show", false), ("history", false), ("show", true), ("history", true)] {
             let shown =
@@ -169,10 +169,11 @@ fn a_server_says_no_secret_however_much_it_logs() {
             assert_eq!(shown.contains(BANK_KEY), own, "{shown}");
             assert!(!shown.contains("sesame/bank+key is spent"), "no text ever has it: {shown}");
         }
-        assert!(ask(&["watch", "o-1"]).out.contains("[secret] is spent"));
+        let told = ask(&["history", "o-1"]).ok();
+        assert!(told.contains("[secret] is spent"), "{told}");
         assert_eq!(server.end(), Some(0));
         let heard = std::fs::read_to_string(&heard).unwrap();
-        assert!(heard.lines().count() > 20, "{heard}");
+        assert!(heard.contains("goldseam::audit") && heard.contains("DEBUG"), "{heard}");
         assert!(heard.contains("a payload holds a registered secret"), "{heard}");
         assert!(!heard.contains("sesame"), "{heard}");
     }
