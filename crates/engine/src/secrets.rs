@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 ///
 /// So it cannot become the output of a step, or stand in a log line by mistake:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # use goldseam_engine::{Context, Error, Result, secrets::Secret};
 /// async fn workflow(ctx: Context, _: ()) -> Result<()> {
 ///     ctx.step("login", || async { Ok::<_, Error>(Secret::from("opensesame")) }).await?;
@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 /// }
 /// ```
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// println!("{}", goldseam_engine::secrets::Secret::from("opensesame"));
 /// ```
 #[derive(Clone)]

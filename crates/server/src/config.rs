@@ -25,7 +25,7 @@ const THE_USUAL: &str = "usual";
 const NONE: &str = "none";
 
 /// What a server goes by.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
     /// The address.
     pub listen: String,
@@ -345,6 +345,14 @@ impl Settings {
     }
 }
 
+/// URLs hold secrets: what is shown is where it listens, and for which store.
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = (&self.listen, shown_url(&self.store));
+        f.debug_struct("Config").field("listen", shown.0).field("store", &shown.1).finish_non_exhaustive()
+    }
+}
+
 impl Config {
     /// What is kept out of everything that the server shows: values under the names of secrets, and the values that it knows
     /// itself or that it is told to look up.
@@ -497,7 +505,7 @@ mod tests {
         );
         let settings = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap();
         assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
-        let shown = format!("{:?}", settings.shown());
+        let shown = format!("{:?} {:?}", settings.shown(), settings.config().unwrap());
         assert!(!shown.contains("secret-"), "{shown}");
     }
 
