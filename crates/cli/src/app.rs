@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::args::{Color, Global, Named, STORE_DEFAULT};
 use crate::fail::{Exit, Fail};
+use crate::hidden::Hidden;
 use crate::paint::{Hue, Paint};
 use crate::table::Table;
 use crate::{out, payload, reach};
@@ -39,6 +40,8 @@ pub(crate) struct App {
     pub(crate) paint: Paint,
     error_paint: Paint,
     clock: Arc<dyn Clock>,
+    /// What is kept out of everything that is said on stderr.
+    pub(crate) hidden: Hidden,
 }
 
 impl App {
@@ -64,6 +67,7 @@ impl App {
             paint: Paint(colours(out::is_terminal())),
             error_paint: Paint(colours(std::io::stderr().is_terminal())),
             clock: Arc::new(SystemClock),
+            hidden: Hidden::of(&[&global.store, global.server.as_deref().unwrap_or_default()]),
         }
     }
 
@@ -90,7 +94,7 @@ impl App {
     /// The server, if one is named.
     pub(crate) fn remote(&self) -> Result<Option<Arc<Remote>>, Fail> {
         let Some(server) = &self.server else { return Ok(None) };
-        Ok(Some(Arc::new(reach::server(server, self.key_file.as_deref())?)))
+        Ok(Some(Arc::new(reach::server(server, self.key_file.as_deref(), &self.hidden)?)))
     }
 
     /// Refuses what only makes sense beside the files of a store.
@@ -156,14 +160,14 @@ impl App {
             let docs = fail.code.as_ref().map(|code| format!("goldseam explain {code}"));
             let error = json!({ "code": fail.code, "message": fail.message, "help": fail.help, "docs": docs,
                 "exit": fail.exit as u8 });
-            out::note(json!({ "error": error }).to_string());
+            out::note(self.hidden.json(&json!({ "error": error }).to_string()));
             return fail.exit.into();
         }
         let paint = self.error_paint;
         let head = fail.code.as_ref().map_or_else(|| "error".to_owned(), |code| format!("error[{code}]"));
-        out::note(format!("{}: {}", paint.on(Hue::Bad, head), fail.message));
+        out::note(format!("{}: {}", paint.on(Hue::Bad, head), self.hidden.text(&fail.message)));
         if let Some(help) = &fail.help {
-            out::note(format!("{}: {help}", paint.on(Hue::Bold, "help")));
+            out::note(format!("{}: {}", paint.on(Hue::Bold, "help"), self.hidden.text(help)));
         }
         if let Some(code) = &fail.code {
             out::note(format!("{}: goldseam explain {code}", paint.on(Hue::Bold, "docs")));

@@ -8,6 +8,7 @@
 //! | `commands` | one file per verb |
 //! | `app` | what every command gets: where to look, how to show |
 //! | `fail` | errors as a person sees them, and exit codes |
+//! | `hidden` | what is kept out of stderr |
 //! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
 //! | `reach` | how a store or a server is reached |
 //! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
@@ -21,6 +22,7 @@ mod args;
 mod commands;
 mod fail;
 mod finding;
+mod hidden;
 mod out;
 mod paint;
 mod payload;
@@ -35,6 +37,7 @@ use std::process::ExitCode;
 
 use crate::app::App;
 use crate::fail::{Exit, Fail};
+use crate::hidden::{Form, Hidden};
 
 /// What is heard unless `GOLDSEAM_LOG` says otherwise: a server also tells who changed what.
 const HEARD: &str = "error";
@@ -42,16 +45,24 @@ const HEARD_OF_A_SERVER: &str = "warn,goldseam::audit=info";
 
 /// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for; as JSON if
 /// `GOLDSEAM_LOG_FORMAT` is `json`.
-fn listen(unless_told: &str) {
+fn listen(unless_told: &str, hidden: &Hidden) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GOLDSEAM_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(unless_told));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let heard =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
-    match std::env::var("GOLDSEAM_LOG_FORMAT").is_ok_and(|format| format == "json") {
-        true => heard.json().init(),
-        false => heard.init(),
+    let form = match std::env::var("GOLDSEAM_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        true => Form::Json,
+        false => Form::Text,
+    };
+    let lines = hidden.lines(form, std::io::stderr);
+    let heard = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(ansi);
+    match form {
+        Form::Json => heard.json().init(),
+        Form::Text => heard.fmt_fields(hidden.fields()).init(),
     }
+    let hidden = hidden.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        out::note(hidden.text(&format!("{panic}\n{}", std::backtrace::Backtrace::capture())));
+    }));
 }
 
 /// Whether a command line can be understood, its name included; nothing is done.
@@ -66,10 +77,11 @@ pub fn run() -> ExitCode {
         Err(error) => return args::refuse(&error),
     };
     let app = App::new(&cli.global, named);
-    listen(match cli.command {
+    let unless_told = match cli.command {
         args::Command::Serve(_) | args::Command::Dev(_) => HEARD_OF_A_SERVER,
         _ => HEARD,
-    });
+    };
+    listen(unless_told, &app.hidden);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),

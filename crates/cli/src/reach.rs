@@ -5,13 +5,15 @@ use std::path::Path;
 use goldseam_api::Remote;
 
 use crate::fail::{Exit, Fail};
+use crate::hidden::Hidden;
 
 /// A server, and whoever may ask it.
-pub(crate) fn server(url: &str, key_file: Option<&Path>) -> Result<Remote, Fail> {
+pub(crate) fn server(url: &str, key_file: Option<&Path>, hidden: &Hidden) -> Result<Remote, Fail> {
     let key = match key_file {
         Some(file) => Some(from_file(file)?),
         None => std::env::var("GOLDSEAM_KEY").ok().filter(|key| !key.is_empty()),
     };
+    key.iter().for_each(|key| hidden.hide(key));
     Ok(Remote::new(url, key)?)
 }
 

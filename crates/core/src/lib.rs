@@ -10,6 +10,7 @@
 //! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
 //! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
+//! | [`redact`] | the one filter that keeps secrets out of what people read |
 //! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
 //! | `schema` | what the documents look like, for the HTTP interface (feature `schema`) |
 //! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
@@ -33,6 +34,7 @@ pub mod path;
 pub mod payload;
 pub mod planted;
 pub mod recovery;
+pub mod redact;
 pub mod retry;
 #[cfg(feature = "schema")]
 mod schema;
@@ -66,6 +68,7 @@ pub use id::{
 pub use limits::Limits;
 pub use path::Path;
 pub use payload::{Payload, PayloadError};
+pub use redact::Redactor;
 pub use retry::Retry;
 pub use state::{State, derive};
 

@@ -28,6 +28,7 @@ pub(crate) async fn append_as(cell: Arc<Cell>, write: WriteId) -> Result<(), Sto
         let (count, seen) = (doings.len() as u64, inner.state.summary.as_of);
         (Command::Owned(inner.fence, doings), count, std::mem::take(&mut inner.extra), seen)
     };
+    cell.ledger.secrets.keep_out(&cell.run, &mut command);
     let mut patience = Patience::new(&cell.ledger, "an append");
     loop {
         let Some(Ready { append, sealed, decision }) = prepare(&cell, &command, write, &extra)? else {

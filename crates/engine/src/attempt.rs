@@ -110,6 +110,7 @@ pub(crate) async fn run<'a, T>(
     limits: Limits,
     body: Body<'_, 'a, T>,
 ) -> Outcome<T> {
+    let failed = |failure| Outcome::Failed(cell.ledger.secrets.out_of(failure));
     let mut record = Details::new(cell, &started.path, attempt.beats);
     if attempt.beats && attempt.number > 1 {
         attempt.pulse().last = record.read().await;
@@ -119,7 +120,7 @@ pub(crate) async fn run<'a, T>(
     let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(attempt.clone())));
     let work = match made {
         Ok(work) => work,
-        Err(panic) => return Outcome::Failed(panicked(&*panic)),
+        Err(panic) => return failed(panicked(&*panic)),
     };
     let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
     // Most steps are done at the first poll and need no timer at all.
@@ -152,8 +153,8 @@ pub(crate) async fn run<'a, T>(
     record.forget();
     match result {
         Ok(Ok(value)) => Outcome::Done(value),
-        Ok(Err(error)) => Outcome::Failed(error.failure().clone()),
-        Err(panic) => Outcome::Failed(panicked(&*panic)),
+        Ok(Err(error)) => failed(error.failure().clone()),
+        Err(panic) => failed(panicked(&*panic)),
     }
 }
 
@@ -237,6 +238,7 @@ impl<'a> Details<'a> {
     async fn write(&mut self, details: Payload) {
         let (Some(id), Some(node)) = (self.id.clone(), self.cell.hub().node().cloned()) else { return };
         let now = self.cell.now();
+        let details = self.cell.ledger.secrets.out_of_details(details, &self.cell.ledger.limits);
         let (next, expect) = match self.task.take() {
             Some(task) => {
                 let expect = Expect::Version(task.version);

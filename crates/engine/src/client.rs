@@ -7,8 +7,8 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::event::{JumpRequested, Note, RunQueued, Tags};
 use goldseam_core::state::Outcome as CoreOutcome;
 use goldseam_core::{
-    BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, RunId, Seq,
-    SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
+    BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, Redactor, RunId,
+    Seq, SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
 };
 use goldseam_store::{Page, Record, Row, RunFilter, Store};
 use serde::Serialize;
@@ -24,6 +24,7 @@ use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::node::{Ended, Hub};
 use crate::queue::Queue;
+use crate::secrets::Secrets;
 
 /// How a run ended.
 pub type Outcome = CoreOutcome;
@@ -151,7 +152,8 @@ impl Client {
         let claims = Arc::new(Memory::new(ClaimRules::default()));
         let time = Arc::new(StoreTime::new(clock));
         let (clock, asks) = (Arc::clone(&time) as Arc<dyn Clock>, Some(time));
-        Self { ledger: Ledger { store, clock, entropy, limits, asks, meter: Meter::default(), hub, claims } }
+        let (meter, secrets) = (Meter::default(), Arc::default());
+        Self { ledger: Ledger { store, clock, entropy, limits, asks, meter, hub, claims, secrets } }
     }
 
     /// The same client under other bounds.
@@ -173,6 +175,19 @@ impl Client {
     pub fn counted_as(mut self, namespace: impl Into<String>) -> Self {
         self.ledger.meter = Meter::of(Some(namespace.into()));
         self
+    }
+
+    /// The same client, keeping what this filter hides out of every text that it writes.
+    #[must_use]
+    pub fn hiding(mut self, redactor: Redactor) -> Self {
+        self.ledger.secrets = Arc::new(Secrets::of(redactor));
+        self
+    }
+
+    /// The filter that keeps secrets out of what is written here: an engine's has the values of all its secrets. Use it for
+    /// what your own code prints.
+    pub fn redactor(&self) -> &Redactor {
+        self.ledger.secrets.redactor()
     }
 
     pub(crate) fn of(ledger: Ledger) -> Self {

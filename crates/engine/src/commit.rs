@@ -25,6 +25,7 @@ use crate::entropy::Entropy;
 use crate::error::EngineError;
 use crate::meter::Meter;
 use crate::node::{Hub, delivery_task};
+use crate::secrets::Secrets;
 
 /// Events read from the store at a time.
 const PAGE: u32 = 1_000;
@@ -53,6 +54,7 @@ pub struct Ledger {
     pub(crate) meter: Meter,
     pub(crate) hub: Arc<Hub>,
     pub(crate) claims: Arc<Memory>,
+    pub(crate) secrets: Arc<Secrets>,
 }
 
 /// A run as it was read.
@@ -162,6 +164,7 @@ impl Ledger {
         command: &Command,
         extra: Vec<TaskChange>,
     ) -> Result<Committed, EngineError> {
+        let command = &*self.secrets.kept_out(run, command);
         let write = self.entropy.write_id();
         let mut patience = Patience::new(self, "a command");
         self.ask_time(&mut patience).await?;

@@ -23,6 +23,7 @@ use crate::error::{EngineError, Error};
 use crate::meter::{self, Meter};
 use crate::node::{Hub, Node};
 use crate::registry::Registry;
+use crate::secrets::{Secret, Secrets};
 use crate::spawn::spawn;
 
 /// An engine to be: workflows are registered, nothing runs yet.
@@ -33,6 +34,7 @@ pub struct Builder {
     registry: Registry,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    secrets: Secrets,
     flaw: Option<EngineError>,
     #[cfg(feature = "testing")]
     witness: Option<Arc<dyn crate::testing::Witness>>,
@@ -89,6 +91,16 @@ impl Builder {
                 self.config.recovery_of.insert(workflow, recovery);
             }
             Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// A secret that steps get by its name, with [`Context::secret`]. Its value is kept out of every text that this engine
+    /// writes: failures, panics, progress, heartbeats.
+    #[must_use]
+    pub fn secret(mut self, name: &str, secret: Secret) -> Self {
+        if let Err(error) = self.secrets.add(name, secret) {
+            self.flaw = Some(error.into());
         }
         self
     }
@@ -168,6 +180,7 @@ impl Builder {
             meter: Meter::of(config.namespace.clone()),
             hub: Arc::new(hub),
             claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
+            secrets: Arc::new(self.secrets),
         };
         let node = Node::new(ledger.clone(), Arc::new(config), self.registry, (id, time), None);
         node.start().await?;
@@ -192,6 +205,7 @@ impl Engine {
             registry: Registry::default(),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
+            secrets: Secrets::default(),
             flaw: None,
             #[cfg(feature = "testing")]
             witness: None,

@@ -12,6 +12,7 @@ use goldseam_store::StoreError;
 
 use crate::copy::CopyRefusal;
 use crate::remote::RemoteRefusal;
+use crate::secrets::SecretError;
 
 /// The result of a workflow function or of a step.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -142,6 +143,9 @@ pub enum EngineError {
         /// The names that are registered.
         known: Vec<String>,
     },
+    /// A secret is not there, or cannot be hidden.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// What an engine was told cannot work.
     #[error("this configuration cannot work: {0}")]
     Config(String),
@@ -248,6 +252,7 @@ impl EngineError {
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
             Self::Config(_) => "GS0120",
+            Self::Secret(_) => "GS0121",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -282,6 +287,8 @@ impl EngineError {
                     .into(),
             ),
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
+            Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
+            Self::Secret(_) => Some("set it where this process is started".into()),
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }

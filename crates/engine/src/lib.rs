@@ -15,6 +15,7 @@
 //! | [`claims`] | what nobody alive holds is free again |
 //! | [`copy`] | moving everything to another store |
 //! | [`remote`] | workflows that are written in another language and run in another process |
+//! | [`secrets`] | what steps need and nobody may read |
 //! | [`retention`] | archiving runs that ended long ago, and removing them |
 //! | [`meter`] | the names of all metrics |
 //! | `testing` | what tests of workflows need of the engine (feature `testing`) |
@@ -39,6 +40,7 @@ pub mod queue;
 pub mod registry;
 pub mod remote;
 pub mod retention;
+pub mod secrets;
 pub mod stats;
 #[cfg(feature = "suite")]
 pub mod suite;
@@ -62,3 +64,4 @@ pub use context::{Attempt, Context, Probe, Selected};
 pub use engine::{Builder, Engine};
 pub use entropy::{Entropy, OsEntropy, Seeded};
 pub use error::{EngineError, Error, Result};
+pub use secrets::{Secret, SecretError};

@@ -107,6 +107,7 @@ impl Queue {
     /// The work failed; tried again while attempts are left. A remote step is tried again by its own policy,
     /// under another task.
     pub async fn fail(&self, id: &TaskId, fence: u64, failure: Failure) -> Result<Task, EngineError> {
+        let failure = self.ledger.secrets.out_of(failure);
         let task = self.get(id).await?;
         if let Some(over) = self.bring(&task, fence, Err(failure.clone())).await? {
             return Ok(over);

@@ -10,14 +10,17 @@ use goldseam_core::id::{
     LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId, WorkflowName,
 };
 use goldseam_core::recovery::foreign::Foreign;
+use goldseam_core::redact::{MARK, Names};
 use goldseam_core::retry::Policy;
 use goldseam_core::state::Applied;
 use goldseam_core::{
-    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Retry, Seq, State, Status, WriteId, derive,
+    Failure, Hash, Limits, Millis, Path, Payload, Recorded, Redactor, Retry, Seq, State, Status, WriteId,
+    derive,
 };
 use goldseam_store::{Cursor, shown_url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
@@ -152,6 +155,21 @@ pub(crate) fn tokens(data: &[u8]) {
     }
     let shown = shown_url(text);
     assert_eq!(shown_url(&shown), shown, "what is hidden stays hidden");
+}
+
+/// A text that a secret stands in: it is found, and a document stays a document.
+pub(crate) fn secrets(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let mut redactor = Redactor::new(Names::usual());
+    let (secret, text) = text.split_once('\n').unwrap_or(("opensesame", text));
+    let is_hidden = redactor.hide(secret).is_ok();
+    let shown = redactor.text(text);
+    assert!(!is_hidden || !text.contains(secret.trim()) || shown.contains(MARK));
+    assert!(!redactor.finds(text) || shown != text);
+    let document = redactor.json(text);
+    if serde_json::from_str::<Value>(text).is_ok() {
+        assert!(serde_json::from_str::<Value>(&document).is_ok(), "{text} became {document}");
+    }
 }
 
 /// A workflow state of somebody else.

@@ -22,6 +22,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("answers", core::answers),
     ("policy", core::policy),
     ("tokens", core::tokens),
+    ("secrets", core::secrets),
     ("foreign", core::foreign),
     #[cfg(feature = "outside")]
     ("urls", outside::urls),

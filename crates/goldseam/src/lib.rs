@@ -25,6 +25,7 @@
 //! everything that a workflow can do, [`Client`] for everything that can be done to a run.
 
 mod archive;
+mod known;
 mod open;
 mod span;
 #[cfg(feature = "testing")]
@@ -40,15 +41,17 @@ pub use goldseam_engine::context;
 pub use goldseam_engine::copy;
 pub use goldseam_engine::healer;
 pub use goldseam_engine::{
-    Attempt, Client, Config, Context, EngineError, Error, Outcome, Probe, Result, RunHandle, Selected,
-    StartOptions,
+    Attempt, Client, Config, Context, EngineError, Error, Outcome, Probe, Result, RunHandle, Secret,
+    SecretError, Selected, StartOptions,
 };
 pub use goldseam_store as store;
 
+pub use goldseam_core::Redactor;
 pub use goldseam_core::form::Form;
 pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
 pub use goldseam_store::check::{Fact, Migrated, Report};
 pub use goldseam_store::shown_url;
+pub use known::hide_known;
 pub use open::{
     Builder, Engine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, migrate_store,
     open_existing_store, open_store, reopen_store,
@@ -65,10 +68,15 @@ pub struct Readme;
 #[doc = include_str!("../../../docs/guides/testing-your-workflows.md")]
 pub struct TestingGuide;
 
+/// The guide to secrets, its code compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/keeping-secrets.md")]
+pub struct SecretsGuide;
+
 /// Everything that a program with workflows usually needs.
 pub mod prelude {
     pub use std::time::Duration;
 
-    pub use crate::{Attempt, Client, Context, Engine, Error, Probe, Retry, Selected, StartOptions};
+    pub use crate::{Attempt, Client, Context, Engine, Error, Probe, Retry, Secret, Selected, StartOptions};
     pub use crate::{days, hours, mins, secs};
 }

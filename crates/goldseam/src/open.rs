@@ -8,7 +8,7 @@ use std::sync::Arc;
 use goldseam_core::Limits;
 use goldseam_engine::config::Recovery;
 use goldseam_engine::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
-use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error};
+use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error, Secret};
 use goldseam_store::check::{Migrated, Report};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
 #[cfg(feature = "object")]
@@ -269,6 +269,38 @@ impl Builder {
     /// How runs of one workflow are recovered, where it differs from the rest.
     pub fn recovery(self, workflow: &str, recovery: Recovery) -> Self {
         Self(self.0.recovery(workflow, recovery))
+    }
+
+    /// A secret that steps get by its name, with [`Context::secret`]. Its value is kept out of every text that the engine
+    /// writes: failures, panics, progress, heartbeats.
+    ///
+    /// ```no_run
+    /// use goldseam::prelude::*;
+    ///
+    /// /// The order says which account pays, by the name of a secret.
+    /// async fn charge(ctx: Context, account: String) -> goldseam::Result<()> {
+    ///     ctx.step("charge", || async {
+    ///         let key = ctx.secret(&account)?;
+    ///         pay(key.expose()).await
+    ///     })
+    ///     .await
+    /// }
+    /// # async fn pay(_: &str) -> goldseam::Result<()> { Ok(()) }
+    ///
+    /// # async fn demo() -> Result<(), goldseam::EngineError> {
+    /// let engine = Engine::open("sqlite:shop.db")
+    ///     .await?
+    ///     .secret("stripe", Secret::from_env("STRIPE_KEY")?)
+    ///     .workflow("charge", charge)
+    ///     .start()
+    ///     .await?;
+    /// engine.run("charge", "order-7", &"stripe").await?;
+    /// # engine.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn secret(self, name: &str, secret: Secret) -> Self {
+        Self(self.0.secret(name, secret))
     }
 
     /// Replaces the whole configuration. Call it before registering workflows.

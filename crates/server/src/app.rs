@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use goldseam::Redactor;
 use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam_api::Problem;
 use tokio::sync::watch;
@@ -45,6 +46,8 @@ pub(crate) struct App {
     pub(crate) leaving: watch::Sender<bool>,
     /// Time.
     pub(crate) clock: Arc<dyn Clock>,
+    /// What is kept out of everything that it shows.
+    pub(crate) redactor: Arc<Redactor>,
     spaces: BTreeMap<String, Arc<Space>>,
 }
 
@@ -53,6 +56,7 @@ impl App {
     pub(crate) async fn open(config: Config, is_loopback: bool, scopes: Scopes) -> Result<Self, Problem> {
         let (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>) =
             (Arc::new(SystemClock), Arc::new(OsEntropy));
+        let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
         let mut spaces = BTreeMap::new();
         let namespaces = config.stores().count();
         for (name, url) in config.stores() {
@@ -63,7 +67,8 @@ impl App {
             let (namespace, limits) = (Some(name.to_owned()), config.limits());
             let config = goldseam::Config { namespace, limits, ..goldseam::Config::default() };
             let engine = goldseam::Engine::on(store).config(config).start().await?;
-            spaces.insert(name.to_owned(), Arc::new(Space::new(name.to_owned(), engine, archive, turns)));
+            let space = Space::new(name.to_owned(), engine, archive, (turns, &redactor));
+            spaces.insert(name.to_owned(), Arc::new(space));
         }
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
         let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
@@ -84,6 +89,7 @@ impl App {
             places,
             leaving,
             clock,
+            redactor,
             spaces,
         };
         app.check_keys().await?;
@@ -118,7 +124,8 @@ impl App {
         let http = otlp::http()?;
         for space in self.spaces() {
             let (client, namespace) = (space.client().clone(), space.name.clone());
-            let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http: http.clone() };
+            let (redactor, http) = (Arc::clone(&self.redactor), http.clone());
+            let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http, redactor };
             spawn(tracer.run(self.leaving.subscribe()));
         }
         Ok(())

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use goldseam::{Limits, shown_url};
+use goldseam::core::redact::Names;
+use goldseam::core::redact::names::USUAL;
+use goldseam::{Limits, Redactor, shown_url};
 use goldseam_api::Problem;
 use serde::Serialize;
 
@@ -18,9 +20,13 @@ pub const LISTEN_DEFAULT: &str = "127.0.0.1:7733";
 
 /// The variable that says how large a payload may be, to a server and to whoever works on a store without one.
 pub const PAYLOAD_BYTES_MAX_ENV: &str = "GOLDSEAM_PAYLOAD_BYTES_MAX";
+/// The word for the names of secrets that everybody has.
+const THE_USUAL: &str = "usual";
+/// The word for an empty list: what is empty in the environment is not said at all.
+const NONE: &str = "none";
 
 /// What a server goes by.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
     /// The address.
     pub listen: String,
@@ -62,6 +68,10 @@ pub struct Config {
     pub otlp: Option<String>,
     /// Where pruned logs go: a directory, or `s3://BUCKET/PREFIX`; none: nothing is pruned.
     pub archive: Option<String>,
+    /// Names of keys whose values are not shown.
+    pub redact_keys: Vec<String>,
+    /// Variables of the environment whose values are not shown.
+    pub secrets_from_env: Vec<String>,
 }
 
 /// A setting by name.
@@ -199,6 +209,18 @@ pub const FIELDS: &[Field] = &[
         env: "GOLDSEAM_ARCHIVE",
         default: "",
         help: "where pruned logs go: a directory, or s3://BUCKET/PREFIX; nothing is pruned unless given",
+    },
+    Field {
+        name: "redact_keys",
+        env: "GOLDSEAM_REDACT_KEYS",
+        default: THE_USUAL,
+        help: "keys whose values are hidden in what is shown; usual: password, api_key and the like; or none",
+    },
+    Field {
+        name: "secrets_from_env",
+        env: "GOLDSEAM_SECRETS_FROM_ENV",
+        default: "",
+        help: "variables whose values are hidden wherever they stand: NAME, …",
     },
 ];
 
@@ -387,11 +409,39 @@ impl Settings {
             drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
             otlp: self.text("otlp").map(str::to_owned),
             archive: self.text("archive").map(str::to_owned),
+            redact_keys: self.list("redact_keys").iter().flat_map(|key| names_of(key)).collect(),
+            secrets_from_env: self.list("secrets_from_env"),
         })
     }
 }
 
+/// URLs hold secrets: what is shown is where it listens, and for which store.
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = (&self.listen, shown_url(&self.store));
+        f.debug_struct("Config").field("listen", shown.0).field("store", &shown.1).finish_non_exhaustive()
+    }
+}
+
 impl Config {
+    /// What is kept out of everything that the server shows: values under the names of secrets, and the values that it knows
+    /// itself or that it is told to look up.
+    pub fn redactor(&self, env: impl Fn(&str) -> Option<String>) -> Result<Redactor, Problem> {
+        let mut redactor = Redactor::new(Names::of(self.redact_keys.iter().map(String::as_str)));
+        let others = [self.otlp.as_deref(), self.archive.as_deref()].into_iter().flatten();
+        goldseam::hide_known(&mut redactor, self.stores().map(|(_, url)| url).chain(others), &env);
+        for name in &self.secrets_from_env {
+            let why = match env(name).filter(|value| !value.trim().is_empty()) {
+                Some(value) => redactor.hide(&value).err().map(|why| why.to_string()),
+                None => Some("it is not set".to_owned()),
+            };
+            if let Some(why) = why {
+                return Err(bad(format!("secrets_from_env names {name}, which cannot be hidden: {why}")));
+            }
+        }
+        Ok(redactor)
+    }
+
     /// Every namespace with the URL of its store.
     pub(crate) fn stores(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.namespaces.iter().map(|(name, url)| (name.as_str(), url.as_str()));
@@ -418,6 +468,16 @@ impl Config {
         };
         Some(format!("{}/{namespace}{options}", place.trim_end_matches('/')))
     }
+}
+
+/// The names that a word of `redact_keys` stands for.
+fn names_of(word: &str) -> Vec<String> {
+    let names = match word {
+        THE_USUAL => USUAL,
+        NONE => "",
+        name => name,
+    };
+    names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
 fn bad(detail: String) -> Problem {
@@ -521,7 +581,7 @@ mod tests {
         );
         let settings = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap();
         assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
-        let shown = format!("{:?}", settings.shown());
+        let shown = format!("{:?} {:?}", settings.shown(), settings.config().unwrap());
         assert!(!shown.contains("secret-"), "{shown}");
     }
 
@@ -544,6 +604,40 @@ mod tests {
         let (_dir, path) = file("listen = \"127.0.0.1:1\"\nx\n");
         let problem = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap_err();
         assert!(problem.detail.contains("line 2"), "{problem}");
+    }
+
+    #[test]
+    fn secrets_of_the_environment_are_named_and_never_shown() {
+        let env = |name: &str| (name == "BANK_KEY").then(|| "open-sesame".to_owned());
+        let of = |names: &str| {
+            let flags = BTreeMap::from([("secrets_from_env", names.to_owned())]);
+            let settings = Settings::gather(&flags, env, None).unwrap();
+            let shown = origin_of(&settings, "secrets_from_env");
+            assert_eq!(shown, (names.to_owned(), "command line".to_owned()));
+            settings.config().unwrap().redactor(env)
+        };
+        assert_eq!(of("BANK_KEY").unwrap().text("is open-sesame"), "is [secret]");
+        let problem = of("BANK_KEY, BNAK_KEY").unwrap_err();
+        assert!(problem.detail.contains("BNAK_KEY") && problem.detail.contains("not set"), "{problem}");
+        assert_eq!(problem.code.as_deref(), Some("GS0610"));
+        assert!(problem.hint.is_some() && !format!("{problem:?}").contains("open-sesame"));
+    }
+
+    #[test]
+    fn the_names_of_secrets_are_a_setting_and_may_be_none() {
+        let has = |keys: Option<&str>, name: &str| {
+            let flags = keys.map(|keys| ("redact_keys", keys.to_owned())).into_iter().collect();
+            let config = Settings::of_flags(&flags).config().unwrap();
+            config.redactor(|_| None).unwrap().is_secret_name(name)
+        };
+        assert!(has(None, "db_password") && !has(None, "iban"));
+        assert!(has(Some("iban"), "iban") && !has(Some("iban"), "db_password"));
+        assert!(has(Some("usual, iban"), "iban") && has(Some("usual, iban"), "db_password"));
+        assert!(!has(Some("none"), "db_password") && !has(Some(""), "db_password"));
+        let guide = include_str!("../../../docs/guides/serving-a-store.md").replace('\n', " ");
+        for name in USUAL.split(',') {
+            assert!(guide.contains(&format!("`{}`", name.trim())), "the guide lists {name}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
+//! | `veil` | answers without secrets |
 //! | `stream` | logs as they grow |
 //! | `app`, `space` | what a running server has: one store per namespace |
 //! | `listen`, `tls`, `patient`, `spawn` | connections |
@@ -42,6 +43,7 @@ mod spawn;
 mod stream;
 mod tls;
 mod turns;
+mod veil;
 
 pub use config::Config;
 pub use guard::Principal;

@@ -12,7 +12,7 @@ use goldseam::core::branch::Branches;
 use goldseam::core::lock::Lock;
 use goldseam::core::{Event, LockName, Recorded};
 use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, StoreError, Written};
-use goldseam::{Client, EngineError, Millis, RunId, Status};
+use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, Row, State};
@@ -43,6 +43,7 @@ pub(crate) struct Tracer {
     pub(crate) namespace: String,
     pub(crate) url: String,
     pub(crate) http: reqwest::Client,
+    pub(crate) redactor: Arc<Redactor>,
 }
 
 /// A client for a collector.
@@ -159,7 +160,7 @@ impl Tracer {
             "scopeSpans": [{ "scope": { "name": "goldseam", "version": env!("CARGO_PKG_VERSION") }, "spans": spans }],
         }] });
         let url = format!("{}/v1/traces", self.url.trim_end_matches('/'));
-        let body = document.to_string();
+        let body = self.redactor.json(&document.to_string()).into_owned();
         let request = self.http.post(url).header("content-type", "application/json").body(body);
         let failed =
             |what: String| Problem::new(503, format!("the collector did not take the traces: {what}"));

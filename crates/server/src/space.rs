@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
 use goldseam::retention::Archive;
-use goldseam::{Client, Engine};
+use goldseam::{Client, Engine, Redactor};
 use goldseam_api::Local;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -61,11 +61,17 @@ impl remote::Tokens for Sealed {
 }
 
 impl Space {
-    pub(crate) fn new(name: String, engine: Engine, archive: Option<Box<dyn Archive>>, turns: Turns) -> Self {
+    pub(crate) fn new(
+        name: String,
+        engine: Engine,
+        archive: Option<Box<dyn Archive>>,
+        (turns, redactor): (Turns, &Redactor),
+    ) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
         let own = engine.client();
         let limits = goldseam::Limits::clone(&own.ledger().limits);
-        let client = Client::new(Arc::clone(own.store())).with_limits(limits).counted_as(&name);
+        let client = Client::new(Arc::clone(own.store())).with_limits(limits);
+        let client = client.counted_as(&name).hiding(redactor.clone());
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
         Self { name, api, archive, tails, turns, client, counted: AsyncMutex::default(), engine, workers }

@@ -54,5 +54,5 @@ pub use feed::{Fed, Feed, Stirred};
 pub use foreign::{ForeignState, ForeignStates};
 pub use memory::MemoryStore;
 pub use pace::Pace;
-pub use shown::shown_url;
+pub use shown::{shown_url, url_secrets};
 pub use traced::TracedStore;

@@ -1,27 +1,88 @@
-//! URLs for people.
+//! URLs for people, and the secrets that are not for them.
 
 /// Options of a URL that nobody may see.
 const SECRET: &[&str] = &["password", "secret_access_key", "session_token"];
 
-/// A store's URL as it may be shown: without its secrets.
+/// A user without a password that is as long as this is taken for a token.
+const TOKEN_BYTES_MIN: usize = 20;
+
+/// What stands where a secret was.
+const HIDDEN: &str = "***";
+
+/// A URL in its parts.
+struct Parts<'a> {
+    scheme: &'a str,
+    user: Option<&'a str>,
+    password: Option<&'a str>,
+    place: &'a str,
+    query: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://")?;
+        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        let (user, place) = place.rsplit_once('@').map_or((None, place), |(user, place)| (Some(user), place));
+        let named = user.and_then(|user| user.split_once(':'));
+        let (user, password) = named.map_or((user, None), |(user, password)| (Some(user), Some(password)));
+        Some(Self { scheme, user, password, place, query })
+    }
+}
+
+/// A store's URL as it may be shown: without its secrets. A user that comes without a password may be a token, and is not
+/// shown either.
 pub fn shown_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let place = match place.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => format!("{user}@{host}"),
-        },
-        None => place.to_owned(),
+    let Some(Parts { scheme, user, password, place, query }) = Parts::of(url) else { return url.to_owned() };
+    let user = match (user, password) {
+        (None, _) => String::new(),
+        (Some(_), None) => format!("{HIDDEN}@"),
+        (Some(user), Some(_)) => format!("{user}:{HIDDEN}@"),
     };
     let hidden = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if SECRET.contains(&name) => format!("{name}=***"),
+        Some((name, _)) if SECRET.contains(&name) => format!("{name}={HIDDEN}"),
         _ => pair.to_owned(),
     };
     match query.map(|query| query.split('&').map(hidden).collect::<Vec<_>>().join("&")) {
-        Some(query) => format!("{scheme}://{place}?{query}"),
-        None => format!("{scheme}://{place}"),
+        Some(query) => format!("{scheme}://{user}{place}?{query}"),
+        None => format!("{scheme}://{user}{place}"),
     }
+}
+
+/// The secrets of a store's URL, as they are written and as they are meant. What the URL shows elsewhere, like a password that
+/// is the name of the database, hides nothing and is none.
+pub fn url_secrets(url: &str) -> Vec<String> {
+    let Some(Parts { user, password, query, .. }) = Parts::of(url) else { return Vec::new() };
+    let token = user.filter(|user| password.is_none() && user.len() >= TOKEN_BYTES_MIN);
+    let options =
+        query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
+    let options = options.filter(|(name, _)| SECRET.contains(name)).map(|(_, value)| value);
+    let shown = shown_url(url);
+    let written = [password, token].into_iter().flatten().chain(options);
+    let mut secrets: Vec<String> = written
+        .flat_map(|secret| [secret.to_owned(), unescaped(secret)])
+        .filter(|it| !shown.contains(it.as_str()))
+        .collect();
+    secrets.dedup();
+    secrets
+}
+
+/// Text without its `%XX`.
+fn unescaped(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]
@@ -32,7 +93,8 @@ mod tests {
     fn a_secret_is_never_shown() {
         for (url, shown) in [
             ("postgres://ada:p@ss@h/d?password=x&schema=y", "postgres://ada:***@h/d?password=***&schema=y"),
-            ("postgres://ada@h/d", "postgres://ada@h/d"),
+            ("postgres://ada@h/d", "postgres://***@h/d"),
+            ("https://ghp_sesame@h", "https://***@h"),
             ("postgres://h/d?user=a&password=b", "postgres://h/d?user=a&password=***"),
             (
                 "s3://b/p?access_key_id=a&secret_access_key=b&session_token=c==&region=r",
@@ -41,6 +103,23 @@ mod tests {
             ("sqlite:a:b@c.db", "sqlite:a:b@c.db"),
         ] {
             assert_eq!(shown_url(url), shown);
+            assert_eq!(shown_url(shown), shown);
         }
+    }
+
+    #[test]
+    fn the_secrets_of_a_url_are_those_that_are_not_shown() {
+        for (url, secrets) in [
+            ("postgres://ada:open%2Fsesame@h/d", &["open%2Fsesame", "open/sesame"][..]),
+            ("postgres://ada:sesame@h/d?password=open", &["sesame", "open"]),
+            ("s3://b/p?access_key_id=a&secret_access_key=b==&session_token=hush", &["b==", "hush"]),
+            ("http://ghp_0123456789abcdef@collector", &["ghp_0123456789abcdef"]),
+            ("postgres://goldseam@h/d", &[]),
+            ("postgres://goldseam:goldseam@h/d", &[]),
+            ("sqlite:a:b@c.db", &[]),
+        ] {
+            assert_eq!(url_secrets(url), secrets, "{url}");
+        }
+        assert_eq!(unescaped("%41%zz%4"), "A%zz%4");
     }
 }

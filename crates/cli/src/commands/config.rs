@@ -44,6 +44,6 @@ pub(crate) fn run(app: &App, command: ConfigCommand) -> Result<Exit, Fail> {
         }
     }
     // Shown even if it makes no sense, and then it is said why.
-    settings.config()?;
+    settings.config()?.redactor(|name| std::env::var(name).ok())?;
     Ok(Exit::Ok)
 }

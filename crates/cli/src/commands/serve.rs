@@ -99,6 +99,7 @@ pub(crate) async fn run(app: &App, args: ServeArgs) -> Result<Exit, Fail> {
     let settings = args.settings.gather(app)?;
     let told = super::until_told()?;
     let config = settings.config()?;
+    app.hidden.replace(config.redactor(|name| std::env::var(name).ok())?);
     let store = goldseam::shown_url(&config.store);
     let running = serve(config).await?;
     tell(app, &running, &store);

@@ -136,6 +136,71 @@ fn a_server_that_others_could_reach_does_not_start_without_a_key() {
     place.run(&["serve", "--listen", "0.0.0.0:0"]).fails(4, "GS0604");
 }
 
+/// Values that nobody may read, and what all of them have in common.
+const BANK_KEY: &str = "sesame/bank+key";
+const COLLECTOR: &str = "sesame-collector";
+
+#[test]
+fn a_server_says_no_secret_however_much_it_logs() {
+    for format in ["text", "json"] {
+        let place = prepared();
+        let heard = place.path("heard.txt");
+        let otlp = format!("http://ada:{COLLECTOR}@127.0.0.1:1");
+        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--jsonl", "--otlp", &otlp]);
+        command.env("GOLDSEAM_LOG", "trace").env("GOLDSEAM_LOG_FORMAT", format);
+        command.env("BANK_KEY", BANK_KEY).env("GOLDSEAM_SECRETS_FROM_ENV", "BANK_KEY");
+        let stderr = std::fs::File::create(&heard).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = serde_json::from_str::<Value>(&line).unwrap()["url"].as_str().unwrap().to_owned();
+        let server = Server { child, url };
+        let ask = |args: &[&str]| place.run(&[args, &["--server", &server.url]].concat());
+        let input =
+            serde_json::json!({ "password": "hush", "n": 1.50, "url": format!("https://bank/{BANK_KEY}") });
+        ask(&["start", "order", "--id", "o-1", "--input", &input.to_string()]).ok();
+        ask(&["signal", "o-1", "go", "--data", &format!("\"{BANK_KEY}\"")]).ok();
+        ask(&["cancel", "o-1", "--reason", &format!("{BANK_KEY} is spent")]).ok();
+        for (command, own) in [("show", false), ("history", false), ("show", true), ("history", true)] {
+            let shown =
+                if own { place.run(&[command, "o-1", "--json"]) } else { ask(&[command, "o-1", "--json"]) };
+            let shown = shown.ok();
+            assert_eq!(shown.contains("hush"), own, "the store itself has its data: {shown}");
+            assert_eq!(shown.contains(BANK_KEY), own, "{shown}");
+            assert!(!shown.contains("sesame/bank+key is spent"), "no text ever has it: {shown}");
+        }
+        let told = ask(&["history", "o-1"]).ok();
+        assert!(told.contains("[secret] is spent"), "{told}");
+        assert_eq!(server.end(), Some(0));
+        let heard = std::fs::read_to_string(&heard).unwrap();
+        assert!(heard.contains("goldseam::audit") && heard.contains("DEBUG"), "{heard}");
+        assert!(heard.contains("a payload holds a registered secret"), "{heard}");
+        assert!(!heard.contains("sesame"), "{heard}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_start_tells_no_secret() {
+    let place = Place::new();
+    let fails = |args: &[&str], env: &[(&str, &str)]| {
+        let mut command = place.command(args);
+        let command = command.env("GOLDSEAM_LOG", "trace").envs(env.iter().copied());
+        let ran = crate::support::Ran::of(&command.output().unwrap());
+        assert_ne!(ran.code, 0);
+        assert!(!ran.err.contains("sesame") && !ran.out.contains("sesame"), "{} {}", ran.out, ran.err);
+        ran.err
+    };
+    let store = "postgres://ada:open%2Fsesame@127.0.0.1:1/d?connect_timeout=1";
+    fails(&["serve", "--store", store, "--json"], &[]);
+    fails(&["ls", "--store", store], &[]);
+    fails(&["ls", "--server", "http://127.0.0.1:1"], &[("GOLDSEAM_KEY", "sesame-of-a-key")]);
+    let bank = ("BANK_KEY", "opensesame");
+    let told = fails(&["serve", "--set", "secrets_from_env=BANK_KEY,BNAK_KEY"], &[bank]);
+    assert!(told.contains("GS0610") && told.contains("BNAK_KEY"), "{told}");
+    let told = fails(&["config", "show", "--set", "secrets_from_env=BNAK_KEY"], &[bank]);
+    assert!(told.contains("BNAK_KEY"), "{told}");
+}
+
 #[test]
 fn every_setting_is_shown_with_its_origin() {
     let place = Place::new();

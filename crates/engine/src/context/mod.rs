@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::cell::{Cell, Spot};
 use crate::error::{Error, Result};
+use crate::secrets::Secret;
 
 pub use ask::Ask;
 pub use child::{Child, ChildHandle};
@@ -54,6 +55,12 @@ impl Context {
     /// The value of a tag that the run was started with.
     pub fn tag(&self, key: &str) -> Option<String> {
         self.cell.lock().state.summary.tags.get(key).cloned()
+    }
+
+    /// A secret of the engine that runs this, by name. Take it where it is used, inside a step: inputs and definitions carry
+    /// the name, and the value is in no event.
+    pub fn secret(&self, name: &str) -> Result<Secret> {
+        self.cell.ledger.secrets.named(name)
     }
 
     /// A moment that is the same in every replay: the time of the last thing that this arm saw happen.
@@ -112,6 +119,8 @@ impl Context {
         }
         self.cell.gate().await?;
         let message: String = message.into();
+        // Before the cut: half a secret would not be found.
+        let message = self.cell.ledger.secrets.redactor().text(&message);
         let message = message.chars().take(self.cell.ledger.limits.text_bytes_max).collect();
         self.cell.queue(Owned::Progress { path: spot.path, ord: spot.ord, message });
         Ok(())

@@ -19,6 +19,7 @@ fn node() -> Arc<Node> {
         meter: Meter::default(),
         hub: Arc::new(Hub::of_client()),
         claims: Arc::new(Memory::new(ClaimRules::default())),
+        secrets: Arc::default(),
     };
     Node::new(ledger, Arc::new(config), Registry::default(), (id, time), None)
 }

@@ -15,6 +15,7 @@ mod postgres;
 mod queue_and_locks;
 mod remote;
 mod rights;
+mod secrets;
 mod size;
 mod start;
 mod starvation;

@@ -16,6 +16,11 @@ impl Scratch {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}?durability=process", self.dir.path().join("test.db").display())
     }

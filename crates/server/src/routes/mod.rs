@@ -28,7 +28,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::guard::Need;
 use crate::reply::Refused;
-use crate::{guard, meter, shield, stream};
+use crate::{guard, meter, shield, stream, veil};
 
 /// Names of the security schemes in the description.
 const KEY: &str = "key";
@@ -141,6 +141,7 @@ pub(crate) fn layered(router: Router<Arc<App>>, app: Arc<App>) -> Router {
         .layer(from_fn_with_state(state(), shield::body))
         .layer(from_fn_with_state(state(), guard::authenticate))
         .layer(from_fn_with_state(state(), shield::outermost))
+        .layer(from_fn_with_state(state(), veil::answers))
         .layer(from_fn_with_state(state(), meter::count))
         .with_state(app)
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Sending, last_seen, sent, unprintable};
+use super::{Sending, last_seen, printed, sent};
 use crate::app::App;
 use crate::extract::{In, Query};
 use crate::reply::Refused;
@@ -90,12 +90,14 @@ pub(super) async fn of_all(
     let wake = place.space.tails.any();
     // Whoever comes with a place that makes no sense is told so now, not in the stream.
     let first = feed.fed(behind.as_deref(), PAGE).await?;
-    let tail = Tail { store: Arc::clone(&store), behind, wake, read: that_fit(first), woken: false };
+    let (shown_by, store, read) = (Arc::clone(&app), Arc::clone(&store), that_fit(first));
+    let tail = Tail { app: shown_by, store, behind, wake, read, woken: false };
     Ok(sent(app, place, seat, tail.told()))
 }
 
 /// Somebody who follows everything.
 struct Tail {
+    app: Arc<App>,
     store: Arc<dyn Store>,
     behind: Option<String>,
     wake: watch::Receiver<u64>,
@@ -120,7 +122,7 @@ impl Tail {
         loop {
             if let Some(fed) = self.read.pop_front() {
                 self.behind = Some(fed.place.clone());
-                return event(fed);
+                return event(&self.app, fed);
             }
             let feed: &dyn Feed = self.store.feed().ok_or_else(|| Problem::new(501, "the order is gone"))?;
             self.wake.mark_unchanged();
@@ -145,18 +147,18 @@ fn that_fit(read: Vec<Fed>) -> VecDeque<Fed> {
 }
 
 /// An event that cannot be read is told as such: whoever follows sees that there is one.
-fn event(fed: Fed) -> Result<Event, Problem> {
+fn event(app: &App, fed: Fed) -> Result<Event, Problem> {
     let Fed { place, run, record } = fed;
-    let base = Event::default().id(place);
-    match codec::decode(record.seq, &record.body) {
+    let event = match codec::decode(record.seq, &record.body) {
         Ok(recorded) => {
             let event = EventDoc::from(&recorded);
             let name = event.kind.clone();
-            base.event(name).json_data(Told { run, event }).map_err(unprintable)
+            printed(app, &name, &Told { run, event })?
         }
         Err(corrupt) => {
             let told = serde_json::json!({ "run": run, "seq": record.seq, "detail": corrupt.to_string() });
-            base.event("unreadable").json_data(told).map_err(unprintable)
+            printed(app, "unreadable", &told)?
         }
-    }
+    };
+    Ok(event.id(place))
 }

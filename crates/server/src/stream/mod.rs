@@ -81,7 +81,8 @@ async fn of_run(
     let seat = app.places.take(&place)?;
     let wake = place.space.tails.of(&run);
     let following = place.space.api.follow_woken(&run, Seq(after), wake).await?;
-    Ok(sent(app, place, seat, told(following)))
+    let sending = told(&app, following);
+    Ok(sent(app, place, seat, sending))
 }
 
 /// The id that a follower saw last, if it came back.
@@ -101,19 +102,23 @@ fn not_an_id(seen: &str) -> Problem {
 /// What a stream sends; the second is the problem that ended it.
 type Sending = BoxStream<'static, Result<Event, Problem>>;
 
-fn told(following: Following) -> Sending {
-    let event = |news: goldseam_api::doc::event::News| {
-        let event = Event::default().event(news.name()).json_data(&news).map_err(unprintable)?;
+fn told(app: &Arc<App>, following: Following) -> Sending {
+    let app = Arc::clone(app);
+    let event = move |news: goldseam_api::doc::event::News| {
+        let event = printed(&app, news.name(), &news)?;
         Ok(match news.seq() {
             Some(seq) => event.id(seq.to_string()),
             None => event,
         })
     };
-    following.map(move |news| news.and_then(event)).boxed()
+    following.map(move |news| news.and_then(&event)).boxed()
 }
 
-fn unprintable(error: axum::Error) -> Problem {
-    Problem::new(500, format!("an event cannot be sent: {error}"))
+/// What is sent under a name: a document without secrets.
+fn printed(app: &App, name: &str, document: &impl Serialize) -> Result<Event, Problem> {
+    let text = serde_json::to_string(document)
+        .map_err(|error| Problem::new(500, format!("an event cannot be sent: {error}")))?;
+    Ok(Event::default().event(name).data(app.redactor.json(&text)))
 }
 
 /// A follower as it is served.
@@ -135,16 +140,15 @@ fn sent(app: Arc<App>, place: In, seat: places::Seat, sending: Sending) -> Respo
         let mut served = served?;
         match served.next().await? {
             Ok(event) => Some((Ok::<_, Infallible>(event), Some(served))),
-            Err(problem) => Some((Ok(ended_by(&problem)), None)),
+            Err(problem) => Some((Ok(ended_by(&served.app, &problem)), None)),
         }
     };
     Sse::new(unfold(Some(served), next)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
 }
 
 /// The last thing that is sent when something is wrong; no event of a log.
-fn ended_by(problem: &Problem) -> Event {
-    let event = Event::default().event("problem");
-    event.json_data(problem).unwrap_or_else(|_| Event::default().comment("a problem"))
+fn ended_by(app: &App, problem: &Problem) -> Event {
+    printed(app, "problem", problem).unwrap_or_else(|_| Event::default().comment("a problem"))
 }
 
 impl Served {

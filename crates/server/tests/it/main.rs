@@ -15,6 +15,7 @@ mod passes;
 mod place;
 mod pruned;
 mod runs;
+mod secrets;
 mod secured;
 mod shares;
 mod stores;
