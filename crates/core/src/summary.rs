@@ -245,6 +245,11 @@ impl Summary {
         self.as_of.0.saturating_sub(self.base.0)
     }
 
+    /// How far the run has got by itself: mail makes a log longer, but moves nothing.
+    pub fn moves(&self) -> u64 {
+        self.as_of.0.saturating_sub(u64::from(self.mail_count))
+    }
+
     /// Whether new mail of this sort ends an open wait.
     pub fn awaits(&self, mail: &Event) -> bool {
         self.waits.iter().any(|wait| match mail {

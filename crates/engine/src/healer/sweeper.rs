@@ -444,10 +444,9 @@ impl Sweeper {
     }
 }
 
-/// How far the run has got by itself: mail makes a log longer, but moves nothing.
+/// How far the run has got by itself.
 fn moves(examined: &Examined, end: Seq) -> u64 {
-    let mail = examined.state.as_ref().map_or(0, |state| state.summary.mail_count);
-    end.0.saturating_sub(u64::from(mail))
+    examined.state.as_ref().map_or(end.0, |state| state.summary.moves())
 }
 
 fn key(run: &RunId) -> u64 {

@@ -3,6 +3,7 @@
 //! A dead process is noticed by the lock that the system drops; silence is only the fallback, judged
 //! by watching a counter stand still.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use futures_util::future::join_all;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{NodeId, RunId, Status};
+use goldseam_core::{Millis, NodeId, RunId, Status};
 use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, RunFilter, TaskFilter};
 
 use super::{Node, Sight, mail};
@@ -24,6 +25,9 @@ const PAGE_LATER: u32 = 2_000;
 
 /// Nodes that look at one another as often as they are told to; more of them share the looks.
 const WATCHERS: usize = 4;
+
+/// Runs that this node owns and does not execute: how far each of them is, and since when.
+type Unheld = HashMap<RunId, (u64, Millis)>;
 
 /// How a node looks from here.
 enum Verdict {
@@ -39,7 +43,7 @@ impl Node {
         let reconcile_every = self.config.silence_max.max(self.pace.reconcile);
         // As often as a sweep, which looks at the same rows: on some stores each of them is a question.
         let requeue_every = self.config.silence_max.max(self.pace.sweep);
-        let mut looked: Option<Duration> = None;
+        let (mut looked, mut unheld): (Option<Duration>, Unheld) = (None, Unheld::new());
         while !self.is_closed() {
             let now = self.ledger.clock.elapsed();
             // Suspects are let in out of memory: they need not wait until the store may be asked again.
@@ -58,7 +62,7 @@ impl Node {
             }
             if self.ledger.clock.elapsed().saturating_sub(requeued) >= requeue_every {
                 requeued = self.ledger.clock.elapsed();
-                if let Err(error) = self.requeue_unheld().await {
+                if let Err(error) = self.requeue_unheld(&mut unheld).await {
                     tracing::warn!(node = %self.id, %error, "looking for runs that are not executed failed");
                 }
             }
@@ -246,7 +250,8 @@ impl Node {
 
     /// Runs that have this node as their owner and that it does not execute, because it dropped them, and whose task
     /// is lost or sleeps: nobody else may take them, and no task brings them back.
-    async fn requeue_unheld(&self) -> Result<(), EngineError> {
+    async fn requeue_unheld(&self, unheld: &mut Unheld) -> Result<(), EngineError> {
+        let mut before = std::mem::take(unheld);
         let healer = self.healer(Reason::StaleDetection);
         let statuses: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_active()).collect();
         let mut after = None;
@@ -258,8 +263,15 @@ impl Node {
             let now = self.ledger.store.now().await?;
             for row in page.items {
                 let run = &row.summary.run;
-                let old = now.since(row.summary.last_event_at) >= self.config.silence_max;
-                if !old || self.has(run) || healer.has_moving_task(&row).await? {
+                if self.has(run) || healer.has_moving_task(&row).await? {
+                    continue;
+                }
+                // What others write to it meanwhile does not make it younger.
+                let (moves, last) = (row.summary.moves(), row.summary.last_event_at);
+                let known = before.remove(run).filter(|(then, _)| *then == moves);
+                let since = known.map_or(last, |(_, since)| since.min(last));
+                unheld.insert(run.clone(), (moves, since));
+                if now.since(since) < self.config.silence_max {
                     continue;
                 }
                 let evidence = "its owner does not execute it, and no task brings it back".to_owned();
