@@ -61,13 +61,11 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
-    /// A node that a look at all nodes did not see is taken for gone, although it may be new.
-    NewIsGone,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 27] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -95,7 +93,6 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
-        Self::NewIsGone,
     ];
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
-use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, diagnose};
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
@@ -100,11 +99,10 @@ impl Healer {
         let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
         // Who is missing may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
         let holders = summary.owner.as_ref().map(NodeId::as_str).into_iter().chain(claimant);
-        let again =
-            match holders.into_iter().all(|holder| liveness.knows(holder)) || planted::is(Bug::NewIsGone) {
-                true => None,
-                false => Some(self.liveness().await?),
-            };
+        let again = match holders.into_iter().all(|holder| liveness.knows(holder)) {
+            true => None,
+            false => Some(self.liveness().await?),
+        };
         let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
         let sight = Sight {

@@ -294,8 +294,7 @@ impl Node {
     async fn lost_owner(&self, summary: &Summary) -> Result<Option<Lost>, EngineError> {
         let Some(owner) = summary.owner.as_ref().filter(|owner| **owner != self.id) else { return Ok(None) };
         let mut liveness = self.liveness().await?;
-        let last = planted::is(Bug::StaleSnapshot) || planted::is(Bug::NewIsGone);
-        if !liveness.knows(owner.as_str()) && !last {
+        if !liveness.knows(owner.as_str()) && !planted::is(Bug::StaleSnapshot) {
             // It may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
             liveness = self.look_anew().await?;
         }

@@ -336,3 +336,50 @@ impl Node {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use goldseam_core::command::Claim;
+    use goldseam_core::{Command, Event, Payload};
+    use goldseam_store::{MemoryStore, Store};
+
+    use super::super::tests::node_on;
+    use super::*;
+    use crate::client::Client;
+    use crate::testing::{SimClock, TrueTime};
+
+    /// The first moment at which the run was brought back, if it was within so many signals, one every half second.
+    async fn found_within(signals: u32) -> Option<u32> {
+        let time = TrueTime::begin();
+        let store = Arc::new(MemoryStore::new(time.store_clock()));
+        let node = node_on(Arc::clone(&store) as Arc<dyn Store>, Arc::new(SimClock::new(time, 0, 0)));
+        let client = Client::of(node.ledger.clone());
+        let options = crate::client::StartOptions::default();
+        let run = RunId::new("r").unwrap();
+        client.start("w", &run, Payload::null(), options).await.unwrap();
+        let claim = Claim { node: node.id.clone(), lost: None, alone: false };
+        node.ledger.commit(&run, &Command::Claim(claim)).await.unwrap();
+        let task = store.tasks(TaskFilter { limit: 1, ..TaskFilter::default() }).await.unwrap().remove(0);
+        let expect = Expect::Version(task.version);
+        let over = Task { state: TaskState::Completed, version: task.version + 1, ..task };
+        store.put_task(over, expect).await.unwrap();
+        let mut unheld = Unheld::new();
+        for signal in 0..signals {
+            tokio::time::advance(Duration::from_millis(500)).await;
+            client.handle(run.clone()).signal("go", &signal).await.unwrap();
+            node.requeue_unheld(&mut unheld).await.unwrap();
+            let log = client.history(&run).await.unwrap();
+            if log.iter().any(|one| matches!(one.event, Event::RunRecovered(_))) {
+                return Some(signal);
+            }
+        }
+        None
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_its_owner_dropped_is_found_although_others_write_to_it() {
+        let found = found_within(120).await.expect("it is found");
+        let silence = u32::try_from(crate::config::Config::default().silence_max.as_millis() / 500).unwrap();
+        assert!((silence..silence + 3).contains(&found), "found after {found} signals");
+    }
+}

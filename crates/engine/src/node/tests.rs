@@ -1,18 +1,23 @@
-use goldseam_store::MemoryStore;
+use goldseam_store::{MemoryStore, Store};
 
 use super::*;
 use crate::claims::{ClaimRules, Memory};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::entropy::OsEntropy;
 use crate::meter::Meter;
 
 fn node() -> Arc<Node> {
+    node_on(Arc::new(MemoryStore::new(Arc::new(|| goldseam_core::Millis(1)))), Arc::new(SystemClock))
+}
+
+/// A node that does nothing by itself.
+pub(super) fn node_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Node> {
     let id = NodeId::new("n-1").unwrap();
-    let time = Arc::new(StoreTime::new(Arc::new(SystemClock)));
+    let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
     let config = Config::default();
     let ledger = Ledger {
-        store: Arc::new(MemoryStore::new(Arc::new(|| goldseam_core::Millis(1)))),
-        clock: Arc::new(SystemClock),
+        store,
+        clock,
         entropy: Arc::new(OsEntropy),
         limits: Arc::new(config.limits.clone()),
         asks: None,

@@ -106,22 +106,27 @@ impl Queue {
         let mut wanted = Vec::with_capacity(claimed.len());
         for task in claimed {
             let again = task.step.is_some() && task.fence > 1;
-            if again && !self.is_awaited(&task).await {
-                self.drop_task(&task).await;
-            } else {
-                wanted.push(task);
+            match again {
+                false => wanted.push(task),
+                true => match self.is_awaited(&task).await {
+                    Ok(true) => wanted.push(task),
+                    Ok(false) => self.drop_task(&task).await,
+                    // Its result may be in the log. Handed out now, it could be done twice; it comes back by itself.
+                    Err(error) => {
+                        tracing::warn!(task = %task.id, %error, "a task is not handed out: its run cannot be read");
+                    }
+                },
             }
         }
         wanted
     }
 
-    async fn is_awaited(&self, task: &Task) -> bool {
-        let Some(run) = &task.run else { return true };
-        match self.ledger.load(run).await {
-            Ok(loaded) => loaded.state.open_remote().iter().any(|open| open.task == task.id),
-            Err(EngineError::Refused { .. }) => false,
-            // Handed out once too often is better than not at all.
-            Err(_) => true,
+    async fn is_awaited(&self, task: &Task) -> Result<bool, EngineError> {
+        let Some(run) = &task.run else { return Ok(true) };
+        match self.ledger.load_surely(run).await {
+            Ok(loaded) => Ok(loaded.state.open_remote().iter().any(|open| open.task == task.id)),
+            Err(EngineError::Refused { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
