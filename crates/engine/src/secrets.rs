@@ -2,7 +2,7 @@
 //! this process alone.
 //!
 //! Invariant: no text reaches a log or a task before registered values are taken out of it. There are two ways in, an
-//! owner's append and a commit, and both pass [`Secrets::keep_out`].
+//! owner's append and a commit, and both pass `Secrets::keep_out`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
