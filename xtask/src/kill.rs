@@ -298,7 +298,7 @@ impl Search {
             .args(self.order.store.pace());
         demo.stdin(Stdio::null()).stdout(File::create(&account).map_err(file)?);
         demo.stderr(File::create(dir.join("errors.txt")).map_err(file)?);
-        let (is_well, server_kills) = self.watched(&mut demo, round)?;
+        let (is_well, server_kills) = self.watched(&mut demo, &dir, round)?;
         let said = fs::read_to_string(&account).map_err(file)?;
         if is_well && number(&said, "lost") == Some(0) && number(&said, "repeated") == Some(0) {
             self.ground.clear(round.seed)?;
@@ -313,23 +313,28 @@ impl Search {
 
     /// Runs a demo to its end, and kills the server in the middle; says whether it went well, and how often it did.
     #[expect(clippy::disallowed_methods, reason = "the tooling has no other clock")]
-    fn watched(&self, demo: &mut Command, round: &Round) -> Result<(bool, u64), String> {
+    fn watched(&self, demo: &mut Command, dir: &Path, round: &Round) -> Result<(bool, u64), String> {
         let mut dice = Dice(round.seed ^ 0x5e17e4);
         let mut demo = demo.spawn().map_err(|error| format!("the demo cannot be started: {error}"))?;
         let mut left = round.server_kills;
-        let mut due = Instant::now() + Duration::from_millis(dice.between((500, 4_000)));
+        // A demo that finds no server cannot begin: it has once it keeps something besides its two outputs.
+        let has_begun = || fs::read_dir(dir).is_ok_and(|kept| kept.count() > 2);
+        let mut due = None;
         loop {
             if let Some(status) = demo.try_wait().map_err(|error| error.to_string())? {
                 return Ok((status.success(), round.server_kills - left));
             }
-            if left > 0 && Instant::now() >= due {
+            if due.is_none() && has_begun() {
+                due = Some(Instant::now() + Duration::from_millis(dice.between((500, 4_000))));
+            }
+            if left > 0 && due.is_some_and(|due| Instant::now() >= due) {
                 if let Err(error) = self.ground.kill(Duration::from_millis(dice.between((0, 800)))) {
                     let _ = demo.kill();
                     let _ = demo.wait();
                     return Err(error);
                 }
                 left -= 1;
-                due = Instant::now() + Duration::from_millis(dice.between((300, 3_000)));
+                due = Some(Instant::now() + Duration::from_millis(dice.between((300, 3_000))));
             }
             thread::sleep(LOOK);
         }
