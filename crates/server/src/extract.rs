@@ -134,7 +134,12 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let In { principal, .. } = In::from_request_parts(parts, state).await?;
         let key = text(&parts.headers, "idempotency-key", KEY_BYTES_MAX)?;
-        Ok(Self(Caller { who: Some(principal.name.clone()), key }))
+        // Names of keys are for people, and two keys may have the same one.
+        let own = |key: String| match &principal.key {
+            Some(id) => format!("{id} {key}"),
+            None => key,
+        };
+        Ok(Self(Caller { who: Some(principal.name.clone()), key: key.map(own) }))
     }
 }
 

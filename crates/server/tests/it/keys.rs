@@ -170,6 +170,22 @@ async fn whoever_says_so_asks_nobody_for_a_key_until_there_is_one() {
     desk.get("/v1/runs").await.problem(401, "GS0601");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn two_keys_of_one_name_do_not_share_their_idempotency_keys() {
+    let desk = Desk::open().await;
+    let keys = [desk.key("default", &Scope::ALL).await, desk.key("default", &Scope::ALL).await];
+    let send = async |key: &str, path: &str, body: serde_json::Value| {
+        let request = desk.ask(Method::POST, path).bearer_auth(key).header("idempotency-key", "once");
+        Told::of(request.json(&body).send().await.unwrap()).await.ok()
+    };
+    send(&keys[0], "/v1/runs", json!({ "workflow": "nobody-has-it", "id": "r" })).await;
+    let mut events = Vec::new();
+    for key in [&keys[0], &keys[0], &keys[1], &keys[1]] {
+        events.push(send(key, "/v1/runs/r/signal", json!({ "name": "go" })).await["event"].clone());
+    }
+    assert_eq!(events, [json!(2), json!(2), json!(3), json!(3)]);
+}
+
 /// Keeps every word that is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
