@@ -1,5 +1,7 @@
 //! What a server goes by: a file, the environment and the command line, the later over the earlier.
 
+mod fields;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use serde::Serialize;
 
 use crate::NAMESPACE_DEFAULT;
 use crate::rate::{KeyRates, Rate};
+
+pub use fields::{FIELDS, Field};
 
 /// The file that is read if it is there and no other is named.
 pub const FILE_DEFAULT: &str = "goldseam.toml";
@@ -73,156 +77,6 @@ pub struct Config {
     /// Variables of the environment whose values are not shown.
     pub secrets_from_env: Vec<String>,
 }
-
-/// A setting by name.
-#[derive(Debug)]
-pub struct Field {
-    /// In the file, and as a flag.
-    pub name: &'static str,
-    /// In the environment.
-    pub env: &'static str,
-    /// Unless anybody says otherwise.
-    pub default: &'static str,
-    /// What it is for.
-    pub help: &'static str,
-}
-
-/// Every setting, in the order that they are shown in.
-pub const FIELDS: &[Field] = &[
-    Field {
-        name: "store",
-        env: "GOLDSEAM_STORE",
-        default: "sqlite:goldseam.db",
-        help: "the main store: namespace default, and the keys",
-    },
-    Field {
-        name: "listen",
-        env: "GOLDSEAM_LISTEN",
-        default: LISTEN_DEFAULT,
-        help: "address and port; beyond loopback only with keys",
-    },
-    Field {
-        name: "namespaces",
-        env: "GOLDSEAM_NAMESPACES",
-        default: "",
-        help: "stores of other namespaces: NAME=URL, …",
-    },
-    Field {
-        name: "hosts",
-        env: "GOLDSEAM_HOSTS",
-        default: "",
-        help: "names that it answers under, besides those of this machine",
-    },
-    Field {
-        name: "origins",
-        env: "GOLDSEAM_ORIGINS",
-        default: "",
-        help: "origins of pages that may change something",
-    },
-    Field {
-        name: "tls_cert",
-        env: "GOLDSEAM_TLS_CERT",
-        default: "",
-        help: "file with the chain of certificates (PEM)",
-    },
-    Field { name: "tls_key", env: "GOLDSEAM_TLS_KEY", default: "", help: "file with its private key (PEM)" },
-    Field {
-        name: "insecure_no_keys",
-        env: "GOLDSEAM_INSECURE_NO_KEYS",
-        default: "false",
-        help: "ask nobody for a key, although others can reach it",
-    },
-    Field {
-        name: "body_bytes_max",
-        env: "GOLDSEAM_BODY_BYTES_MAX",
-        default: "2097152",
-        help: "largest body of a request",
-    },
-    Field {
-        name: "payload_bytes_max",
-        env: PAYLOAD_BYTES_MAX_ENV,
-        default: "262144",
-        help: "largest input, output, signal or answer; 2097152 at the most",
-    },
-    Field {
-        name: "history_bytes_max",
-        env: "GOLDSEAM_HISTORY_BYTES_MAX",
-        default: "52428800",
-        help: "most bytes of a log that a run may load before it must begin anew",
-    },
-    Field {
-        name: "connections_max",
-        env: "GOLDSEAM_CONNECTIONS_MAX",
-        default: "4096",
-        help: "connections at once",
-    },
-    Field {
-        name: "followers_max",
-        env: "GOLDSEAM_FOLLOWERS_MAX",
-        default: "2000",
-        help: "followers of logs at once, of one key",
-    },
-    Field {
-        name: "requests_per_second",
-        env: "GOLDSEAM_REQUESTS_PER_SECOND",
-        default: "5000",
-        help: "of one key; a namespace may have twice as many",
-    },
-    Field {
-        name: "starts_per_second",
-        env: "GOLDSEAM_STARTS_PER_SECOND",
-        default: "",
-        help: "of one key, counted apart; as requests_per_second unless given",
-    },
-    Field {
-        name: "signals_per_second",
-        env: "GOLDSEAM_SIGNALS_PER_SECOND",
-        default: "",
-        help: "signals and answers of one key, counted apart; as requests_per_second unless given",
-    },
-    Field {
-        name: "polls_per_second",
-        env: "GOLDSEAM_POLLS_PER_SECOND",
-        default: "",
-        help: "requests of workers with one key, counted apart; as requests_per_second unless given",
-    },
-    Field {
-        name: "requests_at_once",
-        env: "GOLDSEAM_REQUESTS_AT_ONCE",
-        default: "512",
-        help: "answered at a time, an equal share of each namespace; those that wait for something do not count",
-    },
-    Field {
-        name: "drain_seconds",
-        env: "GOLDSEAM_DRAIN_SECONDS",
-        default: "10",
-        help: "how long requests may take at the end",
-    },
-    Field {
-        name: "otlp",
-        env: "GOLDSEAM_OTLP",
-        default: "",
-        help: "where traces go, as http://HOST:4318; none unless given",
-    },
-    Field {
-        name: "archive",
-        env: "GOLDSEAM_ARCHIVE",
-        default: "",
-        help: "where pruned logs go: a directory, or s3://BUCKET/PREFIX; nothing is pruned unless given",
-    },
-    Field {
-        name: "redact_keys",
-        env: "GOLDSEAM_REDACT_KEYS",
-        default: THE_USUAL,
-        help: "keys whose values are hidden in what is shown; usual: password, api_key and the like; or none",
-    },
-    Field {
-        name: "secrets_from_env",
-        env: "GOLDSEAM_SECRETS_FROM_ENV",
-        default: "",
-        help: "variables whose values are hidden wherever they stand: NAME, …",
-    },
-];
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What somebody asks who needs this; nothing where there is no route.
+    /// The kind of a request that needs this; none: there is no such route.
     pub(crate) fn of(need: Option<Need>) -> Self {
         match need {
             Some(Need::Scope(Scope::Start)) => Self::Start,

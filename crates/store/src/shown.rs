@@ -1,5 +1,7 @@
 //! URLs for people, and the secrets that are not for them.
 
+use percent_encoding::percent_decode_str;
+
 /// Options of a URL that nobody may see.
 const SECRET: &[&str] = &["password", "secret_access_key", "session_token"];
 
@@ -68,21 +70,7 @@ pub fn url_secrets(url: &str) -> Vec<String> {
 
 /// Text without its `%XX`.
 fn unescaped(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((first, behind)) = rest.split_first() {
-        let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), Into::into)
 }
 
 #[cfg(test)]

@@ -46,6 +46,13 @@ async fn a_namespace_whose_store_does_not_answer_holds_up_no_other() {
     for number in 0..12 {
         waiting.spawn(start(&other, format!("o-{number}")).send());
     }
+    // Its share is taken: even a read waits, which its store would answer.
+    let read = || desk.ask(Method::GET, "/v1/runs").bearer_auth(&other).send();
+    let mut answered = 0;
+    while tokio::time::timeout(Duration::from_millis(500), read()).await.is_ok() {
+        answered += 1;
+        assert!(answered < 100, "it has more than its share");
+    }
     for number in 0..12 {
         let told = Told::of(start(&own, format!("d-{number}")).send().await.unwrap()).await;
         told.ok();
