@@ -25,7 +25,7 @@ use crate::remembered::Remembered;
 use crate::token::{self, Tokens};
 use crate::{hex, unhex};
 
-/// The lock that holds what passes are sealed with.
+/// The lock that holds what passes are sealed with: the present secret, the one before, and which change made it and when.
 const NAME: &str = "goldseam.pass";
 /// What the seal of a ticket is for.
 const PURPOSE: &str = "pass";
