@@ -270,8 +270,9 @@ impl Engine {
         // If the reply was lost and found again, the task still follows from where the run began.
         let task = committed.task.unwrap_or_else(|| Task::advance_id(run, committed.end.0));
         let node = Arc::clone(&self.node);
-        let cell = self.node.hold(state, task, sent);
-        self.node.adopt(spawn(async move { node.execute(cell).await }));
+        if let Some(cell) = self.node.hold(state, task, sent).await {
+            self.node.adopt(spawn(async move { node.execute(cell).await }));
+        }
         Ok(())
     }
 

@@ -41,6 +41,7 @@ macro_rules! healing {
         $crate::healing! { @each $fresh;
             seams::a1_a_wait_that_the_log_does_not_know_is_cut_off,
             seams::a1_without_a_stable_event_the_run_is_parked,
+            seams::a1_at_start_up_begins_the_open_step_once,
             seams::a2_a_hidden_question_is_asked_again_and_the_old_answer_counts,
             seams::a3_all_declared_steps_done_is_brought_to_its_end,
             seams::a4_a_failed_step_with_tries_left_is_tried_again,
@@ -66,6 +67,7 @@ macro_rules! healing {
             remote::the_monitor_gives_up_silent_steps_and_no_others,
             remote::h1_a_silent_worker_is_deprived_and_the_step_tried_again,
             remote::h1_without_tries_left_surfaces,
+            remote::details_reach_the_next_claim_and_the_next_attempt,
             remote::h1_a_long_step_that_beats_is_left_alone,
             remote::o3_a_lost_task_is_made_again_for_the_same_attempt,
             remote::o3_the_result_of_a_finished_task_is_taken,
