@@ -375,6 +375,18 @@ impl Task {
         Ok(self)
     }
 
+    /// Another task takes its place, because no living claimant has it.
+    pub fn replaced(self, why: &str, now: Millis) -> Result<Self, TaskRefusal> {
+        let owner = self.owner.clone().unwrap_or_default();
+        let mut over = self.cancelled(now)?;
+        note(
+            &mut over.audit,
+            now,
+            format!("cancelled, held by {owner}: {why}; another task takes its place"),
+        );
+        Ok(over)
+    }
+
     /// Another task moves its run now.
     pub fn superseded(self, now: Millis) -> Result<Self, TaskRefusal> {
         let mut over = self.cancelled(now)?;

@@ -20,6 +20,7 @@ use crate::config::{Config, Recovery};
 use crate::context::Context;
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::{EngineError, Error};
+use crate::healer::foreign::ForeignOptions;
 use crate::meter::{self, Meter};
 use crate::node::{Hub, Node};
 use crate::registry::Registry;
@@ -102,6 +103,14 @@ impl Builder {
         if let Err(error) = self.secrets.add(name, secret) {
             self.flaw = Some(error.into());
         }
+        self
+    }
+
+    /// Lets the sweeps of this engine heal states that others keep beside the runs, where the store has a place for them.
+    /// Without it, no engine changes them.
+    #[must_use]
+    pub fn foreign_states(mut self, options: ForeignOptions) -> Self {
+        self.config.foreign = Some(options);
         self
     }
 
