@@ -175,6 +175,8 @@ impl Node {
                 Err(back) => back,
             };
             drop(turn);
+            // The execution has a slot already, and is poked by itself.
+            self.taking().remove(run);
             self.hub().until_left(&here).await;
             if self.hub().is_leaving() {
                 self.put_aside(task, Duration::ZERO).await;
