@@ -294,7 +294,7 @@ impl Task {
         Ok(self)
     }
 
-    /// The same, and says how far it is. The details stay with the task until it is completed, for whoever claims it next.
+    /// The same, and says how far it is. The details stay with the task until it is completed, for the next claimant.
     pub fn beaten_with(self, fence: u64, details: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         let mut beaten = self.beaten(fence, now)?;
         beaten.forget_details();

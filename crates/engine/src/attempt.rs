@@ -260,7 +260,7 @@ impl<'a> Details<'a> {
         let (next, expect) = match self.task.take() {
             Some(task) => {
                 let expect = Expect::Version(task.version);
-                // What an earlier attempt left is held by nobody.
+                // The record of an earlier attempt has no owner.
                 let held = match task.state {
                     TaskState::Claimed => Task { version: task.version + 1, ..task },
                     _ => task.claimed(node.as_str(), now),
@@ -296,8 +296,8 @@ impl<'a> Details<'a> {
         };
     }
 
-    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and nobody holds the
-    /// record.
+    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and the record
+    /// has no owner.
     async fn keep(&mut self, unsaved: Option<Payload>) {
         if let Some(details) = unsaved.filter(|_| self.id.is_some()) {
             self.write(details).await;

@@ -45,7 +45,7 @@ pub struct SweepOptions {
     /// Look at the states of others too, and heal them like this, where the store has a place for them; none: leave them
     /// alone.
     pub foreign: Option<ForeignOptions>,
-    /// How long a finding has held is told by the log, the row, the task and the owner's last beat, by the store's clock,
+    /// How long a finding has held comes from the log, the row, the task and the owner's last beat, by the store's clock,
     /// instead of by earlier sweeps: for a single sweep, which has seen nothing before. States of others are not judged so.
     pub from_log: bool,
 }

@@ -38,7 +38,7 @@ pub(crate) struct Hub {
     leaving: AtomicBool,
     aborting: AtomicBool,
     hot: Mutex<Hot>,
-    /// An execution, or somebody's way into memory, is over.
+    /// An execution has left memory, or a turn is over.
     left: Notify,
     /// Appends of this process that have landed.
     appends: AtomicU64,

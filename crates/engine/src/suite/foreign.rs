@@ -306,7 +306,7 @@ impl TaskLookup for Theirs {
     }
 }
 
-/// Whoever keeps the states says how their tasks stand, and where new ones go.
+/// The system that keeps the states says how their tasks stand, and where new ones go.
 pub async fn foreign_tasks_are_looked_up_where_their_owner_says(fixture: &Fixture) {
     let Some(house) = House::on(fixture) else { return };
     for task in ["live", "late", "down", "gone"] {
