@@ -172,7 +172,7 @@ impl Node {
             let here;
             (task, here) = match self.begin(run, task).await {
                 Ok(cell) => return cell,
-                Err(back) => back,
+                Err(back) => *back,
             };
             drop(turn);
             // The execution has a slot already, and is poked by itself.
@@ -187,10 +187,10 @@ impl Node {
 
     /// Claims the run and takes it into memory; what cannot be taken is put where it belongs. Hands the task back if the run
     /// is executed here already.
-    async fn begin(&self, run: &RunId, task: Task) -> Result<Option<Arc<Cell>>, (Task, Arc<Cell>)> {
+    async fn begin(&self, run: &RunId, task: Task) -> Result<Option<Arc<Cell>>, Box<(Task, Arc<Cell>)>> {
         match self.claim_run(run, &task).await {
             Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, (base, end), task).await),
-            Ok(Taken::Here(cell)) => return Err((task, cell)),
+            Ok(Taken::Here(cell)) => return Err(Box::new((task, cell))),
             Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
             Ok(Taken::Over) => {}
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
