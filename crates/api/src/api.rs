@@ -15,6 +15,7 @@ use crate::doc::change::{
     Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
     Signalled,
 };
+use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
 use crate::doc::event::{History, HistoryQuery, News};
 use crate::doc::heal::{
     Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
@@ -88,11 +89,15 @@ pub trait Api: Debug + Send + Sync {
     /// Lets a paused or parked run go on; whatever else is wrong with it is recovered first.
     async fn resume(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed>;
     /// Asks a run to stop.
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled>;
+    /// Ends a run now, without its code and without compensation.
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated>;
+    /// Takes back a jump or a request to cancel that no worker has acted on.
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn>;
     /// Goes back to a step, on a new branch.
     async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped>;
     /// Tries a failed run again from its failed step.
-    async fn retry(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done>;
     /// Gives a run a new task, due now.
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
     /// Takes back what has not settled.

@@ -103,6 +103,8 @@ pub(crate) enum Command {
     Requeue(commands::requeue::RequeueArgs),
     Reset(commands::reset::ResetArgs),
     Cancel(commands::cancel::CancelArgs),
+    Terminate(commands::terminate::TerminateArgs),
+    Withdraw(commands::withdraw::WithdrawArgs),
     Jump(commands::jump::JumpArgs),
     Retry(commands::retry::RetryArgs),
     Branches(commands::branches::BranchesArgs),

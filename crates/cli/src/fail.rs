@@ -29,6 +29,8 @@ pub(crate) enum Exit {
     Unreachable = 7,
     /// The wait timed out; the run goes on.
     TimedOut = 8,
+    /// The run needs a person, and nothing was healed.
+    NeedsHelp = 9,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -84,6 +86,7 @@ impl Fail {
 fn exit_of(problem: &Problem) -> Exit {
     match (problem.status, problem.code.as_deref()) {
         (_, Some("GS0117")) => Exit::Ended,
+        (_, Some("GS0135")) => Exit::NeedsHelp,
         (_, Some("GS0118")) => Exit::Error,
         (_, Some("GS0109")) => Exit::Conflict,
         (400 | 413 | 431, _) => Exit::Usage,

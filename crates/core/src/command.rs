@@ -3,8 +3,8 @@
 use crate::branch::BranchId;
 use crate::error::Failure;
 use crate::event::{
-    ChildStarted, InputRequested, JumpRequested, Note, Release, RunQueued, StepCompleted, StepFailed,
-    StepStarted, WaitStarted,
+    ChildStarted, InputRequested, JumpRequested, Note, Release, Request, RunQueued, StepCompleted,
+    StepFailed, StepStarted, WaitStarted,
 };
 use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::path::Path;
@@ -51,6 +51,17 @@ pub enum Command {
     },
     /// End it.
     Cancel(Note),
+    /// End it; no live node has its code, so nothing would carry out a request.
+    CancelUnmanned {
+        /// Who and why.
+        note: Note,
+        /// The present owner, known to be lost.
+        lost: Option<NodeId>,
+    },
+    /// End it now, without its code and without compensation.
+    Terminate(Note),
+    /// Take back a request that no worker has acted on.
+    Withdraw(Withdraw),
     /// Stop it between two effects.
     Pause(Note),
     /// Let it go on.
@@ -59,6 +70,8 @@ pub enum Command {
     Jump(JumpRequested),
     /// Try a failed run again from its failed step.
     Retry(Note),
+    /// Go back to a step or try again, and drop a pending request to cancel.
+    DropCancel(Box<Command>),
     /// Leave a note.
     Annotate(Note),
     /// Mend it by a rule.
@@ -90,6 +103,9 @@ impl Command {
         match self {
             Self::Signal { id, .. } | Self::Answer { id, .. } => Some(id),
             Self::Cancel(note)
+            | Self::CancelUnmanned { note, .. }
+            | Self::Terminate(note)
+            | Self::Withdraw(Withdraw { note, .. })
             | Self::Pause(note)
             | Self::Resume(note)
             | Self::Retry(note)
@@ -98,6 +114,7 @@ impl Command {
             | Self::Reset(note)
             | Self::UndoSeam(note) => Some(&note.id),
             Self::Jump(jump) => Some(&jump.note.id),
+            Self::DropCancel(command) => command.outside_id(),
             Self::Start { .. }
             | Self::Claim(_)
             | Self::Heal(_)
@@ -107,6 +124,17 @@ impl Command {
             | Self::Owned(..) => None,
         }
     }
+}
+
+/// Which request is taken back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Withdraw {
+    /// Who and why.
+    pub note: Note,
+    /// The request.
+    pub what: Request,
+    /// The present owner, if the caller knows it lost.
+    pub lost: Option<NodeId>,
 }
 
 /// What a worker brings.

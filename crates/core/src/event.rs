@@ -19,7 +19,8 @@ use crate::time::{Millis, Seq};
 
 pub use data::{
     BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note, Release, Remote,
-    RunClaimed, RunPruned, RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
+    Request, RequestWithdrawn, RunClaimed, RunPruned, RunQueued, RunRecovered, StepCompleted, StepFailed,
+    StepStarted, Terminated, WaitStarted,
 };
 
 /// Tags of a run: what people search by.
@@ -73,11 +74,14 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// The run was cancelled, and whatever had to be undone is undone. Terminal.
+    /// The run was cancelled, and whatever had to be undone is undone; or it was terminated. Terminal.
     #[serde(rename = "run.cancelled")]
     RunCancelled {
         /// As given with the request.
         reason: String,
+        /// An operator ended the run without its code; what that left standing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminated: Option<Box<Terminated>>,
     },
     /// The run was archived, and what came before this event is removed. Nothing follows it.
     #[serde(rename = "run.pruned")]
@@ -190,6 +194,9 @@ pub enum Event {
     /// Somebody wants to go back to a step once what lies after it is compensated. → `compensating`.
     #[serde(rename = "jump.requested")]
     JumpRequested(JumpRequested),
+    /// An operator took back a jump or a request to cancel before a worker acted on it. Run-wide.
+    #[serde(rename = "request.withdrawn")]
+    RequestWithdrawn(RequestWithdrawn),
     /// The run moved to a new branch, in the same append. Ends ownership.
     #[serde(rename = "branch.opened")]
     BranchOpened(BranchOpened),
@@ -307,6 +314,7 @@ impl Event {
             | Self::SignalReceived { .. }
             | Self::ChildCompleted { .. }
             | Self::ChildFailed { .. }
+            | Self::RequestWithdrawn(_)
             | Self::BranchOpened(_)
             | Self::VersionChanged { .. }
             | Self::NoteAdded(_) => None,
@@ -345,6 +353,7 @@ impl Event {
             Self::ChildCompleted { .. } => "child.completed",
             Self::ChildFailed { .. } => "child.failed",
             Self::JumpRequested(_) => "jump.requested",
+            Self::RequestWithdrawn(_) => "request.withdrawn",
             Self::BranchOpened(_) => "branch.opened",
             Self::CompensationStarted { .. } => "compensation.started",
             Self::CompensationCompleted { .. } => "compensation.completed",

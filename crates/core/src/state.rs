@@ -12,7 +12,9 @@ use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::codec::Corrupt;
 use crate::command::Command;
 use crate::error::Failure;
-use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
+use crate::event::{
+    BranchOpened, By, Carried, Event, JumpRequested, Recorded, Request, RunQueued, Terminated, WaitStarted,
+};
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
@@ -65,6 +67,8 @@ pub struct State {
     pub failure: Option<Failure>,
     /// How the active branch ended.
     pub outcome: Option<Outcome>,
+    /// What an operator left standing who ended the run without its code.
+    pub terminated: Option<Box<Terminated>>,
     /// Bytes of mail since the last `continue_as_new`, and of what was unread then.
     pub mail_bytes: u64,
     /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
@@ -133,7 +137,15 @@ fn outcome_of(ended: &Event) -> Option<Outcome> {
     match ended {
         Event::RunCompleted { output } => Some(Outcome::Completed(output.clone())),
         Event::RunFailed { failure } => Some(Outcome::Failed(failure.clone())),
-        Event::RunCancelled { reason } => Some(Outcome::Cancelled(reason.clone())),
+        Event::RunCancelled { reason, .. } => Some(Outcome::Cancelled(reason.clone())),
+        _ => None,
+    }
+}
+
+/// What was left standing, if an operator ended the run without its code.
+fn terminated_by(ended: &Event) -> Option<Box<Terminated>> {
+    match ended {
+        Event::RunCancelled { terminated, .. } => terminated.clone(),
         _ => None,
     }
 }
@@ -173,9 +185,9 @@ impl State {
             }
             _ => (BTreeMap::new(), 0),
         };
-        let outcome = match &first.event {
-            Event::RunPruned(pruned) => outcome_of(&pruned.ended),
-            _ => None,
+        let (outcome, terminated) = match &first.event {
+            Event::RunPruned(pruned) => (outcome_of(&pruned.ended), terminated_by(&pruned.ended)),
+            _ => (None, None),
         };
         let seen = summary.mail_ids.iter().cloned().collect();
         Ok(Self {
@@ -197,6 +209,7 @@ impl State {
             half_jump: None,
             failure: None,
             outcome,
+            terminated,
             mail_bytes,
             seen,
         })
@@ -246,8 +259,10 @@ impl State {
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
         }
-        if let Event::RunPruned(_) = event {
-            self.unread.clear();
+        match event {
+            Event::RunPruned(_) => self.unread.clear(),
+            Event::RequestWithdrawn(withdrawn) if withdrawn.what == Request::Jump => self.jump = None,
+            _ => {}
         }
         self.hand_out(recorded, in_lineage);
         if in_lineage {
@@ -268,7 +283,7 @@ impl State {
         match opened.why {
             Why::Continue => self.begin_anew(opened, seq),
             Why::Jump { .. } | Why::Retry { .. } => {
-                self.summary.cancel = None;
+                self.summary.forget_cancel();
                 self.summary.progress();
                 self.summary.forget_tasks();
             }
@@ -406,6 +421,7 @@ impl State {
             }
             Event::RunCompleted { .. } | Event::RunFailed { .. } | Event::RunCancelled { .. } => {
                 self.outcome = outcome_of(&recorded.event);
+                self.terminated = terminated_by(&recorded.event);
             }
             Event::StepTimeout { .. }
             | Event::BranchOpened(_)
@@ -419,6 +435,7 @@ impl State {
             | Event::RunParked { .. }
             | Event::RunPruned(_)
             | Event::RunCancelRequested(_)
+            | Event::RequestWithdrawn(_)
             | Event::InputAnswered { .. }
             | Event::SignalReceived { .. }
             | Event::ChildCompleted { .. }

@@ -4,13 +4,14 @@
 //! rewritten by folding on, and a lost one by folding from the start.
 
 mod parts;
+mod requests;
 
 use serde::{Deserialize, Serialize};
 
 use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
+use crate::event::{By, Event, Recorded, RequestWithdrawn, RunPruned, RunQueued, Tags};
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
@@ -18,6 +19,7 @@ pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
 
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
+pub use requests::{Asked, PendingJump};
 
 /// Ids of mail kept for recognising a repeated command without reading the history.
 const MAIL_IDS_MAX: usize = 32;
@@ -103,6 +105,12 @@ pub struct Summary {
     /// Somebody wants it to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<String>,
+    /// When that was asked for and by which operator, while the request is pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel_asked: Option<Asked>,
+    /// A jump that waits for its compensations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump: Option<Box<PendingJump>>,
     /// It is undoing what it did.
     #[serde(default)]
     pub compensating: bool,
@@ -137,6 +145,9 @@ pub struct Summary {
     /// How it ended, or why it is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
+    /// An operator ended it without its code.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminated: bool,
     /// Where its log is, if only a tombstone is left of it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned: Option<Pruned>,
@@ -211,6 +222,8 @@ impl Summary {
             recovered_at: None,
             paused: false,
             cancel: None,
+            cancel_asked: None,
+            jump: None,
             compensating: false,
             parked: false,
             waits: Vec::new(),
@@ -222,6 +235,7 @@ impl Summary {
             steps: 0,
             step: None,
             trouble: None,
+            terminated: false,
             pruned: None,
         }
     }
@@ -285,14 +299,6 @@ impl Summary {
         self.bytes = self.bytes.map(|bytes| bytes.saturating_add(recorded.bytes));
     }
 
-    /// Whether this row says what the log does. Of one that an older release wrote, the size is not asked.
-    pub fn agrees_with(&self, derived: &Self) -> bool {
-        match self.bytes {
-            Some(_) => self == derived,
-            None => *self == Self { bytes: None, ..derived.clone() },
-        }
-    }
-
     /// Moves on; of an event of a branch that was left, only the id of its command is kept.
     pub(crate) fn advance_to(&mut self, recorded: &Recorded, head: Hash) {
         self.as_of = recorded.seq;
@@ -331,6 +337,7 @@ impl Summary {
     /// Clears what belongs to a branch, before its lineage is folded anew.
     pub(crate) fn forget_branch(&mut self) {
         self.compensating = false;
+        self.jump = None;
         self.parked = false;
         self.trouble = None;
         self.finished_at = None;
@@ -403,9 +410,11 @@ impl Summary {
             // A run that rests must move once more to end.
             Event::RunCancelRequested(note) => {
                 self.cancel = Some(note.reason.clone());
+                self.cancel_asked = Some(Asked { at, by: note.by.clone() });
                 self.paused = false;
                 self.parked = false;
             }
+            Event::RequestWithdrawn(withdrawn) => self.withdraw(withdrawn.what),
             Event::RunParked { code, reason } => {
                 self.owner = None;
                 self.parked = true;
@@ -413,7 +422,10 @@ impl Summary {
             }
             Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
             Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
-            Event::RunCancelled { .. } => self.end(Status::Cancelled, at, None),
+            Event::RunCancelled { terminated, .. } => {
+                self.end(Status::Cancelled, at, None);
+                self.terminated = terminated.is_some();
+            }
             Event::RunPruned(pruned) => *self = Self::buried(&self.run, pruned, recorded),
             Event::StepStarted(step) => {
                 self.at_step(&step.path);
@@ -472,9 +484,10 @@ impl Summary {
             Event::ChildStarted(child) => self.step = Some(child.path.clone()),
             Event::JumpRequested(jump) if jump.compensate => {
                 self.compensating = true;
+                self.jump = Some(Box::new(PendingJump::of(jump, at)));
                 self.forget_tasks();
             }
-            Event::JumpRequested(_) => {}
+            Event::JumpRequested(_) => self.jump = None,
             Event::CompensationStarted { path, failure } => {
                 self.compensating = true;
                 self.waits.clear();
@@ -497,6 +510,8 @@ impl Summary {
         self.status = status;
         self.finished_at = Some(at);
         self.owner = None;
+        self.cancel_asked = None;
+        self.jump = None;
         self.compensating = false;
         self.waits.clear();
         self.inputs.clear();
@@ -533,7 +548,9 @@ pub fn command_id(event: &Event) -> Option<String> {
         Event::RunPaused(note)
         | Event::RunResumed(note)
         | Event::RunCancelRequested(note)
+        | Event::RequestWithdrawn(RequestWithdrawn { note, .. })
         | Event::NoteAdded(note) => Some(note.id.clone()),
+        Event::RunCancelled { terminated: Some(terminated), .. } => Some(terminated.note.id.clone()),
         Event::JumpRequested(jump) => Some(jump.note.id.clone()),
         Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
         _ => None,
@@ -555,6 +572,7 @@ pub(crate) fn is_run_wide(event: &Event) -> bool {
             | Event::RunReleased { .. }
             | Event::RunRecovered(_)
             | Event::RunPruned(_)
+            | Event::RequestWithdrawn(_)
             | Event::NoteAdded(_)
             | Event::VersionChanged { .. }
     )

@@ -131,6 +131,8 @@ pub struct Jump {
     pub drop_mail: bool,
     /// Undo what lies after the step before going back.
     pub compensate: bool,
+    /// Drop a pending request to cancel; without this the jump is refused.
+    pub drop_cancel: bool,
     /// Who and why.
     pub by: By,
 }
@@ -371,12 +373,6 @@ impl Client {
         self.tell(run, Command::Answer { question, since: None, id, answer, by: by.who }).await
     }
 
-    /// Asks a run to stop; it ends `cancelled` once it has undone what it must.
-    pub async fn cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
-        let note = self.note(by);
-        self.tell(run, Command::Cancel(note)).await
-    }
-
     /// Stops a run between two effects.
     pub async fn pause(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
@@ -385,16 +381,22 @@ impl Client {
 
     /// Goes back to a step, on a new branch.
     pub async fn jump(&self, run: &RunId, to: &Path, jump: Jump) -> Result<Seq, EngineError> {
-        let Jump { input, drop_mail, compensate, by } = jump;
+        let Jump { input, drop_mail, compensate, drop_cancel, by } = jump;
         let note = self.note(by);
-        self.tell(run, Command::Jump(JumpRequested { note, to: to.clone(), input, drop_mail, compensate }))
-            .await
+        let jump = Command::Jump(JumpRequested { note, to: to.clone(), input, drop_mail, compensate });
+        self.tell(run, dropping(drop_cancel, jump)).await
     }
 
     /// Tries a failed run again from its failed step, on a new branch.
     pub async fn retry(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         self.tell(run, Command::Retry(note)).await
+    }
+
+    /// The same, and drops a pending request to cancel.
+    pub async fn retry_dropping_cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, dropping(true, Command::Retry(note))).await
     }
 
     /// Leaves a note in the log.
@@ -441,7 +443,7 @@ impl Client {
                 None => {
                     let summary = self.get(run).await?;
                     if summary.status.is_terminal()
-                        && let Some(outcome) = self.state(run).await?.outcome
+                        && let Some(outcome) = self.ledger.outcome(run).await?
                     {
                         return Ok(outcome);
                     }
@@ -463,6 +465,11 @@ impl Client {
         let end = page.last().map_or(after, |last| last.seq);
         Ok((!page.iter().any(may_end)).then_some(end))
     }
+}
+
+/// The command, made to drop a pending request to cancel if that is wanted.
+pub fn dropping(drop_cancel: bool, command: Command) -> Command {
+    if drop_cancel { Command::DropCancel(Box::new(command)) } else { command }
 }
 
 /// One run, to be waited for or talked to.

@@ -178,6 +178,16 @@ pub enum EngineError {
         /// The rules that do apply.
         found: Vec<Code>,
     },
+    /// A rule applies to the run, but its log has no event to go on from.
+    #[error("run {run}: no stable event found, so rule {rule} cannot cut its log; the run is parked")]
+    NoStableEvent {
+        /// The run.
+        run: RunId,
+        /// The rule.
+        rule: Code,
+        /// The run's status before.
+        before: goldseam_core::Status,
+    },
     /// There is no such task.
     #[error("there is no task {0}")]
     NoSuchTask(String),
@@ -251,6 +261,7 @@ impl EngineError {
             Self::Remote(refusal) => refusal.code(),
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
+            Self::NoStableEvent { .. } => "GS0135",
             Self::Config(_) => "GS0120",
             Self::Secret(_) => "GS0121",
             Self::Patience { .. } => "GS0209",
@@ -286,6 +297,12 @@ impl EngineError {
                 "look at the disk and its free room, then start anew; what was acknowledged is there: goldseam store check"
                     .into(),
             ),
+            Self::NoStableEvent { run, .. } => Some(format!(
+                "look at goldseam history {run}; then resume it to go on from its log, reset it to run it again from its start, or terminate it"
+            )),
+            Self::Corrupt { run, .. } => Some(format!(
+                "goldseam history {run} shows what is left; goldseam terminate {run} ends it as it is"
+            )),
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
             Self::Secret(_) => Some("set it where this process is started".into()),
@@ -317,6 +334,14 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
         Refusal::Owned { .. } => Some(format!("a live node has it: goldseam why {run} tells what it does")),
         Refusal::OtherInput { .. } => Some("use another id for another piece of work".into()),
         Refusal::TooMuchMail { .. } => Some("wait until the run has read some of it".into()),
+        Refusal::CancelPending => Some(format!(
+            "add --drop-cancel to drop the request, or take it back first: goldseam withdraw {run} --cancel"
+        )),
+        Refusal::UndoBegun { .. } => Some(format!(
+            "let the undoing finish (goldseam resume {run} if it is parked), or end the run: goldseam terminate {run}"
+        )),
+        Refusal::ActedOn { .. } => Some(format!("goldseam why {run} tells how far it is")),
+        Refusal::Terminated => Some("start another run".to_owned()),
         Refusal::HistoryTooLong(_) => {
             Some("its workflow must call continue_as_new, which begins its history anew".into())
         }

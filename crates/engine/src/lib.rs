@@ -28,6 +28,7 @@ pub mod commit;
 pub mod config;
 pub mod context;
 pub mod copy;
+pub mod ending;
 pub mod engine;
 pub mod entropy;
 pub mod error;

@@ -3,6 +3,7 @@
 //! Fields are added, never renamed. What is asked for is refused if it holds a field that nobody knows.
 
 pub mod change;
+pub mod ending;
 pub mod event;
 pub mod heal;
 pub mod key;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goldseam::core::StepName;
 use goldseam::core::WorkflowName;
+use goldseam::core::event::Terminated;
 use goldseam::core::summary::OpenInput;
 use goldseam::{Failure, Payload, RunId, Seq, Status, Summary};
 use serde::de::Error as _;
@@ -13,6 +14,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{Object, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use crate::doc::ending::Pending;
 use crate::moment::Moment;
 use crate::view::timeline::{Row, Seam};
 
@@ -131,6 +133,13 @@ pub struct More {
     pub seams: Vec<Seam>,
     /// What people are asked.
     pub questions: Vec<OpenQuestion>,
+    /// Requests that no worker has carried out yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub pending: Vec<Pending>,
+    /// What an operator left standing who ended the run without its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_standing: Option<Terminated>,
 }
 
 /// `steps` of a summary is a number; in the whole document the steps themselves stand there, and the number as
@@ -169,6 +178,10 @@ impl<'de> Deserialize<'de> for Detail {
             branches: Vec<BranchItem>,
             seams: Vec<Seam>,
             questions: Vec<OpenQuestion>,
+            #[serde(default)]
+            pending: Vec<Pending>,
+            #[serde(default)]
+            left_standing: Option<Terminated>,
             #[serde(flatten)]
             summary: Map<String, Value>,
         }
@@ -182,13 +195,27 @@ impl<'de> Deserialize<'de> for Detail {
             branches,
             seams,
             questions,
+            pending,
+            left_standing,
             mut summary,
         } = Whole::deserialize(deserializer)?;
         summary.insert(STEPS.to_owned(), steps_done.into());
         let summary: Summary = serde_json::from_value(Value::Object(summary)).map_err(D::Error::custom)?;
         // A run that returned null returned something.
         let output = output.or_else(|| (summary.status == Status::Completed).then(Payload::null));
-        let more = More { input, output, failure, steps, steps_done, plan, branches, seams, questions };
+        let more = More {
+            input,
+            output,
+            failure,
+            steps,
+            steps_done,
+            plan,
+            branches,
+            seams,
+            questions,
+            pending,
+            left_standing,
+        };
         Ok(Self { summary, more })
     }
 }

@@ -10,7 +10,7 @@ use goldseam::healer::feed::{Healing as Healed, Place};
 use goldseam::healer::foreign::{ForeignReport, ForeignStalled};
 use goldseam::healer::sweeper::{Fate as Became, Stalled, SweepOptions, SweepReport, Sweeper};
 use goldseam::recovery::{Code, Reason as Why, Remedy};
-use goldseam::{Millis, RunId, Seq, Status};
+use goldseam::{Millis, RunId, Seq, Status, Summary};
 use tokio::sync::Mutex;
 
 use super::change::by;
@@ -45,15 +45,16 @@ impl Local {
         let Asked { note, keyed } = self.note(caller, ("resume", run), (reason.by, reason.reason))?;
         if let Some(landed) = self.before(run, keyed, &Command::Resume(note.clone())).await? {
             let (recovery, event) = (recovered_before(run, &landed), landed.end);
-            return Ok(Resumed { event, recovery, run: run.clone() });
+            return Ok(Resumed { event, recovery, run: run.clone(), warning: None });
         }
+        let warning = self.client.get(run).await.ok().and_then(|summary| parks_again(&summary));
         let resumed = self.client.resume(run, by(note.clone())).await?;
         let mut event = resumed.end;
         if keyed && !resumed.rested {
             // It was only recovered, and no event of that names the command.
             event = self.client.annotate(run, by(note)).await?;
         }
-        Ok(Resumed { event, recovery: told(&resumed.recovery), run: run.clone() })
+        Ok(Resumed { event, recovery: told(&resumed.recovery), run: run.clone(), warning })
     }
 
     pub(super) async fn mend(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery> {
@@ -146,6 +147,18 @@ impl Local {
         };
         Ok(rules.into_iter().map(item).collect::<Vec<_>>().into())
     }
+}
+
+/// Why a parked run may stop again at once, as far as its row tells.
+fn parks_again(summary: &Summary) -> Option<String> {
+    let parked = summary.trouble.as_ref().filter(|_| summary.parked)?;
+    let words = match parked.code.as_deref()? {
+        "V1" => "it parks again at the same difference unless the workers' code has changed",
+        "E2" => "it parks again unless a worker has its version now",
+        "GS0116" => "it parks again unless the compensation works now",
+        _ => return None,
+    };
+    Some(words.to_owned())
 }
 
 /// Reads a cursor of the feed.

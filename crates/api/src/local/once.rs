@@ -3,7 +3,8 @@
 //! Invariant: the id of a command stands in the run's log, put there by the append that carried it out. So a repeat is
 //! recognised for as long as the log lives, and answered from it.
 
-use goldseam::core::event::Note;
+use goldseam::core::command::Withdraw;
+use goldseam::core::event::{Note, RequestWithdrawn};
 use goldseam::core::hash::Hash;
 use goldseam::core::summary::command_id;
 use goldseam::core::{BranchId, Command, Event, Recorded, State, derive};
@@ -140,7 +141,12 @@ fn is_same(command: &Command, event: &Event) -> bool {
             Command::Answer { question, answer, .. },
             Event::InputAnswered { question: was, answer: held, .. },
         ) => question == was && answer == held,
-        (Command::Cancel(note), Event::RunCancelRequested(was))
+        (Command::DropCancel(command), event) => is_same(command, event),
+        (
+            Command::Withdraw(Withdraw { note, .. }),
+            Event::RequestWithdrawn(RequestWithdrawn { note: was, .. }),
+        )
+        | (Command::Cancel(note) | Command::CancelUnmanned { note, .. }, Event::RunCancelRequested(was))
         | (Command::Pause(note), Event::RunPaused(was))
         | (Command::Resume(note), Event::RunResumed(was) | Event::NoteAdded(was))
         | (

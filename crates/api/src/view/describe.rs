@@ -3,7 +3,7 @@
 use goldseam::Payload;
 use goldseam::core::Event;
 use goldseam::core::branch::Why;
-use goldseam::core::event::{By, Cause, Note, Release, RunRecovered};
+use goldseam::core::event::{By, Cause, Note, Release, RunRecovered, Terminated};
 
 use super::text::{cut, form, one_line};
 use crate::moment;
@@ -39,7 +39,11 @@ pub fn describe(event: &Event, much: Much) -> String {
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),
         Event::RunFailed { failure } => one_line(&failure.message),
-        Event::RunCancelled { reason } => reason.clone(),
+        Event::RunCancelled { terminated: Some(left), .. } => terminated(left),
+        Event::RunCancelled { reason, .. } => reason.clone(),
+        Event::RequestWithdrawn(withdrawn) => {
+            format!("{} {}", withdrawn.what.as_str(), said(&withdrawn.note))
+        }
         Event::RunPruned(pruned) => format!("{} events archived to {}", pruned.events, pruned.archive),
         Event::SignalReceived { name, payload, .. } => format!("{name} {}", short(payload)),
         Event::InputAnswered { question, answer, by, .. } => match by {
@@ -124,6 +128,24 @@ fn recovered(mended: &RunRecovered) -> String {
         _ => String::new(),
     };
     format!("{by}{cut}rule {}: {}", mended.rule, mended.evidence)
+}
+
+/// An end without code, and what it left standing.
+fn terminated(left: &Terminated) -> String {
+    let list = |names: Vec<&str>| names.join(", ");
+    let paths = |paths: &[goldseam::Path]| list(paths.iter().map(goldseam::Path::as_str).collect());
+    let mut parts = vec![format!("terminated {}", said(&left.note)).trim_end().to_owned()];
+    let mut add = |words: &str, names: String| {
+        if !names.is_empty() {
+            parts.push(format!("{words} {names}"));
+        }
+    };
+    add("left standing:", paths(&left.standing));
+    add("was being undone:", paths(&left.undoing));
+    add("tasks dropped:", paths(&left.remote));
+    add("children asked to cancel:", list(left.children.iter().map(goldseam::RunId::as_str).collect()));
+    add("may be incomplete:", left.unknown.clone().unwrap_or_default());
+    parts.join("; ")
 }
 
 fn released(reason: Release) -> &'static str {

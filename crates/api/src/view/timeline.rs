@@ -126,7 +126,7 @@ pub struct Span {
 pub struct Seam {
     /// When.
     pub at: Millis,
-    /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel` or `taken over`.
+    /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel`, `withdrawn`, `terminated` or `taken over`.
     pub kind: String,
     /// In words.
     pub what: String,
@@ -196,6 +196,8 @@ fn seam(recorded: &Recorded, told: bool) -> Option<Seam> {
         Event::RunResumed(_) => "resumed",
         Event::RunParked { .. } => "parked",
         Event::RunCancelRequested(_) => "cancel",
+        Event::RunCancelled { terminated: Some(_), .. } => "terminated",
+        Event::RequestWithdrawn(_) => "withdrawn",
         _ => return None,
     };
     let what = describe(&recorded.event, Much::Some);

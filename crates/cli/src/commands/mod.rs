@@ -32,10 +32,12 @@ pub(crate) mod signal;
 pub(crate) mod start;
 pub(crate) mod store;
 pub(crate) mod sweeper;
+pub(crate) mod terminate;
 pub(crate) mod version;
 pub(crate) mod watch;
 mod who;
 pub(crate) mod why;
+pub(crate) mod withdraw;
 
 use goldseam_api::Api;
 use tokio::signal::unix::{SignalKind, signal};
@@ -66,6 +68,8 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Requeue(args) => requeue::run(app, args).await,
         Command::Reset(args) => reset::run(app, args).await,
         Command::Cancel(args) => cancel::run(app, args).await,
+        Command::Terminate(args) => terminate::run(app, args).await,
+        Command::Withdraw(args) => withdraw::run(app, args).await,
         Command::Jump(args) => jump::run(app, args).await,
         Command::Retry(args) => retry::run(app, args).await,
         Command::Branches(args) => branches::run(app, args).await,

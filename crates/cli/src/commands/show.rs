@@ -5,6 +5,7 @@ use goldseam::core::branch::Branches;
 use goldseam::core::{Event, Recorded};
 use goldseam::{RunId, Status, Summary};
 use goldseam_api::Api;
+use goldseam_api::doc::ending::Pending;
 use goldseam_api::doc::run::{Detail, OpenQuestion, WaitQuery};
 use goldseam_api::view::describe::{Much, short};
 use goldseam_api::view::log;
@@ -89,6 +90,25 @@ impl View {
         }
     }
 
+    /// A request that no worker has carried out yet.
+    fn pending(&self, pending: &Pending) -> String {
+        let what = match &pending.to {
+            Some(to) => format!("jump to {to}"),
+            None => "request to cancel".to_owned(),
+        };
+        let by = pending.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let since = pending.since.map_or_else(String::new, |at| format!(", {} ago", when::age(at, self.now)));
+        let steps: Vec<&str> = pending.undoes.iter().map(goldseam::Path::as_str).collect();
+        let undoes = match steps.is_empty() {
+            true => String::new(),
+            false => format!(" to undo {}", steps.join(", ")),
+        };
+        format!(
+            "{what}{by}{since}: waits for a worker{undoes}; goldseam why {} tells which",
+            self.summary().run
+        )
+    }
+
     fn lasted(&self) -> String {
         let summary = self.summary();
         match summary.finished_at {
@@ -136,6 +156,12 @@ impl View {
         }
         if let Some(message) = self.history.iter().rev().find_map(progress) {
             lines.push(("progress", message.to_owned()));
+        }
+        lines.extend(self.detail.more.pending.iter().map(|pending| ("pending", self.pending(pending))));
+        if let Some(left) = &self.detail.more.left_standing {
+            let by = left.note.by.as_ref().map_or_else(String::new, |by| format!("by {by}: "));
+            lines.push(("terminated", format!("{by}{}", left.note.reason)));
+            lines.extend(super::terminate::left(left).into_iter().map(|line| ("left", line)));
         }
         lines.extend(self.waiting().into_iter().map(|words| ("waits for", words)));
         lines
@@ -290,7 +316,7 @@ fn cancelled(recorded: &Recorded) -> Option<&str> {
         event => event,
     };
     match event {
-        Event::RunCancelled { reason } => Some(reason),
+        Event::RunCancelled { reason, .. } => Some(reason),
         _ => None,
     }
 }

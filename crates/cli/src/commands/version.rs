@@ -21,6 +21,7 @@ const CODES: &[(Exit, &str)] = &[
     ),
     (Exit::Unreachable, "the store cannot be reached or used, or is closed by a copy"),
     (Exit::TimedOut, "the wait timed out; the run goes on"),
+    (Exit::NeedsHelp, "the run needs a person: recover or resume could not heal it"),
     (Exit::Interrupted, "Ctrl-C"),
 ];
 

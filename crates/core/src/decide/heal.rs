@@ -1,7 +1,7 @@
 //! What healers and operators do to a run: each is one append at exactly the end that was looked at.
 
 use super::prune::refuse_archived;
-use super::{Decision, Refusal, TaskMove, View, remote, travel};
+use super::{Decision, Refusal, TaskMove, View, ending, remote, travel};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
 use crate::event::{Event, Note, RunRecovered};
@@ -109,8 +109,10 @@ pub(super) fn requeue(view: View<'_>, note: &Note, now: Millis) -> Result<Decisi
 pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
     let cutoff = last_stable(state).unwrap_or(state.branches.active().opened);
+    travel::refuse_undone_before(state, cutoff)?;
     let opened = travel::open(state, cutoff, Why::Reset, None);
-    let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
+    let mut events: Vec<Event> = ending::drop_jump(state, note).into_iter().collect();
+    events.extend([Event::NoteAdded(note.clone()), Event::BranchOpened(opened)]);
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 

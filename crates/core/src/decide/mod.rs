@@ -4,6 +4,7 @@
 //! is no longer current, on the first try and on every retry after a conflict. Commands from outside
 //! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
 
+mod ending;
 mod heal;
 mod outside;
 mod owned;
@@ -223,6 +224,30 @@ pub enum Refusal {
         /// Why.
         why: &'static str,
     },
+    /// Drop the request explicitly, or withdraw it first.
+    #[error("a request to cancel the run is pending, and this would drop it")]
+    CancelPending,
+    /// Let the undoing finish, or end the run.
+    #[error("step {step} is being undone or was undone, so the {what} can no longer be {how}")]
+    UndoBegun {
+        /// A step whose compensation has begun.
+        step: Path,
+        /// The request.
+        what: &'static str,
+        /// `taken back` or `replaced`.
+        how: &'static str,
+    },
+    /// Wait until the node has carried it out.
+    #[error("node {owner} has the run and acts on the {what}, so it can no longer be taken back")]
+    ActedOn {
+        /// The owner.
+        owner: NodeId,
+        /// The request.
+        what: &'static str,
+    },
+    /// Start another run.
+    #[error("the run was terminated; nothing follows that")]
+    Terminated,
     /// The author must use `continue_as_new`.
     #[error("the history has {0}")]
     HistoryTooLong(TooLong),
@@ -267,6 +292,8 @@ impl Refusal {
             Self::LateResult { .. } => "GS0119",
             Self::Archived { .. } => "GS0131",
             Self::NotPrunable { .. } => "GS0132",
+            Self::CancelPending | Self::UndoBegun { .. } | Self::ActedOn { .. } => "GS0136",
+            Self::Terminated => "GS0137",
         }
     }
 }
@@ -278,14 +305,24 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Claim(claim) => outside::claim(view, claim, now),
         Command::Signal { .. }
         | Command::Answer { .. }
-        | Command::Cancel(_)
         | Command::Pause(_)
         | Command::Resume(_)
         | Command::Annotate(_)
         | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
+        Command::Cancel(note) => ending::cancel(view, note, ending::Code::MayBeLive, now),
+        Command::CancelUnmanned { note, lost } => {
+            ending::cancel(view, note, ending::Code::Nowhere { lost: lost.as_ref() }, now)
+        }
+        Command::Terminate(note) => ending::terminate(view, note, now),
+        Command::Withdraw(withdraw) => ending::withdraw(view, withdraw, now),
         Command::StepEnded(ended) => remote::ended(view, ended, now),
-        Command::Jump(jump) => travel::jump(view, jump, now),
-        Command::Retry(note) => travel::retry(view, note, now),
+        Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Refuse, now),
+        Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Refuse, now),
+        Command::DropCancel(command) => match &**command {
+            Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Drop, now),
+            Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Drop, now),
+            other => decide(view, other, now, limits),
+        },
         Command::Heal(heal) => heal::heal(view, heal, now),
         Command::Requeue(note) => heal::requeue(view, note, now),
         Command::Reset(note) => heal::reset(view, note, now),

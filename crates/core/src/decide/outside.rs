@@ -94,14 +94,17 @@ pub(super) fn mail(
     let summary = view.summary()?;
     let id = match command {
         Command::Signal { id, .. } | Command::Answer { id, .. } => id.clone(),
-        Command::Cancel(note) | Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => {
-            note.id.clone()
-        }
+        Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => note.id.clone(),
         Command::ChildEnded { child, .. } => child_command(child),
         Command::Start { .. }
         | Command::Claim(_)
+        | Command::Cancel(_)
+        | Command::CancelUnmanned { .. }
+        | Command::Terminate(_)
+        | Command::Withdraw(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::DropCancel(_)
         | Command::StepEnded(_)
         | Command::Heal(_)
         | Command::Requeue(_)
@@ -120,7 +123,7 @@ pub(super) fn mail(
     let event = mail_event(summary, command, limits)?;
     let task = match &event {
         Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
-        Event::RunPaused(_) | Event::RunResumed(_) | Event::RunCancelRequested(_) => TaskMove::Wake,
+        Event::RunPaused(_) | Event::RunResumed(_) => TaskMove::Wake,
         event if summary.awaits(event) && summary.status.is_active() => TaskMove::Wake,
         _ => TaskMove::Keep,
     };
@@ -160,13 +163,6 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             let (question, id, answer, by) = (question.clone(), id.clone(), answer.clone(), by.clone());
             Ok(Event::InputAnswered { question, id, answer, by })
         }
-        Command::Cancel(note) => {
-            alive()?;
-            if summary.cancel.is_some() {
-                return Err(Refusal::NothingToDo { why: "the run is being cancelled already" });
-            }
-            Ok(Event::RunCancelRequested(note.clone()))
-        }
         Command::Pause(note) => {
             alive()?;
             if summary.paused {
@@ -188,8 +184,13 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)
+        | Command::Cancel(_)
+        | Command::CancelUnmanned { .. }
+        | Command::Terminate(_)
+        | Command::Withdraw(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::DropCancel(_)
         | Command::StepEnded(_)
         | Command::Heal(_)
         | Command::Requeue(_)

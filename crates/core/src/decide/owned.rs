@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, remote, travel};
+use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, ending, remote, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
 use crate::event::{
@@ -225,7 +225,7 @@ impl Batch<'_> {
             Owned::EndCancelled => {
                 self.nothing_left()?;
                 let reason = self.state.summary.cancel.clone().unwrap_or_default();
-                self.finish(Event::RunCancelled { reason });
+                self.finish(Event::RunCancelled { reason, terminated: None });
             }
             Owned::Park { code, reason } => self.park(code, reason.clone()),
             Owned::Release(reason) => self.release(*reason),
@@ -328,6 +328,9 @@ impl Batch<'_> {
         let cutoff = travel::cutoff_before(self.state, &jump.to)?;
         self.drop_tasks();
         self.push(travel::open_jump(self.state, jump, cutoff));
+        if let Some(again) = ending::cancel_again(self.state) {
+            self.push(again);
+        }
         self.task = TaskMove::Ready;
         self.left = true;
         Ok(())

@@ -47,7 +47,7 @@ fn cut_at_stable(state: &State) -> Remedy {
     match last_stable(state) {
         Some(cutoff) => Remedy::Branch { cutoff },
         None if state.ops.is_empty() => Remedy::Branch { cutoff: state.branches.active().opened },
-        None => Remedy::Park { reason: "no stable event found".to_owned() },
+        None => Remedy::Park { reason: super::NO_STABLE_EVENT.to_owned() },
     }
 }
 

@@ -264,6 +264,9 @@ fn parked(sight: &Sight<'_>) -> Diagnosis {
     Diagnosis { rule: rule.unwrap_or(Code::V1), evidence, remedy: Remedy::Tell { hint } }
 }
 
+/// Why a run is parked that a cut would have healed.
+pub const NO_STABLE_EVENT: &str = "no stable event found";
+
 /// The last event that may be trusted whatever came after: a completed step, or an answer that was read.
 pub fn last_stable(state: &State) -> Option<Seq> {
     detect::last_stable(state)

@@ -1,7 +1,7 @@
 //! Healing by hand: one run at a time, by somebody who wants to know what was done.
 
 use goldseam_core::decide::Refusal;
-use goldseam_core::recovery::{Code, Reason, Remedy};
+use goldseam_core::recovery::{Code, NO_STABLE_EVENT, Reason, Remedy};
 use goldseam_core::{BranchId, Command, Path, RunId, Seq, State, Status};
 
 use super::monitor::Monitor;
@@ -74,6 +74,19 @@ fn first_after(state: &State, remedy: &Remedy) -> Option<Path> {
     after.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
+/// Whether a cut would have healed the run, and its log has no event to cut at.
+fn lacks_stable_event(found: &Found) -> bool {
+    match &found.diagnosis.remedy {
+        Remedy::Park { reason } => reason == NO_STABLE_EVENT,
+        Remedy::Tell { .. } => found.diagnosis.evidence == NO_STABLE_EVENT,
+        _ => false,
+    }
+}
+
+fn no_stable_event(run: &RunId, found: &Found, before: Status) -> EngineError {
+    EngineError::NoStableEvent { run: run.clone(), rule: found.diagnosis.rule, before }
+}
+
 impl Client {
     /// Somebody who mends runs because a person asked.
     pub fn healer(&self) -> Healer {
@@ -123,6 +136,9 @@ impl Client {
         if let (Remedy::Branch { cutoff }, Some(state)) = (&found.diagnosis.remedy, &examined.state) {
             recovery.standing = state.to_undo(*cutoff);
         }
+        if status == Status::Parked && lacks_stable_event(&found) {
+            return Err(no_stable_event(run, &found, status));
+        }
         if options.dry_run {
             recovery.found = Some(found);
             return Ok(recovery);
@@ -136,6 +152,9 @@ impl Client {
             recovery.standing.clear();
         } else {
             recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);
+        }
+        if lacks_stable_event(&found) {
+            return Err(no_stable_event(run, &found, status));
         }
         recovery.found = Some(found);
         Ok(recovery)
@@ -177,11 +196,12 @@ impl Client {
 
     /// Lets a paused or parked run go on. Whatever else is wrong with it is recovered first.
     pub async fn resume(&self, run: &RunId, by: By) -> Result<Resumed, EngineError> {
-        let recovery = match self.recover(run, RecoverOptions::default()).await? {
-            recovery if recovery.status == Status::Parked => {
-                Recovery { found: None, healed: None, ..recovery }
-            }
-            recovery => recovery,
+        let nothing = |status| Recovery { status, found: None, healed: None, standing: Vec::new() };
+        let recovery = match self.recover(run, RecoverOptions::default()).await {
+            // A run that is parked already goes on as the operator wants.
+            Err(EngineError::NoStableEvent { before: Status::Parked, .. }) => nothing(Status::Parked),
+            Ok(recovery) if recovery.status == Status::Parked => nothing(Status::Parked),
+            recovery => recovery?,
         };
         let note = self.note(by);
         match self.tell(run, Command::Resume(note)).await {

@@ -141,7 +141,7 @@ impl Healer {
         Ok(state)
     }
 
-    async fn advance_task_of(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
+    pub(super) async fn advance_task_of(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
         let filter =
             TaskFilter { run: Some(run.clone()), advance: Some(true), limit: 16, ..TaskFilter::default() };
         let tasks = self.ledger.store.tasks(filter).await?;
@@ -163,7 +163,7 @@ impl Healer {
                 Err(EngineError::Corrupt { .. }) => false,
                 Err(error) => return Err(error),
             };
-            if over && let Some(outcome) = self.ledger.load(child).await?.state.outcome {
+            if over && let Some(outcome) = self.ledger.outcome(child).await? {
                 ended.extend(told(child, outcome));
             }
         }
@@ -215,6 +215,9 @@ impl Healer {
     /// Parks a run whose log cannot be read: at its very end, touching nothing of the evidence.
     pub(super) async fn park_damaged(&self, run: &RunId, reason: &str) -> Result<Healed, EngineError> {
         let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Ok(Healed::Moved) };
+        if let Some(healed) = self.stays_terminated(run, end, row.as_ref()).await? {
+            return Ok(healed);
+        }
         let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
         let prev = last.as_ref().map_or(Hash::ZERO, |last| chain(&last.body));
         let decoded = last.and_then(|last| decode(last.seq, &last.body).ok());

@@ -12,6 +12,7 @@ pub mod foreign;
 mod liveness;
 pub mod monitor;
 pub mod sweeper;
+mod terminate;
 pub mod why;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,11 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
+use goldseam_core::event::Terminated;
 use goldseam_core::recovery::Remedy;
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
-use goldseam_core::{Millis, RunId, State, Status, TaskId};
+use goldseam_core::{Millis, Path, RunId, State, Status, TaskId};
 
 use super::{Examined, Found, Healer, Liveness};
 use crate::client::Client;
@@ -51,7 +52,10 @@ impl Client {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
         let examined = healer.examine(run, &liveness).await?;
-        let Some(state) = &examined.state else { return Ok(unreadable(run, examined.found)) };
+        let Some(state) = &examined.state else {
+            let ended = self.termination(run).await?;
+            return Ok(unreadable(run, examined.found, ended.map(|ended| ended.left)));
+        };
         let mut explained = Explanation {
             run: run.clone(),
             status: state.summary.status,
@@ -86,16 +90,22 @@ impl Client {
     }
 }
 
-fn unreadable(run: &RunId, found: Vec<Found>) -> Explanation {
+fn unreadable(run: &RunId, found: Vec<Found>, ended: Option<Terminated>) -> Explanation {
     let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
-    Explanation {
-        run: run.clone(),
-        status: Status::Parked,
-        links: vec![Link { depth: 0, what: format!("its log is damaged: {what}"), since: None, until: None }],
-        found,
-        moves_at: None,
-        you_can: vec![format!("goldseam history {run}"), "goldseam explain K1".to_owned()],
-    }
+    let link = |what: String| Link { depth: 0, what, since: None, until: None };
+    let mut you_can = vec![format!("goldseam history {run}"), "goldseam explain K1".to_owned()];
+    let mut links = vec![link(format!("its log is damaged: {what}"))];
+    let status = match ended {
+        Some(left) => {
+            links.insert(0, link(format!("it was terminated: {}", left.note.reason)));
+            Status::Cancelled
+        }
+        None => {
+            you_can.push(format!("goldseam terminate {run} --reason REASON"));
+            Status::Parked
+        }
+    };
+    Explanation { run: run.clone(), status, links, found, moves_at: None, you_can }
 }
 
 /// What to do about what is wrong, or about what the run waits for.
@@ -110,6 +120,15 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
         can.push(format!("goldseam explain {}", found.diagnosis.rule));
     }
     let summary = examined.state.as_ref().map(|state| &state.summary);
+    if let Some(state) = examined.state.as_ref().filter(|state| !state.summary.status.is_terminal()) {
+        if state.jump.is_some() && state.undone.is_empty() {
+            can.push(format!("goldseam withdraw {run} --jump"));
+        }
+        if state.summary.is_cancel_pending() {
+            can.push(format!("goldseam withdraw {run} --cancel"));
+            can.push(format!("goldseam terminate {run} --reason REASON"));
+        }
+    }
     match explained.status {
         Status::Paused => can.push(format!("goldseam resume {run}")),
         Status::Failed => can.push(format!("goldseam retry {run}")),
@@ -145,10 +164,38 @@ impl Seen<'_> {
         Link { depth: self.depth, what, since, until }
     }
 
+    /// Requests that no worker has carried out yet: by which operator, since when, and what they wait for.
+    fn requests(&self, into: &mut Explanation) {
+        let summary = &self.state.summary;
+        if summary.status.is_terminal() {
+            return;
+        }
+        let by = |by: Option<&String>| by.map_or_else(String::new, |by| format!(" by {by}"));
+        let worker = self.liveness.worker_for(summary);
+        if let Some(jump) = &self.state.jump {
+            let since = summary.jump.as_ref().map(|jump| jump.at);
+            let undoes = crate::ending::undoes(self.state);
+            let what = format!(
+                "a jump to {}{} is pending: it waits for {worker} to undo {undoes}",
+                jump.to,
+                by(jump.note.by.as_ref())
+            );
+            into.links.push(self.link(what, since, None));
+        }
+        if summary.is_cancel_pending() {
+            let asked = summary.cancel_asked.as_ref();
+            let who = by(asked.and_then(|asked| asked.by.as_ref()));
+            let what = format!("a request to cancel it{who} is pending: it waits for {worker}");
+            into.links.push(self.link(what, asked.map(|asked| asked.at), None));
+        }
+    }
+
     async fn explain(&self, into: &mut Explanation) -> Result<(), EngineError> {
+        self.requests(into);
         let summary = &self.state.summary;
         let trouble = || summary.trouble.as_ref().map_or_else(String::new, |t| format!(": {}", t.message));
         match summary.status {
+            Status::Cancelled if summary.terminated => self.terminated(into),
             Status::Completed | Status::Failed | Status::Cancelled => {
                 into.links.push(self.link(
                     format!("it is over, {}{}", summary.status, trouble()),
@@ -181,6 +228,23 @@ impl Seen<'_> {
             Status::Queued | Status::Running | Status::Compensating => self.moves(into).await?,
         }
         Ok(())
+    }
+
+    /// An end without code, and what it left standing.
+    fn terminated(&self, into: &mut Explanation) {
+        let Some(left) = &self.state.terminated else { return };
+        let by = left.note.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let what = format!("it was terminated{by}: {}", left.note.reason);
+        into.links.push(self.link(what, self.state.summary.finished_at, None));
+        let mut add = |words: &str, names: Vec<&str>| {
+            if !names.is_empty() {
+                into.links.push(self.link(format!("{words}: {}", names.join(", ")), None, None));
+            }
+        };
+        add("left standing, not undone", left.standing.iter().map(Path::as_str).collect());
+        add("was being undone", left.undoing.iter().map(Path::as_str).collect());
+        add("handed out to workers, tasks dropped", left.remote.iter().map(Path::as_str).collect());
+        add("children, asked to cancel", left.children.iter().map(RunId::as_str).collect());
     }
 
     /// A step that somebody else does: who, and for how long they may still be silent.

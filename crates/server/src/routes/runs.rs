@@ -31,8 +31,6 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(diff))
         .routes(routes!(signal))
         .routes(routes!(pause))
-        .routes(routes!(cancel))
-        .routes(routes!(retry))
         .routes(routes!(requeue))
         .routes(routes!(note))
         .routes(routes!(resume))
@@ -148,36 +146,6 @@ async fn pause(
 ) -> Answer<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.pause(&caller, &run, new).await?))
-}
-
-/// Asks a run to stop; it ends cancelled once it has undone what it must.
-#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn cancel(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.cancel(&caller, &run, new).await?))
-}
-
-/// Tries a failed run again from its failed step, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/retry", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn retry(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.retry(&caller, &run, new).await?))
 }
 
 /// Gives a run a new task, due now.

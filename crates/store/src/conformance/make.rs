@@ -83,6 +83,8 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         recovered_at: None,
         paused: false,
         cancel: None,
+        cancel_asked: None,
+        jump: None,
         compensating: false,
         parked: false,
         waits: vec![],
@@ -94,6 +96,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         steps: 0,
         step: None,
         trouble: None,
+        terminated: false,
         pruned: None,
     }
 }
