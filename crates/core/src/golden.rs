@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use crate::branch::{BranchId, Why};
-use crate::command::Command;
+use crate::command::{Command, Withdraw};
 use crate::decide::Stamped;
 use crate::event::{
-    BranchOpened, Event, JumpRequested, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
+    BranchOpened, Event, JumpRequested, Release, Request, RunQueued, RunRecovered, StepCompleted, StepFailed,
     StepStarted, WaitStarted,
 };
 use crate::form::Form;
@@ -137,8 +137,30 @@ fn an_heir() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a").signalled("go", "s3")
 }
 
+/// Is asked for much that is taken back, goes back and drops a request to cancel, and is ended without its code.
+fn a_castaway() -> Log {
+    let log = Log::running().completed_with_undo("a").completed_with_undo("b").hands_out("far");
+    let log = log.released(Release::Unload);
+    let jump = |id: &str| Command::Jump(JumpRequested { compensate: true, ..jump_to(id, "b") });
+    let withdraw = |id: &str, what| Command::Withdraw(Withdraw { note: note(id), what, lost: None });
+    let log = log.act(jump("j1")).act(withdraw("w1", Request::Jump));
+    let log = log.act(Command::Cancel(note("c1"))).act(withdraw("w2", Request::Cancel));
+    let log = log.act(Command::Cancel(note("c2")));
+    let log = log.act(Command::DropCancel(Box::new(Command::Jump(jump_to("j2", "b"))))).claimed("n-2");
+    let log = log.completed_with_undo("b").starts_child("pick", "c1").hands_out("far");
+    let undo = Do::UndoStarted { path: path("b"), failure: Some(Failure::terminal("declined")) };
+    log.owned(vec![undo]).act(Command::Terminate(note("t1")))
+}
+
+/// Rests with a jump and a request to cancel that no worker has acted on.
+fn a_petitioner() -> Log {
+    let log = Log::running().completed_with_undo("a").completed("b").released(Release::Unload);
+    let jump = JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    log.act(Command::Jump(jump)).act(Command::Cancel(note("c1")))
+}
+
 /// All of them. Every sort of event is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 6] {
+pub(crate) fn histories() -> [(&'static str, Log); 8] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -146,6 +168,8 @@ pub(crate) fn histories() -> [(&'static str, Log); 6] {
         ("a_delegate", a_delegate()),
         ("a_departed", a_departed()),
         ("an_heir", an_heir()),
+        ("a_castaway", a_castaway()),
+        ("a_petitioner", a_petitioner()),
     ]
 }
 

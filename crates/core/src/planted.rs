@@ -61,11 +61,15 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
+    /// A jump drops an acknowledged request to cancel without a word.
+    JumpDropsCancel,
+    /// The owner of a terminated run may still write.
+    TerminatedGoesOn,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -93,6 +97,8 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
+        Self::JumpDropsCancel,
+        Self::TerminatedGoesOn,
     ];
 }
 

@@ -13,7 +13,7 @@ use goldseam_core::codec::{decode_all, encode};
 use goldseam_core::{Hash, RunId, Seq, Summary, derive};
 
 /// Every event there is, by its name on disk.
-const EVENTS: [&str; 36] = [
+const EVENTS: [&str; 37] = [
     "branch.opened",
     "child.completed",
     "child.failed",
@@ -26,6 +26,7 @@ const EVENTS: [&str; 36] = [
     "jump.requested",
     "note.added",
     "progress.emitted",
+    "request.withdrawn",
     "run.cancel_requested",
     "run.cancelled",
     "run.claimed",

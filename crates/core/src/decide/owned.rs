@@ -33,7 +33,9 @@ pub(super) fn decide(
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
-    if superseded || summary.branch != fence.branch || summary.owner.is_none() {
+    let goes_on = summary.terminated && planted::is(Bug::TerminatedGoesOn);
+    let unowned = summary.owner.is_none() && !goes_on;
+    if superseded || summary.branch != fence.branch || unowned {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;

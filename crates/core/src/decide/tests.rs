@@ -1,5 +1,6 @@
 //! What is accepted, what is refused, and what an accepted command writes.
 
+mod ending;
 mod heal;
 mod outside;
 mod owned;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goldseam::RunId;
-use goldseam_api::Problem;
+use goldseam_api::{Api, Problem};
 use goldseam_api::doc::change::{Done, Reason};
 use goldseam_api::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
 use utoipa_axum::router::OpenApiRouter;
