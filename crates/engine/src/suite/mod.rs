@@ -6,6 +6,7 @@
 
 pub mod alone;
 pub mod copying;
+pub mod ending;
 pub mod foreign;
 pub mod hints;
 pub mod logs;
@@ -77,6 +78,16 @@ macro_rules! healing {
             logs::p1_a_run_that_always_crashes_is_ended,
             logs::p1_parks_by_policy,
             logs::n1_a_run_that_nobody_has_waits_and_says_so,
+            ending::cancel_ends_what_no_worker_must_undo,
+            ending::cancel_ends_a_parked_run,
+            ending::terminate_ends_what_cancel_cannot,
+            ending::terminate_fences_the_owner,
+            ending::terminate_reaches_parents_and_children,
+            ending::terminate_ends_a_damaged_run,
+            ending::a_terminated_damaged_run_stays_ended_without_its_row,
+            ending::a_jump_that_waits_is_shown_and_withdrawn,
+            ending::a_pending_cancel_is_not_forgotten,
+            ending::no_stable_event_is_an_error,
             alone::a_healthy_store_is_left_alone,
             alone::what_only_looks_stalled_is_left_alone,
             alone::a_dry_run_changes_nothing,
