@@ -1,4 +1,4 @@
-//! People and programs outside: they start, signal, answer, cancel, pause, jump and retry, through a
+//! People and programs outside: they start, signal, answer, cancel, pause, jump, retry, terminate and withdraw, through a
 //! faulty connection of their own, and write down what they were promised.
 
 use std::sync::Arc;
@@ -45,6 +45,10 @@ pub enum Deed {
     Jump(u64),
     /// Try it again if it failed.
     Retry(u64),
+    /// End it without its code.
+    Terminate(u64),
+    /// Take back whatever waits.
+    Withdraw(u64),
 }
 
 /// A value as payload.
@@ -95,7 +99,18 @@ impl Person {
             }
             Deed::Jump(number) => self.jump(&run_id(number), &id, &mut dice).await,
             Deed::Retry(number) => {
-                let done = self.client.retry(&run_id(number), by(&id)).await;
+                let done = match dice.percent(30) {
+                    true => self.client.retry_dropping_cancel(&run_id(number), by(&id)).await,
+                    false => self.client.retry(&run_id(number), by(&id)).await,
+                };
+                self.promised(&run_id(number), &id, done.is_ok()).await;
+            }
+            Deed::Terminate(number) => {
+                let done = self.client.terminate(&run_id(number), by(&id)).await;
+                self.promised(&run_id(number), &id, done.is_ok()).await;
+            }
+            Deed::Withdraw(number) => {
+                let done = self.client.withdraw(&run_id(number), None, by(&id)).await;
                 self.promised(&run_id(number), &id, done.is_ok()).await;
             }
         }
@@ -148,8 +163,8 @@ impl Person {
             .collect();
         steps.sort();
         let Some(to) = dice.pick(&steps) else { return };
-        let (drop_mail, compensate) = (dice.percent(20), dice.percent(50));
-        let jump = Jump { input: None, drop_mail, compensate, by: by(id) };
+        let (drop_mail, compensate, drop_cancel) = (dice.percent(20), dice.percent(50), dice.percent(30));
+        let jump = Jump { input: None, drop_mail, compensate, drop_cancel, by: by(id) };
         let done = self.client.jump(run, to, jump).await;
         self.promised(run, id, done.is_ok()).await;
     }

@@ -359,7 +359,9 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
         56..64 => Deed::Pause(number),
         64..76 => Deed::Resume(number),
         76..88 => Deed::Jump(number),
-        _ => Deed::Retry(number),
+        88..96 => Deed::Retry(number),
+        96..98 => Deed::Terminate(number),
+        _ => Deed::Withdraw(number),
     })
 }
 

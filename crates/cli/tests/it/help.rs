@@ -23,6 +23,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["recoveries"], "--stats"),
     (&["sweeper"], "heals at the first look"),
     (&["cancel"], "--reason <REASON>"),
+    (&["terminate"], "Try goldseam cancel first"),
+    (&["withdraw"], "--cancel"),
     (&["jump"], "--drop-mail"),
     (&["retry"], "failed step"),
     (&["branches"], "<RUN>"),

@@ -168,6 +168,14 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
             Some(Event::RunCompleted { .. }) if !undone.is_empty() => {
                 say(format!("completed, but undid {undone:?}"));
             }
+            // An operator who terminates a run leaves what it did standing, and the log says so.
+            Some(Event::RunCancelled { terminated: Some(left), .. }) => {
+                let standing: Vec<_> = to_undo.into_iter().filter(|path| !undone.contains(path)).collect();
+                let told = |path: &&Path| left.standing.contains(*path) || left.undoing.contains(*path);
+                if !standing.iter().all(told) {
+                    say(format!("left {standing:?} standing, told {:?}", left.standing));
+                }
+            }
             Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
                 say(format!("undid {undone:?}, had to undo {to_undo:?}"));
             }

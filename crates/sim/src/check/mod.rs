@@ -3,6 +3,7 @@
 //! A check that cannot fail is worthless: each has a test with a hand-made bad history.
 
 mod data;
+mod ending;
 mod log;
 mod mail;
 mod outside;
@@ -15,6 +16,7 @@ mod tests;
 use goldseam_core::{Millis, RunId, Status};
 
 pub use data::{Evidence, Log, Violation};
+pub use ending::i21_endings;
 pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
 };
@@ -28,7 +30,7 @@ pub use run::{
 
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 20] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 21] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -49,6 +51,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i16_read_your_ack,
         i17_stream,
         i19_records_are_whole,
+        i21_endings,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

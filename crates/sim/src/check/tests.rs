@@ -2,7 +2,8 @@
 
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{
-    BranchOpened, By, Cause, Note, Release, RunClaimed, RunQueued, RunRecovered, StepCompleted, WaitStarted,
+    BranchOpened, By, Cause, Note, Release, Request, RequestWithdrawn, RunClaimed, RunQueued, RunRecovered,
+    StepCompleted, Terminated, WaitStarted,
 };
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::{
@@ -528,4 +529,35 @@ fn i16_catches_an_acknowledgement_that_nobody_can_read() {
     };
     assert_eq!(i16_read_your_ack(&brought(2)), []);
     caught(i16_read_your_ack, &brought(1));
+}
+
+#[test]
+fn i21_catches_what_follows_a_termination_and_a_forgotten_cancel() {
+    let note = |id: &str| Note { id: id.to_owned(), by: None, reason: String::new() };
+    let asked = |id: &str| Event::RunCancelRequested(note(id));
+    let terminated = || {
+        let left = Terminated {
+            note: note("t"),
+            standing: vec![path("a")],
+            undoing: Vec::new(),
+            children: Vec::new(),
+            remote: Vec::new(),
+            unknown: None,
+        };
+        Event::RunCancelled { reason: String::new(), terminated: Some(Box::new(left)) }
+    };
+    let taken_back = || Event::RequestWithdrawn(RequestWithdrawn { note: note("w"), what: Request::Cancel });
+    let one = || Maker::started().event(done("a", 0, true));
+    let noted = one().event(terminated()).event(Event::NoteAdded(note("n"))).evidence();
+    assert_eq!((i21_endings(&noted), i13_saga(&noted)), (Vec::new(), Vec::new()));
+    caught(i21_endings, &one().event(terminated()).event(done("b", 1, false)).evidence());
+    caught(i21_endings, &one().event(terminated()).event(failed()).evidence());
+    let two = Maker::started().event(done("a", 0, true)).event(done("b", 1, true));
+    caught(i13_saga, &two.event(terminated()).evidence());
+    assert_eq!(i21_endings(&one().event(asked("c")).event(failed()).evidence()), []);
+    assert_eq!(i21_endings(&one().event(asked("c")).event(taken_back()).evidence()), []);
+    caught(i21_endings, &one().event(asked("c")).evidence());
+    caught(i21_endings, &one().event(asked("c")).event(taken_back()).event(asked("d")).evidence());
+    let jumped = one().event(asked("c")).event(opened(2, 1, 3)).event(over());
+    caught(i21_endings, &jumped.evidence());
 }

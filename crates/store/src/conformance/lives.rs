@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded};
+use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
 use goldseam_core::decide::{Stamped, View, decide, next_task};
-use goldseam_core::event::{JumpRequested, Note, Release, Remote, RunQueued, StepCompleted, StepFailed};
+use goldseam_core::event::{JumpRequested, Note, Release, Remote, Request, RunQueued, StepCompleted, StepFailed};
 use goldseam_core::event::{StepStarted, WaitStarted};
 use goldseam_core::recovery::{Code, Healer, Lived, Reason, Remedy, last_stable};
 use goldseam_core::retry::Policy;
@@ -424,13 +424,20 @@ impl<'a> Life<'a> {
 
     async fn operate(&mut self) {
         let note = self.note();
-        let command = match self.dice.below(7) {
+        let command = match self.dice.below(12) {
             0 => Command::Pause(note),
             1 => Command::Resume(note),
             2 => Command::Cancel(note),
             3 => Command::Retry(note),
             4 => Command::Reset(note),
             5 => Command::UndoSeam(note),
+            6 if self.dice.one_in(3) => Command::Terminate(note),
+            7 => Command::DropCancel(Box::new(Command::Retry(note))),
+            8 | 9 => {
+                let what = if self.dice.one_in(2) { Request::Jump } else { Request::Cancel };
+                Command::Withdraw(Withdraw { note, what, lost: self.state().summary.owner.clone() })
+            }
+            10 => Command::CancelUnmanned { note, lost: self.state().summary.owner.clone() },
             _ => Command::Annotate(note),
         };
         self.act(&command).await;
