@@ -9,6 +9,15 @@ use crate::when;
 
 /// What a run is about right now, in a few words.
 pub(crate) fn note(summary: &Summary, now: Millis) -> String {
+    if summary.terminated {
+        return "terminated".to_owned();
+    }
+    if summary.is_cancel_pending() {
+        return "a request to cancel is pending".to_owned();
+    }
+    if let Some(jump) = &summary.jump {
+        return format!("a jump to {} is pending", jump.to);
+    }
     if let Some(trouble) = &summary.trouble {
         return format!("{} (cause {})", one_line(&trouble.message), trouble.cause);
     }

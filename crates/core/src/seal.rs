@@ -47,6 +47,7 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
             Event::RunClaimed(_) => epoch = Some(after),
             _ => {}
         }
+        let leaves = matches!(event, Event::BranchOpened(_));
         let mut recorded = Recorded { seq: after, at, branch, epoch, write, prev, bytes: 0, event };
         let body = encode(&recorded);
         recorded.bytes = size(&body);
@@ -54,6 +55,8 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
         sealed.records.push(recorded);
         sealed.bodies.push(body);
         sealed.heads.push(prev);
+        // Ownership ends with it: what follows in the same append is not the owner's.
+        epoch = epoch.filter(|_| !leaves);
     }
     sealed
 }

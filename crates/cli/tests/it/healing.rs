@@ -260,7 +260,8 @@ fn a_jump_tells_what_it_leaves_standing() {
     let over = place.run(&["jump", "done", "reserve"]).ok();
     assert!(over.contains("left standing") && over.contains("the run is over"), "{over}");
     let undo = place.run(&["jump", "orphan", "reserve", "--compensate"]).ok();
-    let words = "orphan goes back to reserve once what lies after it is undone; it waits for a worker with voyage@1";
+    let words =
+        "orphan goes back to reserve once what lies after it is undone; it waits for a worker with voyage@1";
     assert_eq!(undo, format!("{words} (none is live) to undo reserve\n"));
 }
 

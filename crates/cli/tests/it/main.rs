@@ -9,6 +9,7 @@ mod crash;
 mod demo;
 mod disk;
 mod drill;
+mod ending;
 mod errors;
 mod guides;
 mod healing;

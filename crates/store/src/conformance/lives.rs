@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
 use goldseam_core::decide::{Stamped, View, decide, next_task};
-use goldseam_core::event::{JumpRequested, Note, Release, Remote, Request, RunQueued, StepCompleted, StepFailed};
+use goldseam_core::event::{
+    JumpRequested, Note, Release, Remote, Request, RunQueued, StepCompleted, StepFailed,
+};
 use goldseam_core::event::{StepStarted, WaitStarted};
 use goldseam_core::recovery::{Code, Healer, Lived, Reason, Remedy, last_stable};
 use goldseam_core::retry::Policy;

@@ -416,3 +416,23 @@ async fn a_run_that_a_person_sends_back_is_lost_to_its_worker() {
     assert_eq!(worker.execute(again).await, Left::Over);
     assert_eq!(shown(&server, "o-1").await["status"], "completed");
 }
+
+#[tokio::test]
+async fn a_terminated_run_is_lost_to_its_worker() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
+    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
+    start(&server, "order", "o-1").await;
+    let execution = worker.next().await;
+    worker.death = Death::AfterAppends(1);
+    assert_eq!(worker.execute(execution.clone()).await, Left::Dead);
+    worker.death = Death::Never;
+    server.client.terminate(&id("o-1"), goldseam::client::By::default()).await.unwrap();
+    assert_eq!(worker.execute(execution.clone()).await, Left::Refused("GS0114".to_owned()));
+    let told = worker.heartbeat(&[&execution], 0).await.unwrap();
+    assert_eq!(told["lost"], json!([execution.token]));
+    assert_eq!(shown(&server, "o-1").await["status"], "cancelled");
+    let types = types(&server, "o-1").await;
+    assert_eq!(types.last().map(String::as_str), Some("run.cancelled"));
+}
