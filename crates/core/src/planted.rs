@@ -65,11 +65,13 @@ pub enum Bug {
     JumpDropsCancel,
     /// The owner of a terminated run may still write.
     TerminatedGoesOn,
+    /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
+    TwoAtOnce,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -99,6 +101,7 @@ impl Bug {
         Self::AnyClaimIsOwn,
         Self::JumpDropsCancel,
         Self::TerminatedGoesOn,
+        Self::TwoAtOnce,
     ];
 }
 
