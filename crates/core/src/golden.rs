@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use crate::branch::{BranchId, Why};
-use crate::command::Command;
+use crate::command::{Claim, Command};
 use crate::decide::Stamped;
 use crate::event::{
     BranchOpened, Event, JumpRequested, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
@@ -13,7 +13,7 @@ use crate::event::{
 };
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{RunId, TagKey};
+use crate::id::{RunId, StepName, TagKey};
 use crate::recovery::{Code, Remedy};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
@@ -137,8 +137,20 @@ fn an_heir() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a").signalled("go", "s3")
 }
 
+/// Is started without a version, gets version and plan from its first claim, and later goes on under another one.
+fn an_undecided() -> Log {
+    let plan = vec![StepName::new("a").unwrap(), StepName::new("g").unwrap()];
+    let claim = Claim { version: Some(2), plan, ..Claim::by(node("n-1")) };
+    let log = Log::new("r1").act(undecided()).act(Command::Claim(claim)).completed("a");
+    let log = log.released(Release::HandOver);
+    let evidence = "no live node has version 2 of checkout (live nodes have 1)";
+    let change = log.heal(Code::E2, evidence, Remedy::ChangeVersion { to: 1 });
+    let log = log.act(change).claimed("n-2");
+    log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a")
+}
+
 /// All of them. Every sort of event is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 6] {
+pub(crate) fn histories() -> [(&'static str, Log); 7] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -146,6 +158,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 6] {
         ("a_delegate", a_delegate()),
         ("a_departed", a_departed()),
         ("an_heir", an_heir()),
+        ("an_undecided", an_undecided()),
     ]
 }
 

@@ -61,11 +61,15 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
+    /// Nodes are offered runs of versions that they lack, and park them.
+    ParksUnknownVersion,
+    /// A version that no live node has at this moment counts as gone.
+    NoVersionGrace,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -93,6 +97,8 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
+        Self::ParksUnknownVersion,
+        Self::NoVersionGrace,
     ];
 }
 

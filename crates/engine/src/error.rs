@@ -7,7 +7,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
-use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId};
+use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName};
 use goldseam_store::StoreError;
 
 use crate::copy::CopyRefusal;
@@ -143,6 +143,12 @@ pub enum EngineError {
         /// The names that are registered.
         known: Vec<String>,
     },
+    /// Versions begin with 1.
+    #[error("workflow {workflow} cannot have version 0: versions begin with 1")]
+    NoSuchVersion {
+        /// The workflow.
+        workflow: WorkflowName,
+    },
     /// A secret is not there, or cannot be hidden.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -253,6 +259,7 @@ impl EngineError {
             Self::RuleDoesNotApply { .. } => "GS0118",
             Self::Config(_) => "GS0120",
             Self::Secret(_) => "GS0121",
+            Self::NoSuchVersion { .. } => "GS0134",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -289,6 +296,9 @@ impl EngineError {
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
             Self::Secret(_) => Some("set it where this process is started".into()),
+            Self::NoSuchVersion { .. } => {
+                Some("leave the version out to take the newest one that a live node has".into())
+            }
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }
