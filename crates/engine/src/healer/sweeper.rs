@@ -413,7 +413,7 @@ impl Sweeper {
         sighting.since
     }
 
-    /// How long this finding must have held.
+    /// How long this finding must have held before it is healed.
     fn held_for(&self, found: &Found, examined: &Examined) -> Duration {
         let workflow = examined.state.as_ref().map(|state| &state.summary.workflow);
         let rules = &self.healer.rules;
