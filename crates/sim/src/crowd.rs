@@ -64,6 +64,21 @@ pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
     (flow, dice.below(50))
 }
 
+/// Whether the fleet of this seed has several versions of every workflow.
+pub fn is_mixed(seed: u64) -> bool {
+    seed % 4 == 1
+}
+
+/// What the run with this number is started with besides its input: in mixed fleets, some ask for a version.
+fn options_of(seed: u64, number: u64) -> StartOptions {
+    let options = StartOptions::default();
+    let mut dice = Dice::new(seed.wrapping_mul(37).wrapping_add(number) ^ 0x7e25);
+    match dice.below(4) {
+        version @ 1..3 if is_mixed(seed) => options.version(u32::try_from(version).unwrap_or(1)),
+        _ => options,
+    }
+}
+
 impl Person {
     /// Does it; the dice say the rest.
     pub async fn act(self, deed: Deed, seed: u64, mut dice: Dice) {
@@ -106,7 +121,7 @@ impl Person {
         let run = run_id(number);
         for _ in 0..=dice.below(2) {
             let value = payload(&serde_json::json!(input));
-            let started = self.client.start(flow, &run, value, StartOptions::default()).await;
+            let started = self.client.start(flow, &run, value, options_of(seed, number)).await;
             if started.is_ok() {
                 self.book.told(Ack::Started(run.clone(), input.to_string()));
                 let held = self.truth.head(&run).await.is_ok_and(|head| head.is_some());

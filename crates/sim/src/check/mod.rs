@@ -8,6 +8,7 @@ mod mail;
 mod outside;
 mod pace;
 mod run;
+mod versions;
 
 #[cfg(test)]
 mod tests;
@@ -26,9 +27,11 @@ pub use run::{
     i19_records_are_whole, late_effects,
 };
 
+pub use versions::i20_versions;
+
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 20] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 21] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -49,6 +52,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i16_read_your_ack,
         i17_stream,
         i19_records_are_whole,
+        i20_versions,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }
