@@ -97,7 +97,7 @@ async fn remote_workers_are_given_only_versions_that_they_have() {
         assert_eq!(theirs, []);
         for (token, version) in ours {
             assert_eq!(version, 2);
-            let doings = json!([{ "type": "complete", "output": 2 }]);
+            let doings = json!([{ "complete": { "output": 2 } }]);
             let body = json!({ "token": token, "id": format!("a-{done}"), "after": 3, "doings": doings });
             server.call("POST", "/v1/executions/append", body).await.unwrap();
             done += 1;
@@ -118,7 +118,7 @@ async fn a_worker_that_says_e2_gives_the_run_back() {
     let run = RunId::new("r").unwrap();
     server.client.start("pv", &run, Payload::null(), StartOptions::default()).await.unwrap();
     let (token, _) = claims(&server, &worker, 5_000).await.remove(0);
-    let doings = json!([{ "type": "park", "code": "E2", "reason": "unknown" }]);
+    let doings = json!([{ "park": { "code": "E2", "reason": "unknown" } }]);
     let body = json!({ "token": token, "id": "a-1", "after": 3, "doings": doings });
     server.call("POST", "/v1/executions/append", body).await.unwrap();
     let summary = server.client.get(&run).await.unwrap();

@@ -21,7 +21,7 @@ fn known(bug: Bug) -> u64 {
         Bug::OnceWithoutTrace => 6,
         Bug::ResultBeforeLog => 64,
         Bug::AnyClaimIsOwn => 700_003_579,
-        Bug::ParksUnknownVersion | Bug::NoVersionGrace => 1,
+        Bug::ParksUnknownVersion | Bug::NoVersionGrace => 7,
         _ => 0,
     }
 }
