@@ -61,6 +61,8 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
+    /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
+    TwoAtOnce,
     /// Nodes are offered runs of versions that they lack, and park them.
     ParksUnknownVersion,
     /// A version that no live node has at this moment counts as gone.
@@ -69,7 +71,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -97,6 +99,7 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
+        Self::TwoAtOnce,
         Self::ParksUnknownVersion,
         Self::NoVersionGrace,
     ];
