@@ -218,7 +218,7 @@ impl Remedy {
             Self::TakeResult { path, .. } => format!("take the result of step {path} from its task"),
             Self::SendAgain { path, .. } => format!("make a new task for step {path}"),
             Self::GiveUp { path, attempt, .. } => format!("give up attempt {attempt} of step {path}"),
-            Self::ChangeVersion { to } => format!("go on under version {to}"),
+            Self::ChangeVersion { to } => format!("change its version to {to}"),
             Self::Fail { failure } => format!("fail the run: {}", failure.message),
             Self::Park { .. } => "park the run".to_owned(),
             Self::Tell { hint } => hint.clone(),

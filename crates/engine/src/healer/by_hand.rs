@@ -120,17 +120,16 @@ impl Client {
             }
             return Ok(recovery);
         };
+        // A deploy may bring the version: only a sweep that has watched for long enough, or an operator who names the rule,
+        // goes on without it.
+        let found = match &examined.state {
+            Some(state) if options.rule != Some(Code::E2) => found.before_grace(&state.summary),
+            _ => found,
+        };
         if let (Remedy::Branch { cutoff }, Some(state)) = (&found.diagnosis.remedy, &examined.state) {
             recovery.standing = state.to_undo(*cutoff);
         }
         if options.dry_run {
-            recovery.found = Some(found);
-            return Ok(recovery);
-        }
-        // A deploy may bring the version: only a sweep that has watched for long enough, or an operator who names the rule,
-        // goes on without it.
-        if found.diagnosis.rule == Code::E2 && options.rule != Some(Code::E2) {
-            recovery.healed = Some(Healed::NotByItself);
             recovery.found = Some(found);
             return Ok(recovery);
         }

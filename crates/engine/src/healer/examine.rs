@@ -5,7 +5,7 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
-use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, diagnose};
+use goldseam_core::recovery::{Cached, Code, Diagnosis, Remedy, Remote, Sight, damaged, diagnose};
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
@@ -32,6 +32,20 @@ pub struct Found {
     pub at: Seq,
     /// What is wrong.
     pub diagnosis: Diagnosis,
+}
+
+impl Found {
+    /// The same while a deploy may still bring the version that E2 misses: what to do, and what happens otherwise.
+    pub(super) fn before_grace(mut self, summary: &Summary) -> Self {
+        let (run, needs, later) = (&self.run, summary.needs(), self.diagnosis.remedy.describe());
+        if self.diagnosis.rule == Code::E2 && self.diagnosis.remedy.is_automatic() {
+            let hint = format!(
+                "start a worker with {needs}; if none comes, a sweep will {later}: goldseam recover {run} --rule E2 does so now"
+            );
+            self.diagnosis.remedy = Remedy::Tell { hint };
+        }
+        self
+    }
 }
 
 /// What a look at a run brought.
@@ -297,7 +311,7 @@ fn broken(run: &RunId, end: Seq, row: Option<&Row>, corrupt: &Corrupt) -> Examin
     if row.is_some_and(|row| rests(row) || row.summary.status.is_terminal()) {
         let hint =
             format!("restore the log of {run} from a backup; goldseam history {run} shows what is left");
-        diagnosis.remedy = goldseam_core::recovery::Remedy::Tell { hint };
+        diagnosis.remedy = Remedy::Tell { hint };
     }
     Examined { state: None, found: vec![Found { run: run.clone(), at: end, diagnosis }], row_is_off: false }
 }
@@ -311,8 +325,6 @@ fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failu
 
 #[cfg(test)]
 mod tests {
-    use goldseam_core::recovery::Remedy;
-
     use super::super::sample::started;
     use super::*;
 

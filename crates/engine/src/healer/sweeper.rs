@@ -382,6 +382,10 @@ impl Sweeper {
         // Silence has lasted for as long as it must already.
         let silent = found.diagnosis.rule == Code::H1;
         let old_enough = silent || liveness.now.since(since) >= self.held_for(&found, &examined);
+        let found = match &examined.state {
+            Some(state) if !old_enough && self.waits_for_deploy(&found) => found.before_grace(&state.summary),
+            _ => found,
+        };
         let fate = self.treat(&found, old_enough).await;
         if fate == Fate::Healed {
             report.healed += 1;

@@ -1,6 +1,6 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
-use goldseam_core::recovery::{Code, Remedy};
+use goldseam_core::recovery::Remedy;
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
@@ -58,7 +58,7 @@ impl Client {
             links: Vec::new(),
             moves_at: state.summary.due().filter(|_| state.summary.status.is_active()),
             you_can: Vec::new(),
-            found: examined.found.clone(),
+            found: examined.found.iter().map(|found| found.clone().before_grace(&state.summary)).collect(),
         };
         let mut open = vec![(0, examined.clone())];
         while let Some((depth, examined)) = open.pop() {
@@ -105,11 +105,6 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
     for found in &explained.found {
         match &found.diagnosis.remedy {
             Remedy::Tell { hint } => can.push(hint.clone()),
-            _ if found.diagnosis.rule == Code::E2 => {
-                let needs = examined.state.as_ref().map(|state| state.summary.needs()).unwrap_or_default();
-                can.push(format!("start a worker with {needs}"));
-                can.push(format!("goldseam recover {run} --rule E2"));
-            }
             _ => can.push(format!("goldseam recover {run}")),
         }
         can.push(format!("goldseam explain {}", found.diagnosis.rule));

@@ -217,12 +217,14 @@ pub async fn e2_a_version_that_nobody_has_is_parked(fixture: &Fixture) {
     let engine = has(&ward, &[1, 7]).await;
     let checkup = ward.fix().await;
     let found = &checkup.findings[0];
-    assert_eq!((found.code, &found.fate), (Code::E2, &Fate::Young), "{checkup:?}");
+    assert_eq!((found.code, &found.fate), (Code::E2, &Fate::NeedsHelp), "{checkup:?}");
     let missing = "no live node has version 2 of v (live nodes have 1, 7)";
     assert_eq!(found.evidence, format!("{missing}: the run waits for a worker with v@2"));
     let why = ward.client.why(&id("r")).await.unwrap();
     assert!(why.links.iter().any(|link| link.what == "it waits for a worker with v@2"), "{why:?}");
-    assert!(why.you_can.contains(&"start a worker with v@2".to_owned()), "{why:?}");
+    let hint = "start a worker with v@2; if none comes, a sweep will park the run: goldseam recover r --rule E2 does so now";
+    assert!(why.you_can.contains(&hint.to_owned()), "{why:?}");
+    assert_eq!(found.remedy, hint);
     let recovered = ward.client.recover(&id("r"), Default::default()).await.unwrap();
     assert!(recovered.was_needed() && !recovered.has_healed(), "{recovered:?}");
     assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued);
@@ -265,7 +267,7 @@ pub async fn e2_is_counted_from_the_first_look_of_a_sweeper(fixture: &Fixture) {
     for _ in 0..3 {
         let options = SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
         let report = ward.client.sweeper(options).sweep().await.unwrap();
-        assert_eq!((report.healed, &report.stalled[0].fate), (0, &Fate::Young), "{report:?}");
+        assert_eq!((report.healed, &report.stalled[0].fate), (0, &Fate::NeedsHelp), "{report:?}");
     }
     is_untouched_by_e2(&ward, "r").await;
     engine.shutdown().await;
