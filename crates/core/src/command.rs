@@ -9,7 +9,7 @@ use crate::event::{
 use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::recovery::{Code, Healer, Lived, Remedy};
+use crate::recovery::{Code, Healer, Lived, Policy, Remedy};
 use crate::time::{Millis, Seq};
 
 /// What somebody wants of a run.
@@ -20,7 +20,7 @@ pub enum Command {
         /// What to run.
         queued: RunQueued,
         /// Who runs it, if the starter does.
-        claim: Option<NodeId>,
+        claim: Option<Starter>,
     },
     /// Take it.
     Claim(Claim),
@@ -131,8 +131,25 @@ pub struct Claim {
     pub node: NodeId,
     /// The present owner, if the claimant believes it lost.
     pub lost: Option<Lost>,
-    /// Whether no other suspect of crashing its process is let in beside it.
+    /// Whether it is let in alone, in a process that has lived long enough without it.
     pub alone: bool,
+    /// How the claimant recovers runs of this workflow; none: it does not say.
+    pub recovery: Option<Policy>,
+}
+
+/// A node that starts a run and has it at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Starter {
+    /// The node.
+    pub node: NodeId,
+    /// How it recovers runs of this workflow; none: it does not say.
+    pub recovery: Option<Policy>,
+}
+
+impl From<NodeId> for Starter {
+    fn from(node: NodeId) -> Self {
+        Self { node, recovery: None }
+    }
 }
 
 /// A remedy, and the facts it rests on.

@@ -256,9 +256,25 @@ impl Event {
         )
     }
 
-    /// Whether a new one of these is progress: recovery attempts start from zero again.
-    pub fn is_progress(&self) -> bool {
-        matches!(self, Self::StepCompleted(_) | Self::CompensationCompleted { .. })
+    /// Whether one of these, written by the run's owner, is progress: replay does not write it again.
+    ///
+    /// The start of an attempt is none: an attempt that takes its process down begins again and again.
+    fn is_progress(&self) -> bool {
+        matches!(
+            self,
+            Self::StepCompleted(_)
+                | Self::StepFailed(_)
+                | Self::StepRetryScheduled { .. }
+                | Self::TimerSet { .. }
+                | Self::TimerFired { .. }
+                | Self::WaitStarted(_)
+                | Self::WaitResolved { .. }
+                | Self::ChildStarted(_)
+                | Self::CompensationStarted { .. }
+                | Self::CompensationCompleted { .. }
+                | Self::CompensationFailed { .. }
+                | Self::ProgressEmitted { .. }
+        )
     }
 
     /// Whether it ends its branch.
@@ -375,6 +391,14 @@ pub struct Recorded {
     pub bytes: u64,
     /// What happened.
     pub event: Event,
+}
+
+impl Recorded {
+    /// Whether it is progress: recovery attempts start from zero again. What a healer writes is none.
+    pub fn is_progress(&self) -> bool {
+        let owned = self.epoch.is_some() || matches!(self.event, Event::StepCompleted(_));
+        owned && self.event.is_progress()
+    }
 }
 
 #[cfg(test)]

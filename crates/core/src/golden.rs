@@ -24,7 +24,7 @@ fn a_long_life() -> Log {
     let tags = [(TagKey::new("customer").unwrap(), "Ada & Söhne".to_owned())].into();
     let (parent, priority) = (Some(RunId::new("campaign-7").unwrap()), 5);
     let queued = RunQueued { tags, parent, priority, ..order(r#"{"lines":[1,2.50,"ü\n"]}"#) };
-    let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1")) });
+    let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1").into()) });
     let (input, remote) = (Some(Hash::of(b"in")), None);
     let started = StepStarted { path: path("reserve"), ord: 0, attempt: 1, input, remote };
     log = log.owned(vec![Do::StepStarted(started)]);

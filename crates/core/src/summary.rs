@@ -84,12 +84,18 @@ pub struct Summary {
     /// When the latest claim was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Millis>,
-    /// The latest claim let no other suspect in beside it.
+    /// The latest claim let it in alone, and only what it executes can have ended its process since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
     /// How long at the most it lived before the last crash, if it has not progressed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lived_ms: Option<u64>,
+    /// Steps whose attempt the present owner has begun, as far as the log tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub under_way: Vec<Path>,
+    /// How it is recovered, where its owner's policy is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<crate::recovery::Policy>,
     /// Recoveries in all.
     #[serde(default)]
     pub recoveries: u32,
@@ -207,6 +213,8 @@ impl Summary {
             claimed_at: None,
             alone: false,
             lived_ms: None,
+            under_way: Vec::new(),
+            recovery: None,
             recoveries: 0,
             recovered_at: None,
             paused: false,
@@ -337,6 +345,7 @@ impl Summary {
         self.waits.clear();
         self.inputs.clear();
         self.cut_off.clear();
+        self.under_way.clear();
         self.steps = 0;
         self.step = None;
     }
@@ -375,6 +384,9 @@ impl Summary {
     #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     pub(crate) fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
+        if recorded.is_progress() {
+            self.progress();
+        }
         match &recorded.event {
             Event::RunQueued(_)
             | Event::BranchOpened(_)
@@ -387,8 +399,13 @@ impl Summary {
                 self.attempt = claim.attempt;
                 self.claimed_at = Some(at);
                 self.alone = claim.alone;
+                self.under_way.clear();
+                self.recovery = claim.recovery.or(self.recovery);
             }
-            Event::RunReleased { .. } => self.owner = None,
+            Event::RunReleased { .. } => {
+                self.owner = None;
+                self.under_way.clear();
+            }
             Event::RunRecovered(recovered) => {
                 self.recoveries += 1;
                 self.lived_ms = recovered.lived_ms.or(self.lived_ms);
@@ -417,14 +434,16 @@ impl Summary {
             Event::RunPruned(pruned) => *self = Self::buried(&self.run, pruned, recorded),
             Event::StepStarted(step) => {
                 self.at_step(&step.path);
-                if let Some(remote) = &step.remote {
-                    let tasks = vec![remote.task.clone()];
-                    self.waits.push(OpenWait { tasks, ..OpenWait::new(&step.path, at) });
+                match &step.remote {
+                    Some(remote) => {
+                        let tasks = vec![remote.task.clone()];
+                        self.waits.push(OpenWait { tasks, ..OpenWait::new(&step.path, at) });
+                    }
+                    None => self.under_way.push(step.path.clone()),
                 }
             }
             Event::StepCompleted(step) => {
                 self.at_step(&step.path);
-                self.progress();
                 self.steps += u32::from(!step.group);
             }
             Event::StepFailed(step) => self.at_step(&step.path),
@@ -479,16 +498,17 @@ impl Summary {
                 self.compensating = true;
                 self.waits.clear();
                 self.inputs.clear();
+                self.under_way.clear();
+                // A healer began it: the run is let in alone once more, to undo what it did.
+                self.alone &= recorded.epoch.is_some();
                 self.step = Some(path.clone());
                 if let Some(failure) = failure {
                     self.trouble = Some(Trouble::of(failure));
                 }
             }
-            Event::CompensationCompleted { path } => {
-                self.progress();
+            Event::CompensationCompleted { path } | Event::CompensationFailed { path, .. } => {
                 self.step = Some(path.clone());
             }
-            Event::CompensationFailed { path, .. } => self.step = Some(path.clone()),
             Event::VersionChanged { to, .. } => self.version = *to,
         }
     }
@@ -501,6 +521,7 @@ impl Summary {
         self.waits.clear();
         self.inputs.clear();
         self.cut_off.clear();
+        self.under_way.clear();
         self.trouble = trouble;
     }
 
@@ -509,8 +530,9 @@ impl Summary {
         self.step = Some(path.clone());
     }
 
-    /// Ends a wait, and with it the questions that nobody looks for any more.
+    /// Ends an attempt or a wait, and with it the questions that no wait looks for any more.
     fn close(&mut self, path: &Path) {
+        self.under_way.retain(|step| step != path);
         for ended in self.waits.extract_if(.., |wait| wait.path == *path).collect::<Vec<_>>() {
             let wanted = |path: &Path| self.waits.iter().any(|wait| wait.inputs.contains(path));
             self.inputs.retain(|input| !ended.inputs.contains(&input.path) || wanted(&input.path));

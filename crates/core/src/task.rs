@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Class, Failure};
 use crate::hash::Hash;
-use crate::id::{LaneName, QueueName, RunId, TaskId};
+use crate::id::{LaneName, NodeId, QueueName, RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::time::Millis;
 
 /// Kind of the task that moves a run on; the workflow's name follows.
 const ADVANCE: &str = "advance:";
+/// How the audit entry of a suspect's task begins.
+const QUARANTINE: &str = "in quarantine ";
 /// Most audit entries kept inside a record.
 const AUDIT_MAX: usize = 8;
 
@@ -165,6 +167,17 @@ pub struct Audit {
     pub at: Millis,
     /// What.
     pub what: String,
+}
+
+/// That a run waits in quarantine, as its task says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quarantined<'a> {
+    /// Where, and behind how many.
+    pub place: &'a str,
+    /// Since when.
+    pub since: Millis,
+    /// Until when at the latest, if those before it survive.
+    pub until: Millis,
 }
 
 /// Adds an audit entry and lets the oldest go.
@@ -375,6 +388,24 @@ impl Task {
         self = self.returned(run_at, now);
         note(&mut self.audit, now, format!("taken back from {owner}: {why}"));
         self
+    }
+
+    /// The run that it moves waits in quarantine on the node that has the task.
+    #[must_use]
+    pub fn quarantined(mut self, node: &NodeId, before: usize, until: Millis, now: Millis) -> Self {
+        let what = format!("{QUARANTINE}on {node} behind {before} others, until {} at the latest", until.0);
+        note(&mut self.audit, now, what);
+        self.changed_at = now.max(self.changed_at);
+        self.version += 1;
+        self
+    }
+
+    /// What its latest note says about a quarantine, if that is what it is about.
+    pub fn quarantine(&self) -> Option<Quarantined<'_>> {
+        let Audit { at, what } = self.audit.last().filter(|_| self.state.is_live())?;
+        let (place, until) = what.strip_prefix(QUARANTINE)?.split_once(", until ")?;
+        let until = until.split(' ').next()?.parse().ok()?;
+        Some(Quarantined { place, since: *at, until: Millis(until) })
     }
 
     /// What is inconsistent about the record itself, if anything.

@@ -81,7 +81,7 @@ pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {
 }
 
 pub(crate) fn claim(by: &str) -> Command {
-    Command::Claim(Claim { node: node(by), lost: None, alone: false })
+    Command::Claim(Claim { node: node(by), lost: None, alone: false, recovery: None })
 }
 
 /// Prunes a log that ended at `at` when it was archived.
@@ -93,7 +93,7 @@ pub(crate) fn prune(at: Seq) -> Command {
 pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
     let lost =
         Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
-    Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false })
+    Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false, recovery: None })
 }
 
 /// A task of this name with nothing unusual about it.

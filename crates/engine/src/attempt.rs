@@ -92,6 +92,8 @@ impl Attempt {
 pub(crate) struct Limits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) silence: Option<Duration>,
+    /// Its start is in the log already.
+    pub(crate) marked: bool,
 }
 
 /// How an attempt ended.
@@ -176,9 +178,9 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(cell: &'a Arc<Cell>, limits: Limits, marked: bool) -> Self {
+    fn new(cell: &'a Arc<Cell>, limits: Limits, beats: bool) -> Self {
         let now = cell.ledger.clock.elapsed();
-        Self { cell, limits, began: now, beat: now, marked, beats: marked }
+        Self { cell, limits, began: now, beat: now, marked: beats || limits.marked, beats }
     }
 
     /// How long until something is due.

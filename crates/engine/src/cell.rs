@@ -338,6 +338,11 @@ impl Inner {
         Some(if self.waits.values().all(|slow| *slow == Slow::Yes) { Slow::Yes } else { Slow::No })
     }
 
+    /// Whether the run was recovered from a crash and has not progressed since.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.state.summary.lived_ms.is_some()
+    }
+
     /// Whether the run is paused and no user code runs any more.
     pub(crate) fn rests(&self) -> bool {
         self.state.summary.paused && self.busy == 0 && self.queue.is_empty()

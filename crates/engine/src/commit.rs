@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode, decode_all};
+use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal, TaskMove, View};
 use goldseam_core::event::{Event, RunQueued};
 use goldseam_core::planted::{self, Bug};
@@ -150,7 +151,7 @@ impl Ledger {
         &self,
         run: &RunId,
         queued: RunQueued,
-        claim: Option<NodeId>,
+        claim: Option<Starter>,
     ) -> Result<Committed, EngineError> {
         let start = Command::Start { queued, claim };
         self.commit_on(Some(Known::Absent), run, &start, Vec::new()).await

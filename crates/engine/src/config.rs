@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::recovery::Bounds;
+use goldseam_core::recovery::Policy;
 use goldseam_core::{Limits, QueueName, WorkflowName};
 use goldseam_store::Pace;
 
@@ -71,9 +71,9 @@ pub struct Config {
 /// How runs are recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
-    /// Recoveries without progress before rule P1 ends the run.
+    /// Counted recoveries without progress before rule P1 stops the run, at least 1. The last of them is made alone.
     pub attempts_max: u32,
-    /// Rule P1 parks the run instead of failing it.
+    /// Rule P1 parks the run, for a person to look at. Else the run fails, once what it did is undone.
     pub park: bool,
     /// How long a finding must have held before a sweep heals it; never makes a live run stale.
     pub stale_after: Duration,
@@ -84,11 +84,12 @@ pub struct Recovery {
 
 impl Default for Recovery {
     fn default() -> Self {
+        let policy = Policy::default();
         Self {
-            attempts_max: 3,
-            park: false,
-            stale_after: Duration::from_secs(30),
-            delay: Duration::from_millis(100),
+            attempts_max: policy.attempts_max,
+            park: policy.park,
+            stale_after: policy.stale_after(),
+            delay: Duration::from_millis(policy.delay_ms),
         }
     }
 }
@@ -96,12 +97,18 @@ impl Default for Recovery {
 impl Recovery {
     /// Two lives of a run that differ by less do not differ.
     pub(crate) fn doubt(&self) -> Duration {
-        self.delay * 10
+        self.policy().doubt()
     }
 
-    /// What `diagnose` needs to know of it.
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { attempts_max: self.attempts_max, park: self.park }
+    /// The same as it travels with a run.
+    pub(crate) fn policy(&self) -> Policy {
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Policy {
+            attempts_max: self.attempts_max,
+            park: self.park,
+            stale_ms: ms(self.stale_after),
+            delay_ms: ms(self.delay),
+        }
     }
 }
 
@@ -122,6 +129,13 @@ impl Config {
         ];
         if let Some((name, _)) = pauses.iter().find(|(_, span)| span.is_zero()) {
             return Err(EngineError::Config(format!("{name} must be longer than nothing")));
+        }
+        if std::iter::once(&self.recovery).chain(self.recovery_of.values()).any(|one| one.attempts_max == 0) {
+            return Err(EngineError::Config(
+                "recovery.attempts_max must be at least 1: a run whose process died is recovered once before it can be \
+                 blamed"
+                    .to_owned(),
+            ));
         }
         if self.beat * BEATS_MIN > self.silence_max {
             let (silence, beat) = (self.silence_max, self.beat);

@@ -132,6 +132,9 @@ impl Driver {
                 false
             }
             Some(Slow::Yes) => true,
+            // Whoever finds it owned knows that more than a wait was under way; and beside a run that must be alone,
+            // none that waits is to wake up.
+            Some(Slow::No) if inner.is_suspect() || self.cell.hub().is_secluded() => true,
             Some(Slow::No) => {
                 let span = self.cell.config.linger;
                 let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use goldseam_core::command::Starter;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
@@ -255,9 +256,11 @@ impl Engine {
     /// Starts the run here if there is room, else leaves it to whoever has some.
     async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
         let hub = &self.node.ledger.hub;
-        let room = hub.hot_count() < self.node.config.slots as usize && !hub.is_leaving();
+        let open = !hub.is_leaving() && !hub.is_secluded();
+        let room = open && hub.hot_count() < self.node.config.slots as usize;
         let ours = room && self.node.config.queues.contains(&queued.queue);
-        let claim = ours.then(|| self.node.id.clone());
+        let recovery = Some(self.node.config.recovery_for(&queued.workflow).policy());
+        let claim = ours.then(|| Starter { node: self.node.id.clone(), recovery });
         let sent = self.node.ledger.clock.elapsed();
         let committed = self.node.ledger.start(run, queued, claim).await?;
         let claimed =

@@ -122,6 +122,7 @@ struct Pages {
     lives: BTreeMap<NodeId, usize>,
     late_max: u32,
     calm_at: Option<Millis>,
+    loops: bool,
     trace: Option<Vec<String>>,
 }
 
@@ -243,6 +244,11 @@ impl Book {
         self.pages().late_max = late_max;
     }
 
+    /// Nodes are killed from outside again and again, and runs have a limit of recoveries.
+    pub fn loops(&self) {
+        self.pages().loops = true;
+    }
+
     /// From now on nothing goes wrong any more.
     pub fn calm(&self) {
         let now = self.time.now();
@@ -268,6 +274,7 @@ impl Book {
             lives: pages.lives.clone(),
             late_max: pages.late_max,
             calm_at: pages.calm_at,
+            loops: pages.loops,
             calls: pages.calls,
             hash: pages.hash,
             trace: pages.trace.clone().unwrap_or_default(),
@@ -320,6 +327,8 @@ pub struct Facts {
     pub late_max: u32,
     /// The true moment at which the faults stopped, if they did.
     pub calm_at: Option<Millis>,
+    /// Nodes were killed from outside again and again, and runs had a limit of recoveries.
+    pub loops: bool,
     /// Calls that reached the store.
     pub calls: u64,
     /// Hash of the trace.

@@ -17,6 +17,12 @@ pub const FLOWS: &[&str] = &[
     "mixed", "undoing", "remote", "relay",
 ];
 
+/// The run that takes its node down, in seeds that have one; its workflow is called the same.
+pub const POISON: &str = "poison";
+
+/// The step that takes its node down.
+pub const STRIKE: &str = "strike";
+
 /// The step that is done at most once, whatever happens.
 pub const ONCE: &str = "once";
 
@@ -73,6 +79,18 @@ impl Hands {
         Ok(drawn % 1_000)
     }
 
+    /// Takes the node down: nothing of it reaches the store any more.
+    async fn strike(self, run: RunId, attempt: Attempt) -> Result<u64> {
+        self.awake().await;
+        let (number, key) = (attempt.number(), attempt.idempotency_key().to_owned());
+        self.book.saw(&run, STRIKE, Mark { attempt: number, key, node: self.node, life: self.life });
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        if let Some(link) = &self.link {
+            link.crash();
+        }
+        std::future::pending().await
+    }
+
     async fn undo(self, run: RunId, step: String) -> Result<()> {
         self.awake().await;
         let (key, node, life) = (String::new(), self.node, self.life);
@@ -104,6 +122,7 @@ pub fn register(builder: Builder, hands: &Hands) -> Builder {
     let builder = flow!(builder, mixed);
     let builder = flow!(builder, undoing);
     let builder = flow!(builder, remote);
+    let builder = flow!(builder, poison);
     flow!(builder, relay)
 }
 
@@ -129,6 +148,13 @@ async fn steps(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     }
     ctx.progress("all done").await?;
     Ok(total)
+}
+
+/// Gets as far as a step that takes its node down.
+async fn poison(hands: Hands, ctx: Context, _input: u32) -> Result<u64> {
+    step(&hands, &ctx, "before").await?;
+    let run = ctx.run_id().clone();
+    ctx.step_with(STRIKE, |attempt| hands.clone().strike(run.clone(), attempt)).await
 }
 
 async fn parallel(hands: Hands, ctx: Context, input: u32) -> Result<u64> {

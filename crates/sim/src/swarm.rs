@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
+use goldseam_engine::StartOptions;
 use goldseam_store::faulty::{Fault, Rates};
 use goldseam_store::{Row, RunFilter, RunOrder, Store, TaskFilter};
 
@@ -11,6 +12,7 @@ use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
 use crate::crowd::{Deed, Person, payload, run_id};
 use crate::dice::Dice;
+use crate::flows::POISON;
 use crate::follow::Reader;
 use crate::holder::Holder;
 use crate::worker::{Care, Worker};
@@ -82,26 +84,45 @@ pub fn first_to_find(
 
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut dice = Dice::new(seed);
-    let rates = draw_rates(&mut dice);
+    let loops = seed % 7 == 6;
+    // In a crash loop only the killer ends processes, so that a blame is a false one.
+    let rates = if loops { Rates::default() } else { draw_rates(&mut dice) };
     let seats = 2 + usize::try_from(dice.below(3)).unwrap_or(0);
     let mut world = World::new(seats, rates, trace, dice.fork());
     if seed.is_multiple_of(5) {
         world.drift_max_ppm = 100_000;
     }
+    let mut counts = BTreeMap::new();
+    if loops {
+        world.attempts_max = 3;
+        world.book.loops();
+        counts.insert("crash_loop", 1);
+    }
     for index in 0..seats {
         world.start(index).await;
+    }
+    if loops && seed.is_multiple_of(2) {
+        poison(&world).await;
     }
     let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
     let worker = tokio::spawn(worker.keep_working(world.client.clone()));
     let runs = 6 + dice.below(14);
     let holders = holders(&world, seed);
     let readers = readers(&world, seed, runs);
-    let mut counts = BTreeMap::new();
     let (relief, deeds) = (Vec::new(), Vec::new());
     let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
+    let killer = loops.then(|| Dice::new(seed ^ 0xdead));
     let (world_ref, counts_ref) = (&mut world, &mut counts);
-    let storm =
-        Storm { world: world_ref, dice: &mut dice, seed, counts: counts_ref, relief, deeds, forgetful };
+    let storm = Storm {
+        world: world_ref,
+        dice: &mut dice,
+        seed,
+        counts: counts_ref,
+        relief,
+        deeds,
+        forgetful,
+        killer,
+    };
     storm.rage(runs).await;
     holders.iter().for_each(tokio::task::JoinHandle::abort);
     let unsettled = settle(&mut world, runs, &mut dice).await;
@@ -204,6 +225,8 @@ struct Storm<'a> {
     deeds: Vec<tokio::task::JoinHandle<()>>,
     /// Decides which hints are lost, where any are; a source of its own, so that the rest stays as it was.
     forgetful: Option<Dice>,
+    /// Kills all nodes again and again, in seeds of crash loops; then nothing else happens to nodes.
+    killer: Option<Dice>,
 }
 
 impl Storm<'_> {
@@ -225,7 +248,9 @@ impl Storm<'_> {
             if let Some(what) = self.forget(started).await {
                 *self.counts.entry(what).or_default() += 1;
             }
-            if self.dice.percent(25)
+            if self.killer.is_some() {
+                self.kill().await;
+            } else if self.dice.percent(25)
                 && let Some(what) = self.mishap(turn).await
             {
                 *self.counts.entry(what).or_default() += 1;
@@ -282,6 +307,20 @@ impl Storm<'_> {
         }
         self.world.memory.lose_task(&task?);
         Some("lose_task")
+    }
+
+    /// Most turns end every process, and a new one begins in its seat.
+    async fn kill(&mut self) {
+        let Some(killer) = &mut self.killer else { return };
+        if !killer.percent(40) {
+            return;
+        }
+        for index in 0..self.world.seats.len() {
+            if self.world.crash(index) {
+                *self.counts.entry("crash").or_default() += 1;
+            }
+        }
+        revive(self.world).await;
     }
 
     /// Something happens to a node; none if it would have, but nobody is there. To start one is no fault.
@@ -363,18 +402,36 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
     })
 }
 
+/// Starts the run that takes its node down.
+async fn poison(world: &World) {
+    let run = RunId::new(POISON);
+    let Ok(run) = run else { return };
+    let input = payload(&serde_json::json!(1));
+    while world.client.start(POISON, &run, input.clone(), StartOptions::default()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A new process begins wherever one is missing.
+async fn revive(world: &mut World) {
+    for index in 0..world.seats.len() {
+        if !world.has_node(index) {
+            world.start(index).await;
+        }
+    }
+}
+
 /// No more faults: every run must end. Returns those that did not.
 async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, Status)> {
     world.calm();
     world.bury();
     world.book.line("calm");
-    for index in 0..world.seats.len() {
-        if world.seats[index].engine.is_none() {
-            world.start(index).await;
-        }
-    }
+    revive(world).await;
     let until = world.book.time().elapsed() + CALM_MAX;
     loop {
+        // Only a poisonous run ends a process now.
+        world.bury();
+        revive(world).await;
         let open = unsettled(world).await;
         if open.is_empty() || world.book.time().elapsed() >= until {
             tell_tasks(world, &open).await;
@@ -418,7 +475,8 @@ async fn help(world: &World, number: u64, dice: &mut Dice) {
 async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
     let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
     let Ok(page) = world.memory.runs(filter).await else { return Vec::new() };
-    let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal());
+    let stopped = |row: &Row| row.summary.run.as_str() == POISON && row.summary.status == Status::Parked;
+    let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal() && !stopped(row));
     let lost = world.memory.rowless(None, u32::MAX).await.unwrap_or_default();
     let lost = lost.into_iter().map(|run| (run, Status::Queued));
     open.map(|row| (row.summary.run, row.summary.status)).chain(lost).collect()

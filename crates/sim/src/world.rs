@@ -50,6 +50,8 @@ pub struct World {
     pub old_links: Vec<Arc<FaultyStore>>,
     /// How wrong clocks may go, in millionths.
     pub drift_max_ppm: u64,
+    /// Recoveries without progress before a run is stopped.
+    pub attempts_max: u32,
     rates: Rates,
     calm: bool,
     lives: usize,
@@ -69,11 +71,11 @@ pub fn config() -> Config {
         poll: Duration::from_millis(500),
         drain: Duration::from_secs(2),
         beat_on_thread: false,
-        // Crashes are drawn at random here: no run is to blame for them. That the limit ends a poisonous run, and no other,
-        // is shown by `crates/goldseam/tests/poison.rs`.
+        // Crashes are drawn at random here: no run is to blame for them. Seeds of crash loops have a limit.
         recovery: Recovery {
             attempts_max: u32::MAX,
             stale_after: Duration::from_secs(2),
+            delay: Duration::from_millis(10),
             ..Recovery::default()
         },
         sweep: Some(Duration::from_secs(3)),
@@ -123,6 +125,7 @@ impl World {
             calm: false,
             lives: 0,
             drift_max_ppm: 10_000,
+            attempts_max: u32::MAX,
             dice,
         }
     }
@@ -146,7 +149,8 @@ impl World {
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
         // Not the process's own name, or a trace would be another one in another process.
-        let config = Config { name: Some(format!("seat {index}")), ..config() };
+        let mut config = Config { name: Some(format!("seat {index}")), ..config() };
+        config.recovery.attempts_max = self.attempts_max;
         let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
         self.lives += 1;
         let hands = Hands::new(self.book.clone(), index).with(self.lives, link.clone());

@@ -170,6 +170,10 @@ pub enum Fate {
     Moved,
     /// Only a person, or time, can help.
     NeedsHelp,
+    /// It heals by itself: a node has its task, or will.
+    Waits,
+    /// The run was stopped: it takes its process down, and needs a person.
+    Stopped,
     /// The remedy failed; another sweep tries again.
     Failed,
 }
@@ -201,6 +205,10 @@ pub struct Healing {
     pub attempt: u32,
     /// Where it was cut.
     pub cutoff: Option<Seq>,
+    /// How the rule stopped the run, if it did instead of healing it: `parked`, `failed`, or `undoing` where it fails
+    /// once what it did is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// Where in the run's log it stands.
     pub event: Seq,
     /// What was seen.
@@ -243,6 +251,9 @@ pub struct HealingStatsQuery {
 pub struct HealingStats {
     /// How many.
     pub count: u64,
+    /// The runs were stopped, not healed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// From the recovery to the run's next sign of progress.
     pub heal_ms: Spread,
     /// The rule.

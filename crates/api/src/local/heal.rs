@@ -133,13 +133,14 @@ impl Local {
             return Err(Problem::bad_request(words).limit(u64::from(STATS_MAX)));
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let mut rules: BTreeMap<String, Vec<Healing>> = BTreeMap::new();
+        let mut rules: BTreeMap<(bool, String), Vec<Healing>> = BTreeMap::new();
         for one in self.client.recoveries(query.since_ms.map(Millis), most).await?.into_iter().map(healing) {
-            rules.entry(one.rule.clone()).or_default().push(one);
+            rules.entry((one.ended.is_some(), one.rule.clone())).or_default().push(one);
         }
         let still = |one: &Healing| i64::try_from(one.stalled_ms).unwrap_or(i64::MAX);
-        let item = |(rule, of): (String, Vec<Healing>)| HealingStats {
+        let item = |((ended, rule), of): ((bool, String), Vec<Healing>)| HealingStats {
             count: of.len() as u64,
+            ended,
             heal_ms: Spread::of(of.iter().filter_map(|one| one.heal_ms).collect()),
             rule,
             stalled_ms: Spread::of(of.iter().map(still).collect()),
@@ -160,13 +161,14 @@ fn place(cursor: &str) -> Result<Place, Problem> {
 }
 
 fn healing(healed: Healed) -> Healing {
-    let Healed { run, workflow, seq, at, recovered, moved_at } = healed;
+    let Healed { run, workflow, seq, at, recovered, moved_at, ended } = healed;
     let heal = moved_at.map(|moved| i64::try_from(moved.since(at).as_millis()).unwrap_or(i64::MAX));
     Healing {
         at: Moment(at),
         at_ms: at,
         attempt: recovered.attempt,
         cutoff: recovered.cutoff,
+        ended: ended.map(|ended| ended.as_str().to_owned()),
         event: seq,
         evidence: recovered.evidence,
         heal_ms: heal,
@@ -246,6 +248,8 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
         Became::Told => Fate::Told,
         Became::Moved => Fate::Moved,
         Became::NeedsHelp => Fate::NeedsHelp,
+        Became::Waits => Fate::Waits,
+        Became::Stopped => Fate::Stopped,
         Became::Failed(_) => Fate::Failed,
     };
     let error = match became {

@@ -69,10 +69,15 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     }
     let of = |wanted: fn(Fate) -> bool| checkup.findings.iter().filter(move |finding| wanted(finding.fate));
     let mut parts = vec![text::count(checkup.findings.len() as u64, "finding")];
-    let healed = of(|fate| matches!(fate, Fate::Healed | Fate::Moved)).count();
-    if healed > 0 {
-        parts.push(format!("{healed} healed"));
-    }
+    let mut tell = |count: usize, words: &str| {
+        if count > 0 {
+            parts.push(format!("{count} {words}"));
+        }
+    };
+    tell(of(|fate| fate == Fate::Healed).count(), "healed");
+    tell(of(|fate| fate == Fate::Moved).count(), "moved on meanwhile");
+    tell(of(|fate| fate == Fate::Waits).count(), "recovered by a node without you: goldseam why RUN");
+    tell(of(|fate| fate == Fate::Stopped).count(), "stopped, to be looked at: goldseam explain P1");
     let told = of(|fate| matches!(fate, Fate::Told | Fate::Young)).count();
     if told > 0 {
         parts.push(format!("{told} can be healed: goldseam doctor --fix"));

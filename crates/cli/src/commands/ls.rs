@@ -16,6 +16,10 @@ use crate::fail::{Exit, Fail};
 use crate::table::Table;
 use crate::{out, text, when};
 
+/// Suspects of crashing their process that are looked at one by one.
+const SUSPECTS_MAX: usize = 50;
+/// How `why` says that a suspect waits.
+const QUARANTINE: &str = "waits in quarantine";
 /// Columns of the list.
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "STEP", "AGE", "NOTE"];
 
@@ -64,8 +68,22 @@ pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
     if args.watch {
         return watch(app, &*api, (query, args.limit)).await;
     }
-    show(app, &list(&*api, &query, args.limit).await?);
+    let page = list(&*api, &query, args.limit).await?;
+    let held = if app.wants_json() || app.quiet { HashMap::new() } else { quarantined(&*api, &page).await };
+    show(app, &page, &held);
     Ok(Exit::Ok)
+}
+
+/// Where suspects of crashing their process wait: only their tasks tell.
+async fn quarantined(api: &dyn Api, page: &Page<Summary>) -> HashMap<RunId, String> {
+    let suspect = |summary: &&Summary| summary.lived_ms.is_some() && summary.status.is_active();
+    let mut held = HashMap::new();
+    for summary in page.items.iter().filter(suspect).take(SUSPECTS_MAX) {
+        let Ok(explained) = api.why(&summary.run).await else { continue };
+        let waits = explained.links.into_iter().find(|link| link.what.contains(QUARANTINE));
+        held.extend(waits.map(|link| (summary.run.clone(), link.what)));
+    }
+    held
 }
 
 async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, Fail> {
@@ -94,23 +112,27 @@ fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, Fail> {
     })
 }
 
-fn show(app: &App, page: &Page<Summary>) {
+fn show(app: &App, page: &Page<Summary>, held: &HashMap<RunId, String>) {
     let summaries = &page.items;
     match () {
         () if app.json => out::json(page),
         () if app.jsonl => summaries.iter().for_each(out::jsonl),
         () if app.quiet => summaries.iter().for_each(|summary| out::line(summary.run.as_str())),
         () => {
-            app.table(&table(app, summaries));
+            app.table(&table(app, summaries, held));
             app.remark(&footer(summaries, page.next.is_some()));
         }
     }
 }
 
-fn table(app: &App, summaries: &[Summary]) -> Table {
+fn table(app: &App, summaries: &[Summary], held: &HashMap<RunId, String>) -> Table {
     let mut table = Table::new(HEAD);
     for summary in summaries {
-        table.row(row(app, summary));
+        let mut cells = row(app, summary);
+        if let (Some(note), Some(waits)) = (cells.last_mut(), held.get(&summary.run)) {
+            note.clone_from(waits);
+        }
+        table.row(cells);
     }
     table
 }
@@ -169,7 +191,7 @@ async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Re
             () if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
             () if app.terminal => {
                 out::clear();
-                show(app, &page);
+                show(app, &page, &HashMap::new());
             }
             () => fresh.iter().for_each(|summary| out::line(row(app, summary).join("\t"))),
         }

@@ -79,6 +79,7 @@ fn lines(run: &RunId, recovery: &Recovery, dry_run: bool) -> Vec<String> {
         (false, _) if dry_run => format!("needs you: {remedy}"),
         (true, _) if dry_run => format!("would: {remedy}"),
         (_, Some(branch)) if recovery.healed => format!("healed: now on branch {branch}"),
+        (_, None) if recovery.healed && *rule == Code::P1 => format!("stopped: {remedy}"),
         (_, None) if recovery.healed => format!("healed: {remedy}"),
         (true, _) => "it moved on meanwhile: nothing was changed".to_owned(),
         (false, _) => format!("needs you, nothing was changed: {remedy}"),

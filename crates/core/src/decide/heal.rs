@@ -43,8 +43,18 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
             Decision::new(now, vec![mail, recovered(None)], TaskMove::Wake)
         }
         Remedy::Fail { failure } => {
-            let failed = Event::RunFailed { failure: failure.clone() };
-            let decision = Decision::new(now, vec![recovered(None), failed], TaskMove::Remove);
+            let decision = match state.to_undo(Seq::ZERO).first() {
+                None => {
+                    let failed = Event::RunFailed { failure: failure.clone() };
+                    Decision::new(now, vec![recovered(None), failed], TaskMove::Remove)
+                }
+                // What it did is undone first, by a node that lets it in alone.
+                Some(path) => {
+                    let (path, failure) = (path.clone(), Some(failure.clone()));
+                    let undo = Event::CompensationStarted { path, failure };
+                    Decision::new(now, vec![recovered(None), undo], TaskMove::Renew(now))
+                }
+            };
             decision.dropping(state.handed_out.clone())
         }
         Remedy::Park { reason } => {

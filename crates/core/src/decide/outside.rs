@@ -2,29 +2,30 @@
 
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, TooLong, View};
-use crate::command::{Claim, Command};
+use crate::command::{Claim, Command, Starter};
 use crate::error::Failure;
 use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
 use crate::id::{NodeId, RunId};
 use crate::limits::Limits;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
-use crate::recovery::{Code, Reason, next_attempt};
+use crate::recovery::{Code, Policy, Reason, next_attempt};
 use crate::summary::{Status, Summary, child_command};
 use crate::time::Millis;
 
 pub(super) fn start(
     view: View<'_>,
     queued: &RunQueued,
-    claim: Option<&NodeId>,
+    claim: Option<&Starter>,
     now: Millis,
 ) -> Result<Decision, Refusal> {
     let Ok(summary) = view.summary() else {
         let mut events = vec![Event::RunQueued(queued.clone())];
-        let Some(node) = claim else {
+        let Some(Starter { node, recovery }) = claim else {
             return Ok(Decision::new(now, events, TaskMove::Ready));
         };
-        events.push(Event::RunClaimed(claimed(node, Cause::Start, 0)));
+        let recovery = news(None, *recovery);
+        events.push(Event::RunClaimed(RunClaimed { recovery, ..claimed(node, Cause::Start, 0) }));
         events.push(Event::RunStarted);
         return Ok(Decision::new(now, events, TaskMove::Held));
     };
@@ -39,7 +40,12 @@ pub(super) fn start(
 }
 
 fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> RunClaimed {
-    RunClaimed { node: node.clone(), cause, attempt, alone: false }
+    RunClaimed { node: node.clone(), cause, attempt, alone: false, recovery: None }
+}
+
+/// The claimant's policy, if the log does not say it already. The default policy needs no word.
+fn news(said: Option<Policy>, own: Option<Policy>) -> Option<Policy> {
+    own.filter(|own| *own != said.unwrap_or_default())
 }
 
 pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decision, Refusal> {
@@ -52,7 +58,8 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let cause = match (&summary.owner, &claim.lost) {
         (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
             if lost.proven && !planted::is(Bug::AttemptNotCounted) {
-                attempt = next_attempt(summary, lost.lived);
+                let policy = Policy::of(summary, claim.recovery.unwrap_or_default());
+                attempt = next_attempt(summary, lost.lived, policy.bounds(), claim.alone);
             }
             if planted::is(Bug::CounterReset) {
                 attempt = 1;
@@ -78,7 +85,8 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
         _ if summary.started => Cause::Wake,
         _ => Cause::Start,
     };
-    events.push(Event::RunClaimed(RunClaimed { alone: claim.alone, ..claimed(&claim.node, cause, attempt) }));
+    let (alone, recovery) = (claim.alone, news(summary.recovery, claim.recovery));
+    events.push(Event::RunClaimed(RunClaimed { alone, recovery, ..claimed(&claim.node, cause, attempt) }));
     if !summary.started {
         events.push(Event::RunStarted);
     }

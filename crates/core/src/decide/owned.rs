@@ -364,7 +364,13 @@ impl Batch<'_> {
             carried: Some(Carried { run, summary: Box::new(summary), mail, mail_bytes, children }),
         }));
         if let Some(node) = owner {
-            self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));
+            self.push(Event::RunClaimed(RunClaimed {
+                node,
+                cause: Cause::Wake,
+                attempt: 0,
+                alone: false,
+                recovery: None,
+            }));
         }
         self.left = true;
     }

@@ -55,9 +55,12 @@ pub struct RunClaimed {
     /// Recoveries since the last progress, this one included.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub attempt: u32,
-    /// No other suspect of crashing its process was let in beside it.
+    /// It was let in alone: its process had lived long enough without it, and nothing else began beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// How the run is recovered from now on, where that differs from what the log said so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<crate::recovery::Policy>,
 }
 
 fn is_none_u32(value: &u32) -> bool {

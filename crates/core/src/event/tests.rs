@@ -36,7 +36,21 @@ fn mail_progress_and_ends_are_what_they_are() {
         "signal.received",
     ];
     assert_eq!(names_of(Event::is_mail), mail.into());
-    assert_eq!(names_of(Event::is_progress), ["compensation.completed", "step.completed"].into());
+    let progress = [
+        "child.started",
+        "compensation.completed",
+        "compensation.failed",
+        "compensation.started",
+        "progress.emitted",
+        "step.completed",
+        "step.failed",
+        "step.retry_scheduled",
+        "timer.fired",
+        "timer.set",
+        "wait.resolved",
+        "wait.started",
+    ];
+    assert_eq!(names_of(Event::is_progress), progress.into());
     let ends = ["run.cancelled", "run.completed", "run.failed"];
     assert_eq!(names_of(Event::is_terminal), ends.into());
     assert_eq!(names_of(Event::may_be_last), ends.into_iter().chain(["run.pruned"]).collect());

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, next_attempt, pace, used_up};
+use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, pace, seen_of, used_up};
 use crate::error::Class;
 use crate::path::Path;
 use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp};
@@ -139,12 +139,10 @@ fn half_jump_in(state: &State) -> Option<Diagnosis> {
 pub(super) fn poison(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { proven: true, lived, .. } = &sight.owner else { return None };
     let summary = &sight.state.summary;
-    let attempt = next_attempt(summary, *lived);
-    if pace(summary, attempt, sight.bounds) != Pace::Never {
+    if pace(summary, *lived, sight.bounds) != Pace::Never {
         return None;
     }
-    let evidence = format!("{} recoveries without progress, and it died alone", summary.attempt);
-    found(Code::P1, evidence, used_up(summary.attempt, sight.bounds))
+    found(Code::P1, seen_of(summary), used_up(summary, sight.bounds))
 }
 
 /// O2
@@ -156,9 +154,12 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
         Some(task) if task.state == TaskState::Ready && task.run_at > sight.now + ASIDE_MAX => return None,
         // Nobody can take it over: that is what must be said.
         Some(task) if task.state.is_live() && nobody_fit(sight).is_some() => return None,
-        Some(task) if task.state.is_live() => {
-            Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
-        }
+        Some(task) if task.state.is_live() => Remedy::Tell {
+            hint: match task.quarantine() {
+                Some(waits) => format!("it waits in quarantine {}", waits.place),
+                None => "a node that has its workflow takes it over".to_owned(),
+            },
+        },
         // Without a task nobody comes to take it over: O1.
         _ => return None,
     };

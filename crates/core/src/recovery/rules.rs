@@ -202,8 +202,8 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::P1,
         title: "recovery attempts used up",
-        wrong: "The run took its process down each time it was recovered, the last time alone, without progress.",
-        remedy: "The run fails with \"recovery failed after N attempts\", or is parked by policy; nothing is deleted.",
+        wrong: "The run's process died each time it was recovered, the last time executing only this run, without progress.",
+        remedy: "The run is parked with the evidence; by policy it fails instead, once what it did is undone. Nothing is deleted.",
         budget: Budget::Once,
         detector: Detector::Run(detect::poison),
     },

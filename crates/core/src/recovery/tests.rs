@@ -1,12 +1,13 @@
 //! Histories as small tables: what a run did, what its cache says, who lives; and what is found.
 
+mod blame;
 mod remedies;
 mod said;
 
 use std::time::Duration;
 
 use super::*;
-use crate::command::{Claim, Command, Heal, Lost};
+use crate::command::{Command, Heal};
 use crate::decide::{Refusal, TaskMove};
 use crate::event::{Event, Release, RunQueued};
 use crate::form::Form;
@@ -399,58 +400,6 @@ fn a_failed_step_with_tries_left_is_tried_again() {
     assert!(matches!(step.progress, crate::state::StepProgress::Retry(_)));
 }
 
-fn take_over(by: &str, from: &str, lived: Lived, alone: bool) -> Command {
-    let lost = Lost { node: node(from), proven: true, evidence: "its process is gone".into(), lived };
-    Command::Claim(Claim { node: node(by), lost: Some(lost), alone })
-}
-
-fn span(ms: u64) -> Lived {
-    Lived { least: Duration::from_millis(ms), most: Duration::from_millis(ms + 1), doubt: Duration::ZERO }
-}
-
-#[test]
-fn the_third_attempt_is_alone_and_only_a_death_alone_ends_the_run() {
-    let bounds = Bounds::default();
-    let mut log = Log::running();
-    let mut paces = Vec::new();
-    for (n, alone) in [(1, false), (2, false), (3, false), (4, true)] {
-        let summary = log.state().summary.clone();
-        let attempt = next_attempt(&summary, span(100));
-        assert_eq!(attempt, n);
-        paces.push(pace(&summary, attempt, bounds));
-        log = log.act(take_over(&format!("n-{}", n + 1), &format!("n-{n}"), span(100), alone));
-    }
-    let summary = log.state().summary.clone();
-    paces.push(pace(&summary, next_attempt(&summary, span(100)), bounds));
-    assert_eq!(paces, [Pace::Crowd, Pace::Cohort, Pace::Alone, Pace::Alone, Pace::Never]);
-    let gone = Owner::Lost { proven: true, evidence: "its process is gone".into(), lived: span(100) };
-    let case = Case { owner: gone, ..Case::healthy(log) };
-    assert_eq!(case.codes()[0], Code::P1);
-    let command = case.heal(0);
-    let ended = case.log.act(command);
-    assert_eq!(ended.status(), Status::Failed);
-    assert_eq!(ended.state().summary.trouble.as_ref().unwrap().message, "recovery failed after 4 attempts");
-}
-
-#[test]
-fn who_outlives_its_last_crash_twice_over_is_not_counted() {
-    let log = Log::running().act(take_over("n-2", "n-1", span(100), false));
-    let summary = &log.state().summary;
-    assert_eq!((summary.attempt, summary.lived_ms), (1, Some(101)));
-    assert_eq!(next_attempt(summary, span(202)), 2, "exactly twice is no proof");
-    assert_eq!(next_attempt(summary, span(203)), 1);
-    let doubted = |ms| Lived { doubt: Duration::from_millis(50), ..span(ms) };
-    assert_eq!((next_attempt(summary, doubted(250)), next_attempt(summary, doubted(253))), (2, 1));
-    assert_eq!(probation(doubted(101)), Duration::from_millis(254));
-}
-
-#[test]
-fn progress_starts_the_count_anew() {
-    let log = Log::running().act(take_over("n-2", "n-1", span(100), true)).completed("a");
-    let summary = &log.state().summary;
-    assert_eq!((summary.attempt, summary.alone, summary.lived_ms), (0, false, None));
-}
-
 #[test]
 fn graceful_hand_overs_cost_nothing() {
     let mut log = Log::running().started("long", 1);
@@ -459,12 +408,6 @@ fn graceful_hand_overs_cost_nothing() {
     }
     let summary = &log.state().summary;
     assert_eq!((summary.attempt, summary.recoveries), (0, 0));
-}
-
-#[test]
-fn a_parked_run_can_be_its_policy() {
-    let remedy = used_up(3, Bounds { park: true, ..Bounds::default() });
-    assert_eq!(remedy, Remedy::Park { reason: "recovery failed after 3 attempts".into() });
 }
 
 #[test]
@@ -509,14 +452,4 @@ fn the_catalogue_has_every_rule_once() {
         assert_eq!(rule.code.rule().title, rule.title);
     }
     assert!("Z9".parse::<Code>().is_err());
-}
-
-#[test]
-fn a_suspect_is_tried_alone_at_the_bound_and_given_up_beyond_it() {
-    let bounds = Bounds { attempts_max: 3, ..Bounds::default() };
-    let alone = Summary { alone: true, ..Log::running().state().summary.clone() };
-    let paces = [1, 2, 3, 4].map(|attempt| pace(&alone, attempt, bounds));
-    assert_eq!(paces, [Pace::Crowd, Pace::Cohort, Pace::Alone, Pace::Never]);
-    let in_company = Summary { alone: false, ..alone };
-    assert_eq!(pace(&in_company, 4, bounds), Pace::Alone);
 }

@@ -210,14 +210,17 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let (path, ord) = (spot.path.clone(), spot.ord);
         let started = StepStarted { path, ord, attempt: number, input, remote: None };
         let traced = self.at_most_once && !planted::is(Bug::OnceWithoutTrace);
-        if traced || self.probe.is_some() || self.limits.silence.is_some() {
+        // Should this attempt take its process down, the log names it.
+        let suspect = cell.lock().is_suspect();
+        if traced || self.probe.is_some() || self.limits.silence.is_some() || suspect {
             let ticket = cell.queue(Owned::StepStarted(started.clone()));
             cell.durable(ticket).await;
         }
         let key = idempotency_key(&cell.lock().state, &spot.path);
         let _busy = cell.busy();
         let attempt = Attempt::new(number, key, self.limits.silence.is_some());
-        let outcome = attempt::run(cell, &started, attempt, self.limits, &mut self.body).await;
+        let limits = Limits { marked: suspect, ..self.limits };
+        let outcome = attempt::run(cell, &started, attempt, limits, &mut self.body).await;
         let (failure, timeout) = match outcome {
             Outcome::Done(value) => match Payload::of(&value, &cell.ledger.limits) {
                 Ok(output) => {

@@ -81,14 +81,15 @@ pub struct Checkup {
 impl Checkup {
     /// Whether something is left that is wrong.
     pub fn is_healthy(&self) -> bool {
-        self.findings.iter().all(|finding| matches!(finding.fate, Fate::Healed | Fate::Moved))
+        let is_well = |fate: &Fate| matches!(fate, Fate::Healed | Fate::Moved | Fate::Waits);
+        self.findings.iter().all(|finding| is_well(&finding.fate))
     }
 
     /// Adds a finding; one that is known already takes the newer fate.
     fn add(&mut self, new: Finding) {
         let same = |old: &&mut Finding| old.code == new.code && old.subject == new.subject;
         match self.findings.iter_mut().find(same) {
-            Some(old) if old.fate == Fate::Healed && new.fate == Fate::Moved => {}
+            Some(old) if old.fate == Fate::Healed && matches!(new.fate, Fate::Moved | Fate::Waits) => {}
             Some(old) => *old = new,
             None => self.findings.push(new),
         }
@@ -239,8 +240,16 @@ mod tests {
             let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
             Checkup { findings, ..Checkup::default() }.is_healthy()
         };
-        let fates = [Fate::Healed, Fate::Moved, Fate::Young, Fate::Told, Fate::NeedsHelp];
-        assert_eq!(fates.map(is_healthy), [true, true, false, false, false]);
+        let fates = [
+            Fate::Healed,
+            Fate::Moved,
+            Fate::Waits,
+            Fate::Young,
+            Fate::Told,
+            Fate::NeedsHelp,
+            Fate::Stopped,
+        ];
+        assert_eq!(fates.map(is_healthy), [true, true, true, false, false, false, false]);
         assert!(!is_healthy(Fate::Failed("no".to_owned())));
         assert!(Checkup::default().is_healthy());
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
-use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, diagnose};
+use goldseam_core::recovery::{
+    Cached, Code, Diagnosis, Lived, Owner, Policy, Remote, Sight, damaged, diagnose,
+};
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
@@ -105,18 +107,19 @@ impl Healer {
         };
         let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
+        let policy = self.rules.policy_for(summary);
         let sight = Sight {
             now: liveness.now,
             state: &state,
             row: row.as_ref().map(|row| Cached { summary: &row.summary, task: row.task.as_ref() }),
             task: task.as_ref(),
-            owner: liveness.owner(summary.owner.as_ref(), summary.claimed_at),
+            owner: with_doubt(liveness.owner(summary.owner.as_ref(), summary.claimed_at), policy),
             claimant: claimant
-                .map_or(goldseam_core::recovery::Owner::Nobody, |claimant| liveness.holder(claimant, since)),
+                .map_or(Owner::Nobody, |claimant| liveness.holder(claimant, since)),
             fit: Some(liveness.has(&summary.workflow)),
             remote: &remote,
             children: &children,
-            bounds: self.rules.recovery_for(&summary.workflow).bounds(),
+            bounds: policy.bounds(),
         };
         let found =
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
@@ -259,6 +262,16 @@ impl Healer {
             new_branch: None,
             cutoff: None,
         }
+    }
+}
+
+/// The same, judged by how much two lives of this run may differ.
+fn with_doubt(owner: Owner, policy: Policy) -> Owner {
+    match owner {
+        Owner::Lost { proven, evidence, lived } => {
+            Owner::Lost { proven, evidence, lived: Lived { doubt: policy.doubt(), ..lived } }
+        }
+        other => other,
     }
 }
 

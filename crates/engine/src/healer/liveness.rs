@@ -67,10 +67,11 @@ impl Liveness {
         let until_now = self.now.since(since);
         match self.find(node) {
             Some(seen) => {
-                let least = seen.beat_at.since(since);
-                Lived { least, most: (least + self.beat * 2).min(until_now).max(least), doubt: self.doubt }
+                let (least, doubt) = (seen.beat_at.since(since), self.doubt);
+                let process = seen.beat_at.since(seen.record.started_at);
+                Lived { least, most: (least + self.beat * 2).min(until_now).max(least), doubt, process }
             }
-            None => Lived { least: Duration::ZERO, most: until_now, doubt: self.doubt },
+            None => Lived { most: until_now, doubt: self.doubt, ..Lived::default() },
         }
     }
 
@@ -167,7 +168,7 @@ mod tests {
     fn a_life_ends_between_the_last_beat_and_the_next_but_one() {
         let all = everybody();
         let lived = |node: &str, since: i64| {
-            let Lived { least, most, doubt } = all.lived(node, Millis(since));
+            let Lived { least, most, doubt, .. } = all.lived(node, Millis(since));
             assert_eq!(doubt, SECOND);
             (least.as_millis(), most.as_millis())
         };

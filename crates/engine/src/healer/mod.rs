@@ -20,9 +20,9 @@ use std::time::Duration;
 use goldseam_core::command::Heal;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::Note;
-use goldseam_core::recovery::{Code, Diagnosis, Healer as Who, Reason, Remedy};
+use goldseam_core::recovery::{Code, Diagnosis, Healer as Who, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{BranchId, Command, Event, RunId, Seq, WorkflowName};
+use goldseam_core::{BranchId, Command, Event, RunId, Seq, Summary, WorkflowName};
 use goldseam_store::{Expect, Written};
 
 pub use examine::{Examined, Found};
@@ -59,8 +59,10 @@ impl Rules {
         }
     }
 
-    fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
-        self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    /// How this run is recovered: as its log says, else as this process is configured.
+    fn policy_for(&self, summary: &Summary) -> Policy {
+        let own = self.recovery_of.get(&summary.workflow).unwrap_or(&self.recovery);
+        Policy::of(summary, own.policy())
     }
 }
 
@@ -94,7 +96,11 @@ impl Healer {
         match &healed {
             Ok(Healed::Done { stale, .. }) => {
                 self.count(run, diagnosis, *stale, begun).await;
-                tracing::info!(%run, rule = %diagnosis.rule, evidence = diagnosis.evidence, "healed");
+                let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
+                match rule {
+                    Code::P1 => tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down"),
+                    _ => tracing::info!(%run, %rule, evidence, "healed"),
+                }
             }
             Ok(Healed::Moved | Healed::NotByItself) => {}
             Err(error) => {
@@ -109,9 +115,9 @@ impl Healer {
         let Ok(Some(head)) = self.ledger.store.head(run).await else { return };
         let workflow = head.row.map_or_else(String::new, |row| row.summary.workflow.as_str().to_owned());
         let heal = self.ledger.clock.elapsed().saturating_sub(begun);
-        self.ledger.meter.recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), (stale, heal));
-        if diagnosis.rule == Code::P1 {
-            self.ledger.meter.attempts_exceeded(&workflow);
+        match diagnosis.rule {
+            Code::P1 => self.ledger.meter.attempts_exceeded(&workflow),
+            rule => self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal)),
         }
     }
 
@@ -137,7 +143,7 @@ impl Healer {
         match self.ledger.commit(run, &Command::Heal(heal)).await {
             Ok(committed) => {
                 self.ledger.hub.poke(run);
-                if let Remedy::Fail { .. } = diagnosis.remedy {
+                if committed.records.iter().any(|recorded| matches!(recorded.event, Event::RunFailed { .. })) {
                     self.cancel_children(run).await;
                 }
                 let (mut branch, mut stale) = (None, None);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::planted::{self, Bug};
-use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
+use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
@@ -72,6 +72,10 @@ pub enum Fate {
     Moved,
     /// Only a person, or time, can help.
     NeedsHelp,
+    /// It heals by itself: a node has its task, or will.
+    Waits,
+    /// The run was stopped: it takes its process down, and needs a person.
+    Stopped,
     /// The remedy failed; another sweep tries again.
     Failed(String),
 }
@@ -85,6 +89,8 @@ impl Fate {
             Self::Told => "told",
             Self::Moved => "moved",
             Self::NeedsHelp => "needs_help",
+            Self::Waits => "waits",
+            Self::Stopped => "stopped",
             Self::Failed(_) => "failed",
         }
     }
@@ -414,17 +420,16 @@ impl Sweeper {
 
     fn stale_after(&self, examined: &Examined) -> Duration {
         self.options.stale_after.unwrap_or_else(|| {
-            let workflow = examined.state.as_ref().map(|state| &state.summary.workflow);
-            workflow
-                .map_or(&self.healer.rules.recovery, |name| self.healer.rules.recovery_for(name))
-                .stale_after
+            let rules = &self.healer.rules;
+            let policy = examined.state.as_ref().map(|state| rules.policy_for(&state.summary));
+            policy.map_or(rules.recovery.stale_after, Policy::stale_after)
         })
     }
 
     async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
         match &found.diagnosis {
-            // Somebody has put its task back already, and a node takes it over.
-            Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Moved,
+            // Its task is in the queue again, or a node has it: that node takes the run over.
+            Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Waits,
             diagnosis if !diagnosis.remedy.is_automatic() => return Fate::NeedsHelp,
             _ => {}
         }
@@ -436,6 +441,7 @@ impl Sweeper {
             return Fate::Young;
         }
         match self.healer.heal(&found.run, found.at, &found.diagnosis).await {
+            Ok(Healed::Done { .. }) if found.diagnosis.rule == Code::P1 => Fate::Stopped,
             Ok(Healed::Done { .. }) => Fate::Healed,
             Ok(Healed::Moved) => Fate::Moved,
             Ok(Healed::NotByItself) => Fate::NeedsHelp,
@@ -485,10 +491,12 @@ mod tests {
             Fate::Told,
             Fate::Moved,
             Fate::NeedsHelp,
+            Fate::Waits,
+            Fate::Stopped,
             Fate::Failed(String::new()),
         ];
         let words = fates.each_ref().map(Fate::as_str);
-        assert_eq!(words, ["healed", "young", "told", "moved", "needs_help", "failed"]);
+        assert_eq!(words, ["healed", "young", "told", "moved", "needs_help", "waits", "stopped", "failed"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
-use goldseam_core::recovery::Remedy;
+use goldseam_core::recovery::{Code, Remedy, suspected};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
-use goldseam_core::summary::OpenWait;
+use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::task::TaskState;
 use goldseam_core::{Millis, RunId, State, Status, TaskId};
 
@@ -112,7 +112,13 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
     let summary = examined.state.as_ref().map(|state| &state.summary);
     match explained.status {
         Status::Paused => can.push(format!("goldseam resume {run}")),
-        Status::Failed => can.push(format!("goldseam retry {run}")),
+        Status::Failed => {
+            let code = summary.and_then(|summary| summary.trouble.as_ref()?.code.as_deref());
+            if code == Some(Code::P1.as_str()) {
+                can.push(format!("goldseam explain {}", Code::P1));
+            }
+            can.push(format!("goldseam retry {run}"));
+        }
         // Whatever it waited for before, only a person's decision moves it now.
         Status::Parked | Status::Completed | Status::Cancelled => {}
         _ => {
@@ -150,6 +156,11 @@ impl Seen<'_> {
         let trouble = || summary.trouble.as_ref().map_or_else(String::new, |t| format!(": {}", t.message));
         match summary.status {
             Status::Completed | Status::Failed | Status::Cancelled => {
+                let stopped = |trouble: &Trouble| trouble.code.as_deref() == Some(Code::P1.as_str());
+                if summary.trouble.as_ref().is_some_and(stopped) {
+                    let what = "rule P1 stopped it: its process died each time it was recovered".to_owned();
+                    into.links.push(self.link(what, summary.finished_at, None));
+                }
                 into.links.push(self.link(
                     format!("it is over, {}{}", summary.status, trouble()),
                     summary.finished_at,
@@ -261,6 +272,14 @@ impl Seen<'_> {
     async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
         let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
         let queue = &task.queue;
+        if let Some(waits) = task.quarantine().filter(|_| self.state.summary.owner.is_some()) {
+            let place = suspected(&self.state.summary);
+            let what = format!(
+                "it waits in quarantine {}: its process died while it was executing, {place}",
+                waits.place
+            );
+            return Ok(Some(self.link(what, Some(waits.since), Some(waits.until))));
+        }
         Ok(match task.state {
             TaskState::Ready if task.run_at <= self.liveness.now => {
                 let what = format!("its task is ready in queue {queue}, for the next node with a free slot");
@@ -270,7 +289,7 @@ impl Seen<'_> {
                 Some(self.link(format!("its task rests in queue {queue}"), None, Some(task.run_at)))
             }
             TaskState::Claimed => {
-                let owner = task.owner.as_deref().unwrap_or("nobody");
+                let owner = task.owner.as_deref().unwrap_or("no node");
                 Some(self.link(format!("its task is claimed by {owner}"), task.started_at, None))
             }
             TaskState::Completed | TaskState::Failed | TaskState::Cancelled | TaskState::Dead => None,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::planted::{self, Bug};
-use goldseam_core::recovery::{Code, Diagnosis, Owner, Reason, at_claim, damaged, used_up};
+use goldseam_core::recovery::{Code, Diagnosis, Lived, Owner, Reason, at_claim, damaged, seen_of, used_up};
 use goldseam_core::task::Task;
 use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
 use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
 
-use super::quarantine::Admission;
+use super::quarantine::{Admission, HeldBack};
 use super::{Node, mail};
 use crate::cell::Cell;
 use crate::clock::pause;
@@ -39,7 +39,7 @@ enum Taken {
     /// It is ours since the log ended at `end`; loading may begin at `base`.
     Ours { base: Seq, end: Seq },
     /// It is a suspect of crashing its process, and must wait its turn.
-    HeldBack { alone: bool, lived: Duration },
+    HeldBack(HeldBack),
     /// It is over.
     Over,
 }
@@ -80,6 +80,9 @@ impl Node {
     /// Runs that this node can still take: those on their way into memory have their place already, suspects
     /// that wait for their turn have none.
     fn free_slots(&self) -> u32 {
+        if self.hub().is_secluded() {
+            return 0;
+        }
         let held_back = self.held_back_count();
         let coming = self.taking().len().saturating_sub(held_back);
         let taken = u32::try_from(self.hub().hot_count() + coming).unwrap_or(u32::MAX);
@@ -166,7 +169,7 @@ impl Node {
     async fn begin(&self, run: &RunId, task: Task) -> Option<Arc<Cell>> {
         match self.claim_run(run, &task).await {
             Ok(Taken::Ours { base, end }) => return self.load_own(run, (base, end), task).await,
-            Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
+            Ok(Taken::HeldBack(held)) => self.hold_back(task, held).await,
             Ok(Taken::Over) => {}
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
@@ -262,12 +265,15 @@ impl Node {
             Some(summary) if summary.status.is_active() => self.lost_owner(summary).await?,
             _ => None,
         };
-        let mut claim = Claim { node: self.id.clone(), lost, alone: false };
+        let mut claim = Claim { node: self.id.clone(), lost, alone: false, recovery: None };
+        if let Some(summary) = known.summary() {
+            claim.recovery = Some(self.config.recovery_for(&summary.workflow).policy());
+        }
         if let (Some(summary), Some(lost)) = (known.summary(), &claim.lost) {
             match self.admit(summary, lost) {
                 Admission::In { alone } => claim.alone = alone,
-                Admission::HeldBack { alone, lived } => return Ok(Taken::HeldBack { alone, lived }),
-                Admission::Never(attempts) => return self.end_poisonous(run, summary, attempts).await,
+                Admission::HeldBack(held) => return Ok(Taken::HeldBack(held)),
+                Admission::Never => return self.stop_poisonous(run, summary).await,
             }
         }
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
@@ -276,15 +282,9 @@ impl Node {
     }
 
     /// Rule P1: the run took its process down too often, the last time alone.
-    async fn end_poisonous(
-        &self,
-        run: &RunId,
-        summary: &Summary,
-        attempts: u32,
-    ) -> Result<Taken, EngineError> {
-        let bounds = self.config.recovery_for(&summary.workflow).bounds();
-        let evidence = format!("{attempts} recoveries without progress, and it died alone");
-        let diagnosis = Diagnosis { rule: Code::P1, evidence, remedy: used_up(attempts, bounds) };
+    async fn stop_poisonous(&self, run: &RunId, summary: &Summary) -> Result<Taken, EngineError> {
+        let remedy = used_up(summary, self.policy_for(summary).bounds());
+        let diagnosis = Diagnosis { rule: Code::P1, evidence: seen_of(summary), remedy };
         let healer = self.healer(Reason::InfrastructureRestart);
         healer.heal(run, summary.as_of, &diagnosis).await?;
         Ok(Taken::Over)
@@ -314,6 +314,7 @@ impl Node {
             }
             _ => return Ok(None),
         };
+        let lived = Lived { doubt: self.policy_for(summary).doubt(), ..lived };
         Ok(Some(Lost { node: owner.clone(), proven, evidence, lived }))
     }
 

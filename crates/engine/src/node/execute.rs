@@ -185,7 +185,8 @@ impl Node {
             if !self.is_at_it(cell) {
                 return None;
             }
-            let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
+            let (node, lost, alone, recovery) = (self.id.clone(), None, false, None);
+            let claim = goldseam_core::command::Claim { node, lost, alone, recovery };
             let error = match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
                 Ok(claimed) => return self.reload(cell, claimed.end).await,
                 Err(error) => error,

@@ -35,6 +35,8 @@ pub(crate) struct Hub {
     confirmed: Mutex<Confirmed>,
     leaving: AtomicBool,
     aborting: AtomicBool,
+    /// Nothing new begins here: a run is let in alone.
+    secluded: AtomicBool,
     hot: Mutex<Hot>,
     /// Appends of this process that have landed.
     appends: AtomicU64,
@@ -81,6 +83,7 @@ impl Hub {
             confirmed: Mutex::default(),
             leaving: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
+            secluded: AtomicBool::new(false),
             hot: Mutex::default(),
             appends: AtomicU64::new(0),
             ready: Notify::new(),
@@ -170,6 +173,18 @@ impl Hub {
 
     pub(crate) fn is_aborting(&self) -> bool {
         self.aborting.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing new may begin here: a run is let in alone.
+    pub(crate) fn is_secluded(&self) -> bool {
+        self.secluded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn seclude(&self, secluded: bool) {
+        self.secluded.store(secluded, Ordering::Relaxed);
+        if secluded {
+            self.nudge_all();
+        }
     }
 
     pub(crate) fn leave(&self) {

@@ -127,6 +127,7 @@ impl Node {
     ) -> Arc<Self> {
         let name = config.name.clone().unwrap_or_else(|| format!("{}:{}", host(), std::process::id()));
         let pace = ledger.store.pace();
+        let quarantine = Mutex::new(quarantine::Quarantine::new(ledger.clock.elapsed()));
         Arc::new(Self {
             id,
             ledger,
@@ -138,7 +139,7 @@ impl Node {
             time,
             seen: Mutex::default(),
             taking: Mutex::default(),
-            quarantine: Mutex::default(),
+            quarantine,
             nodes_seen: Mutex::default(),
             moves: AtomicU32::new(0),
             looks: AtomicU32::new(0),

@@ -94,6 +94,11 @@ impl<'a> Ward<'a> {
         self.builder_with(Config { recovery, sweep, ..quick() })
     }
 
+    /// The same, keeping runs that only wait in memory for this long.
+    pub fn builder_lingering(&self, linger: Duration) -> Builder {
+        self.builder_with(Config { linger, ..quick() })
+    }
+
     fn builder_with(&self, config: Config) -> Builder {
         Engine::builder(Arc::clone(self.store())).config(config)
     }

@@ -13,6 +13,9 @@ use super::{Evidence, Log, Violation, before};
 /// the rest is for what backs off. The longest that was seen is 7.2 s.
 const GAP_MAX: i64 = 15_000;
 
+/// After a crash loop suspects wait for their turn, and a poisonous run ends processes in the calm, too.
+const LOOPS_TIMES: i64 = 6;
+
 /// A stretch in which a run could go on and did not.
 struct Gap<'a> {
     run: &'a RunId,
@@ -24,7 +27,8 @@ struct Gap<'a> {
 
 /// I15 and I12, in the calm: a run that waits for nobody goes on within the bound, and so does one whose time has come.
 pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
-    let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > GAP_MAX);
+    let most = if evidence.facts.loops { GAP_MAX * LOOPS_TIMES } else { GAP_MAX };
+    let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > most);
     slow.map(|Gap { run, seq, status, ms }| {
         let rule = if matches!(status, Status::Sleeping | Status::Waiting) { "I12" } else { "I15" };
         Violation::new(rule, format!("{run}: it was {status} for {ms} ms in the calm before event {}", seq.0))

@@ -109,12 +109,12 @@ fn queued() -> Event {
 
 fn claimed(attempt: u32) -> Event {
     let node = NodeId::new("n1").unwrap();
-    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt, alone: false })
+    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt, alone: false, recovery: None })
 }
 
 fn claimed_by(node: &str) -> Event {
     let node = NodeId::new(node).unwrap();
-    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt: 0, alone: false })
+    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt: 0, alone: false, recovery: None })
 }
 
 fn done(name: &str, ord: u32, undo: bool) -> Event {

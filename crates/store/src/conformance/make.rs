@@ -78,6 +78,8 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         attempt: 0,
         claimed_at: None,
         alone: false,
+        under_way: Vec::new(),
+        recovery: None,
         lived_ms: None,
         recoveries: 0,
         recovered_at: None,

@@ -12,7 +12,7 @@ use crate::time::{Millis, Seq};
 #[test]
 fn a_start_repeated_with_the_same_input_is_the_same_run() {
     let mut log = Log::new("r1");
-    let start = Command::Start { queued: order(r#"{"n": 1}"#), claim: Some(node("n-1")) };
+    let start = Command::Start { queued: order(r#"{"n": 1}"#), claim: Some(node("n-1").into()) };
     assert_eq!(log.try_act(&start).unwrap().task, TaskMove::Held);
     assert_eq!(log.names(), ["run.queued", "run.claimed", "run.started"]);
     assert_eq!(log.try_act(&start), Ok(Decision::default()));
@@ -262,7 +262,7 @@ fn a_run_that_is_not_there_is_told_nothing() {
 fn a_row_is_enough_for_claims_and_mail() {
     let log = Log::running().released(Release::HandOver);
     let row = View::Row(&log.state().summary);
-    for command in [Command::Claim(Claim { node: node("n-2"), lost: None, alone: false }), signal("go", "s1")]
+    for command in [Command::Claim(Claim { node: node("n-2"), lost: None, alone: false, recovery: None }), signal("go", "s1")]
     {
         assert_eq!(decide(row, &command, log.now, &log.limits), log.ask(&command), "{command:?}");
     }
@@ -298,7 +298,7 @@ fn each_sort_of_mail_moves_the_task_as_it_should() {
 
 #[test]
 fn a_claim_is_the_epoch_of_itself_and_of_what_comes_with_it() {
-    let start = Command::Start { queued: order("{}"), claim: Some(node("n-1")) };
+    let start = Command::Start { queued: order("{}"), claim: Some(node("n-1").into()) };
     let log = Log::new("r1").act(start).act(Command::Annotate(note("n"))).completed("a");
     let epochs: Vec<_> = log.records.iter().map(|recorded| recorded.epoch.map(|seq| seq.0)).collect();
     assert_eq!(epochs, [None, Some(2), Some(2), None, Some(2)]);

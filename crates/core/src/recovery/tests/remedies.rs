@@ -1,5 +1,6 @@
 //! Which remedy a rule has for which sight, at the edges of its conditions.
 
+use super::blame::{span, take_over};
 use super::*;
 use crate::event::{StepCompleted, StepFailed};
 
@@ -204,5 +205,7 @@ fn a_suspicion_never_ends_a_run() {
     let codes = |proven| Case { owner: gone(proven), ..Case::healthy(log.clone()) }.codes();
     assert_eq!((codes(true)[0], codes(false)), (Code::P1, vec![Code::O2]));
     let found = Case { owner: gone(true), ..Case::healthy(log.clone()) }.diagnoses().remove(0);
-    assert_eq!(found.evidence, "4 recoveries without progress, and it died alone");
+    let seen = "the worker died after each of 3 recoveries without progress, the last time executing only this run, in \
+                workflow code before its first step";
+    assert_eq!(found.evidence, seen);
 }
