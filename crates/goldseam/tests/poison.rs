@@ -78,10 +78,13 @@ async fn worker() {
 async fn saga(ctx: Context, folder: PathBuf) -> Result<u32, Error> {
     let undo = folder.clone();
     let reserve = ctx.step("reserve", || async { Ok::<u32, Error>(1) });
-    let reserved = reserve.compensate(move |_: u32| {
-        let undo = undo.clone();
-        async move { std::fs::write(undo.join("undone"), "").map_err(|error| Error::terminal(error.to_string())) }
-    });
+    let reserved =
+        reserve.compensate(move |_: u32| {
+            let undo = undo.clone();
+            async move {
+                std::fs::write(undo.join("undone"), "").map_err(|error| Error::terminal(error.to_string()))
+            }
+        });
     Ok(reserved.await? + ctx.step("charge", || work(folder.clone(), true)).await?)
 }
 

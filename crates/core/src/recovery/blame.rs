@@ -202,7 +202,9 @@ pub fn suspected(summary: &Summary) -> String {
 /// What P1 has seen of a run.
 pub fn seen_of(summary: &Summary) -> String {
     let (attempts, place) = (summary.attempt, suspected(summary));
-    format!("the worker died after each of {attempts} recoveries without progress, the last time executing only this run, {place}")
+    format!(
+        "the worker died after each of {attempts} recoveries without progress, the last time executing only this run, {place}"
+    )
 }
 
 /// What P1 does to a run. One that is being undone already is parked whatever its policy: undoing takes its process

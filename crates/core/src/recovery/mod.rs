@@ -21,7 +21,8 @@ use crate::time::{Millis, Seq};
 use crate::{Failure, Status};
 
 pub use blame::{
-    Bounds, Lived, Pace, Policy, control, next_attempt, pace, probation, seen_of, suspected, used_up, was_executing,
+    Bounds, Lived, Pace, Policy, control, next_attempt, pace, probation, seen_of, suspected, used_up,
+    was_executing,
 };
 pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
 

@@ -240,15 +240,8 @@ mod tests {
             let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
             Checkup { findings, ..Checkup::default() }.is_healthy()
         };
-        let fates = [
-            Fate::Healed,
-            Fate::Moved,
-            Fate::Waits,
-            Fate::Young,
-            Fate::Told,
-            Fate::NeedsHelp,
-            Fate::Stopped,
-        ];
+        let fates =
+            [Fate::Healed, Fate::Moved, Fate::Waits, Fate::Young, Fate::Told, Fate::NeedsHelp, Fate::Stopped];
         assert_eq!(fates.map(is_healthy), [true, true, true, false, false, false, false]);
         assert!(!is_healthy(Fate::Failed("no".to_owned())));
         assert!(Checkup::default().is_healthy());

@@ -98,7 +98,9 @@ impl Healer {
                 self.count(run, diagnosis, *stale, begun).await;
                 let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
                 match rule {
-                    Code::P1 => tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down"),
+                    Code::P1 => {
+                        tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down")
+                    }
                     _ => tracing::info!(%run, %rule, evidence, "healed"),
                 }
             }
@@ -117,7 +119,9 @@ impl Healer {
         let heal = self.ledger.clock.elapsed().saturating_sub(begun);
         match diagnosis.rule {
             Code::P1 => self.ledger.meter.attempts_exceeded(&workflow),
-            rule => self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal)),
+            rule => {
+                self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal))
+            }
         }
     }
 
@@ -143,7 +147,8 @@ impl Healer {
         match self.ledger.commit(run, &Command::Heal(heal)).await {
             Ok(committed) => {
                 self.ledger.hub.poke(run);
-                if committed.records.iter().any(|recorded| matches!(recorded.event, Event::RunFailed { .. })) {
+                if committed.records.iter().any(|recorded| matches!(recorded.event, Event::RunFailed { .. }))
+                {
                     self.cancel_children(run).await;
                 }
                 let (mut branch, mut stale) = (None, None);

@@ -140,7 +140,8 @@ impl Node {
     fn let_out(&self, quarantine: &mut Quarantine) {
         // Beats tell others how long a run lived: one must have told that it outlived its time.
         let told = self.hub().told_alive();
-        let left = quarantine.inside.extract_if(|run, suspect| suspect.until <= told || !self.is_suspect(run));
+        let left =
+            quarantine.inside.extract_if(|run, suspect| suspect.until <= told || !self.is_suspect(run));
         let survivors = left.filter(|(_, suspect)| !suspect.expected).count();
         let most = usize::try_from(self.config.slots).unwrap_or(usize::MAX).max(1);
         quarantine.width = quarantine.width.saturating_add(survivors).min(most);
@@ -302,5 +303,70 @@ impl Node {
         for task in held.into_iter().filter_map(|held| held.task) {
             self.put_aside(task, Duration::ZERO).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn held(pace: Pace, lived_ms: u32, claimed_at: i64) -> HeldBack {
+        let lived = Lived { least: MS * lived_ms, most: MS * lived_ms, doubt: MS * 100, process: MS };
+        let (owner, task) = (NodeId::new("n").unwrap(), None);
+        HeldBack { pace, lived, claimed_at: Some(Millis(claimed_at)), owner, task }
+    }
+
+    fn suspect(alone: bool) -> Suspect {
+        Suspect { until: Duration::MAX, alone, expected: false }
+    }
+
+    #[test]
+    fn no_suspect_comes_in_before_its_control() {
+        let quarantine = Quarantine::new(MS * 1_000);
+        let cohort = held(Pace::Cohort, 200, 0);
+        let gates = [1_000, 1_499, 1_500].map(|now| quarantine.gate(&cohort, MS * now));
+        assert_eq!(gates, [Gate::Closed, Gate::Closed, Gate::Open]);
+        let alone = held(Pace::Alone, 200, 0);
+        let gates = [1_500, 2_999, 3_000].map(|now| quarantine.gate(&alone, MS * now));
+        assert_eq!(gates, [Gate::Closed, Gate::Closed, Gate::Alone]);
+    }
+
+    #[test]
+    fn a_run_that_is_alone_has_no_suspect_beside_it() {
+        let mut quarantine = Quarantine::new(Duration::ZERO);
+        let now = MS * 1_000_000;
+        let [alone, cohort] = [Pace::Alone, Pace::Cohort].map(|pace| held(pace, 200, 0));
+        quarantine.inside.insert(RunId::new("a").unwrap(), suspect(true));
+        assert_eq!([&alone, &cohort].map(|held| quarantine.gate(held, now)), [Gate::Closed, Gate::Closed]);
+        quarantine.width = 2;
+        assert_eq!(quarantine.gate(&cohort, now), Gate::Closed);
+        quarantine.inside = HashMap::from([(RunId::new("a").unwrap(), suspect(false))]);
+        assert_eq!([&alone, &cohort].map(|held| quarantine.gate(held, now)), [Gate::Open, Gate::Open]);
+        quarantine.width = 1;
+        assert_eq!([&alone, &cohort].map(|held| quarantine.gate(held, now)), [Gate::Closed, Gate::Closed]);
+    }
+
+    #[test]
+    fn the_most_suspect_and_the_latest_crash_go_first() {
+        let mut all = [
+            held(Pace::Cohort, 9, 5),
+            held(Pace::Alone, 9, 1),
+            held(Pace::Cohort, 9, 7),
+            held(Pace::Alone, 9, 3),
+        ];
+        all.sort_by_key(HeldBack::turn);
+        let order = all.map(|held| (held.pace, held.claimed_at.unwrap().0));
+        assert_eq!(order, [(Pace::Alone, 3), (Pace::Alone, 1), (Pace::Cohort, 7), (Pace::Cohort, 5)]);
+    }
+
+    #[test]
+    fn a_crowd_is_let_in_after_a_few_rounds() {
+        let quarantine = Quarantine::new(Duration::ZERO);
+        let cohort = held(Pace::Cohort, 200, 0);
+        let rounds =
+            |before| (quarantine.at_the_latest(&cohort, before, MS * 500) - MS * 500).as_millis() / 500;
+        assert_eq!([0, 1, 2, 6, 7, 1_000].map(rounds), [1, 2, 2, 3, 4, 10]);
     }
 }

@@ -106,7 +106,11 @@ pub async fn p1_parks_by_policy(fixture: &Fixture) {
     assert_eq!(ward.look().await.findings[0].code.to_string(), "P1");
     let stopped: Vec<_> = ward.client.recoveries(None, 9).await.unwrap();
     let ended: Vec<_> = stopped.iter().map(|one| one.ended.map(Ending::as_str)).collect();
-    assert_eq!(ended, [Some("parked"), None, None, None], "what stopped it is told apart from what healed it");
+    assert_eq!(
+        ended,
+        [Some("parked"), None, None, None],
+        "what stopped it is told apart from what healed it"
+    );
     engine.shutdown().await;
 }
 

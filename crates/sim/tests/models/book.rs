@@ -158,7 +158,12 @@ impl<I> Order<I> {
     pub(crate) fn take_over(&self, state: &State) -> Option<Deed> {
         let (node, lived) = (state.summary.owner.clone()?, Lived::default());
         let lost = goldseam_core::command::Lost { node, proven: true, evidence: String::new(), lived };
-        Some(Deed::Ask(Command::Claim(Claim { node: self.node(), lost: Some(lost), alone: false, recovery: None })))
+        Some(Deed::Ask(Command::Claim(Claim {
+            node: self.node(),
+            lost: Some(lost),
+            alone: false,
+            recovery: None,
+        })))
     }
 }
 

@@ -262,8 +262,10 @@ fn a_run_that_is_not_there_is_told_nothing() {
 fn a_row_is_enough_for_claims_and_mail() {
     let log = Log::running().released(Release::HandOver);
     let row = View::Row(&log.state().summary);
-    for command in [Command::Claim(Claim { node: node("n-2"), lost: None, alone: false, recovery: None }), signal("go", "s1")]
-    {
+    for command in [
+        Command::Claim(Claim { node: node("n-2"), lost: None, alone: false, recovery: None }),
+        signal("go", "s1"),
+    ] {
         assert_eq!(decide(row, &command, log.now, &log.limits), log.ask(&command), "{command:?}");
     }
     let jump = Command::Jump(jump_to("j1", "a"));

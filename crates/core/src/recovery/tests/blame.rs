@@ -82,7 +82,8 @@ fn deaths_in_company_never_decide() {
 
 #[test]
 fn a_run_that_only_waits_is_never_charged() {
-    let asleep = Log::running().owned(vec![Owned::Sleep { path: path("nap"), ord: 0, due: Millis(9_000_000) }]);
+    let asleep =
+        Log::running().owned(vec![Owned::Sleep { path: path("nap"), ord: 0, due: Millis(9_000_000) }]);
     for log in [waits(), asleep] {
         assert!(!was_executing(&log.state().summary));
         let log = dies(log, &[false]);
@@ -114,7 +115,8 @@ fn a_waiting_run_that_its_new_owner_keeps_is_charged() {
 #[test]
 fn any_append_of_the_owner_but_a_start_is_progress() {
     let (due, none) = (Millis(9_000_000), None);
-    let retry = |log: &Log| Owned::StepFailed { failed: log.failure("a"), retry_at: Some(due), timeout: none };
+    let retry =
+        |log: &Log| Owned::StepFailed { failed: log.failure("a"), retry_at: Some(due), timeout: none };
     let log = dies(Log::running(), &[false, false]);
     let appended = [
         retry(&log),
@@ -162,7 +164,10 @@ fn a_control_outlasts_the_crash_and_the_lost_process() {
     let lived = |process_s| Lived { doubt, process: Duration::from_secs(process_s), ..span(499) };
     let wait = |pace, process_s| control(lived(process_s), pace).as_millis();
     assert_eq!((wait(Pace::Crowd, 9), wait(Pace::Cohort, 9)), (0, 2_000));
-    assert_eq!([0, 4, 5, 20, 30, 9_999].map(|s| wait(Pace::Alone, s)), [8_000, 8_000, 10_000, 40_000, 60_000, 60_000]);
+    assert_eq!(
+        [0, 4, 5, 20, 30, 9_999].map(|s| wait(Pace::Alone, s)),
+        [8_000, 8_000, 10_000, 40_000, 60_000, 60_000]
+    );
 }
 
 #[test]
@@ -226,7 +231,10 @@ fn a_policy_of_failing_undoes_first_and_alone() {
     let command = stopped(&log, FAIL);
     assert_eq!(log.ask(&command).unwrap().task, TaskMove::Renew(log.now));
     let log = log.act(command);
-    assert_eq!((log.status(), log.names().last().copied()), (Status::Compensating, Some("compensation.started")));
+    assert_eq!(
+        (log.status(), log.names().last().copied()),
+        (Status::Compensating, Some("compensation.started"))
+    );
     assert_eq!(log.state().failure.as_ref().unwrap().code.as_deref(), Some("P1"));
     assert_eq!(paces(&log, 3), Pace::Alone, "the lost owner still has it, so it is let in alone");
     let undoing = dies(log, &[true]);

@@ -264,7 +264,7 @@ async fn a_worker_that_takes_its_process_down_again_and_again_is_ended_by_p1() {
     let ended = Worker::register(&server, "w", &ops, lease).await;
     eventually("rule P1 ends it", || async {
         let _ = ended.claim(1, &[]).await;
-        server.client.get(&id("o-1")).await.unwrap().status == Status::Failed
+        server.client.get(&id("o-1")).await.unwrap().status == Status::Parked
     })
     .await;
 }
