@@ -132,6 +132,8 @@ pub async fn p1_a_run_that_always_crashes_is_ended(fixture: &Fixture) {
 pub async fn p1_a_client_goes_by_the_policy_of_the_node(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     crashes(&ward, &policy(1, false)).await;
+    let is_found = || async { ward.codes().await.first().is_some_and(|code| code == "P1") };
+    eventually("the death is known", is_found).await;
     let checkup = ward.fix().await;
     let stopped = checkup.findings.iter().filter(|found| found.fate == Fate::Stopped).count();
     assert_eq!((stopped, checkup.healed), (1, 0), "{checkup:?}");
