@@ -63,11 +63,13 @@ pub enum Bug {
     AnyClaimIsOwn,
     /// A run that only waits is charged with the death of its owner.
     WaitingIsCharged,
+    /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
+    TwoAtOnce,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -96,6 +98,7 @@ impl Bug {
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
         Self::WaitingIsCharged,
+        Self::TwoAtOnce,
     ];
 }
 
