@@ -453,7 +453,7 @@ impl Task {
 
     /// What its latest note says about a quarantine, if that is what it is about.
     pub fn quarantine(&self) -> Option<Quarantined<'_>> {
-        let Audit { at, what } = self.audit.last().filter(|_| self.state.is_live())?;
+        let Audit { at, what, .. } = self.audit.last().filter(|_| self.state.is_live())?;
         let (place, until) = what.strip_prefix(QUARANTINE)?.split_once(", until ")?;
         let until = until.split(' ').next()?.parse().ok()?;
         Some(Quarantined { place, since: *at, until: Millis(until) })
