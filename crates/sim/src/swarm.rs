@@ -85,26 +85,15 @@ pub fn first_to_find(
 
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut dice = Dice::new(seed);
-    let loops = seed % 7 == 6;
     // In a crash loop only the killer ends processes, so that a blame is a false one.
-    let rates = if loops { Rates::default() } else { draw_rates(&mut dice) };
+    let rates = if is_loop(seed) { Rates::default() } else { draw_rates(&mut dice) };
     let seats = 2 + usize::try_from(dice.below(3)).unwrap_or(0);
     let mut world = World::new(seats, rates, trace, dice.fork());
     if seed.is_multiple_of(5) {
         world.drift_max_ppm = 100_000;
     }
     let mut counts = BTreeMap::new();
-    if loops {
-        world.attempts_max = 3;
-        world.book.loops();
-        counts.insert("crash_loop", 1);
-    }
-    for index in 0..seats {
-        world.start(index).await;
-    }
-    if loops && seed.is_multiple_of(2) {
-        poison(&world).await;
-    }
+    begin(&mut world, seed, &mut counts).await;
     let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
     let worker = tokio::spawn(worker.keep_working(world.client.clone()));
     let runs = 6 + dice.below(14);
@@ -112,11 +101,11 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let readers = readers(&world, seed, runs);
     let (relief, deeds) = (Vec::new(), Vec::new());
     let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
-    let killer = loops.then(|| Dice::new(seed ^ 0xdead));
-    let (world_ref, counts_ref) = (&mut world, &mut counts);
+    let killer = is_loop(seed).then(|| Dice::new(seed ^ 0xdead));
+    let (world_ref, dice_ref, counts_ref) = (&mut world, &mut dice, &mut counts);
     let storm = Storm {
         world: world_ref,
-        dice: &mut dice,
+        dice: dice_ref,
         seed,
         counts: counts_ref,
         relief,
@@ -154,6 +143,24 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
         late_effects: crate::check::late_effects(&evidence),
         longest_gap: crate::check::longest_gap(&evidence),
         trace: evidence.facts.trace,
+    }
+}
+
+/// Whether all nodes are killed from outside again and again in this seed.
+fn is_loop(seed: u64) -> bool {
+    seed % 7 == 6
+}
+
+/// The first nodes; in some seeds of crash loops, a run that takes its node down.
+async fn begin(world: &mut World, seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
+    if is_loop(seed) {
+        world.attempts_max = 3;
+        world.book.loops();
+        counts.insert("crash_loop", 1);
+    }
+    revive(world).await;
+    if is_loop(seed) && seed.is_multiple_of(2) {
+        poison(world).await;
     }
 }
 
@@ -420,8 +427,7 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
 
 /// Starts the run that takes its node down.
 async fn poison(world: &World) {
-    let run = RunId::new(POISON);
-    let Ok(run) = run else { return };
+    let Ok(run) = RunId::new(POISON) else { return };
     let input = payload(&serde_json::json!(1));
     while world.client.start(POISON, &run, input.clone(), StartOptions::default()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(50)).await;
