@@ -95,3 +95,38 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     let hue = if checkup.healthy { Hue::Good } else { Hue::Bad };
     (format!("{looked}{rows}: {}", parts.join(", ")), hue)
 }
+
+#[cfg(test)]
+mod tests {
+    use goldseam_api::doc::heal::Finding;
+
+    use super::*;
+
+    fn finding(fate: Fate) -> Finding {
+        Finding {
+            code: Some(Code::O2),
+            error: None,
+            event: None,
+            evidence: String::new(),
+            fate,
+            lock: None,
+            remedy: String::new(),
+            run: Some("r".to_owned()),
+            since: None,
+            state: None,
+            task: None,
+        }
+    }
+
+    #[test]
+    fn only_what_was_healed_is_called_healed() {
+        let words = |fate: Fate| {
+            let findings = vec![finding(fate)];
+            verdict(&Checkup { findings, healed: 0, healthy: true, rows_rewritten: 0, scanned: 1 }).0
+        };
+        assert!(words(Fate::Healed).ends_with("1 finding, 1 healed"));
+        for fate in [Fate::Moved, Fate::Waits, Fate::Stopped] {
+            assert!(!words(fate).contains("healed"), "{}", words(fate));
+        }
+    }
+}
