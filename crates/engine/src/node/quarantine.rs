@@ -203,7 +203,8 @@ impl Node {
         let (before, until, far) = {
             let mut quarantine = self.quarantine();
             // A suspect of a crash that came after this node began: it may be one of those that were let in.
-            let later = held.claimed_at.is_some_and(|at| at > self.hub().started_at());
+            let began_at = self.ledger.clock.now() - now.saturating_sub(quarantine.begun);
+            let later = held.claimed_at.is_some_and(|at| at > began_at);
             if quarantine.deaths.len() >= DEATHS_MAX {
                 quarantine.deaths.clear();
             }
