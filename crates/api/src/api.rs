@@ -12,8 +12,8 @@ use goldseam::{Path, RunId, Seq, Summary};
 
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
+    Recovery, Resumed, Signalled,
 };
 use crate::doc::event::{History, HistoryQuery, News};
 use crate::doc::heal::{
@@ -95,6 +95,8 @@ pub trait Api: Debug + Send + Sync {
     async fn retry(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
     /// Gives a run a new task, due now.
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    /// Moves a run to another version of its workflow, without a preflight.
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done>;
     /// Takes back what has not settled.
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
     /// Finds out what is wrong with a run, and heals it.

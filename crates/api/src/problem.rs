@@ -156,7 +156,9 @@ fn status_of(error: &EngineError) -> u16 {
             _ => 409,
         },
         EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) | EngineError::Ended { .. } => 409,
-        EngineError::Superseded { .. } | EngineError::RuleDoesNotApply { .. } => 409,
+        EngineError::Superseded { .. }
+        | EngineError::RuleDoesNotApply { .. }
+        | EngineError::WouldPark { .. } => 409,
         EngineError::Patience { .. } => 503,
         EngineError::Store(StoreError::Refused { code: "GS0206" | "GS0210" | "GS0612", .. }) => 400,
         EngineError::Store(StoreError::Full { .. }) => 507,

@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Cancel(commands::cancel::CancelArgs),
     Jump(commands::jump::JumpArgs),
     Retry(commands::retry::RetryArgs),
+    Preflight(commands::preflight::PreflightArgs),
+    Migrate(commands::migrate::MigrateArgs),
     Branches(commands::branches::BranchesArgs),
     Diff(commands::diff::DiffArgs),
     Prune(commands::prune::PruneArgs),

@@ -29,6 +29,10 @@ pub(crate) enum Exit {
     Unreachable = 7,
     /// The wait timed out; the run goes on.
     TimedOut = 8,
+    /// A preflight found a run that would park or fail.
+    WouldPark = 20,
+    /// A preflight could not try every run.
+    Untried = 21,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -84,7 +88,8 @@ impl Fail {
 fn exit_of(problem: &Problem) -> Exit {
     match (problem.status, problem.code.as_deref()) {
         (_, Some("GS0117")) => Exit::Ended,
-        (_, Some("GS0118")) => Exit::Error,
+        (_, Some("GS0118" | "GS0125")) => Exit::Error,
+        (_, Some("GS0124")) => Exit::WouldPark,
         (_, Some("GS0109")) => Exit::Conflict,
         (400 | 413 | 431, _) => Exit::Usage,
         (401 | 403, _) => Exit::NotAuthorised,

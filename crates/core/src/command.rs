@@ -69,6 +69,8 @@ pub enum Command {
     Reset(Note),
     /// Go back to the other side of the latest seam.
     UndoSeam(Note),
+    /// Run it on another version of its workflow.
+    Migrate(Migrate),
     /// Let a tombstone stand for it: it is archived.
     Prune(Prune),
     /// A child of it has ended.
@@ -98,6 +100,7 @@ impl Command {
             | Self::Reset(note)
             | Self::UndoSeam(note) => Some(&note.id),
             Self::Jump(jump) => Some(&jump.note.id),
+            Self::Migrate(migrate) => Some(&migrate.note.id),
             Self::Start { .. }
             | Self::Claim(_)
             | Self::Heal(_)
@@ -148,6 +151,17 @@ pub struct Heal {
     pub at: Seq,
     /// Who heals, and why.
     pub healer: Healer,
+}
+
+/// The version that a run is moved to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrate {
+    /// Who and why.
+    pub note: Note,
+    /// The version.
+    pub to: u32,
+    /// The owner, if the caller found that it is no longer alive. A run that a live node executes is not moved.
+    pub lost: Option<NodeId>,
 }
 
 /// Where a run that is over was archived.
@@ -238,6 +252,13 @@ pub enum Owned {
         ord: u32,
         /// For people.
         message: String,
+    },
+    /// The code has a change that the log does not contradict.
+    Change {
+        /// The arm and the name of the change.
+        path: Path,
+        /// How many operations the arm had asked for before.
+        ord: u32,
     },
     /// A step is about to be undone.
     UndoStarted {

@@ -216,7 +216,8 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// The run goes on under another version of its workflow.
+    /// The run goes on under another version of its workflow. With a note it was moved from outside: it ends ownership
+    /// and un-parks the run.
     #[serde(rename = "version.changed")]
     VersionChanged {
         /// Before.
@@ -225,6 +226,9 @@ pub enum Event {
         to: u32,
         /// Why.
         reason: String,
+        /// Who moved it; none: its owner did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<Note>,
     },
     /// What an operator did, and why.
     #[serde(rename = "note.added")]
@@ -238,6 +242,15 @@ pub enum Event {
         ord: u32,
         /// For people.
         message: String,
+    },
+    /// The code asked for a change before anything later of its arm was recorded: this lineage has the change.
+    /// Takes no place in the order of its arm.
+    #[serde(rename = "change.marked")]
+    ChangeMarked {
+        /// The arm and the name of the change.
+        path: Path,
+        /// How many operations the arm had asked for before.
+        ord: u32,
     },
 }
 
@@ -285,7 +298,8 @@ impl Event {
             | Self::CompensationStarted { path, .. }
             | Self::CompensationCompleted { path }
             | Self::CompensationFailed { path, .. }
-            | Self::ProgressEmitted { path, .. } => Some(path),
+            | Self::ProgressEmitted { path, .. }
+            | Self::ChangeMarked { path, .. } => Some(path),
             Self::WaitStarted(e) => Some(&e.path),
             Self::InputRequested(e) => Some(&e.path),
             Self::InputAnswered { question, .. } => Some(question),
@@ -352,6 +366,7 @@ impl Event {
             Self::VersionChanged { .. } => "version.changed",
             Self::NoteAdded(_) => "note.added",
             Self::ProgressEmitted { .. } => "progress.emitted",
+            Self::ChangeMarked { .. } => "change.marked",
         }
     }
 }

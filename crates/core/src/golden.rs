@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use crate::branch::{BranchId, Why};
-use crate::command::Command;
+use crate::command::{Command, Migrate};
 use crate::decide::Stamped;
 use crate::event::{
-    BranchOpened, Event, JumpRequested, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
+    BranchOpened, Event, JumpRequested, Note, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
     StepStarted, WaitStarted,
 };
 use crate::form::Form;
@@ -137,8 +137,17 @@ fn an_heir() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a").signalled("go", "s3")
 }
 
+/// Has a change of its code, is parked and moved to another version by an operator.
+fn a_migrant() -> Log {
+    let change = Do::Change { path: path("fraud-check"), ord: 1 };
+    let log = Log::running().completed("a").owned(vec![change]).completed("b");
+    let log = log.owned(vec![Do::Park { code: "V1", reason: "operation 3".into() }]);
+    let by = Note { by: Some("ada".into()), reason: "version 1 goes".into(), ..note("m1") };
+    log.act(Command::Migrate(Migrate { note: by, to: 2, lost: None })).claimed("n-2").completed("c")
+}
+
 /// All of them. Every sort of event is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 6] {
+pub(crate) fn histories() -> [(&'static str, Log); 7] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -146,6 +155,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 6] {
         ("a_delegate", a_delegate()),
         ("a_departed", a_departed()),
         ("an_heir", an_heir()),
+        ("a_migrant", a_migrant()),
     ]
 }
 

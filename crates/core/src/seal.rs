@@ -68,6 +68,7 @@ pub fn changes_row(summary: &Summary, sealed: &Sealed) -> bool {
         | Event::StepFailed(_)
         | Event::StepTimeout { .. }
         | Event::ProgressEmitted { .. }
+        | Event::ChangeMarked { .. }
         | Event::ChildStarted(_)
         | Event::CompensationCompleted { .. } => {
             recorded.event.path().is_some_and(|path| summary.waits.iter().any(|wait| wait.path == *path))

@@ -41,6 +41,8 @@ pub struct State {
     pub ops: HashMap<Path, Op>,
     /// Which operation stands where in its arm.
     order: HashMap<(Box<str>, u32), Path>,
+    /// Changes of the code that this lineage has, each by its arm and name.
+    pub changes: BTreeSet<Path>,
     /// Mail that this branch has not consumed, by position.
     pub unread: BTreeMap<Seq, Mail>,
     /// Where mail was consumed, and its position.
@@ -185,6 +187,7 @@ impl State {
             other_input_until: Seq::ZERO,
             ops: HashMap::new(),
             order: HashMap::new(),
+            changes: BTreeSet::new(),
             unread: BTreeMap::new(),
             consumed: BTreeMap::new(),
             undo: Vec::new(),
@@ -388,6 +391,9 @@ impl State {
             Event::ProgressEmitted { path, ord, .. } => {
                 self.op(recorded, (path, *ord), || OpKind::Progress);
             }
+            Event::ChangeMarked { path, .. } => {
+                self.changes.insert(path.clone());
+            }
             Event::CompensationStarted { path, failure } => {
                 self.undone.insert(path.clone(), Undo::Started);
                 if failure.is_some() {
@@ -501,6 +507,11 @@ impl State {
     /// The operation recorded as the `ord`-th of an arm.
     pub fn nth(&self, arm: &str, ord: u32) -> Option<&Path> {
         self.order.get(&(Box::from(arm), ord))
+    }
+
+    /// Whether the log has an operation of this arm at `ord` or later.
+    pub fn goes_on(&self, arm: &str, ord: u32) -> bool {
+        self.nth(arm, ord).is_some() || self.ops.iter().any(|(path, op)| op.ord >= ord && path.arm() == arm)
     }
 
     /// Steps that completed after `cutoff`, have a compensation and are not undone yet; latest first.

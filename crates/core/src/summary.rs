@@ -379,7 +379,8 @@ impl Summary {
             Event::RunQueued(_)
             | Event::BranchOpened(_)
             | Event::NoteAdded(_)
-            | Event::ProgressEmitted { .. } => {}
+            | Event::ProgressEmitted { .. }
+            | Event::ChangeMarked { .. } => {}
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;
@@ -489,7 +490,14 @@ impl Summary {
                 self.step = Some(path.clone());
             }
             Event::CompensationFailed { path, .. } => self.step = Some(path.clone()),
-            Event::VersionChanged { to, .. } => self.version = *to,
+            Event::VersionChanged { to, note, .. } => {
+                self.version = *to;
+                if note.is_some() {
+                    self.owner = None;
+                    self.parked = false;
+                    self.trouble = None;
+                }
+            }
         }
     }
 
@@ -533,7 +541,8 @@ pub fn command_id(event: &Event) -> Option<String> {
         Event::RunPaused(note)
         | Event::RunResumed(note)
         | Event::RunCancelRequested(note)
-        | Event::NoteAdded(note) => Some(note.id.clone()),
+        | Event::NoteAdded(note)
+        | Event::VersionChanged { note: Some(note), .. } => Some(note.id.clone()),
         Event::JumpRequested(jump) => Some(jump.note.id.clone()),
         Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
         _ => None,

@@ -13,8 +13,9 @@ use goldseam_core::codec::{decode_all, encode};
 use goldseam_core::{Hash, RunId, Seq, Summary, derive};
 
 /// Every event there is, by its name on disk.
-const EVENTS: [&str; 36] = [
+const EVENTS: [&str; 37] = [
     "branch.opened",
+    "change.marked",
     "child.completed",
     "child.failed",
     "child.started",

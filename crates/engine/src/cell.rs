@@ -58,6 +58,15 @@ pub(crate) enum Mode {
     Rewind,
     /// Undoing: cancellation no longer interrupts.
     Undo,
+    /// A preflight: nothing is begun and nothing is written. See [`Cell::to_look_at`].
+    Look,
+}
+
+impl Mode {
+    /// Whether a request to cancel interrupts the code.
+    pub(crate) fn heeds_cancel(self) -> bool {
+        matches!(self, Self::Run | Self::Look)
+    }
 }
 
 pub(crate) struct Inner {
@@ -93,6 +102,7 @@ struct Arm {
     counts: HashMap<(StepName, Option<StepName>), u32>,
     draws: u64,
     now: Option<Millis>,
+    changes: HashMap<StepName, bool>,
 }
 
 /// Whether a wait may leave memory at once.
@@ -153,6 +163,23 @@ impl Cell {
         }
     }
 
+    /// A run that is only looked at: its code is called, and stops at the first thing that the log does not have.
+    ///
+    /// Invariant: no effect begins and nothing is written. Steps, waits, sleeps, questions, children and lines for
+    /// people pass [`Cell::gate`], which stays shut in this mode; a child that the log has is not created again; what
+    /// is queued stays in the queue, as there is no driver. `ledger` must be one whose store refuses everything.
+    pub(crate) fn to_look_at(ledger: Ledger, config: Arc<Config>, state: State) -> Self {
+        let nothing = TaskId::new("preflight").unwrap_or_else(|_| unreachable!("a literal that is an id"));
+        let cell = Self::new(ledger, config, (state, nothing), Duration::ZERO);
+        {
+            let mut inner = cell.lock();
+            inner.mode = Mode::Look;
+            // A pause stops no replay.
+            inner.state.summary.paused = false;
+        }
+        cell
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,11 +235,13 @@ impl Cell {
         let ticket = self.lock().issued;
         poll_fn(|cx| {
             let mut inner = self.lock();
-            let open = inner.stop.is_none() && inner.durable >= ticket && !inner.state.summary.paused;
-            if open && inner.mode == Mode::Run && inner.state.summary.cancel.is_some() {
+            let looks = inner.mode == Mode::Look;
+            let settled = inner.durable >= ticket || looks;
+            let open = inner.stop.is_none() && settled && !inner.state.summary.paused;
+            if open && inner.mode.heeds_cancel() && inner.state.summary.cancel.is_some() {
                 return Poll::Ready(Err(Error::cancelled()));
             }
-            if open && inner.mode != Mode::Rewind {
+            if open && inner.mode != Mode::Rewind && !looks {
                 return Poll::Ready(Ok(()));
             }
             inner.wakers.push(cx.waker().clone());
@@ -355,6 +384,30 @@ impl Inner {
         let count = counter.counts.entry((name.clone(), key.cloned())).or_default();
         *count += 1;
         Spot { path: arm.child(name, key, *count), ord }
+    }
+
+    /// Whether nothing more can happen in a look without something from outside of the context.
+    pub(crate) fn is_at_the_frontier(&self) -> bool {
+        self.gates > 0 || !self.waits.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Whether this lineage has the change called `name` in `arm`: as it was first answered in this replay, else as the
+    /// log says. None: the log ends here, and nobody has decided yet.
+    pub(crate) fn has_change(&mut self, arm: &Path, name: &StepName) -> (Path, u32, Option<bool>) {
+        let path = arm.child(name, None, 1);
+        let counter = self.arms.entry(arm.clone()).or_default();
+        let ord = counter.next;
+        let known = match counter.changes.get(name) {
+            Some(answer) => Some(*answer),
+            None if self.state.changes.contains(&path) => Some(true),
+            None => self.state.goes_on(arm.as_str(), ord).then_some(false),
+        };
+        (path, ord, known)
+    }
+
+    /// The answer holds for the rest of this replay.
+    pub(crate) fn answer_change(&mut self, arm: &Path, name: &StepName, answer: bool) {
+        self.arms.entry(arm.clone()).or_default().changes.insert(name.clone(), answer);
     }
 
     /// The recorded operation at `spot`, if replay has not passed the log; or how the two differ.

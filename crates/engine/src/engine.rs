@@ -6,14 +6,14 @@ use std::sync::Arc;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
-use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, StepName, WorkflowName, derive};
+use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::claims::judge::node_name;
 use crate::claims::{ClaimRules, Memory};
-use crate::client::{Client, RunHandle, StartOptions};
+use crate::client::{By, Client, RunHandle, StartOptions};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::commit::Ledger;
 use crate::config::{Config, Recovery};
@@ -22,6 +22,7 @@ use crate::entropy::{Entropy, OsEntropy};
 use crate::error::{EngineError, Error};
 use crate::meter::{self, Meter};
 use crate::node::{Hub, Node};
+use crate::preflight::{Pilot, Preflight, PreflightReport};
 use crate::registry::Registry;
 use crate::secrets::{Secret, Secrets};
 use crate::spawn::spawn;
@@ -156,6 +157,26 @@ impl Builder {
         self
     }
 
+    /// The same workflows on another store.
+    #[must_use]
+    pub fn on(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Tries the registered workflows against stored histories, without effects and without a write. Works on a store
+    /// that other engines use at the same time; nothing is started, and this process joins no fleet.
+    pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
+        if let Some(flaw) = &self.flaw {
+            return Err(EngineError::Config(flaw.to_string()));
+        }
+        let (limits, secrets) = (self.config.limits.clone(), Arc::new(self.secrets.clone()));
+        let client =
+            Client::with(Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy), limits);
+        let ledger = Ledger { secrets, ..client.ledger().clone() };
+        Pilot::new(&ledger, Arc::new(self.config.clone()), self.registry.clone(), what).fly().await
+    }
+
     /// Joins the store, recovers what dead nodes left behind, and begins to work.
     pub async fn start(self) -> Result<Engine, EngineError> {
         if let Some(flaw) = self.flaw {
@@ -273,6 +294,23 @@ impl Engine {
         let cell = self.node.hold(state, task, sent);
         self.node.adopt(spawn(async move { node.execute(cell).await }));
         Ok(())
+    }
+
+    /// Tries this process's workflows against stored histories; see [`Builder::preflight`].
+    pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
+        let (config, registry) = (Arc::clone(&self.node.config), self.node.registry.clone());
+        Pilot::new(&self.node.ledger, config, registry, what).fly().await
+    }
+
+    /// Moves a run to another version of its workflow, if this process has that version and the run fits it; refuses
+    /// with the difference otherwise. [`Client::migrate`] moves it without a look.
+    pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
+        let report = self.preflight(Preflight::runs([run.clone()]).to_version(to)).await?;
+        if let Some(finding) = report.findings.first() {
+            let (verdict, reason) = (finding.verdict.word(), finding.verdict.reason().to_owned());
+            return Err(EngineError::WouldPark { run: run.clone(), to, verdict, reason });
+        }
+        self.client.migrate(run, to, by).await
     }
 
     /// Stops taking work, hands over what is running, and leaves. No attempt is counted for any of it.

@@ -190,6 +190,24 @@ pub enum EngineError {
     /// What a worker in another process wants cannot be.
     #[error(transparent)]
     Remote(#[from] RemoteRefusal),
+    /// A run would park or fail on the version that it is to be moved to.
+    #[error("run {run} cannot go on with version {to}: it {verdict}: {reason}")]
+    WouldPark {
+        /// The run.
+        run: RunId,
+        /// The version.
+        to: u32,
+        /// `parks`, `fails` or `unknown`.
+        verdict: &'static str,
+        /// The difference.
+        reason: String,
+    },
+    /// A preflight cannot be made.
+    #[error("no preflight: {what}")]
+    Preflight {
+        /// Why.
+        what: String,
+    },
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -253,6 +271,8 @@ impl EngineError {
             Self::RuleDoesNotApply { .. } => "GS0118",
             Self::Config(_) => "GS0120",
             Self::Secret(_) => "GS0121",
+            Self::WouldPark { .. } => "GS0124",
+            Self::Preflight { .. } => "GS0125",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -289,6 +309,9 @@ impl EngineError {
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
             Self::Secret(_) => Some("set it where this process is started".into()),
+            Self::WouldPark { run, to, .. } => {
+                Some(format!("change the code, or move it all the same: goldseam migrate {run} --to-version {to} --force"))
+            }
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }

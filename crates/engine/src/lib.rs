@@ -17,6 +17,7 @@
 //! | [`remote`] | workflows that are written in another language and run in another process |
 //! | [`secrets`] | what steps need and nobody may read |
 //! | [`retention`] | archiving runs that ended long ago, and removing them |
+//! | [`preflight`] | the code of this process, tried against stored histories |
 //! | [`meter`] | the names of all metrics |
 //! | `testing` | what tests of workflows need of the engine (feature `testing`) |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
@@ -36,6 +37,7 @@ pub mod locks;
 pub mod meter;
 pub mod node;
 pub mod page;
+pub mod preflight;
 pub mod queue;
 pub mod registry;
 pub mod remote;

@@ -1,6 +1,6 @@
 //! The workflows that this process has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ pub(crate) type WorkflowFn =
 #[derive(Clone, Default)]
 pub struct Registry {
     functions: BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>,
+    elsewhere: BTreeSet<(WorkflowName, u32)>,
     plans: BTreeMap<WorkflowName, Vec<StepName>>,
 }
 
@@ -55,7 +56,13 @@ impl Registry {
     /// A workflow whose code is elsewhere: its name and version are known here, and nobody calls it.
     pub(crate) fn promise(&mut self, name: WorkflowName, version: u32) {
         let elsewhere: WorkflowFn = Arc::new(|_, _| Box::pin(std::future::pending()));
+        self.elsewhere.insert((name.clone(), version));
         self.functions.entry(name).or_default().insert(version, elsewhere);
+    }
+
+    /// Whether the code of this version is in another process.
+    pub(crate) fn is_elsewhere(&self, name: &WorkflowName, version: u32) -> bool {
+        self.elsewhere.contains(&(name.clone(), version))
     }
 
     pub(crate) fn declare(&mut self, name: WorkflowName, steps: Vec<StepName>) {

@@ -10,7 +10,7 @@ use goldseam_core::event::Note;
 use goldseam_core::state::{OpKind, State, StepProgress, Undo};
 use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
 
-use crate::cell::{Cell, Mode, Stop};
+use crate::cell::{Cell, Inner, Mode, Stop};
 use crate::clock::pause;
 use crate::driver::panicked;
 use crate::error::{Error, Result};
@@ -28,11 +28,8 @@ pub(crate) fn after(
         return None;
     }
     let doing = match result {
-        Ok(output) => match unasked(&inner.state, &inner.arm_counts()) {
-            _ if inner.state.failure.is_some() => Err(Stop::Diverged(
-                "the log says that the run failed and is being undone, the code returned a result".to_owned(),
-            )),
-            Some(path) => Err(Stop::Diverged(format!("the log has {path}, the code returned without it"))),
+        Ok(output) => match disagrees(&inner) {
+            Some(detail) => Err(Stop::Diverged(detail)),
             None => Ok(Owned::Complete(output)),
         },
         Err(error) if error.is_continue() => match inner.continue_with.take() {
@@ -54,8 +51,22 @@ pub(crate) fn after(
     None
 }
 
+/// Why the code's result does not fit the log, if it does not.
+pub(crate) fn disagrees(inner: &Inner) -> Option<String> {
+    if inner.state.failure.is_some() {
+        let detail = "the log says that the run failed and is being undone, the code returned a result";
+        return Some(detail.to_owned());
+    }
+    unasked(&inner.state, &inner.arm_counts()).map(|path| left_out(&path))
+}
+
+/// What is said of an operation that the code did not ask for.
+pub(crate) fn left_out(path: &Path) -> String {
+    format!("the log has {path}, the code returned without it")
+}
+
 /// An operation of the log that the code did not ask for.
-fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
+pub(crate) fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
     let missed = |(path, op): &(&Path, &goldseam_core::state::Op)| {
         asked.get(path.arm()).is_some_and(|count| op.ord >= *count)
     };

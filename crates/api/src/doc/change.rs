@@ -76,6 +76,20 @@ pub struct NewJump {
     pub reason: String,
 }
 
+/// The version that a run is moved to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMigration {
+    /// The version.
+    pub to_version: u32,
+    /// Who, in the caller's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
 /// How a run is to be recovered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! Changes of runs.
 
 use goldseam::client::{By, StartOptions};
+use goldseam::core::command::Migrate;
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{JumpRequested, Note};
 use goldseam::core::{Command, QueueName, SignalName, WorkflowName};
@@ -11,7 +12,7 @@ use super::{Local, limit};
 use crate::api::Answer;
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewSignal, Reason, Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewSignal, Reason, Signalled,
 };
 use crate::doc::run::{NewRun, Started};
 use crate::problem::Problem;
@@ -119,6 +120,17 @@ impl Local {
             return Ok(Done { event: landed.end, run: run.clone() });
         }
         let event = self.client.requeue(run, by(note)).await?;
+        Ok(Done { event, run: run.clone() })
+    }
+
+    pub(super) async fn move_to(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+        let to = new.to_version;
+        let Asked { note, keyed } = self.note(caller, ("migrate", run), (new.by, new.reason))?;
+        let command = Command::Migrate(Migrate { note: note.clone(), to, lost: None });
+        if let Some(landed) = self.before(run, keyed, &command).await? {
+            return Ok(Done { event: landed.end, run: run.clone() });
+        }
+        let event = self.client.migrate(run, to, by(note)).await?;
         Ok(Done { event, run: run.clone() })
     }
 

@@ -23,8 +23,8 @@ use goldseam::{Client, Limits, Path, Payload, RunId, Seq, Summary};
 use crate::api::{Answer, Api, Following, Tell};
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
+    Recovery, Resumed, Signalled,
 };
 use crate::doc::event::{History, HistoryQuery};
 use crate::doc::heal::{
@@ -168,6 +168,10 @@ impl Api for Local {
 
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
         self.give_new_task(caller, run, reason).await
+    }
+
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+        self.move_to(caller, run, new).await
     }
 
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {

@@ -157,6 +157,9 @@ fn is_same(command: &Command, event: &Event) -> bool {
             let same = (&jump.to, &jump.input, jump.drop_mail) == (&was.to, &was.input, was.drop_mail);
             undoes && same && jump.note.reason == was.note.reason
         }
+        (Command::Migrate(migrate), Event::VersionChanged { to, note: Some(was), .. }) => {
+            migrate.to == *to && migrate.note.reason == was.reason
+        }
         _ => false,
     }
 }

@@ -22,8 +22,8 @@ use goldseam::{Path, RunId, Seq, Summary};
 use crate::api::{Answer, Api, Following, Tell};
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
+    Recovery, Resumed, Signalled,
 };
 use crate::doc::event::{History, HistoryQuery};
 use crate::doc::heal::{
@@ -156,6 +156,11 @@ impl Api for Remote {
 
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
         self.told(caller, (run, "requeue"), reason).await
+    }
+
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+        let new = NewMigration { by: new.by.or_else(|| caller.who.clone()), ..new };
+        self.post(caller, run_path(run, "migrate"), &new).await
     }
 
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {

@@ -54,7 +54,8 @@ pub fn describe(event: &Event, much: Much) -> String {
             }
             None => format!("{}: {}", opened.branch, why(&opened.why)),
         },
-        Event::VersionChanged { from, to, reason } => format!("{from} → {to}: {reason}"),
+        Event::VersionChanged { from, to, note: Some(note), .. } => format!("{from} → {to} {}", said(note)),
+        Event::VersionChanged { from, to, reason, note: None } => format!("{from} → {to}: {reason}"),
         _ => operation(event, much),
     }
 }
@@ -99,6 +100,7 @@ fn operation(event: &Event, much: Much) -> String {
         Event::CompensationStarted { path, failure: None } => path.to_string(),
         Event::CompensationFailed { path, failure } => format!("{path}: {}", one_line(&failure.message)),
         Event::ProgressEmitted { message, .. } => one_line(message),
+        Event::ChangeMarked { path, .. } => path.to_string(),
         _ => String::new(),
     }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
 }
 
 /// The log of a run after a position, page by page.
-async fn events(
+pub(super) async fn events(
     api: &dyn Api,
     run: &RunId,
     branch: Option<String>,

@@ -15,9 +15,11 @@ pub(crate) mod jump;
 pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod ls;
+pub(crate) mod migrate;
 mod pages;
 pub(crate) mod pass;
 pub(crate) mod pause;
+pub(crate) mod preflight;
 pub(crate) mod prune;
 pub(crate) mod queue;
 pub(crate) mod recover;
@@ -67,6 +69,8 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Reset(args) => reset::run(app, args).await,
         Command::Cancel(args) => cancel::run(app, args).await,
         Command::Jump(args) => jump::run(app, args).await,
+        Command::Preflight(args) => preflight::run(app, args).await,
+        Command::Migrate(args) => migrate::run(app, args).await,
         Command::Retry(args) => retry::run(app, args).await,
         Command::Branches(args) => branches::run(app, args).await,
         Command::Diff(args) => diff::run(app, args).await,

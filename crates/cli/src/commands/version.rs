@@ -21,6 +21,8 @@ const CODES: &[(Exit, &str)] = &[
     ),
     (Exit::Unreachable, "the store cannot be reached or used, or is closed by a copy"),
     (Exit::TimedOut, "the wait timed out; the run goes on"),
+    (Exit::WouldPark, "preflight, migrate: a run would park or fail"),
+    (Exit::Untried, "preflight: no run would park or fail, but some could not be tried"),
     (Exit::Interrupted, "Ctrl-C"),
 ];
 

@@ -5,6 +5,7 @@
 //! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
 
 mod heal;
+mod migrate;
 mod outside;
 mod owned;
 mod prune;
@@ -290,6 +291,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Requeue(note) => heal::requeue(view, note, now),
         Command::Reset(note) => heal::reset(view, note, now),
         Command::UndoSeam(note) => heal::undo_seam(view, note, now),
+        Command::Migrate(migrate) => migrate::migrate(view, migrate, now),
         Command::Prune(pruned) => prune::prune(view, pruned, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }

@@ -107,6 +107,7 @@ pub(super) fn mail(
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Migrate(_)
         | Command::Prune(_)
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
@@ -195,6 +196,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Migrate(_)
         | Command::Prune(_)
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
     }

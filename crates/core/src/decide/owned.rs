@@ -193,6 +193,7 @@ impl Batch<'_> {
                 let (path, ord, message) = (path.clone(), *ord, message.clone());
                 self.push(Event::ProgressEmitted { path, ord, message });
             }
+            Owned::Change { path, ord } => self.mark(path, *ord),
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
                 self.drop_tasks();
@@ -214,7 +215,7 @@ impl Batch<'_> {
             Owned::ContinueAsNew(input) => self.continue_as_new(input),
             Owned::ChangeVersion { to, reason } => {
                 let from = self.state.summary.version;
-                self.push(Event::VersionChanged { from, to: *to, reason: reason.clone() });
+                self.push(Event::VersionChanged { from, to: *to, reason: reason.clone(), note: None });
                 self.push(Event::RunRecovered(self.fell_back(reason)));
             }
             Owned::Complete(output) => self.finish(Event::RunCompleted { output: output.clone() }),
@@ -231,6 +232,14 @@ impl Batch<'_> {
             Owned::Release(reason) => self.release(*reason),
         }
         Ok(())
+    }
+
+    /// A change is marked once on a lineage.
+    fn mark(&mut self, path: &Path, ord: u32) {
+        let marked = |stamped: &Stamped| matches!(&stamped.event, Event::ChangeMarked { path: there, .. } if there == path);
+        if !self.state.changes.contains(path) && !self.events.iter().any(marked) {
+            self.push(Event::ChangeMarked { path: path.clone(), ord });
+        }
     }
 
     /// A step that is over on this lineage is never recorded again, nor an attempt that was given up.

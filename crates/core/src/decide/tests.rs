@@ -1,6 +1,7 @@
 //! What is accepted, what is refused, and what an accepted command writes.
 
 mod heal;
+mod migrate;
 mod outside;
 mod owned;
 mod prune;

@@ -25,6 +25,7 @@ impl Command {
             | Self::Reset(note)
             | Self::UndoSeam(note) => redact_note(note, redactor),
             Self::Jump(jump) => redact_note(&mut jump.note, redactor),
+            Self::Migrate(migrate) => redact_note(&mut migrate.note, redactor),
             Self::Prune(prune) => redact_note(&mut prune.note, redactor),
             Self::ChildEnded { result, .. } => redact_result(result, redactor),
             Self::StepEnded(ended) => redact_result(&mut ended.result, redactor),
@@ -53,6 +54,7 @@ impl Command {
             | Self::Requeue(_)
             | Self::Reset(_)
             | Self::UndoSeam(_)
+            | Self::Migrate(_)
             | Self::Prune(_) => Vec::new(),
         }
     }
@@ -75,6 +77,7 @@ impl Owned {
             | Self::Child(_)
             | Self::Sleep { .. }
             | Self::Check(_)
+            | Self::Change { .. }
             | Self::UndoCompleted(_)
             | Self::FinishJump
             | Self::ContinueAsNew(_)
@@ -98,6 +101,7 @@ impl Owned {
             | Self::Sleep { .. }
             | Self::Check(_)
             | Self::Progress { .. }
+            | Self::Change { .. }
             | Self::UndoStarted { .. }
             | Self::UndoCompleted(_)
             | Self::UndoFailed { .. }

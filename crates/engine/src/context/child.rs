@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::cell::{Cell, Spot, Stop};
+use crate::cell::{Cell, Mode, Spot, Stop};
 use crate::error::{EngineError, Error, Result};
 use crate::node::child_ended;
 
@@ -96,6 +96,9 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
 
 /// Creates the child unless it is there. After a crash this may be the second time; that is harmless.
 async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<()> {
+    if ctx.cell.lock().mode == Mode::Look {
+        return Ok(());
+    }
     let _busy = ctx.cell.busy();
     match make(&ctx.cell, run, workflow, input).await {
         Ok(()) => Ok(()),

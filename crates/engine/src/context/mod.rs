@@ -5,6 +5,7 @@
 //! outside come through the context.
 
 mod ask;
+mod changed;
 pub(crate) mod child;
 mod name;
 mod remote;

@@ -161,7 +161,7 @@ impl Call<'_> {
     /// Starts an attempt: its task is there once this returns.
     async fn hand_out(&self, attempt: u32) -> Result<()> {
         let cell = &self.ctx.cell;
-        if self.is_being_undone() {
+        if self.is_being_undone() && cell.lock().mode != Mode::Look {
             // The code comes to the failure that the log has without this step.
             std::future::pending::<()>().await;
         }
@@ -208,7 +208,7 @@ impl Call<'_> {
         loop {
             let (revision, cancelled) = {
                 let inner = cell.lock();
-                (inner.revision(), inner.state.summary.cancel.is_some() && inner.mode == Mode::Run)
+                (inner.revision(), inner.state.summary.cancel.is_some() && inner.mode.heeds_cancel())
             };
             if !self.is_open() {
                 return Ok(());

@@ -90,7 +90,7 @@ fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
     let mail = wait.wanted.as_ref().and_then(|wanted| state.mail_for(wanted, &BTreeSet::new()));
     let due = due.filter(|_| live);
     let there = live && mail.is_some() || due.is_some_and(|due| due <= ctx.cell.now());
-    let cancelled = state.summary.cancel.is_some() && live;
+    let cancelled = state.summary.cancel.is_some() && inner.mode.heeds_cancel();
     Some(Seen { found: wait.found, there, cancelled, due, revision })
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
     loop {
         let (cancelled, revision) = {
             let inner = cell.lock();
-            (inner.state.summary.cancel.is_some() && inner.mode == Mode::Run, inner.revision())
+            (inner.state.summary.cancel.is_some() && inner.mode.heeds_cancel(), inner.revision())
         };
         if cancelled {
             return Err(Error::cancelled());

@@ -1,8 +1,9 @@
 //! Healing by hand: one run at a time, by somebody who wants to know what was done.
 
+use goldseam_core::command::Migrate;
 use goldseam_core::decide::Refusal;
 use goldseam_core::recovery::{Code, Reason, Remedy};
-use goldseam_core::{BranchId, Command, Path, RunId, Seq, State, Status};
+use goldseam_core::{BranchId, Command, NodeId, Path, RunId, Seq, State, Status};
 
 use super::monitor::Monitor;
 use super::sweeper::{SweepOptions, Sweeper};
@@ -167,6 +168,17 @@ impl Client {
         }
         let note = self.note(by);
         self.tell(run, Command::Requeue(note)).await
+    }
+
+    /// Moves a run to another version of its workflow, without asking whether its history fits: if it does not, the run
+    /// parks (rule V1) and can be moved back. A run that a live node executes is refused: pause it first.
+    pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
+        let liveness = self.healer().liveness().await?;
+        let summary = self.get(run).await?;
+        let gone = |owner: &NodeId| !liveness.owner(Some(owner), summary.claimed_at).is_alive();
+        let lost = summary.owner.clone().filter(gone);
+        let note = self.note(by);
+        self.tell(run, Command::Migrate(Migrate { note, to, lost })).await
     }
 
     /// Takes back what has not settled: it runs again from the last stable event, on a new branch.

@@ -186,6 +186,10 @@ impl<'a> Reader<'a> {
                 self.opens(&path, |_| false)?;
                 Owned::Progress { path, ord, message: self.text(&message) }
             }
+            Doing::Change { path, ord } => {
+                self.predates_nothing(&path, ord)?;
+                Owned::Change { path, ord }
+            }
             Doing::UndoStarted { path, failure } => {
                 self.has_undo(&path)?;
                 Owned::UndoStarted { path, failure: failure.map(Failure::bounded) }
@@ -237,6 +241,18 @@ impl<'a> Reader<'a> {
             return Err(Flaw::Malformed(format!("{path} does not stand in one place, or not alone")));
         }
         Ok(())
+    }
+
+    /// A change is marked only where the arm's history ends: what is recorded behind it was made without the change.
+    fn predates_nothing(&self, path: &Path, ord: u32) -> Result<(), Flaw> {
+        if path.leaf().is_empty() {
+            return Err(Flaw::Malformed("a change has a name".to_owned()));
+        }
+        let state = self.state();
+        match state.goes_on(path.arm(), ord) && !state.changes.contains(path) {
+            true => Err(Flaw::Diverged(format!("the log goes on without the change {path}"))),
+            false => Ok(()),
+        }
     }
 
     /// The operation is opened once: it is not in the log yet, or `fits` what is there of it.

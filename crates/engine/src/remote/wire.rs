@@ -410,6 +410,13 @@ pub enum Doing {
         /// For people.
         message: String,
     },
+    /// The code has a change, and the log has no marker of it and no later operation of its arm.
+    Change {
+        /// The arm, `/`, and the name of the change; in the root arm the name alone.
+        path: Path,
+        /// How many operations the arm has asked for before.
+        ord: u32,
+    },
     /// A step is about to be undone.
     UndoStarted {
         /// The step.

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod alone;
+pub mod changing;
 pub mod copying;
 pub mod foreign;
 pub mod hints;
@@ -90,6 +91,14 @@ macro_rules! healing {
             alone::three_deploys_cost_a_long_step_nothing,
             alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
+            changing::a_preflight_of_unchanged_code_is_safe_and_writes_nothing,
+            changing::a_preflight_says_what_would_park_and_it_parks,
+            changing::a_preflight_does_not_guess_what_it_cannot_try,
+            changing::a_run_that_is_undone_needs_every_compensation,
+            changing::a_change_reaches_new_runs_and_leaves_older_ones,
+            changing::a_migrated_run_goes_on_and_a_wrong_one_can_go_back,
+            changing::a_migration_is_refused_where_it_cannot_be,
+            changing::a_paused_run_is_migrated_and_stays_paused,
             foreign::a_foreign_state_without_its_task_gets_a_new_one,
             foreign::a_foreign_state_is_judged_by_its_task,
             foreign::a_foreign_state_whose_tasks_lease_is_over_gets_a_new_one,

@@ -152,7 +152,11 @@ pub async fn d2_is_mended_by_whoever_claims_the_run(fixture: &Fixture) {
 pub async fn e2_an_unknown_version_falls_back_and_says_so(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
-    ward.forge("r", vec![Event::VersionChanged { from: 1, to: 9, reason: "a deploy".to_owned() }]).await;
+    ward.forge(
+        "r",
+        vec![Event::VersionChanged { from: 1, to: 9, reason: "a deploy".to_owned(), note: None }],
+    )
+    .await;
     let engine = ward.two_steps_open().await;
     assert_eq!(ward.result::<u32>("r").await, 2);
     assert_eq!(ward.rules("r").await, ["E2"]);
