@@ -216,8 +216,8 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// The run goes on under another version of its workflow. With a note it was moved from outside: it ends ownership
-    /// and un-parks the run.
+    /// The run goes on under another version of its workflow. With a note it was moved from outside, which
+    /// un-parks it.
     #[serde(rename = "version.changed")]
     VersionChanged {
         /// Before.

@@ -493,7 +493,6 @@ impl Summary {
             Event::VersionChanged { to, note, .. } => {
                 self.version = *to;
                 if note.is_some() {
-                    self.owner = None;
                     self.parked = false;
                     self.trouble = None;
                 }

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use goldseam::core::{LockName, TaskId};
 use goldseam::prelude::{Context, Engine};
 use goldseam::{Failure, Path, Payload, RunId};
-use goldseam_api::doc::change::{NewAnswer, NewJump, NewRecovery, NewSignal, Reason};
+use goldseam_api::doc::change::{NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason};
 use goldseam_api::doc::lock::NewHold;
 use goldseam_api::doc::run::NewRun;
 use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask};
@@ -75,6 +75,11 @@ fn jump(which: Which) -> NewJump {
     NewJump { to, input: None, drop_mail: false, compensate: false, dry_run: false, by, reason }
 }
 
+fn migration(which: Which) -> NewMigration {
+    let to_version = if which == Which::One { 2 } else { 3 };
+    NewMigration { to_version, by: None, reason: String::new() }
+}
+
 fn recovery(which: Which) -> NewRecovery {
     NewRecovery { reason: reason(which).reason, ..NewRecovery::default() }
 }
@@ -130,6 +135,13 @@ const CHANGES: &[Change] = &[
         run: Some("waits"),
         ask: |api, caller, which| {
             Box::pin(async move { told(api.requeue(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "migrate",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.migrate(caller, &run("waits"), migration(which)).await) })
         },
     },
     Change {

@@ -96,7 +96,12 @@ impl Program {
         match serde_json::from_str(&answer).map_err(|error| failed(program, &error.to_string()))? {
             Answer::Report(report) => Ok(report),
             Answer::Error { code, message, hint } => {
-                Err(Fail { code: Some(code), message, help: hint, exit: Exit::Error })
+                let exit = match code.as_str() {
+                    "GS0104" => Exit::NotFound,
+                    code if code.starts_with("GS02") => Exit::Unreachable,
+                    _ => Exit::Error,
+                };
+                Err(Fail { code: Some(code), message, help: hint, exit })
             }
         }
     }

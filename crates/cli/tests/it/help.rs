@@ -25,6 +25,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["cancel"], "--reason <REASON>"),
     (&["jump"], "--drop-mail"),
     (&["retry"], "failed step"),
+    (&["preflight"], "20 a run would park or fail"),
+    (&["migrate"], "--to-version <VERSION>"),
     (&["branches"], "<RUN>"),
     (&["diff"], "<LEFT> <RIGHT>"),
     (&["queue"], "heartbeat"),

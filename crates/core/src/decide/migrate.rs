@@ -3,7 +3,7 @@
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::Migrate;
-use crate::event::Event;
+use crate::event::{Event, Release};
 use crate::time::Millis;
 
 /// Appends `version.changed` and makes a new advance task: the old one is of the old version.
@@ -35,5 +35,8 @@ pub(super) fn migrate(view: View<'_>, migrate: &Migrate, now: Millis) -> Result<
         true => TaskMove::Renew(Millis::NEVER),
         false => TaskMove::Ready,
     };
-    Ok(Decision::new(now, vec![Event::VersionChanged { from, to, reason, note }], task))
+    // A lost owner's claim ends by an event of its own, as every claim does.
+    let released = summary.owner.as_ref().map(|_| Event::RunReleased { reason: Release::HandOver });
+    let changed = Event::VersionChanged { from, to, reason, note };
+    Ok(Decision::new(now, released.into_iter().chain([changed]).collect(), task))
 }
