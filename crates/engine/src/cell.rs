@@ -406,7 +406,7 @@ impl Inner {
     }
 
     /// Whether this lineage has the change called `name` in `arm`: as it was first answered in this replay, else as the
-    /// log says. None: the log ends here, and nobody has decided yet.
+    /// log says. None: the log ends here, and the question is open.
     pub(crate) fn has_change(&mut self, arm: &Path, name: &StepName) -> (Path, u32, Option<bool>) {
         let path = arm.child(name, None, 1);
         let counter = self.arms.entry(arm.clone()).or_default();

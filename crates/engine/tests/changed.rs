@@ -30,12 +30,12 @@ impl Place {
     fn builder(&self) -> goldseam_engine::Builder {
         let config = Config { linger: Duration::from_millis(5), ..Config::default() };
         let build = || self.build.clone();
-        let (loops, arms, anew) = (build(), build(), build());
+        let (loops, arms, again) = (build(), build(), build());
         Engine::builder(Arc::clone(&self.store))
             .config(config)
             .workflow("loops", move |ctx, (): ()| in_a_loop(ctx, loops.clone()))
             .workflow("arms", move |ctx, (): ()| in_arms(ctx, arms.clone()))
-            .workflow("anew", move |ctx, round: u32| begins_anew(ctx, round, anew.clone()))
+            .workflow("again", move |ctx, round: u32| begins_again(ctx, round, again.clone()))
     }
 
     /// Runs this build until the run waits, or ends.
@@ -150,8 +150,8 @@ async fn each_arm_decides_for_itself() {
     assert!(!paths.iter().any(|path| path.contains("left~/check")), "{paths:?}");
 }
 
-/// Begins anew after the first signal: the change reaches the second round.
-async fn begins_anew(ctx: Context, round: u32, build: Build) -> Result<u32> {
+/// Begins again after the first signal: the change reaches the second round.
+async fn begins_again(ctx: Context, round: u32, build: Build) -> Result<u32> {
     let new = build.number.load(Ordering::Relaxed) == 1 && ctx.changed("check").await?;
     if new {
         ctx.step("check", ok).await?;
@@ -162,17 +162,17 @@ async fn begins_anew(ctx: Context, round: u32, build: Build) -> Result<u32> {
 }
 
 #[tokio::test]
-async fn a_history_that_begins_anew_has_the_change() {
+async fn a_history_that_begins_again_has_the_change() {
     let place = Place::new();
     place.build.number.store(0, Ordering::Relaxed);
     let engine = place.builder().start().await.unwrap();
-    engine.run("anew", "r", &0u32).await.unwrap();
+    engine.run("again", "r", &0u32).await.unwrap();
     let id = RunId::new("r").unwrap();
     while engine.get(&id).await.unwrap().status != Status::Waiting {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     engine.shutdown().await;
-    let paths = place.goes_on(1, "anew", &0u32).await;
+    let paths = place.goes_on(1, "again", &0u32).await;
     let steps: Vec<&str> = paths.iter().filter_map(|path| path.strip_prefix("step.completed ")).collect();
     assert_eq!(steps, ["work", "check", "work"]);
     assert_eq!(place.verdict(1).await, None);

@@ -21,7 +21,7 @@ const CALM_MAX: Duration = Duration::from_secs(180);
 /// Virtual time of quiet at the end, in which nothing may be written.
 const QUIET: Duration = Duration::from_secs(25);
 
-/// Of so many seeds one has all its logs tried by a preflight, at every place where they ended once.
+/// One seed in this many has all its logs tried by a preflight, at every place where they ended once.
 const PREFLIGHT_EVERY: u64 = 8;
 
 /// What one seed showed.

@@ -207,7 +207,7 @@ impl Pilot {
         Ok((rows.map(|row| (row.run, row.workflow, row.version)).collect(), page.next))
     }
 
-    /// Runs that have lost their row are active as far as anybody knows.
+    /// Runs that have lost their row: only their logs tell whether they are active.
     async fn rowless(&self, report: &mut PreflightReport) -> Result<(), EngineError> {
         let mut after: Option<RunId> = None;
         loop {

@@ -9,6 +9,7 @@ use goldseam_core::{RunId, Status};
 use goldseam_store::conformance::Fixture;
 use goldseam_store::{Closed, ClosedStore, RunFilter, Store, TaskFilter};
 
+use super::eventually;
 use super::ward::{Ward, id};
 use crate::client::By;
 use crate::context::Context;
@@ -257,8 +258,8 @@ pub async fn a_migrated_run_goes_on_and_a_wrong_one_can_go_back(fixture: &Fixtur
     let builder = Code::First.on(&ward, 1, ward.builder());
     let engine = Code::First.on(&ward, 3, builder).start().await.unwrap();
     engine.migrate(&id("r"), 1, by("back")).await.unwrap();
-    ward.reaches("r", Status::Waiting).await;
-    ward.rests("r").await;
+    let left = || async { ward.names("r").await.last().is_some_and(|name| name == "run.released") };
+    eventually("the run was taken and rests again", left).await;
     engine.migrate(&id("r"), 3, by("version 1 goes")).await.unwrap();
     go(&ward, "r").await;
     assert_eq!(ward.result::<u32>("r").await, 3);
