@@ -142,7 +142,7 @@ fn title(status: u16) -> &'static str {
 fn status_of(error: &EngineError) -> u16 {
     match error {
         EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
-        EngineError::Id(_) | EngineError::Payload(_) => 400,
+        EngineError::Id(_) | EngineError::Payload(_) | EngineError::NoSuchVersion { .. } => 400,
         EngineError::NoSuchTask(_) => 404,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,

@@ -6,7 +6,7 @@ use crate::event::{
     ChildStarted, InputRequested, JumpRequested, Note, Release, RunQueued, StepCompleted, StepFailed,
     StepStarted, WaitStarted,
 };
-use crate::id::{NodeId, RunId, SignalName, TaskId};
+use crate::id::{NodeId, RunId, SignalName, StepName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::recovery::{Code, Healer, Lived, Remedy};
@@ -136,6 +136,17 @@ pub struct Claim {
     pub lost: Option<Lost>,
     /// Whether no other suspect of crashing its process is let in beside it.
     pub alone: bool,
+    /// The version that an undecided run begins with: the newest that the claimant has.
+    pub version: Option<u32>,
+    /// The steps that the claimant knows the workflow to declare.
+    pub plan: Vec<StepName>,
+}
+
+impl Claim {
+    /// A claim by `node` of a run that no other node has.
+    pub fn by(node: NodeId) -> Self {
+        Self { node, lost: None, alone: false, version: None, plan: Vec::new() }
+    }
 }
 
 /// A remedy, and the facts it rests on.

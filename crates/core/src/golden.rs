@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use crate::branch::{BranchId, Why};
-use crate::command::{Command, Migrate};
+use crate::command::{Claim, Command, Migrate};
 use crate::decide::Stamped;
 use crate::event::{
     BranchOpened, Event, JumpRequested, Note, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
@@ -13,7 +13,7 @@ use crate::event::{
 };
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{RunId, TagKey};
+use crate::id::{RunId, StepName, TagKey};
 use crate::recovery::{Code, Remedy};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
@@ -146,8 +146,20 @@ fn a_migrant() -> Log {
     log.act(Command::Migrate(Migrate { note: by, to: 2, lost: None })).claimed("n-2").completed("c")
 }
 
+/// Is started without a version, gets version and plan from its first claim, and later goes on under another one.
+fn an_undecided() -> Log {
+    let plan = vec![StepName::new("a").unwrap(), StepName::new("g").unwrap()];
+    let claim = Claim { version: Some(2), plan, ..Claim::by(node("n-1")) };
+    let log = Log::new("r1").act(undecided()).act(Command::Claim(claim)).completed("a");
+    let log = log.released(Release::HandOver);
+    let evidence = "no live node has version 2 of checkout (live nodes have 1)";
+    let change = log.heal(Code::E2, evidence, Remedy::ChangeVersion { to: 1 });
+    let log = log.act(change).claimed("n-2");
+    log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a")
+}
+
 /// All of them. Every sort of event is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 7] {
+pub(crate) fn histories() -> [(&'static str, Log); 8] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -156,6 +168,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 7] {
         ("a_departed", a_departed()),
         ("an_heir", an_heir()),
         ("a_migrant", a_migrant()),
+        ("an_undecided", an_undecided()),
     ]
 }
 

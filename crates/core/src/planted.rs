@@ -63,11 +63,15 @@ pub enum Bug {
     AnyClaimIsOwn,
     /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
     TwoAtOnce,
+    /// Nodes are offered runs of versions that they lack, and park them.
+    ParksUnknownVersion,
+    /// A version that no live node has at this moment counts as gone.
+    NoVersionGrace,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -96,6 +100,8 @@ impl Bug {
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
         Self::TwoAtOnce,
+        Self::ParksUnknownVersion,
+        Self::NoVersionGrace,
     ];
 }
 

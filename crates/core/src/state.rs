@@ -12,7 +12,9 @@ use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::codec::Corrupt;
 use crate::command::Command;
 use crate::error::Failure;
-use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
+use crate::event::{
+    BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunClaimed, RunQueued, WaitStarted,
+};
 use crate::hash::Hash;
 use crate::id::{RunId, TaskId};
 use crate::path::Path;
@@ -20,6 +22,7 @@ use crate::payload::Payload;
 use crate::planted::{self, Bug};
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
+use crate::version::UNDECIDED;
 
 pub use data::{
     Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteOp, StepOp, StepProgress, Undo,
@@ -205,6 +208,16 @@ impl State {
         })
     }
 
+    /// What the start left to the first claim: the version, and the plan of the node that executes it.
+    fn settle_queued(&mut self, claim: &RunClaimed) {
+        if let Some(version) = claim.version.filter(|_| self.queued.version == UNDECIDED) {
+            self.queued.version = version;
+        }
+        if !claim.plan.is_empty() {
+            self.queued.plan.clone_from(&claim.plan);
+        }
+    }
+
     /// Bytes of the log since the last `continue_as_new`, without mail: a run must be able to read that, whoever wrote it.
     pub fn own_bytes(&self) -> u64 {
         self.summary.bytes.unwrap_or_default().saturating_sub(self.mail_bytes)
@@ -249,8 +262,10 @@ impl State {
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
         }
-        if let Event::RunPruned(_) = event {
-            self.unread.clear();
+        match event {
+            Event::RunPruned(_) => self.unread.clear(),
+            Event::RunClaimed(claim) => self.settle_queued(claim),
+            _ => {}
         }
         self.hand_out(recorded, in_lineage);
         if in_lineage {

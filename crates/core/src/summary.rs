@@ -16,6 +16,7 @@ use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
 pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
+use crate::version::{self, UNDECIDED};
 
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
 
@@ -30,9 +31,9 @@ pub struct Summary {
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// The version it runs on.
+    /// The version it runs on; 0 while no node has claimed a run that was started without a version.
     pub version: u32,
-    /// The version it began with.
+    /// The version it began with; 0 while that is not decided.
     pub initial_version: u32,
     /// Where it is in its life.
     pub status: Status,
@@ -235,6 +236,11 @@ impl Summary {
         complete.then_some(false)
     }
 
+    /// What a worker must have to execute the run: `order@2`, or `order` while the version is not decided.
+    pub fn needs(&self) -> String {
+        version::label(&self.workflow, self.version)
+    }
+
     /// When the run must be looked at again, if only time passes.
     pub fn due(&self) -> Option<Millis> {
         self.waits.iter().filter_map(|wait| wait.due).min()
@@ -388,6 +394,9 @@ impl Summary {
                 self.attempt = claim.attempt;
                 self.claimed_at = Some(at);
                 self.alone = claim.alone;
+                if let Some(version) = claim.version.filter(|_| self.version == UNDECIDED) {
+                    (self.version, self.initial_version) = (version, version);
+                }
             }
             Event::RunReleased { .. } => self.owner = None,
             Event::RunRecovered(recovered) => {

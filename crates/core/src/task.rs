@@ -12,9 +12,11 @@ use crate::hash::Hash;
 use crate::id::{LaneName, QueueName, RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::planted::{self, Bug};
 use crate::time::Millis;
+use crate::version::UNDECIDED;
 
-/// Kind of the task that moves a run on; the workflow's name follows.
+/// Kind of the task that moves a run on; the workflow's name and version follow.
 const ADVANCE: &str = "advance:";
 /// Most audit entries kept inside a record.
 const AUDIT_MAX: usize = 8;
@@ -69,7 +71,8 @@ impl TaskState {
 pub struct Task {
     /// Its name.
     pub id: TaskId,
-    /// What sort of work: `advance:WORKFLOW`, or the submitter's own word.
+    /// What sort of work: `advance:WORKFLOW@VERSION`, `advance:WORKFLOW` while the version is not decided, or the
+    /// submitter's own word.
     pub kind: String,
     /// The queue it stands in.
     pub queue: QueueName,
@@ -212,9 +215,29 @@ pub enum TaskRefusal {
 }
 
 impl Task {
-    /// The kind of a run's advance task.
-    pub fn advance_kind(workflow: &str) -> String {
-        format!("{ADVANCE}{workflow}")
+    /// The kind of the advance task of a run that is on this version of its workflow; [`UNDECIDED`]: any version.
+    ///
+    /// Releases before versioned kinds wrote the kind without a version for every run, so it means "look at the run".
+    pub fn advance_kind(workflow: &str, version: u32) -> String {
+        match version {
+            _ if planted::is(Bug::ParksUnknownVersion) => format!("{ADVANCE}{workflow}"),
+            UNDECIDED => format!("{ADVANCE}{workflow}"),
+            version => format!("{ADVANCE}{workflow}@{version}"),
+        }
+    }
+
+    /// Whether a node that has this version of the workflow is offered this advance task.
+    pub fn is_offered_to(&self, workflow: &str, version: u32) -> bool {
+        self.kind == Self::advance_kind(workflow, version)
+            || self.kind == Self::advance_kind(workflow, UNDECIDED)
+    }
+
+    /// The task as it is once a node that lacks the run's version has handed it back: unharmed, and under the kind that
+    /// only nodes with that version claim.
+    #[must_use]
+    pub fn handed_back(self, kind: String, now: Millis) -> Self {
+        let run_at = self.run_at.min(now);
+        Self { kind, ..self.returned(run_at, now) }
     }
 
     /// Whether this is a run's advance task.
@@ -222,7 +245,7 @@ impl Task {
         self.kind.starts_with(ADVANCE)
     }
 
-    /// What a claimant asks for: advance tasks are pooled by workflow, so that a node is only
+    /// What a claimant asks for: advance tasks are pooled by workflow and version, so that a node is only
     /// offered runs whose code it has; all other tasks of a queue share one pool.
     pub fn pool(&self) -> String {
         if self.is_advance() {

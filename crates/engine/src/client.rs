@@ -6,6 +6,7 @@ use std::time::Duration;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::{JumpRequested, Note, RunQueued, Tags};
 use goldseam_core::state::Outcome as CoreOutcome;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{
     BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, Redactor, RunId,
     Seq, SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
@@ -72,7 +73,8 @@ impl StartOptions {
         self
     }
 
-    /// The version, the newest known unless told otherwise.
+    /// The version, from 1 on. Unless it is given, an engine takes the newest that it has itself; any other process takes
+    /// the newest that a live node has, and where none has the workflow, the first node that claims the run decides.
     #[must_use]
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
@@ -86,6 +88,9 @@ impl StartOptions {
         input: Payload,
         limits: &Limits,
     ) -> Result<RunQueued, EngineError> {
+        if self.version == Some(UNDECIDED) {
+            return Err(EngineError::NoSuchVersion { workflow });
+        }
         let mut tags = Tags::new();
         for (key, value) in self.tags {
             if tags.len() >= limits.tags_max {
@@ -240,7 +245,10 @@ impl Client {
         options: StartOptions,
     ) -> Result<Committed, EngineError> {
         let workflow = WorkflowName::new(workflow)?;
-        let newest = self.ledger.hub.newest(&workflow).unwrap_or(1);
+        let newest = match options.version {
+            Some(version) => version,
+            None => self.ledger.newest(&workflow).await?,
+        };
         let plan = self.ledger.hub.plan(&workflow);
         let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
         self.ledger.start(run, queued, None).await

@@ -525,7 +525,7 @@ pub(crate) fn hand_out(tasks: &mut Vec<TaskChange>, decision: &Decision) {
 pub(crate) fn advance_task(row: &Summary, now: Millis) -> Task {
     let new = NewTask {
         id: Task::advance_id(&row.run, row.as_of.0),
-        kind: Task::advance_kind(row.workflow.as_str()),
+        kind: Task::advance_kind(row.workflow.as_str(), row.version),
         queue: row.queue.clone(),
         lane: None,
         priority: row.priority,

@@ -83,6 +83,9 @@ pub struct Recovery {
     /// Pause of a run that must wait until others have been recovered; ten of them are the least time for which
     /// a suspect of crashing its process is watched.
     pub delay: Duration,
+    /// How long no live node may have had a run's version before a sweep changes the version or parks the run (rule
+    /// E2): longer than a deploy takes. A sweeper counts from when it first saw it, and never from before its own start.
+    pub version_grace: Duration,
 }
 
 impl Default for Recovery {
@@ -92,6 +95,7 @@ impl Default for Recovery {
             park: false,
             stale_after: Duration::from_secs(30),
             delay: Duration::from_millis(100),
+            version_grace: Duration::from_secs(300),
         }
     }
 }

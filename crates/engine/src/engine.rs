@@ -6,6 +6,7 @@ use std::sync::Arc;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
@@ -56,7 +57,8 @@ impl Builder {
         self.workflow_version(name, 1, function)
     }
 
-    /// Registers a version of a workflow. New runs begin with the newest; older runs stay on theirs.
+    /// Registers a version of a workflow, from 1 on. New runs begin with the newest; older runs stay on theirs, and this
+    /// engine is only offered runs whose version it has.
     #[must_use]
     pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
     where
@@ -67,14 +69,18 @@ impl Builder {
         E: Into<Error>,
     {
         match WorkflowName::new(name) {
+            Ok(workflow) if version == UNDECIDED => {
+                self.flaw = Some(EngineError::NoSuchVersion { workflow });
+            }
             Ok(name) => self.registry.add(name, version, function, &self.config.limits),
             Err(error) => self.flaw = Some(error.into()),
         }
         self
     }
 
-    /// Declares the steps of a workflow, for workflows that always make the same ones: `show` then tells how
-    /// many are left, and a run that has made them all without an end is found (rule A3).
+    /// Declares the steps of a workflow, leaf or group, for workflows that always make the same ones: `show` then tells
+    /// how many are left, and a run that has made them all without an end is found (rule A3). The plan is written to
+    /// the log of each run, at the latest by the engine that claims it first.
     #[must_use]
     pub fn plan<'a>(mut self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
         let steps: Result<Vec<StepName>, _> = steps.into_iter().map(StepName::new).collect();
@@ -286,7 +292,8 @@ impl Engine {
     async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
         let hub = &self.node.ledger.hub;
         let room = hub.hot_count() < self.node.config.slots as usize && !hub.is_leaving();
-        let ours = room && self.node.config.queues.contains(&queued.queue);
+        let has_code = self.node.registry.has(&queued.workflow, queued.version);
+        let ours = room && has_code && self.node.config.queues.contains(&queued.queue);
         let claim = ours.then(|| self.node.id.clone());
         let sent = self.node.ledger.clock.elapsed();
         let committed = self.node.ledger.start(run, queued, claim).await?;

@@ -7,7 +7,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
-use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId};
+use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName};
 use goldseam_store::StoreError;
 
 use crate::copy::CopyRefusal;
@@ -143,6 +143,12 @@ pub enum EngineError {
         /// The names that are registered.
         known: Vec<String>,
     },
+    /// Versions begin with 1.
+    #[error("workflow {workflow} cannot have version 0: versions begin with 1")]
+    NoSuchVersion {
+        /// The workflow.
+        workflow: WorkflowName,
+    },
     /// A secret is not there, or cannot be hidden.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -273,6 +279,7 @@ impl EngineError {
             Self::Secret(_) => "GS0121",
             Self::WouldPark { .. } => "GS0124",
             Self::Preflight { .. } => "GS0125",
+            Self::NoSuchVersion { .. } => "GS0134",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -311,6 +318,9 @@ impl EngineError {
             Self::Secret(_) => Some("set it where this process is started".into()),
             Self::WouldPark { run, to, .. } => {
                 Some(format!("change the code, or move it all the same: goldseam migrate {run} --to-version {to} --force"))
+            }
+            Self::NoSuchVersion { .. } => {
+                Some("leave the version out to take the newest one that a live node has".into())
             }
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`commit`], `recall` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
 //! | [`page`] | pieces of a log that fit into memory |
-//! | [`client`] | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
+//! | [`client`], `fleet` | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
 //! | `cell`, `driver` | one run in memory, and the task that moves it |
@@ -53,6 +53,7 @@ mod append;
 mod attempt;
 mod cell;
 mod driver;
+mod fleet;
 mod recall;
 mod spawn;
 mod tries;

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Limits, Payload, StepName, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -77,6 +78,17 @@ impl Registry {
     /// The function for this version of a workflow.
     pub(crate) fn get(&self, name: &WorkflowName, version: u32) -> Option<WorkflowFn> {
         self.functions.get(name)?.get(&version).cloned()
+    }
+
+    /// Whether this version of a workflow is here; of an undecided one, whether any is.
+    pub(crate) fn has(&self, name: &WorkflowName, version: u32) -> bool {
+        let versions = self.functions.get(name);
+        versions.is_some_and(|versions| version == UNDECIDED || versions.contains_key(&version))
+    }
+
+    /// Every workflow with its versions.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (&WorkflowName, impl Iterator<Item = u32>)> {
+        self.functions.iter().map(|(name, versions)| (name, versions.keys().copied()))
     }
 
     /// The newest version of a workflow.

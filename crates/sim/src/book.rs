@@ -122,6 +122,7 @@ struct Pages {
     dead: Option<BTreeSet<NodeId>>,
     windows: Vec<Window>,
     lives: BTreeMap<NodeId, usize>,
+    versions: BTreeMap<NodeId, Vec<u32>>,
     late_max: u32,
     calm_at: Option<Millis>,
     trace: Option<Vec<String>>,
@@ -229,6 +230,11 @@ impl Book {
         self.pages().lives.insert(node.clone(), life);
     }
 
+    /// This node has these versions of every workflow.
+    pub fn has(&self, node: &NodeId, versions: &[u32]) {
+        self.pages().versions.insert(node.clone(), versions.to_vec());
+    }
+
     /// An incarnation stands still or is held up from now on, unless it is already.
     pub fn froze(&self, life: usize) {
         let mut pages = self.pages();
@@ -274,6 +280,7 @@ impl Book {
             dead: pages.dead.clone(),
             windows: pages.windows.clone(),
             lives: pages.lives.clone(),
+            versions: pages.versions.clone(),
             late_max: pages.late_max,
             calm_at: pages.calm_at,
             calls: pages.calls,
@@ -342,6 +349,8 @@ pub struct Facts {
     pub windows: Vec<Window>,
     /// The incarnations by the names in the logs.
     pub lives: BTreeMap<NodeId, usize>,
+    /// The versions that each of them has of every workflow, where that is known.
+    pub versions: BTreeMap<NodeId, Vec<u32>>,
     /// Effects that may begin late without a reason.
     pub late_max: u32,
     /// The true moment at which the faults stopped, if they did.

@@ -64,6 +64,24 @@ pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
     (flow, dice.below(50))
 }
 
+/// Whether the fleet of this seed has several versions of every workflow.
+pub fn is_mixed(seed: u64) -> bool {
+    seed % 10 == 7
+}
+
+/// What the run with this number is started with besides its input. In mixed fleets some ask for a version, and the client
+/// looks up the newest for the others; elsewhere all ask for the only one, so that those seeds stay as they were.
+fn options_of(seed: u64, number: u64) -> StartOptions {
+    let options = StartOptions::default();
+    if !is_mixed(seed) {
+        return options.version(1);
+    }
+    match Dice::new(seed.wrapping_mul(37).wrapping_add(number) ^ 0x7e25).below(4) {
+        version @ 1..3 => options.version(u32::try_from(version).unwrap_or(1)),
+        _ => options,
+    }
+}
+
 impl Person {
     /// Does it; the dice say the rest.
     pub async fn act(self, deed: Deed, seed: u64, mut dice: Dice) {
@@ -106,7 +124,7 @@ impl Person {
         let run = run_id(number);
         for _ in 0..=dice.below(2) {
             let value = payload(&serde_json::json!(input));
-            let started = self.client.start(flow, &run, value, StartOptions::default()).await;
+            let started = self.client.start(flow, &run, value, options_of(seed, number)).await;
             if started.is_ok() {
                 self.book.told(Ack::Started(run.clone(), input.to_string()));
                 let held = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
@@ -117,7 +135,7 @@ impl Person {
         if dice.percent(20) {
             let other = payload(&serde_json::json!(input + 1_000));
             let there = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
-            let answer = match self.client.start(flow, &run, other, StartOptions::default()).await {
+            let answer = match self.client.start(flow, &run, other, options_of(seed, number)).await {
                 Ok(_) => Answer::Taken,
                 Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) => Answer::Refused,
                 Err(_) => Answer::Unknown,

@@ -83,13 +83,17 @@ impl Hands {
     }
 }
 
-/// Registers all of them.
-pub fn register(builder: Builder, hands: &Hands) -> Builder {
+/// Registers all of them under each of these versions. The code is the same: only who may execute a run differs.
+pub fn register(builder: Builder, hands: &Hands, versions: &[u32]) -> Builder {
+    versions.iter().fold(builder, |builder, version| register_version(builder, hands, *version))
+}
+
+fn register_version(builder: Builder, hands: &Hands, version: u32) -> Builder {
     macro_rules! flow {
         ($builder:expr, $name:ident) => {{
             let hands = hands.clone();
-            $builder
-                .workflow(stringify!($name), move |ctx: Context, input: u32| $name(hands.clone(), ctx, input))
+            let work = move |ctx: Context, input: u32| $name(hands.clone(), ctx, input);
+            $builder.workflow_version(stringify!($name), version, work)
         }};
     }
     let builder = flow!(builder, steps);

@@ -10,7 +10,7 @@ use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
-use crate::crowd::{Deed, Person, payload, run_id};
+use crate::crowd::{Deed, Person, is_mixed, payload, run_id};
 use crate::dice::Dice;
 use crate::follow::Reader;
 use crate::holder::Holder;
@@ -92,6 +92,7 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     if seed.is_multiple_of(5) {
         world.drift_max_ppm = 100_000;
     }
+    world.versions = is_mixed(seed).then(|| Dice::new(seed ^ 0x7e25));
     for index in 0..seats {
         world.start(index).await;
     }
@@ -387,6 +388,7 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
 
 /// No more faults: every run must end. Returns those that did not.
 async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, Status)> {
+    deploy(world).await;
     world.calm();
     world.bury();
     world.book.line("calm");
@@ -406,6 +408,16 @@ async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, St
             help(world, number, dice).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// In a mixed fleet every node leaves, and those that come next have all versions.
+async fn deploy(world: &mut World) {
+    if world.versions.is_some() {
+        let leaving: Vec<_> = (0..world.seats.len()).filter_map(|index| world.leave(index)).collect();
+        for left in leaving {
+            drop(left.await);
+        }
     }
 }
 

@@ -50,6 +50,8 @@ pub struct World {
     pub old_links: Vec<Arc<FaultyStore>>,
     /// How wrong clocks may go, in millionths.
     pub drift_max_ppm: u64,
+    /// Draws which versions the next incarnation has; none: all nodes have version 1 and no other.
+    pub versions: Option<Dice>,
     rates: Rates,
     calm: bool,
     lives: usize,
@@ -123,6 +125,7 @@ impl World {
             calm: false,
             lives: 0,
             drift_max_ppm: 10_000,
+            versions: None,
             dice,
         }
     }
@@ -150,14 +153,29 @@ impl World {
         let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
         self.lives += 1;
         let hands = Hands::new(self.book.clone(), index).with(self.lives, link.clone());
-        let started = register(builder, &hands).start().await;
+        let versions = self.draw_versions();
+        let started = register(builder, &hands, versions).start().await;
         let Some(seat) = self.seats.get_mut(index) else { return };
         self.old_links.push(std::mem::replace(&mut seat.link, link));
         seat.clock = clock;
         seat.life = self.lives;
         self.book.line(&format!("start n{index} {}", started.is_ok()));
         seat.engine = started.ok();
-        seat.engine.iter().for_each(|engine| self.book.lives(engine.node_id(), seat.life));
+        if let Some(engine) = &seat.engine {
+            self.book.lives(engine.node_id(), seat.life);
+            self.book.has(engine.node_id(), versions);
+        }
+    }
+
+    /// The versions of the next incarnation: where fleets are mixed, an old, a new or a newest build; once the faults
+    /// have stopped, the deploy is complete.
+    fn draw_versions(&mut self) -> &'static [u32] {
+        let calm = self.calm;
+        match &mut self.versions {
+            None => &[1],
+            Some(_) if calm => &[1, 2],
+            Some(dice) => dice.pick(&[&[1][..], &[1, 2], &[2]]).copied().unwrap_or(&[1]),
+        }
     }
 
     fn plan(&mut self) -> Plan {

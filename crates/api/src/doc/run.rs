@@ -37,7 +37,8 @@ pub struct NewRun {
     /// The queue that the run stands in; `default` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The version of the workflow; 1 unless given.
+    /// The version of the workflow, from 1 on. Unless it is given, the newest that a live node has; if none has the
+    /// workflow, the first node that claims the run decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }

@@ -1,9 +1,9 @@
 //! Events in a few words, for people.
 
 use goldseam::Payload;
-use goldseam::core::Event;
 use goldseam::core::branch::Why;
 use goldseam::core::event::{By, Cause, Note, Release, RunRecovered};
+use goldseam::core::{Event, version};
 
 use super::text::{cut, form, one_line};
 use crate::moment;
@@ -25,13 +25,19 @@ pub fn describe(event: &Event, much: Much) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
         Event::RunQueued(run) => {
-            format!("{}@{} in queue {}, input {}", run.workflow, run.version, run.queue, short(&run.input))
+            let what = version::describe(&run.workflow, run.version);
+            format!("{what} in queue {}, input {}", run.queue, short(&run.input))
         }
         Event::RunStarted => String::new(),
-        Event::RunClaimed(claim) => match claim.cause {
-            Cause::Recovery => format!("by {}, recovery {} without progress", claim.node, claim.attempt),
-            Cause::Start | Cause::Wake => format!("by {}", claim.node),
-        },
+        Event::RunClaimed(claim) => {
+            let on = claim.version.map_or_else(String::new, |version| format!(", on version {version}"));
+            match claim.cause {
+                Cause::Recovery => {
+                    format!("by {}, recovery {} without progress{on}", claim.node, claim.attempt)
+                }
+                Cause::Start | Cause::Wake => format!("by {}{on}", claim.node),
+            }
+        }
         Event::RunReleased { reason } => released(*reason).to_owned(),
         Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
         Event::NoteAdded(note) => said(note),

@@ -294,9 +294,10 @@ impl Rows {
 }
 
 impl Row {
-    /// Whether this is a leaf step of that name, whatever its key and arm.
+    /// Whether this is a step of that name, leaf, remote or group, whatever its key and arm.
     pub fn is_step(&self, name: &str) -> bool {
-        self.kind == Kind::Step && Path::new(&self.path).is_ok_and(|path| path.name() == name)
+        matches!(self.kind, Kind::Step | Kind::Remote | Kind::Group)
+            && Path::new(&self.path).is_ok_and(|path| path.name() == name)
     }
 
     fn open(&mut self, from: Millis, look: Look) {

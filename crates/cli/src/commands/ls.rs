@@ -10,7 +10,7 @@ use goldseam_api::Api;
 use goldseam_api::doc::Page;
 use goldseam_api::doc::run::{Order, RunsQuery};
 
-use super::pages;
+use super::{Fleet, pages};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::table::Table;
@@ -64,8 +64,24 @@ pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
     if args.watch {
         return watch(app, &*api, (query, args.limit)).await;
     }
-    show(app, &list(&*api, &query, args.limit).await?);
+    let page = list(&*api, &query, args.limit).await?;
+    show(app, &page, fleet(app, &*api, &page).await?.as_ref());
     Ok(Exit::Ok)
+}
+
+/// The workflows that live nodes have, if a row of the table asks for them.
+async fn fleet(app: &App, api: &dyn Api, page: &Page<Summary>) -> Result<Option<Fleet>, Fail> {
+    let asks = page.items.iter().any(|summary| summary.status == Status::Queued);
+    if asks && !app.wants_json() && !app.quiet { Fleet::of(api).await.map(Some) } else { Ok(None) }
+}
+
+/// What a run is about right now; of one that no live node can execute, what it waits for.
+fn note(app: &App, summary: &Summary, fleet: Option<&Fleet>) -> String {
+    let queued = fleet.filter(|_| summary.status == Status::Queued);
+    match queued.and_then(|fleet| fleet.missing(&summary.workflow, summary.version)) {
+        Some(_) => format!("waits for a worker with {}", summary.needs()),
+        None => text::note(summary, app.now()),
+    }
 }
 
 async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, Fail> {
@@ -94,28 +110,28 @@ fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, Fail> {
     })
 }
 
-fn show(app: &App, page: &Page<Summary>) {
+fn show(app: &App, page: &Page<Summary>, fleet: Option<&Fleet>) {
     let summaries = &page.items;
     match () {
         () if app.json => out::json(page),
         () if app.jsonl => summaries.iter().for_each(out::jsonl),
         () if app.quiet => summaries.iter().for_each(|summary| out::line(summary.run.as_str())),
         () => {
-            app.table(&table(app, summaries));
+            app.table(&table(app, summaries, fleet));
             app.remark(&footer(summaries, page.next.is_some()));
         }
     }
 }
 
-fn table(app: &App, summaries: &[Summary]) -> Table {
+fn table(app: &App, summaries: &[Summary], fleet: Option<&Fleet>) -> Table {
     let mut table = Table::new(HEAD);
     for summary in summaries {
-        table.row(row(app, summary));
+        table.row(row(app, summary, fleet));
     }
     table
 }
 
-fn row(app: &App, summary: &Summary) -> Vec<String> {
+fn row(app: &App, summary: &Summary, fleet: Option<&Fleet>) -> Vec<String> {
     let now = app.now();
     let step = summary.step.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let branch = if summary.branch.0 > 1 { format!(" ({})", summary.branch) } else { String::new() };
@@ -133,7 +149,7 @@ fn row(app: &App, summary: &Summary) -> Vec<String> {
         status,
         format!("{step}{branch}"),
         age,
-        text::note(summary, now),
+        note(app, summary, fleet),
     ]
 }
 
@@ -162,6 +178,7 @@ async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Re
     let mut mark = 0;
     loop {
         let page = list(api, &query, limit).await?;
+        let fleet = fleet(app, api, &page).await?;
         let is_fresh = |summary: &&Summary| known.get(&summary.run) != Some(&summary.as_of);
         let fresh: Vec<&Summary> = page.items.iter().filter(is_fresh).collect();
         match () {
@@ -169,9 +186,9 @@ async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Re
             () if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
             () if app.terminal => {
                 out::clear();
-                show(app, &page);
+                show(app, &page, fleet.as_ref());
             }
-            () => fresh.iter().for_each(|summary| out::line(row(app, summary).join("\t"))),
+            () => fresh.iter().for_each(|summary| out::line(row(app, summary, fleet.as_ref()).join("\t"))),
         }
         known.extend(page.items.iter().map(|summary| (summary.run.clone(), summary.as_of)));
         mark = api.changed(pages::changes(mark)).await?.mark;

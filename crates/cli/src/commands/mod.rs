@@ -39,7 +39,10 @@ pub(crate) mod watch;
 mod who;
 pub(crate) mod why;
 
+use goldseam::core::WorkflowName;
+use goldseam::core::version::{UNDECIDED, label};
 use goldseam_api::Api;
+use goldseam_api::doc::node::Workflow;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
@@ -109,9 +112,27 @@ fn until_told() -> Result<impl Future<Output = ()>, Fail> {
     })
 }
 
-/// Whether a live node has a workflow.
-async fn someone_has(api: &dyn Api, workflow: &str) -> Result<bool, Fail> {
-    Ok(api.workflows().await?.items.iter().any(|found| found.name.as_str() == workflow))
+/// The workflows that live nodes have.
+struct Fleet(Vec<Workflow>);
+
+impl Fleet {
+    /// Looks them up.
+    async fn of(api: &dyn Api) -> Result<Self, Fail> {
+        Ok(Self(api.workflows().await?.items))
+    }
+
+    /// The worker that a run on this version of a workflow waits for, if none lives.
+    fn missing(&self, workflow: &WorkflowName, version: u32) -> Option<String> {
+        let Some(found) = self.0.iter().find(|found| found.name == *workflow) else {
+            return Some(format!("an engine that has workflow {workflow}; none is running"));
+        };
+        if version == UNDECIDED || found.versions.contains(&version) {
+            return None;
+        }
+        let live: Vec<String> = found.versions.iter().map(u32::to_string).collect();
+        let needs = label(workflow, version);
+        Some(format!("a worker with {needs}; live nodes have {}", live.join(", ")))
+    }
 }
 
 /// Reads `KEY=VALUE`.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goldseam::core::branch::Branches;
-use goldseam::core::{Event, Recorded};
+use goldseam::core::{Event, Recorded, version};
 use goldseam::{RunId, Status, Summary};
 use goldseam_api::Api;
 use goldseam_api::doc::run::{Detail, OpenQuestion, WaitQuery};
@@ -10,6 +10,7 @@ use goldseam_api::view::describe::{Much, short};
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, Row};
 
+use super::Fleet;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
@@ -59,7 +60,8 @@ struct View {
     branches: Branches,
     /// The steps with the times that a picture needs.
     rows: Vec<Row>,
-    has_engine: bool,
+    /// The worker that it needs, if none lives.
+    missing: Option<String>,
     now: goldseam::Millis,
 }
 
@@ -69,8 +71,9 @@ impl View {
         let detail = api.detail(run).await?;
         let branches = Branches::of(&history);
         let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));
-        let has_engine = super::someone_has(api, detail.summary.workflow.as_str()).await?;
-        Ok(Self { detail, history, branches, rows, has_engine, now: app.now() })
+        let Summary { workflow, version, .. } = &detail.summary;
+        let missing = Fleet::of(api).await?.missing(workflow, *version);
+        Ok(Self { detail, history, branches, rows, missing, now: app.now() })
     }
 
     fn summary(&self) -> &Summary {
@@ -101,7 +104,7 @@ impl View {
     fn header(&self, much: Much) -> Vec<(&'static str, String)> {
         let summary = self.summary();
         let mut lines = vec![
-            ("workflow", format!("{}@{}", summary.workflow, summary.version)),
+            ("workflow", version::describe(&summary.workflow, summary.version)),
             (
                 "queued",
                 format!(
@@ -152,10 +155,9 @@ impl View {
             Status::Parked => {
                 return vec![format!("an operator   → goldseam resume {run}, or goldseam retry {run}")];
             }
-            Status::Queued if !self.has_engine => {
-                return vec![format!("an engine that has workflow {}; none is running", summary.workflow)];
+            Status::Queued => {
+                return vec![self.missing.clone().unwrap_or_else(|| "an engine with room".to_owned())];
             }
-            Status::Queued => return vec!["an engine with room".to_owned()],
             _ => {}
         }
         let mut lines = Vec::new();
@@ -166,9 +168,7 @@ impl View {
             }
             lines.push(words);
         }
-        if !self.has_engine && !summary.status.is_terminal() {
-            lines.push(format!("an engine that has workflow {}; none is running", summary.workflow));
-        }
+        lines.extend(self.missing.clone());
         lines
     }
 

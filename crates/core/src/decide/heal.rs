@@ -42,6 +42,12 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
             let mail = super::outside::child_event(child, result);
             Decision::new(now, vec![mail, recovered(None)], TaskMove::Wake)
         }
+        Remedy::ChangeVersion { to } => {
+            let (from, reason) = (summary.version, heal.evidence.clone());
+            let changed = Event::VersionChanged { from, to: *to, reason };
+            // The task's kind names the version: a new task, which nodes with the new version are offered.
+            Decision::new(now, vec![changed, recovered(None)], TaskMove::Renew(now))
+        }
         Remedy::Fail { failure } => {
             let failed = Event::RunFailed { failure: failure.clone() };
             let decision = Decision::new(now, vec![recovered(None), failed], TaskMove::Remove);

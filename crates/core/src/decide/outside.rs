@@ -12,6 +12,7 @@ use crate::planted::{self, Bug};
 use crate::recovery::{Code, Reason, next_attempt};
 use crate::summary::{Status, Summary, child_command};
 use crate::time::Millis;
+use crate::version::UNDECIDED;
 
 pub(super) fn start(
     view: View<'_>,
@@ -39,7 +40,7 @@ pub(super) fn start(
 }
 
 fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> RunClaimed {
-    RunClaimed { node: node.clone(), cause, attempt, alone: false }
+    RunClaimed { node: node.clone(), cause, attempt, alone: false, version: None, plan: Vec::new() }
 }
 
 pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decision, Refusal> {
@@ -78,7 +79,10 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
         _ if summary.started => Cause::Wake,
         _ => Cause::Start,
     };
-    events.push(Event::RunClaimed(RunClaimed { alone: claim.alone, ..claimed(&claim.node, cause, attempt) }));
+    let version = claim.version.filter(|_| summary.version == UNDECIDED);
+    let plan = if summary.started { Vec::new() } else { claim.plan.clone() };
+    let claimed = RunClaimed { alone: claim.alone, version, plan, ..claimed(&claim.node, cause, attempt) };
+    events.push(Event::RunClaimed(claimed));
     if !summary.started {
         events.push(Event::RunStarted);
     }

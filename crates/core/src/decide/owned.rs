@@ -373,7 +373,8 @@ impl Batch<'_> {
             carried: Some(Carried { run, summary: Box::new(summary), mail, mail_bytes, children }),
         }));
         if let Some(node) = owner {
-            self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));
+            let (cause, version, plan) = (Cause::Wake, None, Vec::new());
+            self.push(Event::RunClaimed(RunClaimed { node, cause, attempt: 0, alone: false, version, plan }));
         }
         self.left = true;
     }

@@ -21,7 +21,7 @@ use crate::time::{Millis, Seq};
 pub struct RunQueued {
     /// The workflow.
     pub workflow: WorkflowName,
-    /// Version it begins with.
+    /// Version it begins with; 0: the first claim decides it.
     pub version: u32,
     /// Input of the workflow function.
     pub input: Payload,
@@ -58,6 +58,12 @@ pub struct RunClaimed {
     /// No other suspect of crashing its process was let in beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// The version that the run is on from here on; only where it was not decided before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Names of the steps that the workflow declared, as the claiming node knows them; only in the first claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<StepName>,
 }
 
 fn is_none_u32(value: &u32) -> bool {

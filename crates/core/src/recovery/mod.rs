@@ -100,8 +100,8 @@ pub struct Sight<'a> {
     pub owner: Owner,
     /// The task's claimant.
     pub claimant: Owner,
-    /// Whether a live node has the workflow; none: nobody looked.
-    pub fit: Option<bool>,
+    /// The versions of its workflow that live nodes have, ascending; none: not looked up.
+    pub versions: Option<&'a [u32]>,
     /// Open remote steps.
     pub remote: &'a [Remote],
     /// Children that it waits for and that have ended, though its log does not say so.
@@ -177,6 +177,11 @@ pub enum Remedy {
         /// The task, as it was seen: any heartbeat since then defeats the remedy.
         task: Box<Task>,
     },
+    /// The run goes on under another version of its workflow.
+    ChangeVersion {
+        /// That version.
+        to: u32,
+    },
     /// The run fails for good.
     Fail {
         /// Why.
@@ -213,6 +218,7 @@ impl Remedy {
             Self::TakeResult { path, .. } => format!("take the result of step {path} from its task"),
             Self::SendAgain { path, .. } => format!("make a new task for step {path}"),
             Self::GiveUp { path, attempt, .. } => format!("give up attempt {attempt} of step {path}"),
+            Self::ChangeVersion { to } => format!("go on under version {to}"),
             Self::Fail { failure } => format!("fail the run: {}", failure.message),
             Self::Park { .. } => "park the run".to_owned(),
             Self::Tell { hint } => hint.clone(),
@@ -260,7 +266,10 @@ fn parked(sight: &Sight<'_>) -> Diagnosis {
         (None, Some(code)) => format!(" (goldseam explain {code})"),
         _ => String::new(),
     };
-    let hint = format!("deal with it{read}, then: goldseam resume {}", summary.run);
+    let hint = match rule {
+        Some(Code::E2) => detect::comes_back(sight),
+        _ => format!("deal with it{read}, then: goldseam resume {}", summary.run),
+    };
     Diagnosis { rule: rule.unwrap_or(Code::V1), evidence, remedy: Remedy::Tell { hint } }
 }
 

@@ -257,11 +257,12 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::E2,
-        title: "the version is not known",
-        wrong: "The run's version of its workflow is not registered.",
-        remedy: "The run goes on under the version it began with, else it is parked.",
+        title: "no live node has the version",
+        wrong: "The run could move, and live nodes have its workflow, but none of them its version.",
+        remedy: "It waits for a node that has the version. If none comes for longer than a deploy takes, it goes on under \
+                 the version it began with, if a live node has that; else it is parked.",
         budget: Budget::Once,
-        detector: Detector::Execution,
+        detector: Detector::Run(detect::no_version),
     },
     Rule {
         code: Code::V1,

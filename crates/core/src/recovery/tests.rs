@@ -36,7 +36,7 @@ struct Case {
     queue: Queue,
     owner: Owner,
     claimant: Option<Owner>,
-    fit: Option<bool>,
+    versions: Option<Vec<u32>>,
     remote: Vec<Remote>,
     children: Vec<(RunId, Result<Payload, Failure>)>,
 }
@@ -45,10 +45,15 @@ fn lost() -> Owner {
     Owner::Lost { proven: true, evidence: "its process is gone".into(), lived: Lived::default() }
 }
 
+/// The run goes on under version 2.
+fn changed(log: &Log) -> Command {
+    log.heal(Code::E2, "1 is missing", Remedy::ChangeVersion { to: 2 })
+}
+
 fn task(log: &Log, queue: Queue) -> Option<Task> {
     let new = NewTask {
         id: Task::advance_id(&log.run, 1),
-        kind: Task::advance_kind("checkout"),
+        kind: Task::advance_kind("checkout", 1),
         queue: QueueName::new("default").unwrap(),
         lane: None,
         priority: 0,
@@ -74,9 +79,10 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
 impl Case {
     /// A run that a live node executes, as it should be.
     fn healthy(log: Log) -> Self {
-        let (status, late, queue, owner, fit) = (None, false, Queue::Claimed, Owner::Alive, Some(true));
+        let (status, late, queue, owner) = (None, false, Queue::Claimed, Owner::Alive);
+        let versions = Some(vec![1]);
         let (claimant, remote, children) = (None, Vec::new(), Vec::new());
-        Self { log, status, late, queue, owner, claimant, fit, remote, children }
+        Self { log, status, late, queue, owner, claimant, versions, remote, children }
     }
 
     /// A run that nobody has, whose task will move it.
@@ -105,7 +111,7 @@ impl Case {
             task: task.as_ref(),
             owner: self.owner.clone(),
             claimant,
-            fit: self.fit,
+            versions: self.versions.as_deref(),
             remote: &self.remote,
             children: &self.children,
             bounds: Bounds::default(),
@@ -153,7 +159,7 @@ fn failed_with(left: u32) -> Log {
 
 #[test]
 fn each_rule_finds_its_own() {
-    use Code::{A1, A2, A3, A4, D2, N1, O1, O2, W1};
+    use Code::{A1, A2, A3, A4, D2, E2, N1, O1, O2, W1};
     use Queue::{Claimed, Completed, Missing, Ready, Sleeps};
     use Status::{Running, Waiting};
     let rests = |log, queue| Case::resting(log, queue);
@@ -190,12 +196,23 @@ fn each_rule_finds_its_own() {
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
-        ("N1 nobody fit", Case { fit: Some(false), ..rests(done(), Ready) }, vec![N1]),
+        ("N1 nobody fit", Case { versions: Some(vec![]), ..rests(done(), Ready) }, vec![N1]),
         (
             "N1 behind a lost owner",
-            Case { owner: lost(), fit: Some(false), queue: Ready, ..Case::healthy(Log::running()) },
+            Case { owner: lost(), versions: Some(vec![]), queue: Ready, ..Case::healthy(Log::running()) },
             vec![N1],
         ),
+        (
+            "E2 no live node has the version",
+            Case { versions: Some(vec![2]), ..rests(done(), Ready) },
+            vec![E2],
+        ),
+        (
+            "E2 behind a lost owner",
+            Case { owner: lost(), versions: Some(vec![2]), queue: Ready, ..Case::healthy(Log::running()) },
+            vec![E2],
+        ),
+        ("O1 its task is for another version", rests(done().act(changed(&done())), Ready), vec![O1, E2]),
         ("claimed by the dead", Case { owner: lost(), queue: Claimed, ..Case::healthy(asked()) }, vec![O2]),
     ];
     for (name, case, expected) in table {
@@ -210,7 +227,7 @@ fn what_is_not_sick_is_left_alone() {
     let older = || Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1");
     let table: Vec<(&str, Case)> = vec![
         ("B1 open question", rests(asked(), Sleeps)),
-        ("B2 a question open for ever", Case { fit: Some(false), ..rests(asked(), Sleeps) }),
+        ("B2 a question open for ever", Case { versions: Some(vec![]), ..rests(asked(), Sleeps) }),
         ("C1 unfinished step of a live run", Case::healthy(Log::running().started("a", 1))),
         ("C2 the same, its cache late", Case { late: true, ..Case::healthy(Log::running().started("a", 1)) }),
         ("D1 a branch nobody jumped to", Case::healthy(older())),
@@ -401,7 +418,7 @@ fn a_failed_step_with_tries_left_is_tried_again() {
 
 fn take_over(by: &str, from: &str, lived: Lived, alone: bool) -> Command {
     let lost = Lost { node: node(from), proven: true, evidence: "its process is gone".into(), lived };
-    Command::Claim(Claim { node: node(by), lost: Some(lost), alone })
+    Command::Claim(Claim { lost: Some(lost), alone, ..Claim::by(node(by)) })
 }
 
 fn span(ms: u64) -> Lived {

@@ -113,7 +113,7 @@ async fn make(cell: &Cell, run: &RunId, workflow: WorkflowName, input: Payload) 
         let summary = &inner.state.summary;
         (summary.queue.clone(), summary.priority, summary.tags.clone())
     };
-    let version = cell.hub().newest(&workflow).unwrap_or(1);
+    let version = cell.ledger.newest(&workflow).await?;
     let parent = Some(cell.run.clone());
     let plan = cell.hub().plan(&workflow);
     let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };

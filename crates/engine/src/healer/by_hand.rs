@@ -128,6 +128,13 @@ impl Client {
             recovery.found = Some(found);
             return Ok(recovery);
         }
+        // A deploy may bring the version: only a sweep that has watched for long enough, or an operator who names the rule,
+        // goes on without it.
+        if found.diagnosis.rule == Code::E2 && options.rule != Some(Code::E2) {
+            recovery.healed = Some(Healed::NotByItself);
+            recovery.found = Some(found);
+            return Ok(recovery);
+        }
         let to = examined.state.as_ref().and_then(|state| first_after(state, &found.diagnosis.remedy));
         if let Some(to) = to.filter(|_| options.compensate && !recovery.standing.is_empty()) {
             let reason = format!("rule {}: {}", found.diagnosis.rule, found.diagnosis.evidence);

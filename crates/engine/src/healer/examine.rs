@@ -105,6 +105,7 @@ impl Healer {
         };
         let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
+        let versions = liveness.versions(&summary.workflow);
         let sight = Sight {
             now: liveness.now,
             state: &state,
@@ -113,7 +114,7 @@ impl Healer {
             owner: liveness.owner(summary.owner.as_ref(), summary.claimed_at),
             claimant: claimant
                 .map_or(goldseam_core::recovery::Owner::Nobody, |claimant| liveness.holder(claimant, since)),
-            fit: Some(liveness.has(&summary.workflow)),
+            versions: Some(&versions),
             remote: &remote,
             children: &children,
             bounds: self.rules.recovery_for(&summary.workflow).bounds(),

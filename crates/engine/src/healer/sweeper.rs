@@ -370,15 +370,18 @@ impl Sweeper {
             }
             return Ok(());
         };
-        let changed = known.map(|(_, changed)| changed).filter(|_| self.options.from_log);
+        // A deploy may bring what E2 misses: that is counted from this sweeper's own first look.
+        let by_log = self.options.from_log && !self.waits_for_deploy(&found);
+        let changed = known.map(|(_, changed)| changed).filter(|_| by_log);
         let first = match changed {
             Some(changed) => self.held_since(&found, changed, liveness.now).await?,
             None => liveness.now,
         };
         let since = self.seen_since(&found, moves(&examined, found.at), first);
+        let since = since.max(self.last_had_version(&found, &examined, liveness).unwrap_or(since));
         // Silence has lasted for as long as it must already.
         let silent = found.diagnosis.rule == Code::H1;
-        let old_enough = silent || liveness.now.since(since) >= self.stale_after(&examined);
+        let old_enough = silent || liveness.now.since(since) >= self.held_for(&found, &examined);
         let fate = self.treat(&found, old_enough).await;
         if fate == Fate::Healed {
             report.healed += 1;
@@ -433,13 +436,29 @@ impl Sweeper {
         sighting.since
     }
 
-    fn stale_after(&self, examined: &Examined) -> Duration {
-        self.options.stale_after.unwrap_or_else(|| {
-            let workflow = examined.state.as_ref().map(|state| &state.summary.workflow);
-            workflow
-                .map_or(&self.healer.rules.recovery, |name| self.healer.rules.recovery_for(name))
-                .stale_after
-        })
+    /// How long this finding must have held before it is healed.
+    fn held_for(&self, found: &Found, examined: &Examined) -> Duration {
+        let workflow = examined.state.as_ref().map(|state| &state.summary.workflow);
+        let rules = &self.healer.rules;
+        let recovery = workflow.map_or(&rules.recovery, |name| rules.recovery_for(name));
+        let stale_after = self.options.stale_after.unwrap_or(recovery.stale_after);
+        match self.waits_for_deploy(found) {
+            true => stale_after.max(recovery.version_grace),
+            false => stale_after,
+        }
+    }
+
+    /// Whether a deploy may still bring what is missing. An operator who asks for this very rule knows better.
+    fn waits_for_deploy(&self, found: &Found) -> bool {
+        found.diagnosis.rule == Code::E2
+            && self.options.rule != Some(Code::E2)
+            && !planted::is(Bug::NoVersionGrace)
+    }
+
+    /// When a node that has the version which a run waits for last gave a sign of life.
+    fn last_had_version(&self, found: &Found, examined: &Examined, liveness: &Liveness) -> Option<Millis> {
+        let summary = &examined.state.as_ref().filter(|_| self.waits_for_deploy(found))?.summary;
+        liveness.last_had(&summary.workflow, summary.version)
     }
 
     async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
@@ -498,7 +517,11 @@ fn mark(row: &Row, task: Option<&Task>) -> u64 {
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
     match task.state {
-        TaskState::Ready => !overdue || task.run_at <= liveness.now,
+        // What can be claimed now needs a live node that has its version.
+        TaskState::Ready if task.run_at <= liveness.now => {
+            liveness.can_execute(&row.summary.workflow, row.summary.version)
+        }
+        TaskState::Ready => !overdue,
         TaskState::Claimed => {
             task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
         }

@@ -1,6 +1,6 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
-use goldseam_core::recovery::Remedy;
+use goldseam_core::recovery::{Code, Remedy};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
@@ -105,6 +105,11 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
     for found in &explained.found {
         match &found.diagnosis.remedy {
             Remedy::Tell { hint } => can.push(hint.clone()),
+            _ if found.diagnosis.rule == Code::E2 => {
+                let needs = examined.state.as_ref().map(|state| state.summary.needs()).unwrap_or_default();
+                can.push(format!("start a worker with {needs}"));
+                can.push(format!("goldseam recover {run} --rule E2"));
+            }
             _ => can.push(format!("goldseam recover {run}")),
         }
         can.push(format!("goldseam explain {}", found.diagnosis.rule));
@@ -258,10 +263,20 @@ impl Seen<'_> {
         }
     }
 
+    /// Whether a live node has the run's version.
+    fn is_fit(&self) -> bool {
+        let summary = &self.state.summary;
+        self.liveness.can_execute(&summary.workflow, summary.version)
+    }
+
     async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
         let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
         let queue = &task.queue;
         Ok(match task.state {
+            TaskState::Ready if task.run_at <= self.liveness.now && !self.is_fit() => {
+                let what = format!("it waits for a worker with {}", self.state.summary.needs());
+                Some(self.link(what, Some(task.changed_at), None))
+            }
             TaskState::Ready if task.run_at <= self.liveness.now => {
                 let what = format!("its task is ready in queue {queue}, for the next node with a free slot");
                 Some(self.link(what, Some(task.changed_at), None))

@@ -9,6 +9,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::{Code, Diagnosis, Owner, Reason, at_claim, damaged, used_up};
 use goldseam_core::task::Task;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
 use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
@@ -44,14 +45,19 @@ enum Taken {
     Over,
     /// An execution in this process has it, under a claim that stands.
     Here(Arc<Cell>),
+    /// This node lacks the run's version: only nodes that have it are offered a task of this kind.
+    Unfit { kind: String },
 }
 
 impl Node {
     fn pools(&self) -> Vec<String> {
         let mut pools = vec![mail::pool()];
         for queue in &self.config.queues {
-            for name in self.registry.names() {
-                pools.push(Task::pool_of(queue, Some(&Task::advance_kind(name.as_str()))));
+            for (name, versions) in self.registry.versions() {
+                // Those without a version: not decided yet, or written by a release whose tasks had none.
+                for version in versions.chain([UNDECIDED]) {
+                    pools.push(Task::pool_of(queue, Some(&Task::advance_kind(name.as_str(), version))));
+                }
             }
         }
         pools
@@ -193,6 +199,7 @@ impl Node {
             Ok(Taken::Here(cell)) => return Err((task, cell)),
             Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
             Ok(Taken::Over) => {}
+            Ok(Taken::Unfit { kind }) => self.hand_back(task, kind).await,
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
                 let dormant = !status.is_terminal();
@@ -284,13 +291,17 @@ impl Node {
         if let Some(cell) = known.summary().and_then(|summary| self.execution_of(summary)) {
             return Ok(Taken::Here(cell));
         }
+        if let Some(summary) = known.summary().filter(|summary| self.lacks(summary)) {
+            let kind = Task::advance_kind(summary.workflow.as_str(), summary.version);
+            return Ok(Taken::Unfit { kind });
+        }
         let base = known.summary().map_or(Seq(1), |summary| summary.base);
         let workflow = known.summary().map(|summary| summary.workflow.as_str().to_owned());
         let lost = match known.summary() {
             Some(summary) if summary.status.is_active() => self.lost_owner(summary).await?,
             _ => None,
         };
-        let mut claim = Claim { node: self.id.clone(), lost, alone: false };
+        let mut claim = Claim { lost, ..self.claim_of(known.summary()) };
         if let (Some(summary), Some(lost)) = (known.summary(), &claim.lost) {
             match self.admit(summary, lost) {
                 Admission::In { alone } => claim.alone = alone,
@@ -302,6 +313,34 @@ impl Node {
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), with).await?;
         self.count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base, end: taken.end })
+    }
+
+    /// Whether the run could move and its version is not here.
+    fn lacks(&self, summary: &Summary) -> bool {
+        let is_here = self.registry.has(&summary.workflow, summary.version);
+        summary.status.is_active() && !is_here && !planted::is(Bug::ParksUnknownVersion)
+    }
+
+    /// This node's claim of a run: what the start left open, it decides by its own registry.
+    fn claim_of(&self, summary: Option<&Summary>) -> Claim {
+        let mut claim = Claim::by(self.id.clone());
+        if let Some(summary) = summary {
+            claim.version = self.registry.newest(&summary.workflow).filter(|_| summary.version == UNDECIDED);
+            if !summary.started {
+                claim.plan = self.registry.plan(&summary.workflow);
+            }
+        }
+        claim
+    }
+
+    /// The task of a run whose version is not here goes back unharmed; nothing is written to the run's log.
+    async fn hand_back(&self, task: Task, kind: String) {
+        tracing::debug!(node = %self.id, task = %task.id, kind, "handed back a task: its version is not here");
+        let now = self.ledger.clock.now();
+        let expect = Expect::Version(task.version);
+        if let Err(error) = self.ledger.store.put_task(task.handed_back(kind, now), expect).await {
+            tracing::debug!(node = %self.id, %error, "failed to hand back a task");
+        }
     }
 
     /// The execution in this process that has the run under a claim that stands.

@@ -35,7 +35,7 @@ use crate::spawn::{spawn, thread};
 
 pub(crate) use desk::{Desk, Lying};
 use hub::Entry;
-pub(crate) use hub::{Ended, Hub};
+pub(crate) use hub::{Ended, Hub, Newest};
 pub(crate) use mail::{child_ended, delivery_task};
 
 /// Beats in a row that the store must call itself damaged at before this node believes it.

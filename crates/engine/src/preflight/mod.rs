@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Hash, RunId, State, Status, WorkflowName};
 use goldseam_store::{Closed, ClosedStore, MemoryStore, RunFilter, RunOrder, Store};
 
@@ -300,7 +301,10 @@ impl Pilot {
         if self.what.workflow.as_ref().is_some_and(|workflow| *workflow != summary.workflow) {
             return;
         }
-        let version = self.what.to_version.unwrap_or(summary.version);
+        let newest = || self.registry.newest(&summary.workflow).unwrap_or(UNDECIDED);
+        // A run that was never claimed gets the newest version.
+        let own = if summary.version == UNDECIDED { newest() } else { summary.version };
+        let version = self.what.to_version.unwrap_or(own);
         let (run, workflow) = (summary.run.clone(), summary.workflow.clone());
         state.summary.version = version;
         let verdict = match self.registry.get(&workflow, version) {

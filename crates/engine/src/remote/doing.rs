@@ -214,6 +214,8 @@ impl<'a> Reader<'a> {
                 self.nothing_left()?;
                 Owned::EndCancelled
             }
+            // That one worker lacks a version is no reason to park a run.
+            Doing::Park { code: Trouble::Version, .. } => Owned::Release(Release::Unfit),
             Doing::Park { code, reason } => Owned::Park { code: word(code), reason: self.text(&reason) },
             Doing::Release { reason } => Owned::Release(release(reason)),
         })

@@ -3,12 +3,14 @@
 //! Requests refuse fields that they do not know. Answers may gain fields: a worker ignores what it does not know.
 //! Spans and moments are whole milliseconds, payloads are any JSON.
 
+use std::collections::BTreeMap;
+
 use goldseam_core::event::Tags;
 use goldseam_core::form::Form;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
     BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId, Seq,
-    SignalName, WorkflowName,
+    SignalName, StepName, WorkflowName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,9 @@ pub struct Register {
     /// How long it may be silent; the server's own lease unless given.
     #[serde(default)]
     pub lease_ms: Option<u64>,
+    /// The steps, leaf or group, that a workflow always makes, by workflow; those without a plan are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub plans: BTreeMap<WorkflowName, Vec<StepName>>,
 }
 
 impl Register {
@@ -499,7 +504,7 @@ pub enum Trouble {
     /// Replay asked for something else than the log has.
     #[serde(rename = "V1")]
     Diverged,
-    /// The worker does not have the run's version.
+    /// The worker does not have the run's version: the run is not parked, it goes back to its queue like an unfit one.
     #[serde(rename = "E2")]
     Version,
     /// The history is as long as it may be.

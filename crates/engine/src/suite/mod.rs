@@ -13,6 +13,7 @@ pub mod logs;
 pub mod remote;
 pub mod retention;
 pub mod seams;
+pub mod versions;
 pub mod views;
 pub mod ward;
 
@@ -49,8 +50,6 @@ macro_rules! healing {
             seams::a4_a_failed_step_without_tries_surfaces,
             seams::d2_half_a_jump_is_cut_off,
             seams::d2_is_mended_by_whoever_claims_the_run,
-            seams::e2_an_unknown_version_falls_back_and_says_so,
-            seams::e2_a_version_that_nobody_has_is_parked,
             seams::a_seam_can_be_undone,
             seams::a_reset_runs_the_open_step_again,
             hints::o1_a_lost_task_is_made_anew,
@@ -120,6 +119,16 @@ macro_rules! healing {
             retention::a_run_that_goes_on_meanwhile_stays_whole,
             retention::a_prune_that_dies_anywhere_is_ended_by_the_next_one,
             retention::an_archive_that_does_not_read_back_costs_nothing,
+            versions::an_old_node_beside_a_new_one_parks_no_run,
+            versions::a_task_without_a_version_is_handed_back_unharmed,
+            versions::o1_a_task_of_another_version_is_made_anew,
+            versions::a_start_takes_the_newest_live_version_or_leaves_it_open,
+            versions::a_rolling_deploy_moves_no_run_to_another_version,
+            versions::e2_an_unknown_version_falls_back_and_says_so,
+            versions::e2_a_version_that_nobody_has_is_parked,
+            versions::e2_acts_once_the_version_was_missing_for_the_grace,
+            versions::e2_is_counted_from_the_first_look_of_a_sweeper,
+            versions::the_first_claim_brings_the_plan,
             views::a_step_is_seen_to_run_beat_and_fail,
         }
     };

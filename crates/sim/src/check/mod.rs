@@ -8,6 +8,7 @@ mod mail;
 mod outside;
 mod pace;
 mod run;
+mod versions;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,8 @@ pub use run::{
     i01_no_lost_workflow, i04_never_again, i04_one_execution, i09_sweep_idempotent, i10_bounded_recovery,
     i15_liveness, i19_records_are_whole, late_effects,
 };
+
+pub use versions::i20_versions;
 
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
@@ -50,6 +53,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i16_read_your_ack,
         i17_stream,
         i19_records_are_whole,
+        i20_versions,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

@@ -109,12 +109,26 @@ fn queued() -> Event {
 
 fn claimed(attempt: u32) -> Event {
     let node = NodeId::new("n1").unwrap();
-    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt, alone: false })
+    Event::RunClaimed(RunClaimed {
+        node,
+        cause: Cause::Start,
+        attempt,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+    })
 }
 
 fn claimed_by(node: &str) -> Event {
     let node = NodeId::new(node).unwrap();
-    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt: 0, alone: false })
+    Event::RunClaimed(RunClaimed {
+        node,
+        cause: Cause::Start,
+        attempt: 0,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+    })
 }
 
 fn done(name: &str, ord: u32, undo: bool) -> Event {
@@ -555,4 +569,20 @@ fn i16_catches_an_acknowledgement_that_nobody_can_read() {
     };
     assert_eq!(i16_read_your_ack(&brought(2)), []);
     caught(i16_read_your_ack, &brought(1));
+}
+
+#[test]
+fn i20_sees_a_run_with_a_node_that_lacks_its_version() {
+    let book = || Maker::new().event(queued()).event(claimed_by("n1"));
+    let with = |versions: Vec<u32>| {
+        let mut evidence = book().evidence();
+        evidence.facts.versions.insert(NodeId::new("n1").unwrap(), versions);
+        i20_versions(&evidence)
+    };
+    assert_eq!(with(vec![1, 2]), []);
+    assert_eq!(with(vec![2]).len(), 1);
+    let parked = Event::RunParked { code: "E2".to_owned(), reason: "unknown".to_owned() };
+    assert_eq!(i20_versions(&book().event(parked).evidence()).len(), 1);
+    let changed = Event::VersionChanged { from: 1, to: 2, reason: "unknown".to_owned() };
+    assert_eq!(i20_versions(&book().event(changed).evidence()).len(), 1);
 }

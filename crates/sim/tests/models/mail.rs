@@ -282,7 +282,7 @@ fn decided(log: &Log, command: &Command) -> Option<(Vec<Event>, TaskMove)> {
 fn heal(state: &State, at: u8) -> Option<Deed> {
     let task = NewTask {
         id: Record::advance_id(&state.summary.run, 1),
-        kind: Record::advance_kind("w"),
+        kind: Record::advance_kind("w", 0),
         queue: id("q"),
         lane: None,
         priority: 0,
@@ -300,7 +300,7 @@ fn heal(state: &State, at: u8) -> Option<Deed> {
         task: Some(&task),
         owner: if state.summary.owner.is_some() { Owner::Alive } else { Owner::Nobody },
         claimant: Owner::Nobody,
-        fit: None,
+        versions: None,
         remote: &[],
         children: &[],
         bounds: Bounds::default(),

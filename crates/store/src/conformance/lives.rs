@@ -169,7 +169,7 @@ impl<'a> Life<'a> {
         let evidence = "its lock was dropped".to_owned();
         let lost = self.state().summary.owner.clone();
         let lost = lost.map(|node| Lost { node, proven, evidence, lived: Lived::default() });
-        Command::Claim(Claim { node: node(by), lost, alone: false })
+        Command::Claim(Claim { lost, ..Claim::by(node(by)) })
     }
 
     /// The process of whoever has the run is gone, and this node takes it.

@@ -122,7 +122,7 @@ pub fn task_in(lane: &str, name: &str) -> Task {
 
 /// The advance task of a run of `checkout`, due at `T`.
 pub fn advance(run_name: &str, name: &str) -> Task {
-    Task { kind: Task::advance_kind("checkout"), run: Some(run(run_name)), ..task(name) }
+    Task { kind: Task::advance_kind("checkout", 1), run: Some(run(run_name)), ..task(name) }
 }
 
 /// The pool of [`advance`] tasks.

@@ -30,6 +30,7 @@ fn each_remedy_is_one_append_and_one_change_of_the_task() {
         ),
         (Remedy::Requeue { run_at: Millis(7) }, vec!["run.recovered"], TaskMove::Renew(Millis(7))),
         (Remedy::Wake, vec!["run.recovered"], TaskMove::Wake),
+        (Remedy::ChangeVersion { to: 2 }, vec!["version.changed", "run.recovered"], TaskMove::Renew(log.now)),
         (
             Remedy::Deliver { child, result: Ok(json("1")) },
             vec!["child.completed", "run.recovered"],

@@ -4,10 +4,11 @@ use crate::command::{Claim, Command};
 use crate::decide::{Decision, Refusal, TaskMove, View, decide};
 use crate::event::{Cause, Event, Release, RunQueued};
 use crate::form::Form;
-use crate::id::{RunId, WorkflowName};
+use crate::id::{RunId, StepName, WorkflowName};
 use crate::summary::Status;
 use crate::testing::*;
 use crate::time::{Millis, Seq};
+use crate::version::UNDECIDED;
 
 #[test]
 fn a_start_repeated_with_the_same_input_is_the_same_run() {
@@ -28,6 +29,27 @@ fn a_start_with_other_input_or_workflow_is_refused() {
         let refusal = log.ask(&Command::Start { queued, claim: None }).unwrap_err();
         assert!(matches!(refusal, Refusal::OtherInput { .. }), "{refusal}");
     }
+}
+
+#[test]
+fn the_first_claim_decides_the_version_and_names_the_plan() {
+    let plan = || vec![StepName::new("a").unwrap(), StepName::new("b").unwrap()];
+    let newest = |version| Claim { version: Some(version), plan: plan(), ..Claim::by(node("n-1")) };
+    let log = Log::new("r1").act(undecided());
+    assert_eq!((log.state().summary.version, log.state().summary.needs().as_str()), (UNDECIDED, "checkout"));
+    let log = log.act(Command::Claim(newest(2))).released(Release::HandOver);
+    let decided = log.state();
+    assert_eq!((decided.summary.version, decided.summary.initial_version, decided.queued.version), (2, 2, 2));
+    assert_eq!(decided.queued.plan, plan());
+    let log = log.act(Command::Claim(newest(3)));
+    assert_eq!(log.state().summary.version, 2, "it is decided once");
+    let claims = log.records.iter().filter_map(|recorded| match &recorded.event {
+        Event::RunClaimed(claim) => Some((claim.version, claim.plan.len())),
+        _ => None,
+    });
+    assert_eq!(claims.collect::<Vec<_>>(), [(Some(2), 2), (None, 0)]);
+    let explicit = Log::new("r2").queued().act(Command::Claim(newest(2)));
+    assert_eq!((explicit.state().summary.version, explicit.state().queued.plan.len()), (1, 2));
 }
 
 fn causes(log: &Log) -> Vec<(Cause, u32)> {
@@ -262,8 +284,7 @@ fn a_run_that_is_not_there_is_told_nothing() {
 fn a_row_is_enough_for_claims_and_mail() {
     let log = Log::running().released(Release::HandOver);
     let row = View::Row(&log.state().summary);
-    for command in [Command::Claim(Claim { node: node("n-2"), lost: None, alone: false }), signal("go", "s1")]
-    {
+    for command in [Command::Claim(Claim::by(node("n-2"))), signal("go", "s1")] {
         assert_eq!(decide(row, &command, log.now, &log.limits), log.ask(&command), "{command:?}");
     }
     let jump = Command::Jump(jump_to("j1", "a"));
