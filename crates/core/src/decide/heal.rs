@@ -44,7 +44,7 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
         }
         Remedy::ChangeVersion { to } => {
             let (from, reason) = (summary.version, heal.evidence.clone());
-            let changed = Event::VersionChanged { from, to: *to, reason };
+            let changed = Event::VersionChanged { from, to: *to, reason, note: None };
             // The task's kind names the version: a new task, which nodes with the new version are offered.
             Decision::new(now, vec![changed, recovered(None)], TaskMove::Renew(now))
         }

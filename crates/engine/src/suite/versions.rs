@@ -196,7 +196,11 @@ pub async fn a_rolling_deploy_moves_no_run_to_another_version(fixture: &Fixture)
 pub async fn e2_an_unknown_version_falls_back_and_says_so(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
-    ward.forge("r", vec![Event::VersionChanged { from: 1, to: 9, reason: "a deploy".to_owned() }]).await;
+    ward.forge(
+        "r",
+        vec![Event::VersionChanged { from: 1, to: 9, reason: "a deploy".to_owned(), note: None }],
+    )
+    .await;
     let engine = ward.two_steps_open().await;
     eventually("the node leaves it alone", || async {
         let why = ward.client.why(&id("r")).await.unwrap();

@@ -583,6 +583,6 @@ fn i20_sees_a_run_with_a_node_that_lacks_its_version() {
     assert_eq!(with(vec![2]).len(), 1);
     let parked = Event::RunParked { code: "E2".to_owned(), reason: "unknown".to_owned() };
     assert_eq!(i20_versions(&book().event(parked).evidence()).len(), 1);
-    let changed = Event::VersionChanged { from: 1, to: 2, reason: "unknown".to_owned() };
+    let changed = Event::VersionChanged { from: 1, to: 2, reason: "unknown".to_owned(), note: None };
     assert_eq!(i20_versions(&book().event(changed).evidence()).len(), 1);
 }

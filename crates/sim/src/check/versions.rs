@@ -25,7 +25,8 @@ pub fn i20_versions(evidence: &Evidence) -> Vec<Violation> {
                         say(format!("gives version {version} to {node}, which has {has:?}"));
                     }
                 }
-                Event::VersionChanged { from, to, reason } => {
+                Event::VersionChanged { to, note: Some(_), .. } => version = *to,
+                Event::VersionChanged { from, to, reason, note: None } => {
                     version = *to;
                     say(format!("moves it from version {from} to {to}: {reason}"));
                 }
