@@ -35,7 +35,7 @@ async fn check_one(run: &RunId, log: &Log) -> Vec<Violation> {
     let book = Arc::new(Book::new(time, Trace::Hash));
     let memory = Arc::new(MemoryStore::new(time.store_clock()));
     let hands = Hands::new(Arc::clone(&book), 0);
-    let build = register(Engine::builder(memory.clone()).config(config()), &hands);
+    let build = register(Engine::builder(memory.clone()).config(config()), &hands, &[1, 2, 3]);
     let (mut found, mut begun) = (Vec::new(), 0);
     while begun < log.events.len() {
         let write = log.events[begun].write;

@@ -31,7 +31,7 @@ pub use versions::i20_versions;
 
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 21] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 22] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
