@@ -47,13 +47,20 @@ fn run() -> RunId {
 
 /// Returns once the run rests or is over.
 async fn settles(engine: &Engine) -> Status {
-    loop {
-        let summary = engine.get(&run()).await.unwrap();
-        let rests = summary.status == Status::Waiting && summary.mail_unread == 0 && summary.owner.is_none();
-        if rests || !summary.status.is_active() {
-            return summary.status;
+    let rests = async {
+        loop {
+            let summary = engine.get(&run()).await.unwrap();
+            let rests =
+                summary.status == Status::Waiting && summary.owner.is_none() && summary.mail_unread == 0;
+            if rests || !summary.status.is_active() {
+                return summary.status;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    match tokio::time::timeout(Duration::from_secs(20), rests).await {
+        Ok(status) => status,
+        Err(_) => panic!("it does not settle: {:?}", engine.history(&run()).await),
     }
 }
 
@@ -70,7 +77,7 @@ async fn live(store: &Arc<dyn Store>, script: &'static str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parks_in_a_preflight_what_parks_in_a_node_and_nothing_else() {
-    let before = ["? a b", "a ? b", "a b ?", "a b ? c", "g c", "a g"];
+    let before = ["a ? b", "a b ?", "g c"];
     let after = [
         "a b ?", "b a ?", "a ? b", "? a b", "a b ? c", "a c ? b", "b ? c", "a", "a b", "c a b ?", "a ? c",
         "g c", "h c", "a g", "g a", "? a b c",

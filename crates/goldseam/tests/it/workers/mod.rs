@@ -243,7 +243,11 @@ async fn a_worker_drops_a_run_before_it_is_given_the_run_again() {
     // Its run goes to another branch, and its node claims it again.
     server.client.reset(&id("o-1"), By::default()).await.unwrap();
     eventually("it is claimed again", || async {
-        assert_eq!(worker.claim(1, &[&first.token]).await.unwrap().len(), 0, "the worker still has the first one");
+        assert_eq!(
+            worker.claim(1, &[&first.token]).await.unwrap().len(),
+            0,
+            "the worker still has the first one"
+        );
         types(&server, "o-1").await.iter().filter(|event| *event == "run.claimed").count() == 2
     })
     .await;
