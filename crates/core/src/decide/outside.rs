@@ -186,10 +186,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             }
             Ok(Event::RunResumed(note.clone()))
         }
-        Command::ChildEnded { child, result } => {
-            alive()?;
-            Ok(child_event(child, result))
-        }
+        Command::ChildEnded { child, result } => alive().map(|()| child_event(child, result)),
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)
