@@ -63,7 +63,7 @@ impl Place {
 /// In a process that makes a preflight, this is the store to look at, and it can be read only.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     if let Some(order) = Order::given()? {
-        return order.store(url).await;
+        return order.open(url).await;
     }
     unless_closed(make(url).await?).await
 }
@@ -96,7 +96,7 @@ fn mortal(store: Arc<dyn Store>) -> Arc<dyn Store> {
 /// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     if let Some(order) = Order::given()? {
-        return order.store(url).await;
+        return order.open(url).await;
     }
     unless_closed(find(url).await?).await
 }
@@ -159,7 +159,7 @@ pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
 /// for [`migrate_store`].
 pub async fn connect(url: &str) -> Result<Client, EngineError> {
     if let Some(order) = Order::given()? {
-        return Ok(Client::new(order.store(url).await?));
+        return Ok(Client::new(order.open(url).await?));
     }
     Ok(Client::new(unless_closed(open_current_store(url).await?).await?))
 }

@@ -108,6 +108,14 @@ impl Order {
         Ok(goldseam_engine::preflight::read_only(store))
     }
 
+    /// The same for a program that opens its store. If that is not possible, the answer says why and the process ends.
+    pub(crate) async fn open(&self, own: &str) -> Result<Arc<dyn Store>, EngineError> {
+        match self.store(own).await {
+            Ok(store) => Ok(store),
+            Err(error) => Err(self.end(Err(error))),
+        }
+    }
+
     fn preflight(&self) -> Result<Preflight, EngineError> {
         let mut what = match &self.histories {
             Some(path) => Preflight::histories(path),
@@ -157,6 +165,11 @@ impl Order {
     /// Tries the program's workflows, answers, and ends the process.
     pub(crate) async fn carry_out(self, builder: goldseam_engine::Builder) -> EngineError {
         let result = self.look(builder).await;
+        self.end(result)
+    }
+
+    /// Answers and ends the process.
+    fn end(&self, result: Result<PreflightReport, EngineError>) -> EngineError {
         match self.answer(result) {
             Ok(()) => std::process::exit(0),
             Err(error) => no(format!("{} cannot be written: {error}", self.report.display())),

@@ -130,6 +130,8 @@ fn a_preflight_reports_as_a_document_and_by_its_exit_code() {
     assert_eq!(place.run(&["preflight", "ord-1", "-q", "--program", &program("2")]).out, "ord-1\n");
     place.run(&["preflight", "ord-9", "--program", &program("1")]).fails(3, "GS0104");
     place.run(&["preflight", "--program", &program("silent")]).fails(1, "GS0125");
+    let missing = ["--store", "sqlite:missing.db", "preflight", "--program", &program("1")];
+    place.run(&missing).fails(7, "GS0205");
     place.run(&["preflight", "--program", &program("none")]).fails(1, "GS0125");
     let untried = place.run(&["migrate", "ord-1", "--to-version", "9", "--program", &program("1")]);
     untried.fails(21, "GS0124");
