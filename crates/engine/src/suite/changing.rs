@@ -81,7 +81,7 @@ impl Code {
 
     /// A preflight of this code as a version, on a store that refuses every write.
     async fn preflight(self, ward: &Ward<'_>, version: u32, what: Preflight) -> PreflightReport {
-        let closed = Closed { code: "GS0000", what: "a write".to_owned(), hint: String::new() };
+        let closed = Closed { code: "GS0126", what: "a write".to_owned(), hint: String::new() };
         let store: Arc<dyn Store> = Arc::new(ClosedStore::new(Arc::clone(ward.store()), closed));
         let before = everything(ward).await;
         let report = self.on(ward, version, Engine::builder(store)).preflight(what).await.unwrap();
