@@ -72,7 +72,8 @@ pub(super) fn read(file: &Path) -> Result<Vec<Exported>, EngineError> {
     let text = fs::read_to_string(file).map_err(|error| cannot(file, error))?;
     let first = text.lines().next().unwrap_or_default();
     if first.starts_with("{\"goldseam_archive\"") {
-        return archived_states(&text).map_err(|flaw| cannot(file, flaw));
+        let runs = archived_states(&text).map_err(|flaw| cannot(file, flaw))?;
+        return Ok(runs.into_iter().map(|(run, state)| (run, Ok(state))).collect());
     }
     if let Ok(Document { run, items }) = serde_json::from_str(&text) {
         return Ok(vec![(run.clone(), state(&run, items))]);

@@ -78,8 +78,7 @@ pub(super) async fn here(
         Ok(work) => drive(&cell, work, patience).await,
         Err(panic) => Reached::Panicked(panicked(&*panic)),
     };
-    let verdict = judge(&mut cell.lock(), reached, patience);
-    verdict
+    judge(&cell.lock(), reached, patience)
 }
 
 async fn drive(cell: &Cell, mut work: BoxFuture<'static, Result<Payload>>, patience: Duration) -> Reached {
@@ -150,7 +149,7 @@ fn parks(code: &str, reason: String) -> Verdict {
     Verdict::Parks { code: code.to_owned(), reason }
 }
 
-fn judge(inner: &mut Inner, reached: Reached, patience: Duration) -> Verdict {
+fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
     let result = match reached {
         Reached::Stopped(Stop::Diverged(detail)) => return parks("V1", detail),
         Reached::Stopped(Stop::Form(detail)) => return parks("GS0115", detail),

@@ -145,13 +145,13 @@ pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
 }
 
 /// Every run of a batch, with the state that its log derives to.
-pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, Result<State, Corrupt>)>, BatchFlaw> {
+pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, State)>, BatchFlaw> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut runs, mut at) = (Vec::new(), 0);
     while at < lines.len().saturating_sub(1) {
         let (header, whole) = whole(&lines[at..]).map_err(|what| BatchFlaw { line: at + 1, what })?;
         at += 1 + usize::try_from(header.events).unwrap_or(usize::MAX);
-        runs.push((header.run, Ok(whole.state)));
+        runs.push((header.run, whole.state));
     }
     Ok(runs)
 }
