@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
 use goldseam_engine::preflight::{Preflight, Verdict};
-use goldseam_engine::{Config, Context, Engine, Error, Result};
+use goldseam_engine::{Clock, Config, Context, Engine, Error, Result, SystemClock};
 use goldseam_store::{MemoryStore, Store};
 
 /// Which build of the code runs.
@@ -24,7 +24,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { store: Arc::new(MemoryStore::default()), build: Build::default() }
+        Self { store: Arc::new(MemoryStore::new(Arc::new(|| SystemClock.now()))), build: Build::default() }
     }
 
     fn builder(&self) -> goldseam_engine::Builder {
