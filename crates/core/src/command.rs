@@ -80,6 +80,8 @@ pub enum Command {
     },
     /// Somebody did a remote step.
     StepEnded(StepEnded),
+    /// The node that has just claimed it cannot read its log, which a newer release has written.
+    HandBack(NodeId),
     /// The owner's own doings, together in one append.
     Owned(Fence, Vec<Doing>),
 }
@@ -103,6 +105,7 @@ impl Command {
             | Self::Heal(_)
             | Self::ChildEnded { .. }
             | Self::StepEnded(_)
+            | Self::HandBack(_)
             | Self::Prune(_)
             | Self::Owned(..) => None,
         }

@@ -61,13 +61,15 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
+    /// A sweep ends at the first record that it cannot read.
+    SweepStopsAtUnreadable,
     /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
     TwoAtOnce,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -95,6 +97,7 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
+        Self::SweepStopsAtUnreadable,
         Self::TwoAtOnce,
     ];
 }

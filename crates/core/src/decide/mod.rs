@@ -290,6 +290,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Requeue(note) => heal::requeue(view, note, now),
         Command::Reset(note) => heal::reset(view, note, now),
         Command::UndoSeam(note) => heal::undo_seam(view, note, now),
+        Command::HandBack(node) => outside::hand_back(view, node, now),
         Command::Prune(pruned) => prune::prune(view, pruned, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }

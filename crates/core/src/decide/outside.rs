@@ -4,7 +4,7 @@ use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, TooLong, View};
 use crate::command::{Claim, Command};
 use crate::error::Failure;
-use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
+use crate::event::{Cause, Event, Release, RunClaimed, RunQueued, RunRecovered};
 use crate::id::{NodeId, RunId};
 use crate::limits::Limits;
 use crate::payload::Payload;
@@ -85,6 +85,19 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     Ok(Decision::new(now, events, TaskMove::Keep))
 }
 
+/// How long a run is left alone by nodes that cannot read its log.
+const HANDED_BACK: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The node gives up its claim without a word about the run itself: it knows only what the cached row says.
+pub(super) fn hand_back(view: View<'_>, node: &NodeId, now: Millis) -> Result<Decision, Refusal> {
+    let summary = view.summary()?;
+    if summary.owner.as_ref() != Some(node) {
+        return Ok(Decision::default());
+    }
+    let released = Event::RunReleased { reason: Release::Unfit };
+    Ok(Decision::new(now, vec![released], TaskMove::Rest(now + HANDED_BACK)))
+}
+
 pub(super) fn mail(
     view: View<'_>,
     command: &Command,
@@ -108,6 +121,7 @@ pub(super) fn mail(
         | Command::Reset(_)
         | Command::UndoSeam(_)
         | Command::Prune(_)
+        | Command::HandBack(_)
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
         }
@@ -196,6 +210,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
         | Command::Reset(_)
         | Command::UndoSeam(_)
         | Command::Prune(_)
+        | Command::HandBack(_)
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
     }
 }

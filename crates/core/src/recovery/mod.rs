@@ -246,6 +246,11 @@ pub fn at_claim(state: &State) -> Option<Diagnosis> {
 /// What is wrong with a run whose log cannot be read.
 pub fn damaged(what: &crate::Corrupt) -> Diagnosis {
     let reason = what.to_string();
+    if what.is_newer {
+        let hint = "start a node of the release that wrote it, or upgrade this one; the run waits, unharmed"
+            .to_owned();
+        return Diagnosis { rule: Code::K2, evidence: reason, remedy: Remedy::Tell { hint } };
+    }
     Diagnosis { rule: Code::K1, evidence: reason.clone(), remedy: Remedy::Park { reason } }
 }
 

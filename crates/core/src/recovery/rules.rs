@@ -31,6 +31,9 @@ pub enum Code {
     P1,
     N1,
     K1,
+    K2,
+    C1,
+    U1,
 }
 
 /// How a rule is found to apply.
@@ -123,6 +126,9 @@ impl Code {
             Self::P1 => "P1",
             Self::N1 => "N1",
             Self::K1 => "K1",
+            Self::K2 => "K2",
+            Self::C1 => "C1",
+            Self::U1 => "U1",
         }
     }
 }
@@ -136,7 +142,7 @@ impl fmt::Display for Code {
 /// The text names no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, V1, P1, N1, K1"
+    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, V1, P1, N1, K1, K2, C1, U1"
 )]
 pub struct NoRule(String);
 
@@ -157,6 +163,30 @@ pub const CATALOGUE: &[Rule] = &[
         wrong: "An event is missing, changed or cannot be understood.",
         remedy: "The run is parked and the evidence kept; nothing is guessed.",
         budget: Budget::Once,
+        detector: Detector::Reader,
+    },
+    Rule {
+        code: Code::K2,
+        title: "written by a newer release",
+        wrong: "The log has an event of a type that this release does not know.",
+        remedy: "The run is handed back unharmed and put aside; a node of the newer release takes it.",
+        budget: Budget::Never,
+        detector: Detector::Reader,
+    },
+    Rule {
+        code: Code::C1,
+        title: "the cached row is lost, unreadable or wrong",
+        wrong: "The run's cached row is missing, cannot be read, or says something else than the log.",
+        remedy: "The row is written again from the log; nothing else of the run changes.",
+        budget: Budget::AsNeeded,
+        detector: Detector::Reader,
+    },
+    Rule {
+        code: Code::U1,
+        title: "a record that cannot be read",
+        wrong: "A task, a lock, a node or another record beside the logs is damaged or of a newer release.",
+        remedy: "It is passed over and named; nothing else stops, and nothing is deleted.",
+        budget: Budget::Never,
         detector: Detector::Reader,
     },
     Rule {

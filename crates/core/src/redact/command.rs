@@ -29,7 +29,7 @@ impl Command {
             Self::ChildEnded { result, .. } => redact_result(result, redactor),
             Self::StepEnded(ended) => redact_result(&mut ended.result, redactor),
             Self::Owned(_, doings) => doings.iter_mut().for_each(|doing| doing.what.redact(redactor)),
-            Self::Start { .. } | Self::Signal { .. } => {}
+            Self::Start { .. } | Self::Signal { .. } | Self::HandBack(_) => {}
         }
     }
 
@@ -53,6 +53,7 @@ impl Command {
             | Self::Requeue(_)
             | Self::Reset(_)
             | Self::UndoSeam(_)
+            | Self::HandBack(_)
             | Self::Prune(_) => Vec::new(),
         }
     }
