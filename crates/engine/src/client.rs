@@ -291,13 +291,7 @@ impl Client {
 
     /// What can still be understood of a damaged log.
     pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
-        let (mut events, mut after) = (Vec::new(), Seq::ZERO);
-        loop {
-            let page = self.ledger.store.read(run, after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(events) };
-            after = last.seq;
-            events.extend(page.iter().filter_map(|record| codec::decode(record.seq, &record.body).ok()));
-        }
+        Ok(self.log(run).await?.events)
     }
 
     /// The events that a branch sees.
@@ -329,8 +323,12 @@ impl Client {
     pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
         let page = self.ledger.piece(run, after, PAGE).await?.records;
         let decode = |record: &Record| codec::decode(record.seq, &record.body);
-        let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
-        decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
+        // A follower sees by the positions that something is missing; `log` says what.
+        let decoded: Vec<Recorded> = page.iter().filter_map(|record| decode(record).ok()).collect();
+        match page.iter().find_map(|record| decode(record).err()).filter(|_| decoded.is_empty()) {
+            Some(corrupt) => Err(EngineError::Corrupt { run: run.clone(), corrupt }),
+            None => Ok(decoded),
+        }
     }
 
     /// Returns when something may have changed, or after a moment; no sooner than the store wants to be asked again.

@@ -10,6 +10,7 @@ use goldseam_core::codec::{chain, decode, decode_all};
 use goldseam_core::decide::{Decision, Refusal, TaskMove, View};
 use goldseam_core::event::{Event, RunQueued};
 use goldseam_core::planted::{self, Bug};
+use goldseam_core::recovery::Code;
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::Stuck;
 use goldseam_core::task::{NewTask, Task};
@@ -191,7 +192,7 @@ impl Ledger {
         for _ in 0..CONFLICTS_MAX {
             let known = match seen.take() {
                 Some(known) => known,
-                None => patience.insist(self, || self.look(run)).await?,
+                None => patience.insist(self, || self.look_to_change(run)).await?,
             };
             if let Some(from) = doubt
                 && let Some(landed) = patience.insist(self, || self.landed(run, from, write)).await?
@@ -302,8 +303,19 @@ impl Ledger {
         Ok(Some(derive(run, &history, head).map_err(corrupt)?.summary))
     }
 
+    /// What a command is decided on. A run that K1 has parked is read whole: while its log is damaged, nothing takes effect.
+    async fn look_to_change(&self, run: &RunId) -> Result<Known, EngineError> {
+        let known = self.look(run).await?;
+        match &known {
+            Known::Row(summary, _) if is_parked_as_damaged(summary) => {
+                Ok(Known::Full(Box::new(self.load(run).await?)))
+            }
+            _ => Ok(known),
+        }
+    }
+
     pub(crate) async fn look(&self, run: &RunId) -> Result<Known, EngineError> {
-        let Some(Head { end, row }) = self.store.head(run).await? else { return Ok(Known::Absent) };
+        let Some(Head { end, row, .. }) = self.store.head(run).await? else { return Ok(Known::Absent) };
         let Some(Row { mut summary, task, updated_at }) = row.filter(|row| is_credible(&row.summary, end))
         else {
             return Ok(Known::Full(Box::new(self.load(run).await?)));
@@ -446,6 +458,12 @@ impl Ledger {
 /// Whether this event stands for a whole log.
 pub(crate) fn is_tombstone(record: &Record) -> bool {
     decode(record.seq, &record.body).is_ok_and(|recorded| matches!(recorded.event, Event::RunPruned(_)))
+}
+
+/// Whether rule K1 has parked the run.
+fn is_parked_as_damaged(row: &Summary) -> bool {
+    row.parked
+        && row.trouble.as_ref().is_some_and(|trouble| trouble.code.as_deref() == Some(Code::K1.as_str()))
 }
 
 /// Whether a row may be believed: it agrees with itself and is not ahead of its log.

@@ -15,6 +15,9 @@ use crate::healer::foreign::ForeignOptions;
 /// beat may be late.
 const BEATS_MIN: u32 = 4;
 
+/// Rows that a sweep compares with their logs unless told otherwise.
+const WALK: u32 = 10;
+
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -54,6 +57,11 @@ pub struct Config {
     pub monitor_batch: u32,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
+    /// Rows of runs that are over, paused or parked that each sweep compares with their logs, so that a false row is
+    /// found some day. None: 10 where questions cost nothing, and none where the store is paid by request. A row costs
+    /// one read of the row and one or more of the log; on object storage 1 LIST and, per row, 2 GETs and one more for
+    /// each batch of its log.
+    pub walk: Option<u32>,
     /// How sweeps of this engine heal states that others keep beside the runs; none: they are left alone.
     pub foreign: Option<ForeignOptions>,
     /// How long a claimant may be silent that is no node, if its task does not say.
@@ -112,6 +120,11 @@ impl Config {
     /// How runs of this workflow are recovered.
     pub fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
+
+    /// Rows that each sweep compares with their logs on a store of this pace.
+    pub(crate) fn walks(&self, pace: &Pace) -> u32 {
+        self.walk.unwrap_or(if pace.sweep.is_zero() { WALK } else { 0 })
     }
 
     /// Refuses what would take living nodes for dead, or never pause.
@@ -189,6 +202,7 @@ impl Default for Config {
             monitor: Duration::from_secs(15),
             monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
+            walk: None,
             foreign: None,
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,

@@ -243,7 +243,8 @@ impl EngineError {
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
             Self::UnknownWorkflow { .. } => "GS0103",
             Self::Refused { refusal, .. } => refusal.code(),
-            Self::Corrupt { .. } => "GS0208",
+            Self::Corrupt { corrupt, .. } if corrupt.is_newer => "GS0225",
+            Self::Corrupt { .. } => "GS0224",
             Self::Task(_) | Self::Superseded { .. } => "GS0301",
             Self::NoSuchTask(_) => "GS0303",
             Self::Lock(_) => "GS0302",
@@ -286,6 +287,12 @@ impl EngineError {
                 "look at the disk and its free room, then start anew; what was acknowledged is there: goldseam store check"
                     .into(),
             ),
+            Self::Corrupt { run, corrupt } if corrupt.is_newer => {
+                Some(format!("use the release that wrote it, or a newer one; goldseam history {run} shows the rest"))
+            }
+            Self::Corrupt { run, .. } => {
+                Some(format!("restore its log from a backup; goldseam history {run} shows what is left (rule K1)"))
+            }
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
             Self::Secret(_) => Some("set it where this process is started".into()),

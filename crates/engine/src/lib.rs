@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`commit`], `recall` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
 //! | [`page`] | pieces of a log that fit into memory |
+//! | [`salvage`] | logs as they are: what can be read, and where something is wrong |
 //! | [`client`] | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
@@ -40,6 +41,7 @@ pub mod queue;
 pub mod registry;
 pub mod remote;
 pub mod retention;
+pub mod salvage;
 pub mod secrets;
 pub mod stats;
 #[cfg(feature = "suite")]

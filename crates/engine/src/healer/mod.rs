@@ -3,6 +3,7 @@
 //! Nothing here executes a run: a healed run is claimable, and some node claims it. Any number of
 //! healers at once do no more than one, because a remedy lands only at the log end it was made for.
 
+pub mod audit;
 pub mod by_hand;
 pub mod doctor;
 mod examine;

@@ -4,6 +4,8 @@
 //! Cost grows with what is active and has changed: a run that a live node executes costs nothing but
 //! its place in the list, and one that has not changed since it was last found healthy is not read again.
 
+mod walk;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
 
-use super::foreign::{ForeignOptions, ForeignReport, Others, Treatment};
+use super::foreign::{ForeignOptions, ForeignReport, ForeignStalled, Others, Treatment};
 use super::{Examined, Found, Healed, Healer, Liveness};
 use crate::error::EngineError;
 
@@ -48,6 +50,9 @@ pub struct SweepOptions {
     /// How long a finding has held is told by the log, the row, the task and the owner's last beat, by the store's clock,
     /// instead of by earlier sweeps: for a single sweep, which has seen nothing before. States of others are not judged so.
     pub from_log: bool,
+    /// Rows of runs that are expected to rest that are compared with their logs, too, going on where the sweep before
+    /// ended.
+    pub walk: u32,
 }
 
 impl Default for SweepOptions {
@@ -60,6 +65,7 @@ impl Default for SweepOptions {
             deep: false,
             foreign: None,
             from_log: false,
+            walk: 0,
         }
     }
 }
@@ -174,6 +180,8 @@ pub struct Sweeper {
     healer: Healer,
     options: SweepOptions,
     stage: Stage,
+    /// Where the walk over runs that rest goes on.
+    walked: Option<String>,
     sightings: HashMap<RunId, Sighting>,
     /// What was found well: fingerprint of the run's id, and of what its row and task were then.
     well: HashMap<u64, u64>,
@@ -183,7 +191,8 @@ pub struct Sweeper {
 impl Sweeper {
     pub(crate) fn new(healer: Healer, options: SweepOptions) -> Self {
         let (sightings, well) = (HashMap::new(), HashMap::new());
-        Self { healer, options, stage: Stage::default(), sightings, well, others: Others::default() }
+        let (stage, others) = (Stage::default(), Others::default());
+        Self { healer, options, stage, walked: None, sightings, well, others }
     }
 
     /// Changes how long a finding must hold and why it is looked for, from the next tick on.
@@ -216,7 +225,7 @@ impl Sweeper {
                     }
                     left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
                     for run in &lost {
-                        self.look_deep(run, None, &liveness, &mut report).await?;
+                        self.look_at_lost(run, &liveness, &mut report).await?;
                     }
                     // What could not be mended stays in the list, and must not hide what comes after it.
                     self.stage = match lost.last() {
@@ -230,8 +239,9 @@ impl Sweeper {
                     if planted::is(Bug::SweepWrites) {
                         self.touch().await?;
                     }
-                    for row in &page.items {
-                        self.look(row, &liveness, &mut report).await?;
+                    self.look_at_page(&page, &liveness, &mut report).await?;
+                    if page.next.is_none() {
+                        self.walk(&liveness, &mut report).await?;
                     }
                     match page.next {
                         Some(next) => self.stage = Stage::Active(Some(next)),
@@ -255,7 +265,8 @@ impl Sweeper {
     async fn page(&self, after: Option<String>) -> Result<goldseam_store::Page<Row>, EngineError> {
         let mut statuses = ACTIVE.to_vec();
         if self.options.parked {
-            statuses.push(Status::Parked);
+            // A paused run is a finding if its log is damaged.
+            statuses.extend([Status::Parked, Status::Paused]);
         }
         if self.options.deep {
             statuses.clear();
@@ -293,6 +304,12 @@ impl Sweeper {
         let treatment = Treatment { options, stale_after, dry_run: self.options.dry_run };
         let page = place.states(after.as_deref(), PAGE).await?;
         let found = report.foreign.get_or_insert_default();
+        for unreadable in page.unreadable {
+            let Ok(id) = RunId::new(unreadable.key) else { continue };
+            (found.scanned, found.skipped) = (found.scanned + 1, found.skipped + 1);
+            let (evidence, since) = (format!("it cannot be read: {}", unreadable.reason), liveness.now);
+            found.stalled.push(ForeignStalled { id, evidence, since, fate: Fate::NeedsHelp });
+        }
         for state in &page.items {
             let look = self.healer.look_at_foreign((place, state), &mut self.others, treatment, liveness);
             found.add(look.await?);
@@ -402,9 +419,18 @@ impl Sweeper {
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<Examined, EngineError> {
-        let Examined { state: Some(state), row_is_off: true, found } = &examined else { return Ok(examined) };
+        let Examined { state: Some(state), row_is_off: true, found, .. } = &examined else {
+            return Ok(examined);
+        };
         let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
-        if self.options.dry_run || by_rule || self.options.rule.is_some() {
+        let is_wanted = self.options.rule.is_none_or(|rule| rule == Code::C1);
+        if by_rule || !is_wanted {
+            return Ok(examined);
+        }
+        if self.options.dry_run {
+            if let Some(evidence) = examined.row_is.clone() {
+                report.stalled.push(walk::off_row(run, state.summary.as_of, evidence, liveness.now));
+            }
             return Ok(examined);
         }
         match self.healer.rewrite_row(run, state).await? {

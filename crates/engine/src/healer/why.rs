@@ -1,6 +1,6 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
-use goldseam_core::recovery::Remedy;
+use goldseam_core::recovery::{Code, Remedy};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
@@ -51,7 +51,12 @@ impl Client {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
         let examined = healer.examine(run, &liveness).await?;
-        let Some(state) = &examined.state else { return Ok(unreadable(run, examined.found)) };
+        let Some(state) = &examined.state else {
+            let is_newer = examined.found.iter().any(|found| found.diagnosis.rule == Code::K2);
+            let row = self.store().head(run).await?.and_then(|head| head.row).filter(|_| is_newer);
+            let status = row.map_or(Status::Parked, |row| row.summary.status);
+            return Ok(unreadable(run, status, examined.found));
+        };
         let mut explained = Explanation {
             run: run.clone(),
             status: state.summary.status,
@@ -60,6 +65,10 @@ impl Client {
             you_can: Vec::new(),
             found: examined.found.clone(),
         };
+        if let Some(what) = examined.row_is.clone().filter(|_| !examined.has_row) {
+            let what = format!("{what}; the next sweep writes it again");
+            explained.links.push(Link { depth: 0, what, since: None, until: None });
+        }
         let mut open = vec![(0, examined.clone())];
         while let Some((depth, examined)) = open.pop() {
             let Some(state) = &examined.state else { continue };
@@ -86,15 +95,17 @@ impl Client {
     }
 }
 
-fn unreadable(run: &RunId, found: Vec<Found>) -> Explanation {
+fn unreadable(run: &RunId, status: Status, found: Vec<Found>) -> Explanation {
     let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
+    let rule = found.first().map_or(Code::K1, |found| found.diagnosis.rule);
+    let what = if rule == Code::K1 { format!("its log is damaged: {what}") } else { what };
     Explanation {
         run: run.clone(),
-        status: Status::Parked,
-        links: vec![Link { depth: 0, what: format!("its log is damaged: {what}"), since: None, until: None }],
+        status,
+        links: vec![Link { depth: 0, what, since: None, until: None }],
         found,
         moves_at: None,
-        you_can: vec![format!("goldseam history {run}"), "goldseam explain K1".to_owned()],
+        you_can: vec![format!("goldseam history {run}"), format!("goldseam explain {rule}")],
     }
 }
 

@@ -30,6 +30,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(20);
 /// How long a task that cannot be claimed now is put aside.
 const ASIDE: Duration = Duration::from_secs(1);
+/// The same for a run whose log only a newer release can read.
+const NEWER_ASIDE: Duration = Duration::from_secs(5);
+/// Runs of newer releases that are remembered.
+const NEWER_MAX: usize = 10_000;
 
 /// How old a look at all nodes may be that a claim goes by. Who was gone then is gone for ever.
 const FRESH: Duration = Duration::from_millis(50);
@@ -200,6 +204,10 @@ impl Node {
             Err(EngineError::Refused { refusal: Refusal::Owned { owner }, .. }) => {
                 self.hand_to(task, &owner).await;
             }
+            Err(EngineError::Corrupt { corrupt, .. }) if corrupt.is_newer => {
+                self.found_newer(run, &corrupt);
+                self.put_aside(task, NEWER_ASIDE).await;
+            }
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 self.found_damaged(run, &corrupt).await;
                 self.put_aside(task, ASIDE).await;
@@ -210,6 +218,21 @@ impl Node {
             }
         }
         Ok(None)
+    }
+
+    /// Remembers a run whose log only a newer release can read: it is not claimed again before its log is readable.
+    fn found_newer(&self, run: &RunId, corrupt: &Corrupt) {
+        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        if newer.len() >= NEWER_MAX {
+            newer.clear();
+        }
+        if newer.insert(run.clone()) {
+            tracing::warn!(node = %self.id, %run, %corrupt, "left a run to nodes of a newer release");
+        }
+    }
+
+    fn is_newer(&self, run: &RunId) -> bool {
+        self.newer.lock().unwrap_or_else(PoisonError::into_inner).contains(run)
     }
 
     async fn found_damaged(&self, run: &RunId, corrupt: &Corrupt) {
@@ -244,6 +267,14 @@ impl Node {
         let asked = self.ledger.clock.elapsed();
         let state = match self.ledger.load_from(run, base, end).await {
             Ok(state) => state,
+            Err(EngineError::Corrupt { corrupt, .. }) if corrupt.is_newer => {
+                self.found_newer(run, &corrupt);
+                let back = Command::HandBack(self.id.clone());
+                if let Err(error) = self.ledger.commit(run, &back).await {
+                    tracing::warn!(%run, %error, "failed to hand back a run of a newer release");
+                }
+                return None;
+            }
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 self.found_damaged(run, &corrupt).await;
                 return None;
@@ -275,6 +306,10 @@ impl Node {
 
     /// Appends the claim; takes over from an owner that is lost.
     async fn claim_run(&self, run: &RunId, task: &Task) -> Result<Taken, EngineError> {
+        if self.is_newer(run) {
+            self.ledger.load(run).await?;
+            self.newer.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        }
         let known = self.ledger.look(run).await?;
         if known.task().is_some_and(|own| *own != task.id) {
             return Err(EngineError::Superseded { task: task.id.clone() });

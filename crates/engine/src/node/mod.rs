@@ -13,7 +13,7 @@ mod mail;
 mod quarantine;
 mod sweep;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,6 +61,8 @@ pub(crate) struct Node {
     quarantine: Mutex<quarantine::Quarantine>,
     /// All nodes as they were seen lately, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
+    /// Runs whose logs only a newer release can read.
+    newer: Mutex<HashSet<RunId>>,
     /// Grows for as long as the runtime moves.
     moves: AtomicU32,
     /// Grows for as long as somebody looks at the queue.
@@ -141,6 +143,7 @@ impl Node {
             taking: Mutex::default(),
             quarantine: Mutex::default(),
             nodes_seen: Mutex::default(),
+            newer: Mutex::default(),
             moves: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),

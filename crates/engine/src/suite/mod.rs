@@ -12,6 +12,7 @@ pub mod logs;
 pub mod remote;
 pub mod retention;
 pub mod seams;
+pub mod unreadable;
 pub mod views;
 pub mod ward;
 
@@ -76,6 +77,15 @@ macro_rules! healing {
             logs::k1_an_event_that_cannot_be_read_parks_the_run,
             logs::k1_is_found_by_whoever_claims_the_run,
             logs::k1_a_finished_run_is_told_and_left_as_it_is,
+            unreadable::unreadable_hints_are_rebuilt_and_hide_no_other,
+            unreadable::a_signal_reaches_a_run_with_an_unreadable_row,
+            unreadable::c1_a_look_shows_the_rows_that_a_fix_writes,
+            unreadable::c1_a_false_row_of_a_resting_run_is_found_by_a_deep_look,
+            unreadable::a_false_row_of_a_resting_run_is_found_by_a_walk,
+            unreadable::k1_commands_to_a_damaged_run_are_refused,
+            unreadable::k2_an_event_of_a_newer_release_harms_nothing,
+            unreadable::a_damaged_log_is_shown_with_its_damage,
+            unreadable::engines_sweep_past_unreadable_records,
             logs::p1_a_run_that_always_crashes_is_ended,
             logs::p1_parks_by_policy,
             logs::n1_a_run_that_nobody_has_waits_and_says_so,
