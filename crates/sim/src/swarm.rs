@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam_core::{RunId, Status};
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{Row, RunFilter, RunOrder, Store, TaskFilter};
+use goldseam_store::{Row, RunFilter, RunOrder, Store, TaskFilter, Unreadable};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -99,9 +99,18 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut counts = BTreeMap::new();
     let (relief, deeds) = (Vec::new(), Vec::new());
     let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
+    let garbler = seed.is_multiple_of(4).then(|| Dice::new(!seed ^ 0x6a4b));
     let (world_ref, counts_ref) = (&mut world, &mut counts);
-    let storm =
-        Storm { world: world_ref, dice: &mut dice, seed, counts: counts_ref, relief, deeds, forgetful };
+    let storm = Storm {
+        world: world_ref,
+        dice: &mut dice,
+        seed,
+        counts: counts_ref,
+        relief,
+        deeds,
+        forgetful,
+        garbler,
+    };
     storm.rage(runs).await;
     holders.iter().for_each(tokio::task::JoinHandle::abort);
     let unsettled = settle(&mut world, runs, &mut dice).await;
@@ -204,6 +213,7 @@ struct Storm<'a> {
     deeds: Vec<tokio::task::JoinHandle<()>>,
     /// Decides which hints are lost, where any are; a source of its own, so that the rest stays as it was.
     forgetful: Option<Dice>,
+    garbler: Option<Dice>,
 }
 
 impl Storm<'_> {
@@ -223,6 +233,9 @@ impl Storm<'_> {
                 self.send(deed);
             }
             if let Some(what) = self.forget(started).await {
+                *self.counts.entry(what).or_default() += 1;
+            }
+            if let Some(what) = self.garble(started).await {
                 *self.counts.entry(what).or_default() += 1;
             }
             if self.dice.percent(25)
@@ -282,6 +295,23 @@ impl Storm<'_> {
         }
         self.world.memory.lose_task(&task?);
         Some("lose_task")
+    }
+
+    /// In some seeds hints become unreadable: a cached row, or the task that moves a run.
+    async fn garble(&mut self, started: u64) -> Option<&'static str> {
+        let mut dice = self.garbler.take()?;
+        let (now, number, row) = (dice.percent(15), dice.below(started.max(1)), dice.percent(60));
+        self.garbler = Some(dice);
+        if !now || started == 0 {
+            return None;
+        }
+        let run = run_id(number);
+        let Row { task, .. } = self.world.memory.head(&run).await.ok()??.row?;
+        if row {
+            self.world.memory.garble_row(&run);
+            return Some("garble_row");
+        }
+        self.world.memory.garble_task(&task?).then_some("garble_task")
     }
 
     /// Something happens to a node; none if it would have, but nobody is there. To start one is no fault.
@@ -418,9 +448,10 @@ async fn help(world: &World, number: u64, dice: &mut Dice) {
 async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
     let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
     let Ok(page) = world.memory.runs(filter).await else { return Vec::new() };
+    let unreadable: Vec<RunId> = page.unreadable.iter().filter_map(Unreadable::run).collect();
     let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal());
     let lost = world.memory.rowless(None, u32::MAX).await.unwrap_or_default();
-    let lost = lost.into_iter().map(|run| (run, Status::Queued));
+    let lost = lost.into_iter().chain(unreadable).map(|run| (run, Status::Queued));
     open.map(|row| (row.summary.run, row.summary.status)).chain(lost).collect()
 }
 
