@@ -157,6 +157,7 @@ fn status_of(error: &EngineError) -> u16 {
         },
         EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) | EngineError::Ended { .. } => 409,
         EngineError::Superseded { .. } | EngineError::RuleDoesNotApply { .. } => 409,
+        EngineError::Corrupt { .. } => 409,
         EngineError::Patience { .. } => 503,
         EngineError::Store(StoreError::Refused { code: "GS0206" | "GS0210" | "GS0612", .. }) => 400,
         EngineError::Store(StoreError::Full { .. }) => 507,

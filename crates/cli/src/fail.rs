@@ -29,6 +29,8 @@ pub(crate) enum Exit {
     Unreachable = 7,
     /// The wait timed out; the run goes on.
     TimedOut = 8,
+    /// The log of the run is damaged; what can be read of it was shown.
+    Damaged = 9,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -86,6 +88,7 @@ fn exit_of(problem: &Problem) -> Exit {
         (_, Some("GS0117")) => Exit::Ended,
         (_, Some("GS0118")) => Exit::Error,
         (_, Some("GS0109")) => Exit::Conflict,
+        (_, Some("GS0224" | "GS0225")) => Exit::Damaged,
         (400 | 413 | 431, _) => Exit::Usage,
         (401 | 403, _) => Exit::NotAuthorised,
         (404, _) => Exit::NotFound,

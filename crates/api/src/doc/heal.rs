@@ -129,7 +129,8 @@ pub struct Checkup {
     pub scanned: u64,
 }
 
-/// Something that is wrong with a run, a task, a lock or a state of somebody else: one of these names is there.
+/// Something that is wrong with a run, a task, a lock, a node, another record or a state of another system: one of these
+/// names is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
     /// The rule; absent for a state of somebody else, of which no rule speaks.
@@ -148,6 +149,12 @@ pub struct Finding {
     /// The lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
+    /// The node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The place of another record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
     /// What is done about it, or what to do.
     pub remedy: String,
     /// The run.
@@ -167,7 +174,14 @@ pub struct Finding {
 impl Finding {
     /// What sort of thing it is about, and which one.
     pub fn subject(&self) -> (&'static str, &str) {
-        let kinds = [("run", &self.run), ("task", &self.task), ("lock", &self.lock), ("state", &self.state)];
+        let kinds = [
+            ("run", &self.run),
+            ("task", &self.task),
+            ("lock", &self.lock),
+            ("state", &self.state),
+            ("node", &self.node),
+            ("record", &self.record),
+        ];
         let named = kinds.into_iter().find_map(|(kind, name)| Some((kind, name.as_deref()?)));
         named.unwrap_or(("run", ""))
     }

@@ -13,6 +13,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{Object, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use crate::doc::Damage;
 use crate::moment::Moment;
 use crate::view::timeline::{Row, Seam};
 
@@ -131,6 +132,9 @@ pub struct More {
     pub seams: Vec<Seam>,
     /// What people are asked.
     pub questions: Vec<OpenQuestion>,
+    /// Where its log is damaged; everything else is as far as it can be read. Left out if the log is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
 }
 
 /// `steps` of a summary is a number; in the whole document the steps themselves stand there, and the number as
@@ -169,6 +173,8 @@ impl<'de> Deserialize<'de> for Detail {
             branches: Vec<BranchItem>,
             seams: Vec<Seam>,
             questions: Vec<OpenQuestion>,
+            #[serde(default)]
+            damage: Vec<Damage>,
             #[serde(flatten)]
             summary: Map<String, Value>,
         }
@@ -182,13 +188,15 @@ impl<'de> Deserialize<'de> for Detail {
             branches,
             seams,
             questions,
+            damage,
             mut summary,
         } = Whole::deserialize(deserializer)?;
         summary.insert(STEPS.to_owned(), steps_done.into());
         let summary: Summary = serde_json::from_value(Value::Object(summary)).map_err(D::Error::custom)?;
         // A run that returned null returned something.
         let output = output.or_else(|| (summary.status == Status::Completed).then(Payload::null));
-        let more = More { input, output, failure, steps, steps_done, plan, branches, seams, questions };
+        let more =
+            More { input, output, failure, steps, steps_done, plan, branches, seams, questions, damage };
         Ok(Self { summary, more })
     }
 }
@@ -314,6 +322,9 @@ pub struct Diff {
     pub right: String,
     /// The run.
     pub run: RunId,
+    /// Where the log is damaged. Left out if it is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
 }
 
 /// An operation that two timelines differ in.

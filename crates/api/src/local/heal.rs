@@ -125,9 +125,10 @@ impl Local {
     pub(super) async fn examine_all(&self, new: &NewCheckup, tell: Tell<'_>) -> Answer<Checkup> {
         let options = DoctorOptions { fix: new.fix, rule: new.rule, deep: new.deep };
         let mut checkup = self.client.doctor_telling(options, tell).await?;
-        checkup
-            .findings
-            .retain(|found| !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name)));
+        checkup.findings.retain(|found| {
+            found.code == Code::U1
+                || !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name))
+        });
         Ok(Checkup {
             healthy: checkup.is_healthy(),
             findings: checkup.findings.into_iter().map(finding).collect(),
@@ -146,7 +147,7 @@ impl Local {
         healings.truncate(most);
         let cursor = |last: &Healed| format!("{}:{}:{}", last.at.0, last.seq, last.run);
         let next = healings.last().map(cursor).filter(|_| more);
-        Ok(Page { items: healings.into_iter().map(healing).collect(), next })
+        Ok(Page::new(healings.into_iter().map(healing).collect(), next))
     }
 
     pub(super) async fn count_recoveries(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>> {
@@ -282,6 +283,8 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
         evidence,
         fate,
         lock: None,
+        node: None,
+        record: None,
         remedy,
         run: None,
         since: None,
@@ -297,6 +300,8 @@ fn finding(found: Found) -> Finding {
         Subject::Run(run) => Finding { code, run: Some(run), ..blank },
         Subject::Task(task) => Finding { code, task: Some(task), ..blank },
         Subject::Lock(lock) => Finding { code, lock: Some(lock), ..blank },
+        Subject::Node(node) => Finding { code, node: Some(node), ..blank },
+        Subject::Record(record) => Finding { code, record: Some(record), ..blank },
     }
 }
 
@@ -313,6 +318,9 @@ fn stalled(stalled: Stalled) -> Finding {
 
 fn foreign(stalled: ForeignStalled) -> Finding {
     let remedy = match stalled.fate {
+        Became::NeedsHelp if stalled.evidence.starts_with("it cannot be read") => {
+            "put the object right, or remove it; it is passed over"
+        }
         Became::NeedsHelp => "see why its task takes its workers down",
         _ => "give it a new task",
     };

@@ -30,6 +30,7 @@ pub fn detail(state: State, history: &[Recorded]) -> Detail {
         branches: branches::items(history, &known),
         seams: timeline::seams(history),
         questions: summary.inputs.iter().map(question).collect(),
+        damage: Vec::new(),
         steps,
     };
     Detail { summary, more }

@@ -13,6 +13,7 @@ use goldseam_api::doc::run::{Order, RunsQuery};
 use super::pages;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
+use crate::paint::Hue;
 use crate::table::Table;
 use crate::{out, text, when};
 
@@ -98,19 +99,36 @@ fn show(app: &App, page: &Page<Summary>) {
     let summaries = &page.items;
     match () {
         () if app.json => out::json(page),
-        () if app.jsonl => summaries.iter().for_each(out::jsonl),
-        () if app.quiet => summaries.iter().for_each(|summary| out::line(summary.run.as_str())),
+        () if app.jsonl => {
+            summaries.iter().for_each(out::jsonl);
+            page.unreadable.iter().for_each(out::jsonl);
+        }
+        () if app.quiet => {
+            summaries.iter().for_each(|summary| out::line(summary.run.as_str()));
+            page.unreadable.iter().for_each(|item| out::line(&item.id));
+        }
         () => {
-            app.table(&table(app, summaries));
+            app.table(&table(app, page));
             app.remark(&footer(summaries, page.next.is_some()));
+            if !page.unreadable.is_empty() {
+                app.remark("unreadable: the row is lost or damaged, the log is the truth; goldseam doctor tells more");
+            }
         }
     }
 }
 
-fn table(app: &App, summaries: &[Summary]) -> Table {
+fn table(app: &App, page: &Page<Summary>) -> Table {
     let mut table = Table::new(HEAD);
-    for summary in summaries {
+    for summary in &page.items {
         table.row(row(app, summary));
+    }
+    for item in &page.unreadable {
+        let status = match app.terminal {
+            true => app.paint.on(Hue::Bad, format!("✖ {}", item.status)),
+            false => item.status.clone(),
+        };
+        let [step, age] = ["-", "-"].map(str::to_owned);
+        table.row(vec![item.id.clone(), "-".to_owned(), status, step, age, item.reason.clone()]);
     }
     table
 }

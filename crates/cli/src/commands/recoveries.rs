@@ -58,7 +58,7 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
         return follow(app, &*api, healings).await;
     }
     match () {
-        () if app.json => out::json(&Items { items: healings }),
+        () if app.json => out::json(&Items::from(healings)),
         () if app.jsonl => healings.iter().for_each(out::jsonl),
         () if app.quiet => healings.iter().for_each(|healing| out::line(healing.run.as_str())),
         () => {

@@ -15,7 +15,7 @@ use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
 use crate::table::Table;
 use crate::timeline::{Range, draw, mark, tree};
-use crate::{out, text, when};
+use crate::{damage, out, text, when};
 
 /// Show a run: what it did, what it waits for, and how it ended
 ///
@@ -37,14 +37,25 @@ pub(crate) struct ShowArgs {
 pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
+    let mut broken = Vec::new();
     match (args.width, app.terminal) {
-        _ if app.wants_json() => out::json(&api.detail(&run).await?),
+        _ if app.wants_json() => {
+            let detail = api.detail(&run).await?;
+            out::json(&detail);
+            return Ok(damage::exit(&detail.more.damage));
+        }
         _ if app.quiet => out::line(api.result(&run, WaitQuery::default()).await?.run.as_str()),
-        (Some(width), _) => out::raw(&picture(app, &*api, &run, width).await?),
-        (None, true) => out::raw(&picture(app, &*api, &run, out::width()).await?),
-        (None, false) => View::load(app, &*api, &run).await?.facts(app),
+        (width, is_terminal) => {
+            let view = View::load(app, &*api, &run).await?;
+            match width.or(is_terminal.then(out::width)) {
+                Some(width) => out::raw(&view.picture(app, width)),
+                None => view.facts(app),
+            }
+            broken.clone_from(&view.detail.more.damage);
+        }
     }
-    Ok(Exit::Ok)
+    damage::lines(app, &broken);
+    Ok(damage::exit(&broken))
 }
 
 /// The whole page for a person.
@@ -65,7 +76,7 @@ struct View {
 
 impl View {
     async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, Fail> {
-        let history = super::history::recorded(api, run).await?;
+        let (history, _) = super::history::recorded(api, run).await?;
         let detail = api.detail(run).await?;
         let branches = Branches::of(&history);
         let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));

@@ -21,6 +21,10 @@ const CODES: &[(Exit, &str)] = &[
     ),
     (Exit::Unreachable, "the store cannot be reached or used, or is closed by a copy"),
     (Exit::TimedOut, "the wait timed out; the run goes on"),
+    (
+        Exit::Damaged,
+        "the log of the run is damaged; show, history, branches and diff showed what can be read",
+    ),
     (Exit::Interrupted, "Ctrl-C"),
 ];
 

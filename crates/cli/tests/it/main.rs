@@ -6,6 +6,7 @@ mod bucket;
 mod copy;
 #[cfg(feature = "crash-points")]
 mod crash;
+mod damage;
 mod demo;
 mod disk;
 mod drill;
