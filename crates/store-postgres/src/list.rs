@@ -21,6 +21,7 @@ const TAGGED: &str = " FROM goldseam.run_tags AS t JOIN goldseam.runs AS r ON r.
 const ROWLESS: &str = "SELECT r.id FROM goldseam.runs AS r WHERE r.summary IS NULL AND r.id > $1 \
     ORDER BY r.id LIMIT $2";
 
+const STRANGE: &str = "SELECT r.id FROM goldseam.runs AS r WHERE r.status <> 'completed'";
 /// Every row, lost ones too.
 const EVERY: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of, r.rid \
     FROM goldseam.runs AS r WHERE r.rid > $1 ORDER BY r.rid LIMIT $2";
@@ -185,15 +186,14 @@ pub(crate) async fn rowless(
 fn strange() -> String {
     let mut known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     known.sort_unstable();
-    let one = |condition: String| {
-        format!("SELECT r.id FROM goldseam.runs AS r WHERE r.status <> 'completed' AND {condition}")
-    };
-    let first = known.first().map(|word| one(format!("r.status < '{word}'")));
-    let between =
-        known.windows(2).map(|pair| one(format!("r.status > '{}' AND r.status < '{}'", pair[0], pair[1])));
-    let last = known.last().map(|word| one(format!("r.status > '{word}'")));
+    let quoted = |word: &str| ["'", word, "'"].concat();
+    let first = known.first().map(|word| [STRANGE, " AND r.status < ", &quoted(word)].concat());
+    let between = known.windows(2).map(|pair| {
+        [STRANGE, " AND r.status > ", &quoted(pair[0]), " AND r.status < ", &quoted(pair[1])].concat()
+    });
+    let last = known.last().map(|word| [STRANGE, " AND r.status > ", &quoted(word)].concat());
     let all: Vec<String> = first.into_iter().chain(between).chain(last).collect();
-    format!("SELECT s.id FROM ({}) AS s WHERE s.id > $1 ORDER BY s.id LIMIT $2", all.join(" UNION ALL "))
+    ["SELECT s.id FROM (", &all.join(" UNION ALL "), ") AS s WHERE s.id > $1 ORDER BY s.id LIMIT $2"].concat()
 }
 
 /// The next rows in order of their number, and which of them cannot be read.

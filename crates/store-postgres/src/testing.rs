@@ -209,15 +209,15 @@ impl Damage for Vandal {
             Aim::Node(node) => ("nodes", "id", node.as_str(), "workflows", Some("state")),
         };
         let set = match (how, word) {
-            (Garble::Later, Some(word)) => format!("{word} = 'hibernating'"),
+            (Garble::Later, Some(word)) => [word, " = 'hibernating'"].concat(),
             (Garble::Later, None) if table == "runs" => "status = 'hibernating', summary = \
                 jsonb_set(summary::jsonb, '{status}', '\"hibernating\"')::text"
                 .to_owned(),
             // A table of texts in UTF-8 has no other bytes.
-            (Garble::Bytes | Garble::Type, _) => format!("{text} = '{{\"a\": 1'"),
-            (Garble::Torn | Garble::Later, _) => format!("{text} = '{{bad'"),
+            (Garble::Bytes | Garble::Type, _) => [text, " = '{\"a\": 1'"].concat(),
+            (Garble::Torn | Garble::Later, _) => [text, " = '{bad'"].concat(),
         };
-        let sql = format!("UPDATE goldseam.{table} SET {set} WHERE {key} = $1");
+        let sql = ["UPDATE goldseam.", table, " SET ", &set, " WHERE ", key, " = $1"].concat();
         let changed = self.harm(&sql, &[(&name, Type::TEXT)]).await;
         assert_eq!(changed, 1, "there is no {what:?} to garble");
     }

@@ -21,6 +21,7 @@ const TAGGED: &str = " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid 
 pub(crate) const ROWLESS: &str = "SELECT id FROM runs INDEXED BY runs_rowless \
     WHERE summary IS NULL AND id > ?1 ORDER BY id LIMIT ?2";
 
+const STRANGE: &str = "SELECT id FROM runs INDEXED BY runs_status WHERE status <> 'completed'";
 /// Every row, lost ones too.
 const EVERY: &str = "SELECT summary, task, updated_at, status, as_of, id, rid FROM runs WHERE rid > ?1 \
     ORDER BY rid LIMIT ?2";
@@ -127,15 +128,14 @@ pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> R
 pub(crate) fn strange() -> String {
     let mut known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     known.sort_unstable();
-    let one = |condition: String| {
-        format!("SELECT id FROM runs INDEXED BY runs_status WHERE status <> 'completed' AND {condition}")
-    };
-    let first = known.first().map(|word| one(format!("status < '{word}'")));
-    let between =
-        known.windows(2).map(|pair| one(format!("status > '{}' AND status < '{}'", pair[0], pair[1])));
-    let last = known.last().map(|word| one(format!("status > '{word}'")));
+    let quoted = |word: &str| ["'", word, "'"].concat();
+    let first = known.first().map(|word| [STRANGE, " AND status < ", &quoted(word)].concat());
+    let between = known.windows(2).map(|pair| {
+        [STRANGE, " AND status > ", &quoted(pair[0]), " AND status < ", &quoted(pair[1])].concat()
+    });
+    let last = known.last().map(|word| [STRANGE, " AND status > ", &quoted(word)].concat());
     let all: Vec<String> = first.into_iter().chain(between).chain(last).collect();
-    format!("SELECT id FROM ({}) WHERE id > ?1 ORDER BY id LIMIT ?2", all.join(" UNION ALL "))
+    ["SELECT id FROM (", &all.join(" UNION ALL "), ") WHERE id > ?1 ORDER BY id LIMIT ?2"].concat()
 }
 
 fn text_of(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {

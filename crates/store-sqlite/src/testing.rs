@@ -147,16 +147,16 @@ impl Damage for Vandal {
             Target::Node(node) => ("nodes", "id", node.as_str(), "workflows", Some("state")),
         };
         let set = match (how, word) {
-            (Garble::Later, Some(word)) => format!("{word} = 'hibernating'"),
+            (Garble::Later, Some(word)) => [word, " = 'hibernating'"].concat(),
             (Garble::Later, None) if table == "runs" => "status = 'hibernating', \
                 summary = json_set(summary, '$.status', 'hibernating')"
                 .to_owned(),
-            (Garble::Bytes, _) => format!("{text} = CAST(x'4dfc6c6c6572' AS TEXT)"),
+            (Garble::Bytes, _) => [text, " = CAST(x'4dfc6c6c6572' AS TEXT)"].concat(),
             (Garble::Type, _) if table == "tasks" => "attempts = 'many'".to_owned(),
-            (Garble::Type, _) => format!("{text} = 17"),
-            (Garble::Torn | Garble::Later, _) => format!("{text} = '{{bad'"),
+            (Garble::Type, _) => [text, " = 17"].concat(),
+            (Garble::Torn | Garble::Later, _) => [text, " = '{bad'"].concat(),
         };
-        let sql = format!("UPDATE {table} SET {set} WHERE {key} = ?1");
+        let sql = ["UPDATE ", table, " SET ", &set, " WHERE ", key, " = ?1"].concat();
         let changed = self.harm(|moment| moment.execute(&sql, [name]));
         assert_eq!(changed, 1, "there is no {what:?} to garble");
     }
