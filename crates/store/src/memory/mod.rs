@@ -202,10 +202,9 @@ impl Store for MemoryStore {
     async fn unreadable(
         &self,
         kind: RecordKind,
-        after: Option<&str>,
-        limit: u32,
+        _: Option<&str>,
+        _: u32,
     ) -> Result<Page<Unreadable>, StoreError> {
-        let (_, _) = (after, limit);
         Ok(self.with(|world| world.unreadable(kind)))
     }
 
