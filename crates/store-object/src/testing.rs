@@ -157,9 +157,12 @@ impl Damage for Vandal {
         let text = String::from_utf8(found.body.to_vec()).unwrap();
         let body = match (how, what) {
             (Garble::Torn, _) => text[..text.len() / 2].as_bytes().to_vec(),
-            (Garble::Later, Target::Row(_)) => text.replace("\"queued\"", "\"hibernating\"").into_bytes(),
-            (Garble::Later, Target::Node(_)) => text.replace("\"up\"", "\"resting\"").into_bytes(),
-            (Garble::Later, Target::Task(_)) => text.replace("\"ready\"", "\"hibernating\"").into_bytes(),
+            (Garble::Later, Target::Row(_)) => {
+                text.replace("\"status\":\"", "\"status\":\"later_").into_bytes()
+            }
+            (Garble::Later, Target::Node(_) | Target::Task(_)) => {
+                text.replace("\"state\":\"", "\"state\":\"later_").into_bytes()
+            }
             (Garble::Later, Target::Lock(_)) => b"garbage".to_vec(),
             (Garble::Bytes, _) => b"M\xfcller".to_vec(),
             (Garble::Type, _) => b"17".to_vec(),
