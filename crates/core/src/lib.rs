@@ -39,6 +39,7 @@ pub mod retry;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod seal;
+pub mod shape;
 pub mod state;
 pub mod status;
 

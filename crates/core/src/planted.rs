@@ -41,6 +41,8 @@ pub enum Bug {
     UndoSkipsOne,
     /// What was undone before a takeover is undone again.
     UndoAgain,
+    /// A run that is being undone goes forward where its code does not fail again.
+    BeginsWhileUndoing,
     /// A step that may be done only once begins without a trace.
     OnceWithoutTrace,
     /// The cached row is written as it was before the append.
@@ -65,7 +67,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -83,6 +85,7 @@ impl Bug {
         Self::UndoInOrder,
         Self::UndoSkipsOne,
         Self::UndoAgain,
+        Self::BeginsWhileUndoing,
         Self::OnceWithoutTrace,
         Self::RowNotFolded,
         Self::NoChain,

@@ -519,6 +519,11 @@ impl State {
         left
     }
 
+    /// Whether the active branch failed and is being undone: nothing new may begin on it.
+    pub fn is_being_undone(&self) -> bool {
+        self.failure.is_some() && self.outcome.is_none()
+    }
+
     /// The earliest unread mail that ends `wanted`, leaving `taken` aside.
     pub fn mail_for(&self, wanted: &WaitStarted, taken: &BTreeSet<Seq>) -> Option<Seq> {
         let fits = |mail: &Mail| match mail {

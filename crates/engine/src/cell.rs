@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::TooLong;
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::Op;
 use goldseam_core::{Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, State, StepName, TaskId};
 use goldseam_store::TaskChange;
@@ -22,8 +23,9 @@ use crate::copy::closed_by_copy;
 use crate::error::{Error, Result};
 use crate::node::Hub;
 
-/// Undoes one step, given what the step returned.
-pub(crate) type UndoFn = Arc<dyn Fn(Payload) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+/// Undoes one step, given its path and what it returned; or says how that does not fit the code.
+pub(crate) type UndoFn =
+    Arc<dyn Fn(&Path, &Payload) -> Result<BoxFuture<'static, Result<()>>, String> + Send + Sync>;
 
 /// One run in memory.
 pub(crate) struct Cell {
@@ -54,8 +56,8 @@ pub(crate) enum Stop {
 pub(crate) enum Mode {
     /// Go on.
     Run,
-    /// Only replay what is recorded: a jump waits for its compensations.
-    Rewind,
+    /// Only replay what is recorded: the run is being undone, or a jump waits for its compensations.
+    Replay,
     /// Undoing: cancellation no longer interrupts.
     Undo,
 }
@@ -120,7 +122,7 @@ impl Cell {
         held_at: Duration,
     ) -> Self {
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
-        let mode = if state.jump.is_some() { Mode::Rewind } else { Mode::Run };
+        let mode = if turns_back(&state) { Mode::Replay } else { Mode::Run };
         Self {
             run: state.summary.run.clone(),
             ledger,
@@ -212,7 +214,7 @@ impl Cell {
             if open && inner.mode == Mode::Run && inner.state.summary.cancel.is_some() {
                 return Poll::Ready(Err(Error::cancelled()));
             }
-            if open && inner.mode != Mode::Rewind {
+            if open && inner.mode != Mode::Replay {
                 return Poll::Ready(Ok(()));
             }
             inner.wakers.push(cx.waker().clone());
@@ -273,6 +275,13 @@ impl Cell {
         .await
     }
 
+    /// Never returns while only what is recorded is replayed: for what is recorded without passing the gate.
+    pub(crate) async fn unless_replaying(&self) {
+        if self.lock().mode == Mode::Replay {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Tells the driver that the log may have grown.
     pub(crate) fn poke(&self) {
         let mut inner = self.lock();
@@ -295,7 +304,18 @@ impl Cell {
     }
 }
 
+/// Whether the log says that steps are to be undone, so that nothing new may begin.
+fn turns_back(state: &State) -> bool {
+    state.jump.is_some() || state.is_being_undone() && !planted::is(Bug::BeginsWhileUndoing)
+}
+
 impl Inner {
+    /// Whether every step that is to be undone has its compensation: replay need not go further.
+    pub(crate) fn knows_compensations(&self) -> bool {
+        let left = self.state.to_undo(crate::undo::cutoff(&self.state));
+        left.iter().all(|path| self.undo.contains_key(path))
+    }
+
     /// Queues something for the log. The only way in: what is not counted here would count as durable later.
     /// The ticket says when it is durable.
     pub(crate) fn push(&mut self, doing: Doing) -> u64 {
@@ -318,8 +338,8 @@ impl Inner {
         self.durable += count;
         debug_assert!(self.durable <= self.issued, "more is durable than was ever queued");
         self.revision += 1;
-        if self.state.jump.is_some() && self.mode == Mode::Run {
-            self.mode = Mode::Rewind;
+        if self.mode == Mode::Run && turns_back(&self.state) {
+            self.mode = Mode::Replay;
         }
         for waker in self.wakers.drain(..) {
             waker.wake();

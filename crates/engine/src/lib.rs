@@ -41,6 +41,7 @@ pub mod registry;
 pub mod remote;
 pub mod retention;
 pub mod secrets;
+mod shapes;
 pub mod stats;
 #[cfg(feature = "suite")]
 pub mod suite;

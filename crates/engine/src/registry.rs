@@ -43,8 +43,7 @@ impl Registry {
         let erased: WorkflowFn = Arc::new(move |context, input: Payload| {
             let (function, limits) = (Arc::clone(&function), limits.clone());
             Box::pin(async move {
-                let input =
-                    input.read::<I>().map_err(|e| Error::terminal(format!("the input does not fit: {e}")))?;
+                let input = context.read_logged::<I>("the input", &input).await;
                 let output = function(context, input).await.map_err(Into::into)?;
                 Ok(Payload::of(&output, &limits)?)
             })

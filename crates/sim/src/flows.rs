@@ -197,7 +197,15 @@ async fn saga(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     undoable(&hands, &ctx, "charge").await?;
     step(&hands, &ctx, "note").await?;
     undoable(&hands, &ctx, "ship").await?;
-    if input.is_multiple_of(3) { Ok(1) } else { Err(Error::terminal("the order was withdrawn")) }
+    match input % 3 {
+        0 => Ok(1),
+        1 => Err(Error::terminal("the order was withdrawn")),
+        // Code that decides by something that no log has: after a crash it may not fail again.
+        _ if fold(&format!("{}{}", ctx.run_id(), hands.life)).is_multiple_of(2) => {
+            Err(Error::terminal("this process does not like the order"))
+        }
+        _ => step(&hands, &ctx, "after").await,
+    }
 }
 
 /// A saga that waits in the middle, so that cancels and jumps find something to undo.

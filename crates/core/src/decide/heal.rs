@@ -108,7 +108,11 @@ pub(super) fn requeue(view: View<'_>, note: &Note, now: Millis) -> Result<Decisi
 /// Whatever has not settled runs again, on a new branch.
 pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
-    let cutoff = last_stable(state).unwrap_or(state.branches.active().opened);
+    // What was undone would stand as done before a cut: a run that is being undone goes on undoing.
+    let cutoff = match state.is_being_undone() {
+        true => state.summary.as_of,
+        false => last_stable(state).unwrap_or(state.branches.active().opened),
+    };
     let opened = travel::open(state, cutoff, Why::Reset, None);
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))

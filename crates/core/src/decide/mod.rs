@@ -134,6 +134,9 @@ pub enum Refusal {
     /// Load the run again: something must be undone before it may end. Never shown to users.
     #[error("a step that completed meanwhile must be undone first")]
     LeftToUndo,
+    /// Load the run again and go on undoing: nothing new may begin.
+    #[error("the run is being undone: no new operation may begin")]
+    BeingUndone,
     /// Somebody else has the run.
     #[error("the run is owned by {owner}")]
     Owned {
@@ -265,6 +268,7 @@ impl Refusal {
             Self::HistoryTooLong(_) => "GS0112",
             Self::InvalidForm { .. } => "GS0115",
             Self::LateResult { .. } => "GS0119",
+            Self::BeingUndone => "GS0122",
             Self::Archived { .. } => "GS0131",
             Self::NotPrunable { .. } => "GS0132",
         }

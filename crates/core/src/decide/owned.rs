@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, remote, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
+use crate::error::Failure;
 use crate::event::{
     BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted,
 };
@@ -54,6 +55,7 @@ pub(super) fn decide(
         undone: BTreeSet::new(),
         handed: Vec::new(),
         dropped: BTreeSet::new(),
+        undoing: state.is_being_undone(),
         left: false,
     };
     for doing in doings {
@@ -122,6 +124,8 @@ struct Batch<'a> {
     handed: Vec<Task>,
     /// Tasks of remote steps that nobody waits for any more.
     dropped: BTreeSet<TaskId>,
+    /// The run is being undone, this append included: nothing new begins.
+    undoing: bool,
     /// Ownership ended: nothing more may follow.
     left: bool,
 }
@@ -139,6 +143,9 @@ impl Batch<'_> {
         // What the same append ends, or hands to another branch, has no owner left to release it.
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
+        }
+        if self.undoing && self.leads_on(doing) && !planted::is(Bug::BeginsWhileUndoing) {
+            return Err(Refusal::BeingUndone);
         }
         if self.state.summary.paused && closes(doing) {
             self.release(Release::Paused);
@@ -196,7 +203,9 @@ impl Batch<'_> {
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
                 self.drop_tasks();
-                self.push(Event::CompensationStarted { path: path.clone(), failure: failure.clone() });
+                let failure = failure.clone().or_else(|| self.cause_of_undoing());
+                self.undoing |= failure.is_some();
+                self.push(Event::CompensationStarted { path: path.clone(), failure });
             }
             Owned::UndoCompleted(path) => {
                 self.not_undone(path)?;
@@ -231,6 +240,47 @@ impl Batch<'_> {
             Owned::Release(reason) => self.release(*reason),
         }
         Ok(())
+    }
+
+    /// Whether this begins an operation, or ends the run as if it had not failed. The end of an attempt whose start is in
+    /// the log is a fact and is recorded.
+    fn leads_on(&self, doing: &Owned) -> bool {
+        let begins = |path: &Path| match self.state.ops.get(path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.progress != StepProgress::Started,
+            _ => true,
+        };
+        match doing {
+            Owned::StepCompleted(completed) => begins(&completed.path),
+            Owned::StepFailed { failed, .. } => begins(&failed.path),
+            Owned::StepStarted(_)
+            | Owned::Wait { .. }
+            | Owned::Child(_)
+            | Owned::Sleep { .. }
+            | Owned::Progress { .. }
+            | Owned::ContinueAsNew(_)
+            | Owned::Complete(_) => true,
+            Owned::Check(_)
+            | Owned::UndoStarted { .. }
+            | Owned::UndoCompleted(_)
+            | Owned::UndoFailed { .. }
+            | Owned::FinishJump
+            | Owned::ChangeVersion { .. }
+            | Owned::Fail(_)
+            | Owned::EndCancelled
+            | Owned::Park { .. }
+            | Owned::Release(_) => false,
+        }
+    }
+
+    /// Why the run is being undone, if the first compensation does not say so: without it, a replay would go forward.
+    fn cause_of_undoing(&self) -> Option<Failure> {
+        if self.undoing || self.state.jump.is_some() {
+            return None;
+        }
+        Some(match self.state.summary.cancel {
+            Some(_) => Failure::terminal("the run is being cancelled").with_code("cancelled"),
+            None => Failure::terminal("the run failed and does not say why"),
+        })
     }
 
     /// A step that is over on this lineage is never recorded again, nor an attempt that was given up.
@@ -301,6 +351,9 @@ impl Batch<'_> {
         let (Some(wanted), None, false) = (&wait.wanted, &wait.found, self.over.contains(path)) else {
             return;
         };
+        if self.undoing && !planted::is(Bug::BeginsWhileUndoing) {
+            return;
+        }
         let mail = self.state.mail_for(wanted, &self.taken);
         self.resolve(wanted, mail);
     }

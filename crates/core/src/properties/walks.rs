@@ -78,7 +78,10 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
             Owned::Sleep { path: path(&format!("z{n}")), ord: 90 + u32::from(n), due: Millis(log.now.0 + 30) }
         }
         10 => Owned::Child(log.child(&format!("k{n}"), &format!("c{n}"))),
-        11 => Owned::UndoStarted { path: path(&step), failure: None },
+        11 => Owned::UndoStarted {
+            path: path(&step),
+            failure: (n > 1).then(|| Failure::terminal("x").with_code("x")),
+        },
         12 => Owned::UndoCompleted(path(&step)),
         13 => Owned::Release(
             [Release::Unload, Release::HandOver, Release::Paused, Release::Unfit][usize::from(n)],
@@ -236,6 +239,36 @@ fn the_lineage_is_sound(log: &Log) {
     }
 }
 
+/// Once a branch is being undone, nothing begins on it, no wait ends and nothing is returned.
+fn nothing_begins_while_undoing(log: &Log) {
+    let mut undoing = BTreeSet::new();
+    let mut begun = BTreeSet::new();
+    for recorded in &log.records {
+        let (branch, event) = (recorded.branch, &recorded.event);
+        let forward = match event {
+            Event::StepCompleted(e) => !begun.contains(&(branch, &e.path)),
+            Event::StepFailed(e) => !begun.contains(&(branch, &e.path)),
+            Event::StepStarted(_)
+            | Event::WaitStarted(_)
+            | Event::WaitResolved { .. }
+            | Event::InputRequested(_)
+            | Event::TimerSet { .. }
+            | Event::TimerFired { .. }
+            | Event::ChildStarted(_)
+            | Event::ProgressEmitted { .. }
+            | Event::RunCompleted { .. } => true,
+            Event::BranchOpened(opened) => opened.why == crate::branch::Why::Continue,
+            _ => false,
+        };
+        assert!(!forward || !undoing.contains(&branch), "{} at {} while undoing", event.name(), recorded.seq);
+        match event {
+            Event::StepStarted(e) => _ = begun.insert((branch, &e.path)),
+            Event::CompensationStarted { failure: Some(_), .. } => _ = undoing.insert(branch),
+            _ => {}
+        }
+    }
+}
+
 fn commands_are_taken_once(log: &Log) {
     let mut ids = BTreeSet::new();
     let base = log.state().summary.base;
@@ -306,6 +339,7 @@ proptest! {
         the_row_is_sound(&log);
         remote_steps_are_sound(&log);
         commands_are_taken_once(&log);
+        nothing_begins_while_undoing(&log);
         prop_assert_eq!(log.read_back(), log.records.clone());
         prop_assert_eq!(&derive(&log.run, &log.since_base(), log.head).unwrap(), log.state());
         for until in 1..=log.records.len() {

@@ -79,7 +79,9 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Ask<'a, T> {
                 due: timeout.map(|span| now + span),
             };
             match wait::wait(ctx, &spot, wanted, Some(ask)).await? {
-                Found::Mail(Mail::Answer { answer, .. }) => wait::read(&spot.path, &answer),
+                Found::Mail(Mail::Answer { answer, .. }) => {
+                    Ok(ctx.read_logged(&format!("the answer to {}", spot.path), &answer).await)
+                }
                 Found::Mail(_) => ctx.mismatch(&spot).await,
                 Found::Timer => Err(Error::timeout(&spot.path)),
             }

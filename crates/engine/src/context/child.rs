@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::cell::{Cell, Spot, Stop};
+use crate::cell::{Cell, Mode, Spot, Stop};
 use crate::error::{EngineError, Error, Result};
 use crate::node::child_ended;
 
@@ -90,7 +90,10 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
             run
         }
     };
-    create(ctx, &run, workflow, input).await?;
+    // A child that was wanted and is not there is not wanted any more.
+    if ctx.cell.lock().mode != Mode::Replay {
+        create(ctx, &run, workflow, input).await?;
+    }
     Ok((run, spot))
 }
 
@@ -162,7 +165,9 @@ async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> 
         due: None,
     };
     match wait::wait(ctx, spot, wanted, None).await? {
-        Found::Mail(Mail::Child { result: Ok(output), .. }) => wait::read(&spot.path, &output),
+        Found::Mail(Mail::Child { result: Ok(output), .. }) => {
+            Ok(ctx.read_logged(&format!("the result of child {}", spot.path), &output).await)
+        }
         Found::Mail(Mail::Child { result: Err(failure), .. }) => Err(Error::of_step(&spot.path, failure)),
         Found::Mail(_) | Found::Timer => ctx.mismatch(spot).await,
     }

@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, select};
 use goldseam_core::event::{InputRequested, WaitStarted};
 use goldseam_core::form::Form;
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
-use goldseam_core::{Failure, Millis, Owned, Path, Payload, RunId, SignalName};
+use goldseam_core::{Failure, Millis, Owned, Payload, RunId, SignalName};
 use serde::de::DeserializeOwned;
 
 use super::{ChildHandle, Context, Name};
@@ -201,16 +201,14 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
                 due: timeout.map(|span| now + span),
             };
             match wait(ctx, &spot, wanted, None).await? {
-                Found::Mail(Mail::Signal { payload, .. }) => read(&spot.path, &payload),
+                Found::Mail(Mail::Signal { payload, .. }) => {
+                    Ok(ctx.read_logged(&format!("the signal for {}", spot.path), &payload).await)
+                }
                 Found::Mail(_) => ctx.mismatch(&spot).await,
                 Found::Timer => Err(Error::timeout(&spot.path)),
             }
         })
     }
-}
-
-pub(super) fn read<T: DeserializeOwned>(path: &Path, payload: &Payload) -> Result<T> {
-    payload.read().map_err(|e| Error::terminal(format!("what {path} got does not fit: {e}")))
 }
 
 /// A wait for the first of several things; see [`Context::select`].

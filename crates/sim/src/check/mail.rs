@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
 use goldseam_core::event::By;
-use goldseam_core::{Event, Millis, Path, RunId, Seq};
+use goldseam_core::{Event, Millis, Path, RunId, Seq, Why};
 
 use super::pace::landed;
 use super::{Evidence, Log, SKEW_MAX, Violation, before};
@@ -174,6 +174,44 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
             _ => {}
         }
         found.extend(stands_undone(run, log));
+        found.extend(begins_while_undoing(run, log));
+    }
+    found
+}
+
+/// Operations that begin, waits that end and results that are returned on a branch that is being undone.
+fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
+    let mut undoing = BTreeMap::new();
+    let mut begun = BTreeSet::new();
+    let mut found = Vec::new();
+    for recorded in &log.events {
+        let (branch, event) = (recorded.branch, &recorded.event);
+        let forward = match event {
+            Event::StepStarted(_)
+            | Event::WaitStarted(_)
+            | Event::WaitResolved { .. }
+            | Event::InputRequested(_)
+            | Event::TimerSet { .. }
+            | Event::TimerFired { .. }
+            | Event::ChildStarted(_)
+            | Event::ProgressEmitted { .. }
+            | Event::RunCompleted { .. } => true,
+            // The end of an attempt that had begun before is only noted.
+            Event::StepCompleted(_) | Event::StepFailed(_) => {
+                !event.path().is_some_and(|path| begun.contains(&(branch, path)))
+            }
+            Event::BranchOpened(opened) => opened.why == Why::Continue,
+            _ => false,
+        };
+        if let (true, Some(since)) = (forward, undoing.get(&branch)) {
+            let what = format!("{run}: {} at {}, undone since {since}", event.name(), recorded.seq.0);
+            found.push(Violation::new("I13", what));
+        }
+        match event {
+            Event::StepStarted(started) => _ = begun.insert((branch, &started.path)),
+            Event::CompensationStarted { failure: Some(_), .. } => _ = undoing.insert(branch, recorded.seq.0),
+            _ => {}
+        }
     }
     found
 }

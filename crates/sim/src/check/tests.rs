@@ -471,6 +471,18 @@ fn i13_catches_compensations_that_are_missing_doubled_or_out_of_order() {
 }
 
 #[test]
+fn i13_catches_whatever_begins_while_a_branch_is_undone() {
+    let failure = Some(Failure::terminal("x"));
+    let begun = |failure| Event::CompensationStarted { path: path("a"), failure };
+    let undoing = |failure| Maker::started().event(done("a", 0, true)).event(begun(failure));
+    assert_eq!(i13_saga(&undoing(failure.clone()).event(undone("a")).event(failed()).evidence()), []);
+    for forward in [done("b", 1, false), waits("w", None), over()] {
+        caught(i13_saga, &undoing(failure.clone()).event(forward).evidence());
+    }
+    assert_eq!(i13_saga(&undoing(None).event(done("b", 1, false)).evidence()), [], "a jump undoes, too");
+}
+
+#[test]
 fn i14_catches_a_second_run_under_one_id() {
     let mut taken = good();
     taken.facts.acks.push(Ack::OtherInput(run(), Answer::Taken));

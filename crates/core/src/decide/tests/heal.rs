@@ -152,6 +152,7 @@ fn a_refusal_has_the_code_of_its_page() {
         (Refusal::NeedsHistory, "GS0114"),
         (Refusal::Fenced, "GS0114"),
         (Refusal::LeftToUndo, "GS0114"),
+        (Refusal::BeingUndone, "GS0122"),
         (Refusal::Owned { owner: node("n-1") }, "GS0114"),
         (Refusal::NotClaimable { status }, "GS0114"),
         (Refusal::NoSuchRun, "GS0104"),

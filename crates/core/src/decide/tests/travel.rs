@@ -251,7 +251,8 @@ fn a_run_that_is_being_undone_is_undone_first() {
     let refusal = undoing.ask(&Command::Jump(wish.clone())).unwrap_err();
     assert!(refusal.to_string().contains("the run is being undone"), "{refusal}");
     assert!(undoing.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "as it stands it may");
-    assert!(log.owned(undo(None)).ask(&Command::Jump(wish)).is_ok(), "it is not undone as a whole");
+    let undoing = log.owned(undo(None));
+    assert_eq!(undoing.ask(&Command::Jump(wish)), Err(refusal), "nor if it does not say why");
 }
 
 #[test]
