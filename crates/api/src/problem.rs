@@ -151,7 +151,9 @@ fn status_of(error: &EngineError) -> u16 {
         },
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
-            Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,
+            Refusal::InvalidAnswer { .. } | Refusal::InvalidSignal { .. } | Refusal::InvalidForm { .. } => {
+                422
+            }
             Refusal::TooMuchMail { .. } => 429,
             _ => 409,
         },

@@ -29,6 +29,7 @@ pub mod form;
 pub mod hash;
 pub mod id;
 pub mod limits;
+pub mod lines;
 pub mod lock;
 pub mod path;
 pub mod payload;

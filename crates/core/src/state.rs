@@ -13,8 +13,9 @@ use crate::codec::Corrupt;
 use crate::command::Command;
 use crate::error::Failure;
 use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
+use crate::form::fits;
 use crate::hash::Hash;
-use crate::id::{RunId, TaskId};
+use crate::id::{RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
@@ -370,6 +371,7 @@ impl State {
                     path: path.clone(),
                     ord: *ord,
                     signals: vec![],
+                    schemas: BTreeMap::new(),
                     inputs: vec![],
                     children: vec![],
                     due: Some(*due),
@@ -527,13 +529,33 @@ impl State {
     /// The earliest unread mail that ends `wanted`, leaving `taken` aside.
     pub fn mail_for(&self, wanted: &WaitStarted, taken: &BTreeSet<Seq>) -> Option<Seq> {
         let fits = |mail: &Mail| match mail {
-            Mail::Signal { name, .. } => wanted.signals.contains(name),
+            Mail::Signal { name, payload } => {
+                wanted.signals.contains(name)
+                    && wanted.schemas.get(name).is_none_or(|schema| fits(schema, payload))
+            }
             Mail::Answer { question, .. } => wanted.inputs.contains(question),
             Mail::Child { run, .. } => wanted.children.contains(run),
         };
         let mut fitting = self.unread.iter().filter(|(seq, mail)| !taken.contains(*seq) && fits(mail));
         let found = if planted::is(Bug::NewestMailFirst) { fitting.next_back() } else { fitting.next() };
         found.map(|(seq, _)| *seq)
+    }
+
+    /// Unread signals that an open wait looks for by name and that do not fit it: the wait, the name, where each stands, and
+    /// what its content must look like.
+    pub fn misfits(&self) -> Vec<(Path, SignalName, Seq, serde_json::Value)> {
+        let mut found = Vec::new();
+        for wait in &self.summary.waits {
+            for (seq, mail) in &self.unread {
+                if let Mail::Signal { name, payload } = mail
+                    && let Some(Some(schema)) = wait.wants(name)
+                    && !fits(schema, payload)
+                {
+                    found.push((wait.path.clone(), name.clone(), *seq, schema.clone()));
+                }
+            }
+        }
+        found
     }
 
     /// Children of branches that were left, which nobody will ever ask for again.

@@ -11,6 +11,7 @@ use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
 use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
+use crate::form::fits;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
@@ -253,7 +254,9 @@ impl Summary {
     /// Whether new mail of this sort ends an open wait.
     pub fn awaits(&self, mail: &Event) -> bool {
         self.waits.iter().any(|wait| match mail {
-            Event::SignalReceived { name, .. } => wait.signals.contains(name),
+            Event::SignalReceived { name, payload, .. } => {
+                wait.wants(name).is_some_and(|schema| schema.is_none_or(|schema| fits(schema, payload)))
+            }
             Event::InputAnswered { question, .. } => wait.inputs.contains(question),
             Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => wait.children.contains(run),
             _ => false,
@@ -438,6 +441,7 @@ impl Summary {
                 self.waits.retain(|open| open.path != wait.path);
                 self.waits.push(OpenWait {
                     signals: wait.signals.clone(),
+                    schemas: wait.schemas.clone(),
                     inputs: wait.inputs.clone(),
                     children: wait.children.clone(),
                     due: wait.due,

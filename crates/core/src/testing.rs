@@ -325,7 +325,15 @@ impl Log {
     pub(crate) fn wanted(&self, wait: &str, signals: &[&str]) -> WaitStarted {
         let path = path(wait);
         let signals = signals.iter().map(|name| SignalName::new(name).unwrap()).collect();
-        WaitStarted { ord: self.ord(&path), path, signals, inputs: vec![], children: vec![], due: None }
+        WaitStarted {
+            ord: self.ord(&path),
+            path,
+            signals,
+            schemas: std::collections::BTreeMap::new(),
+            inputs: vec![],
+            children: vec![],
+            due: None,
+        }
     }
 
     pub(crate) fn waits(self, wait: &str, signals: &[&str]) -> Self {

@@ -79,6 +79,8 @@ pub struct Committed {
     pub task: Option<TaskId>,
     /// Fingerprint of the last event.
     pub head: Hash,
+    /// It is a signal that no open wait of the run looks for.
+    pub unawaited: bool,
 }
 
 /// What a look at a run brought: its row if that is enough, else everything.
@@ -204,7 +206,8 @@ impl Ledger {
                 Ok(end) => {
                     self.hub.committed(decision.task, now);
                     let head = sealed.heads.last().copied().unwrap_or_default();
-                    return Ok(Committed { end, records: sealed.records, task, head });
+                    let unawaited = decision.unawaited;
+                    return Ok(Committed { end, records: sealed.records, task, head, unawaited });
                 }
                 Err(StoreError::Conflict { .. }) => {
                     lost += 1;
@@ -413,6 +416,7 @@ impl Ledger {
                         records: Vec::new(),
                         task: None,
                         head: Hash::ZERO,
+                        unawaited: false,
                     });
                     landed.end = recorded.seq;
                     landed.head = chain(&record.body);
@@ -443,7 +447,7 @@ pub(crate) fn notice(row: &Summary, sealed: &Sealed, node: Option<&NodeId>, now:
 fn nothing(known: &Known) -> Committed {
     let (end, head) =
         known.summary().map_or((Seq::ZERO, Hash::ZERO), |summary| (summary.as_of, summary.head));
-    Committed { end, records: Vec::new(), task: None, head }
+    Committed { end, records: Vec::new(), task: None, head, unawaited: false }
 }
 
 fn stuck_to(run: &RunId, stuck: Stuck) -> EngineError {

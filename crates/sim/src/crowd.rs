@@ -71,7 +71,11 @@ impl Person {
         match deed {
             Deed::Start(number) => self.start(number, seed, &mut dice).await,
             Deed::Signal(number) => {
-                let value = payload(&serde_json::json!(dice.below(1_000)));
+                let drawn = dice.below(1_000);
+                // Some send what no wait of these workflows accepts: refused at the door, or left unread.
+                let value =
+                    if drawn % 16 == 5 { serde_json::json!("five") } else { serde_json::json!(drawn) };
+                let value = payload(&value);
                 let sent = self.client.signal(&run_id(number), "go", value.clone(), Some(id.clone())).await;
                 self.promised(&run_id(number), &id, sent.is_ok()).await;
                 if dice.percent(30) {

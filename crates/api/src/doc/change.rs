@@ -189,6 +189,9 @@ pub struct Signalled {
     pub run: RunId,
     /// Name of the signal.
     pub signal: SignalName,
+    /// What is unusual about it: no open wait of the run looks for it so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// What an answer did.

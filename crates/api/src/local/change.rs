@@ -3,7 +3,7 @@
 use goldseam::client::{By, StartOptions};
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{JumpRequested, Note};
-use goldseam::core::{Command, QueueName, SignalName, WorkflowName};
+use goldseam::core::{Command, QueueName, SignalName, State, WorkflowName};
 use goldseam::{EngineError, Path, RunId, Status};
 
 use super::once::{Asked, Landed};
@@ -57,8 +57,13 @@ impl Local {
         let given = new.id.or(made);
         let (fresh, id) = (given.is_none(), self.client.command_id(given));
         let command = Command::Signal { name: name.clone(), id, fresh, payload };
-        let event = self.order(run, !fresh, command).await?.end;
-        Ok(Signalled { event, run: run.clone(), signal: name })
+        let landed = self.order(run, !fresh, command).await?;
+        let (event, before) = (landed.end, landed.state_before(run));
+        let looks = |state: &State| state.summary.waits.iter().any(|wait| wait.wants(&name).is_some());
+        let unawaited = before.map_or(landed.unawaited, |state| !looks(&state));
+        let warning =
+            unawaited.then(|| format!("no wait of {run} looks for signal {name} so far; it is kept unread"));
+        Ok(Signalled { event, run: run.clone(), signal: name, warning })
     }
 
     pub(super) async fn give_answer(

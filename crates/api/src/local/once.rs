@@ -23,6 +23,8 @@ pub(super) struct Landed {
     pub(super) records: Vec<Recorded>,
     /// The log before that; only if it was not now.
     pub(super) before: Option<Vec<Recorded>>,
+    /// It is a signal that no open wait of the run looked for.
+    pub(super) unawaited: bool,
 }
 
 impl Landed {
@@ -59,14 +61,14 @@ impl Local {
     /// Carries out a command; a repeat under the same key, or the same id, is answered from the log.
     pub(super) async fn order(&self, run: &RunId, keyed: bool, command: Command) -> Result<Landed, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
-        let (end, records) = (committed.end, committed.records);
+        let (end, records, unawaited) = (committed.end, committed.records, committed.unawaited);
         if keyed
             && records.is_empty()
             && let Some(landed) = self.in_log(run, &command).await?
         {
             return Ok(landed);
         }
-        Ok(Landed { end, records, before: None })
+        Ok(Landed { end, records, before: None, unawaited })
     }
 
     /// What the same command did before, for commands that look before they act.
@@ -100,7 +102,7 @@ impl Local {
         let rest = before.split_off(start);
         let records: Vec<Recorded> = rest.into_iter().filter(|recorded| recorded.write == write).collect();
         let end = records.last().map_or(Seq::ZERO, |last| last.seq);
-        Ok(Some(Landed { end, records, before: Some(before) }))
+        Ok(Some(Landed { end, records, before: Some(before), unawaited: false }))
     }
 
     /// Whether the run that is there already is the one that is asked for.

@@ -24,7 +24,7 @@ use crate::doc::{Items, PAGE_MAX, Page};
 use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::view::describe::Much;
-use crate::view::text::{answer_line, sample_answer};
+use crate::view::text::answer_line;
 use crate::view::{branches, detail, diff, log};
 
 /// Runs of a page unless told otherwise.
@@ -167,15 +167,7 @@ impl Local {
     }
 
     pub(super) async fn explain(&self, run: &RunId) -> Answer<Explanation> {
-        let mut explained = self.client.why(run).await?;
-        if let Ok(summary) = self.client.get(run).await {
-            for input in &summary.inputs {
-                let start = format!("goldseam answer {run} {} ", input.path);
-                for line in explained.you_can.iter_mut().filter(|line| **line == format!("{start}ANSWER")) {
-                    *line = format!("{start}{}", sample_answer(input));
-                }
-            }
-        }
+        let explained = self.client.why(run).await?;
         let wrong = |Found { at, diagnosis, .. }: Found| Wrong {
             automatic: diagnosis.remedy.is_automatic(),
             code: diagnosis.rule,

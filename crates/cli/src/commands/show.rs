@@ -162,7 +162,8 @@ impl View {
         for wait in &summary.waits {
             let mut words = text::waits_for(wait, self.now);
             if let Some(signal) = wait.signals.first() {
-                words.push_str(&format!("   → goldseam signal {run} {signal} --data '{{}}'"));
+                let line = text::signal_line(run, signal, wait.schemas.get(signal));
+                words.push_str(&format!("   → {line}"));
             }
             lines.push(words);
         }

@@ -14,7 +14,7 @@ mod travel;
 use crate::command::Command;
 use crate::event::Event;
 use crate::hash::Hash;
-use crate::id::{NodeId, RunId, TaskId};
+use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::state::State;
@@ -73,6 +73,8 @@ pub struct Decision {
     pub handed: Vec<Task>,
     /// Tasks of remote steps that nobody waits for any more.
     pub dropped: Vec<TaskId>,
+    /// It is a signal that no open wait of the run looks for.
+    pub unawaited: bool,
 }
 
 /// An event and the time that it carries.
@@ -188,6 +190,14 @@ pub enum Refusal {
         /// Why.
         reason: String,
     },
+    /// Send something else.
+    #[error("signal {name} was refused: {reason}")]
+    InvalidSignal {
+        /// The signal.
+        name: SignalName,
+        /// Why.
+        reason: String,
+    },
     /// Ask another way.
     #[error("the question cannot be asked: {reason}")]
     InvalidForm {
@@ -269,6 +279,7 @@ impl Refusal {
             Self::InvalidForm { .. } => "GS0115",
             Self::LateResult { .. } => "GS0119",
             Self::BeingUndone => "GS0122",
+            Self::InvalidSignal { .. } => "GS0123",
             Self::Archived { .. } => "GS0131",
             Self::NotPrunable { .. } => "GS0132",
         }

@@ -5,7 +5,8 @@ use super::{Decision, Refusal, TaskMove, TooLong, View};
 use crate::command::{Claim, Command};
 use crate::error::Failure;
 use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
-use crate::id::{NodeId, RunId};
+use crate::form;
+use crate::id::{NodeId, RunId, SignalName};
 use crate::limits::Limits;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
@@ -124,7 +125,24 @@ pub(super) fn mail(
         event if summary.awaits(event) && summary.status.is_active() => TaskMove::Wake,
         _ => TaskMove::Keep,
     };
-    Ok(Decision::new(now, vec![event], task))
+    let unawaited = match &event {
+        Event::SignalReceived { name, .. } => summary.waits.iter().all(|wait| wait.wants(name).is_none()),
+        _ => false,
+    };
+    Ok(Decision { unawaited, ..Decision::new(now, vec![event], task) })
+}
+
+/// A signal that every open wait for its name would leave unread is refused where it can still be corrected.
+fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Result<(), Refusal> {
+    let mut refused = None;
+    for wanted in summary.waits.iter().filter_map(|wait| wait.wants(name)) {
+        let Some(schema) = wanted else { return Ok(()) };
+        match form::check_signal(schema, payload) {
+            Ok(()) => return Ok(()),
+            Err(invalid) => refused = Some(Refusal::InvalidSignal { name: name.clone(), reason: invalid.0 }),
+        }
+    }
+    refused.map_or(Ok(()), Err)
 }
 
 fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
@@ -144,6 +162,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             alive()?;
             room()?;
             fits()?;
+            check_signal(summary, name, payload)?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
         }
         Command::Answer { question, since, id, answer, by } => {

@@ -10,6 +10,7 @@ use crate::error::Failure;
 use crate::event::{
     BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted,
 };
+use crate::form::check_schema_itself;
 use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
@@ -63,7 +64,7 @@ pub(super) fn decide(
         batch.take(&doing.what)?;
     }
     let Batch { events, task, handed, dropped, .. } = batch;
-    Ok(Decision { events, task, handed, dropped: dropped.into_iter().collect() })
+    Ok(Decision { events, task, handed, dropped: dropped.into_iter().collect(), unawaited: false })
 }
 
 /// Whether it ends or shortens the run: a run past its limit may do this, and what goes with it.
@@ -336,6 +337,9 @@ impl Batch<'_> {
         ask: Option<&crate::event::InputRequested>,
     ) -> Result<(), Refusal> {
         self.not_found(&wanted.path)?;
+        for schema in wanted.schemas.values() {
+            check_schema_itself(schema).map_err(|invalid| Refusal::InvalidForm { reason: invalid.0 })?;
+        }
         let mail = self.state.mail_for(wanted, &self.taken);
         if let (Some(ask), None) = (ask, mail) {
             ask.form.check_itself().map_err(|invalid| Refusal::InvalidForm { reason: invalid.0 })?;

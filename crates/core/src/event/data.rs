@@ -247,6 +247,9 @@ pub struct WaitStarted {
     /// Children by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
+    /// What the content of a signal must look like, as a JSON Schema by name. A signal that does not fit stays unread.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub schemas: BTreeMap<SignalName, serde_json::Value>,
     /// When it gives up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, next_attempt, pace, used_up};
 use crate::error::Class;
+use crate::form::check_signal;
+use crate::lines::signal_line;
 use crate::path::Path;
 use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp};
 use crate::summary::{Status, Summary};
@@ -177,6 +179,25 @@ pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
     }
     let why = wanted(sight.state, sight.now)?;
     found(Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake)
+}
+
+/// W2
+pub(super) fn misfit(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let state = sight.state;
+    if state.summary.mail_unread == 0 || state.summary.status != Status::Waiting {
+        return None;
+    }
+    let taken = std::collections::BTreeSet::new();
+    // If one that fits is there as well, the run goes on by itself.
+    let is_stuck = |path: &Path| match state.ops.get(path).map(|op| &op.kind) {
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => state.mail_for(wanted, &taken).is_none(),
+        _ => false,
+    };
+    let (path, name, at, schema) = state.misfits().into_iter().find(|(path, ..)| is_stuck(path))?;
+    let Some(Mail::Signal { payload, .. }) = state.unread.get(&at) else { return None };
+    let reason = check_signal(&schema, payload).err().map(|invalid| invalid.0).unwrap_or_default();
+    let evidence = format!("signal {name} at event {at} does not fit wait {path}: {reason}");
+    found(Code::W2, evidence, Remedy::Tell { hint: signal_line(&state.summary.run, &name, Some(&schema)) })
 }
 
 /// Why a run that nobody executes should move now, if it should.

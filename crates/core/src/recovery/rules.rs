@@ -27,6 +27,7 @@ pub enum Code {
     L1,
     L2,
     W1,
+    W2,
     V1,
     P1,
     N1,
@@ -119,6 +120,7 @@ impl Code {
             Self::L1 => "L1",
             Self::L2 => "L2",
             Self::W1 => "W1",
+            Self::W2 => "W2",
             Self::V1 => "V1",
             Self::P1 => "P1",
             Self::N1 => "N1",
@@ -136,7 +138,7 @@ impl fmt::Display for Code {
 /// The text names no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, V1, P1, N1, K1"
+    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, W2, V1, P1, N1, K1"
 )]
 pub struct NoRule(String);
 
@@ -222,6 +224,14 @@ pub const CATALOGUE: &[Rule] = &[
         remedy: "What a child brought is delivered, and the task is due now.",
         budget: Budget::AsNeeded,
         detector: Detector::Run(detect::asleep),
+    },
+    Rule {
+        code: Code::W2,
+        title: "a signal does not fit",
+        wrong: "The run waits for a signal, and one of that name in its mail is not what the wait accepts.",
+        remedy: "It stays unread, and the next one that fits is taken.",
+        budget: Budget::Never,
+        detector: Detector::Run(detect::misfit),
     },
     Rule {
         code: Code::O1,

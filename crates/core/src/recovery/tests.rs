@@ -153,11 +153,18 @@ fn failed_with(left: u32) -> Log {
 
 #[test]
 fn each_rule_finds_its_own() {
-    use Code::{A1, A2, A3, A4, D2, N1, O1, O2, W1};
+    use Code::{A1, A2, A3, A4, D2, N1, O1, O2, W1, W2};
     use Queue::{Claimed, Completed, Missing, Ready, Sleeps};
     use Status::{Running, Waiting};
     let rests = |log, queue| Case::resting(log, queue);
     let done = || released(Log::running().completed("a"));
+    let misfit = || {
+        let log = Log::running().signalled("go", "s1");
+        let schemas =
+            [(crate::SignalName::new("go").unwrap(), serde_json::json!({ "type": "integer" }))].into();
+        let wanted = crate::event::WaitStarted { schemas, ..log.wanted("w", &["go"]) };
+        log.owned(vec![Owned::Wait { wanted, ask: None }]).released(Release::Unload)
+    };
     let waiting = || Log::running().waits("w", &["go"]).released(Release::Unload);
     let sleeping = || Log::running().sleeps("s", Millis(2_000)).released(Release::Unload);
     let table: Vec<(&str, Case, Vec<Code>)> = vec![
@@ -189,6 +196,7 @@ fn each_rule_finds_its_own() {
         ("W1 owner lost", Case { owner: lost(), queue: Sleeps, ..Case::healthy(Log::running()) }, vec![W1]),
         ("W1 timer due", rests(sleeping(), Sleeps), vec![W1]),
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
+        ("W2 an early signal does not fit", rests(misfit(), Ready), vec![W2]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
         ("N1 nobody fit", Case { fit: Some(false), ..rests(done(), Ready) }, vec![N1]),
         (
@@ -503,7 +511,7 @@ fn the_catalogue_has_every_rule_once() {
     let mut codes: Vec<Code> = CATALOGUE.iter().map(|rule| rule.code).collect();
     codes.sort();
     codes.dedup();
-    assert_eq!((codes.len(), CATALOGUE.len()), (18, 18));
+    assert_eq!((codes.len(), CATALOGUE.len()), (19, 19));
     for rule in CATALOGUE {
         assert_eq!(rule.code.to_string().parse(), Ok(rule.code));
         assert_eq!(rule.code.rule().title, rule.title);

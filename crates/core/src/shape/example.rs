@@ -63,7 +63,7 @@ pub(super) fn variant(variant: &Variant) -> Value {
 /// A value that `form` accepts, if one is found.
 pub fn example_of(form: &Form) -> Option<Value> {
     let guesses = match form {
-        Form::Any => vec![Value::Null],
+        Form::Any => vec![json!({})],
         Form::Text => vec![json!("text")],
         Form::Choice(choices) => choices.first().map(|choice| json!(choice)).into_iter().collect(),
         Form::Schema(schema) => {

@@ -1,5 +1,6 @@
 //! Child runs: wanted in the parent's log before they are created, so that none is ever lost or doubled.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 
@@ -156,15 +157,11 @@ pub(crate) async fn create_for(cell: &Cell, child: ChildStarted) {
 }
 
 async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> Result<T> {
-    let wanted = |_| WaitStarted {
-        path: spot.path.clone(),
-        ord: spot.ord,
-        signals: vec![],
-        inputs: vec![],
-        children: vec![run],
-        due: None,
+    let wanted = |_| {
+        let (path, ord, signals, schemas) = (spot.path.clone(), spot.ord, vec![], BTreeMap::new());
+        (WaitStarted { path, ord, signals, schemas, inputs: vec![], children: vec![run], due: None }, None)
     };
-    match wait::wait(ctx, spot, wanted, None).await? {
+    match wait::wait(ctx, spot, wanted).await? {
         Found::Mail(Mail::Child { result: Ok(output), .. }) => {
             Ok(ctx.read_logged(&format!("the result of child {}", spot.path), &output).await)
         }

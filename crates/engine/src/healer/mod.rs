@@ -248,6 +248,7 @@ mod sample {
             path: Path::new("nap").unwrap(),
             since: Millis(0),
             signals: Vec::new(),
+            schemas: std::collections::BTreeMap::new(),
             inputs: Vec::new(),
             children: Vec::new(),
             tasks: Vec::new(),

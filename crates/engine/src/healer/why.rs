@@ -1,10 +1,13 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
+use std::collections::BTreeMap;
+
+use goldseam_core::lines::{answer_line, signal_line};
 use goldseam_core::recovery::Remedy;
-use goldseam_core::state::{OpKind, StepOp, StepProgress};
+use goldseam_core::state::{Mail, OpKind, StepOp, StepProgress};
 use goldseam_core::summary::OpenWait;
 use goldseam_core::task::TaskState;
-use goldseam_core::{Millis, RunId, State, Status, TaskId};
+use goldseam_core::{Millis, RunId, SignalName, State, Status, TaskId};
 
 use super::{Examined, Found, Healer, Liveness};
 use crate::client::Client;
@@ -117,11 +120,10 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
         Status::Parked | Status::Completed | Status::Cancelled => {}
         _ => {
             let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
+            let inputs = summary.map(|summary| summary.inputs.as_slice()).unwrap_or_default();
+            can.extend(inputs.iter().map(|input| answer_line(run, &input.path, &input.form)));
             for wait in waits {
-                can.extend(
-                    wait.inputs.iter().map(|question| format!("goldseam answer {run} {question} ANSWER")),
-                );
-                can.extend(wait.signals.iter().map(|name| format!("goldseam signal {run} {name}")));
+                can.extend(wait.signals.iter().map(|name| signal_line(run, name, wait.schemas.get(name))));
             }
         }
     }
@@ -180,6 +182,9 @@ impl Seen<'_> {
             }
             Status::Queued | Status::Running | Status::Compensating => self.moves(into).await?,
         }
+        if !summary.status.is_terminal() {
+            into.links.extend(self.unawaited());
+        }
         Ok(())
     }
 
@@ -201,6 +206,24 @@ impl Seen<'_> {
             }
             _ => self.link(format!("the task of step {path} is {state}"), Some(task.changed_at), None),
         })
+    }
+
+    /// Signals that no open wait looks for.
+    fn unawaited(&self) -> Vec<Link> {
+        let waits = &self.state.summary.waits;
+        let mut counts: BTreeMap<&SignalName, usize> = BTreeMap::new();
+        for mail in self.state.unread.values() {
+            if let Mail::Signal { name, .. } = mail
+                && waits.iter().all(|wait| wait.wants(name).is_none())
+            {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
+        let said = |(name, count): (&SignalName, usize)| {
+            let signals = if count == 1 { "signal" } else { "signals" };
+            self.link(format!("{count} unread {signals} `{name}`: no wait for it so far"), None, None)
+        };
+        counts.into_iter().map(said).collect()
     }
 
     fn waits(&self, wait: &OpenWait) -> Link {

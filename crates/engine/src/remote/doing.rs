@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
                 let remote = Some(Box::new(Remote { undo, ..remote }));
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
             }
-            Doing::Wait { path, ord, signals, children, ask, timeout_ms } => {
+            Doing::Wait { path, ord, signals, schemas, children, ask, timeout_ms } => {
                 self.place(&path, ord, Kind::Wait, None)?;
                 self.opens(&path, |wait| wait.wanted.is_none())?;
                 if signals.len().max(children.len()) > WANTED_MAX {
@@ -162,7 +162,10 @@ impl<'a> Reader<'a> {
                 let inputs = ask.iter().map(|_| path.clone()).collect();
                 let ask = ask.map(|ask| self.question(&path, ord, ask));
                 let due = timeout_ms.map(|span| self.after(span));
-                Owned::Wait { wanted: WaitStarted { path, ord, signals, inputs, children, due }, ask }
+                Owned::Wait {
+                    wanted: WaitStarted { path, ord, signals, schemas, inputs, children, due },
+                    ask,
+                }
             }
             Doing::Sleep { path, ord, span_ms, until } => {
                 self.place(&path, ord, Kind::Wait, None)?;

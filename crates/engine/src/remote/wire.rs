@@ -3,6 +3,8 @@
 //! Requests refuse fields that they do not know. Answers may gain fields: a worker ignores what it does not know.
 //! Spans and moments are whole milliseconds, payloads are any JSON.
 
+use std::collections::BTreeMap;
+
 use goldseam_core::event::Tags;
 use goldseam_core::form::Form;
 use goldseam_core::retry::Policy;
@@ -362,6 +364,10 @@ pub enum Doing {
         /// Signals by name.
         #[serde(default)]
         signals: Vec<SignalName>,
+        /// What the content of a signal must look like, as a JSON Schema by name.
+        #[serde(default)]
+        #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, serde_json::Value>))]
+        schemas: BTreeMap<SignalName, serde_json::Value>,
         /// Children by id.
         #[serde(default)]
         children: Vec<RunId>,

@@ -220,3 +220,85 @@ async fn a_fixed_type_reads_what_the_first_release_wrote() {
     reaches(&fixed, "step", Status::Completed).await;
     fixed.shutdown().await;
 }
+
+#[derive(Deserialize)]
+struct Approval {
+    ok: bool,
+    by: Option<String>,
+}
+
+/// Asks for a type without a form, then waits for a signal with a type.
+async fn asks(ctx: Context, (): ()) -> goldseam::Result<(bool, Option<String>, String, u32)> {
+    let Approval { ok, by } = ctx.ask("approve", "Ship it?").await?;
+    let word: String = ctx.ask("word", "Say something").await?;
+    let count: u32 = ctx.signal("count").await?;
+    Ok((ok, by, word, count))
+}
+
+/// The JSON that a line suggests.
+fn suggested(lines: &[String], start: &str) -> serde_json::Value {
+    let line = lines.iter().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("{lines:?}"));
+    serde_json::from_str(line.trim_matches('\'')).unwrap()
+}
+
+#[tokio::test]
+async fn answers_and_signals_are_checked_against_the_type_and_suggestions_fit() {
+    let scratch = Scratch::new();
+    let engine = scratch.builder().await.workflow("w", asks).start().await.unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    let open = |question: &'static str| {
+        let engine = &engine;
+        crate::support::eventually(question, move || async move {
+            engine.get(&id("r")).await.unwrap().inputs.iter().any(|input| input.path.as_str() == question)
+        })
+    };
+    open("approve").await;
+    for wrong in [serde_json::json!({}), serde_json::json!("yes"), serde_json::json!({ "ok": "yes" })] {
+        let refused = run.answer("approve", &wrong).await.unwrap_err();
+        assert_eq!(refused.code(), "GS0107", "{refused}");
+    }
+    let explained = engine.why(&id("r")).await.unwrap();
+    let fitting = suggested(&explained.you_can, "goldseam answer r approve ");
+    run.answer("approve", &fitting).await.unwrap();
+    open("word").await;
+    assert_eq!(run.answer("word", &serde_json::json!({})).await.unwrap_err().code(), "GS0107");
+    // Early: nobody looks for it yet, so nobody can say what it must be.
+    run.signal("count", &"seven").await.unwrap();
+    run.signal("other", &()).await.unwrap();
+    let links = engine.why(&id("r")).await.unwrap().links;
+    let unread = |what: &str| links.iter().any(|link| link.what == what);
+    assert!(unread("1 unread signal `other`: no wait for it so far"), "{links:?}");
+    run.answer("word", &"hello").await.unwrap();
+    crate::support::eventually("it waits for count", || async {
+        engine.get(&id("r")).await.unwrap().waits.iter().any(|wait| wait.path.as_str() == "count")
+    })
+    .await;
+    let refused = run.signal("count", &"eight").await.unwrap_err();
+    assert_eq!(refused.code(), "GS0123");
+    assert!(refused.to_string().ends_with("expected a whole number from 0, got a text"), "{refused}");
+    let explained = engine.why(&id("r")).await.unwrap();
+    let codes: Vec<&str> = explained.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
+    assert_eq!(codes, ["W2"], "{explained:?}");
+    let fitting = suggested(&explained.you_can, "goldseam signal r count --data ");
+    run.signal("count", &fitting).await.unwrap();
+    let (ok, by, word, count) = run.result::<(bool, Option<String>, String, u32)>().await.unwrap();
+    assert_eq!((ok, by, word.as_str(), count), (true, None, "hello", 1));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_value_that_passes_its_schema_and_does_not_fit_parks_the_run() {
+    let scratch = Scratch::new();
+    let flow = |ctx: Context, (): ()| async move {
+        let small: u8 = ctx.signal("n").schema(serde_json::json!({ "type": "integer" })).await?;
+        Ok::<_, Error>(small)
+    };
+    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    reaches(&engine, "r", Status::Waiting).await;
+    assert_eq!(run.signal("n", &"x").await.unwrap_err().code(), "GS0123");
+    run.signal("n", &70_000).await.unwrap();
+    reaches(&engine, "r", Status::Parked).await;
+    assert_eq!(engine.get(&id("r")).await.unwrap().trouble.unwrap().code.as_deref(), Some("V1"));
+    engine.shutdown().await;
+}

@@ -157,6 +157,7 @@ fn waits(name: &str, due: Option<i64>) -> Event {
         path: path(name),
         ord: 0,
         signals,
+        schemas: std::collections::BTreeMap::new(),
         inputs: vec![],
         children: vec![],
         due,

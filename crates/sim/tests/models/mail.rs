@@ -241,7 +241,15 @@ fn deed(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Deed> {
         Intent::Heal(at) => heal(log.now(), at),
         Intent::Wait(wait, rest) => {
             let (path, ord, signals) = (wait_path(wait), wait.into(), vec![id::<SignalName>("go")]);
-            let wanted = WaitStarted { path, ord, signals, inputs: vec![], children: vec![], due: None };
+            let wanted = WaitStarted {
+                path,
+                ord,
+                signals,
+                schemas: std::collections::BTreeMap::new(),
+                inputs: vec![],
+                children: vec![],
+                due: None,
+            };
             resting(log, order, Owned::Wait { wanted, ask: None }, rest)
         }
         Intent::Check(wait, rest) => resting(log, order, Owned::Check(wait_path(wait)), rest),

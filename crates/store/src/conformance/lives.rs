@@ -229,8 +229,15 @@ impl<'a> Life<'a> {
             13..=16 => Owned::StepStarted(self.remote(n)),
             17 => {
                 let (signals, ord) = (vec![SignalName::new("go").unwrap()], self.ord(&wait));
-                let wanted =
-                    WaitStarted { path: wait, ord, signals, inputs: vec![], children: vec![], due: None };
+                let wanted = WaitStarted {
+                    path: wait,
+                    ord,
+                    signals,
+                    schemas: std::collections::BTreeMap::new(),
+                    inputs: vec![],
+                    children: vec![],
+                    due: None,
+                };
                 Owned::Wait { wanted, ask: None }
             }
             18 => Owned::Sleep {

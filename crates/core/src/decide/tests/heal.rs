@@ -153,6 +153,10 @@ fn a_refusal_has_the_code_of_its_page() {
         (Refusal::Fenced, "GS0114"),
         (Refusal::LeftToUndo, "GS0114"),
         (Refusal::BeingUndone, "GS0122"),
+        (
+            Refusal::InvalidSignal { name: crate::SignalName::new("go").unwrap(), reason: "x".into() },
+            "GS0123",
+        ),
         (Refusal::Owned { owner: node("n-1") }, "GS0114"),
         (Refusal::NotClaimable { status }, "GS0114"),
         (Refusal::NoSuchRun, "GS0104"),

@@ -1,6 +1,6 @@
 //! Start, claim and mail.
 
-use crate::command::{Claim, Command};
+use crate::command::{Claim, Command, Owned};
 use crate::decide::{Decision, Refusal, TaskMove, View, decide};
 use crate::event::{Cause, Event, Release, RunQueued};
 use crate::form::Form;
@@ -316,4 +316,55 @@ fn a_take_over_says_what_was_lost_and_why_it_counts() {
         assert_eq!((said.stale_ms, said.node.clone()), (10, Some(node("n-2"))));
         assert_eq!(claimed.event.name(), "run.claimed");
     }
+}
+
+/// A run that waits for a number.
+fn wants_number(log: Log) -> Log {
+    let name = crate::SignalName::new("go").unwrap();
+    let schema = serde_json::json!({ "type": "integer", "description": "a whole number" });
+    let wanted = crate::event::WaitStarted { schemas: [(name, schema)].into(), ..log.wanted("w", &["go"]) };
+    log.owned(vec![Owned::Wait { wanted, ask: None }])
+}
+
+fn go(id: &str, payload: &str) -> Command {
+    let name = crate::SignalName::new("go").unwrap();
+    Command::Signal { name, id: id.into(), fresh: false, payload: json(payload) }
+}
+
+#[test]
+fn a_signal_that_no_open_wait_accepts_is_refused() {
+    let log = wants_number(Log::running());
+    let refusal = log.ask(&go("s1", "\"hush\"")).unwrap_err();
+    assert_eq!(refusal.to_string(), "signal go was refused: expected a whole number, got a text");
+    assert_eq!(refusal.code(), "GS0123");
+    let row = decide(View::Row(&log.state().summary), &go("s1", "null"), log.now, &log.limits);
+    assert_eq!(row.unwrap_err().code(), "GS0123", "the row alone is enough");
+    assert_eq!(log.act(go("s1", "7")).checks("w").state().unread.len(), 0);
+}
+
+#[test]
+fn an_early_signal_that_does_not_fit_stays_unread_and_the_next_is_taken() {
+    let log = wants_number(Log::running().act(go("s1", "\"hush\"")));
+    assert_eq!((log.status(), log.state().unread.len()), (Status::Waiting, 1));
+    let log = log.act(go("s2", "7")).checks("w");
+    assert_eq!((log.status(), log.state().unread.len()), (Status::Running, 1));
+    let found = &log.state().ops[&path("w")].kind;
+    assert!(matches!(found, crate::state::OpKind::Wait(wait) if wait.found.is_some()), "{found:?}");
+}
+
+#[test]
+fn a_signal_that_no_wait_looks_for_is_taken_and_said() {
+    let log = wants_number(Log::running());
+    assert!(!log.ask(&go("s1", "7")).unwrap().unawaited);
+    assert!(log.ask(&signal("other", "s1")).unwrap().unawaited);
+    assert!(Log::running().ask(&go("s1", "null")).unwrap().unawaited);
+}
+
+#[test]
+fn a_schema_that_makes_no_sense_is_refused() {
+    let log = Log::running();
+    let schemas = [(crate::SignalName::new("go").unwrap(), serde_json::json!({ "type": 7 }))].into();
+    let wanted = crate::event::WaitStarted { schemas, ..log.wanted("w", &["go"]) };
+    let refusal = log.ask(&log.by_owner(vec![Owned::Wait { wanted, ask: None }])).unwrap_err();
+    assert_eq!(refusal.code(), "GS0115");
 }
