@@ -27,7 +27,8 @@ use crate::doc::run::{
     QuestionsQuery, RunsQuery, Started, WaitQuery,
 };
 use crate::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed, TasksQuery,
+    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
+    TasksQuery,
 };
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
@@ -113,7 +114,7 @@ pub trait Api: Debug + Send + Sync {
     /// Claims tasks that are due. A repeat is a claim of its own: what nobody hears of goes back by itself.
     async fn claim(&self, caller: &Caller, new: NewClaim) -> Answer<Items<Claimed>>;
     /// Says that the claimant is alive.
-    async fn heartbeat(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task>;
+    async fn heartbeat(&self, caller: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task>;
     /// The work is done.
     async fn complete(&self, caller: &Caller, task: &TaskId, new: NewResult) -> Answer<Task>;
     /// The work failed.

@@ -63,11 +63,13 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
+    /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
+    TwoAtOnce,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -96,6 +98,7 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
+        Self::TwoAtOnce,
     ];
 }
 

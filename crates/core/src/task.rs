@@ -165,12 +165,27 @@ pub struct Audit {
     pub at: Millis,
     /// What.
     pub what: String,
+    /// What the claimant said about how far it is: only in the entry of the last heartbeat that said something.
+    #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
+    pub details: Option<Payload>,
+}
+
+impl Audit {
+    /// An entry without details.
+    pub fn new(at: Millis, what: impl Into<String>) -> Self {
+        Self { at, what: what.into(), details: None }
+    }
 }
 
 /// Adds an audit entry and lets the oldest go.
 pub fn note(audit: &mut Vec<Audit>, at: Millis, what: impl Into<String>) {
-    audit.push(Audit { at, what: what.into() });
-    audit.drain(..audit.len().saturating_sub(AUDIT_MAX));
+    audit.push(Audit::new(at, what));
+    while audit.len() > AUDIT_MAX {
+        // The next claimant needs the details, however long ago they were said.
+        let oldest = audit.iter().position(|entry| entry.details.is_none()).unwrap_or_default();
+        audit.remove(oldest);
+    }
 }
 
 /// Why a change of a task is refused.
@@ -279,6 +294,26 @@ impl Task {
         Ok(self)
     }
 
+    /// The same, and says how far it is. The details stay with the task until it is completed, for whoever claims it next.
+    pub fn beaten_with(self, fence: u64, details: Payload, now: Millis) -> Result<Self, TaskRefusal> {
+        let mut beaten = self.beaten(fence, now)?;
+        beaten.forget_details();
+        note(&mut beaten.audit, now, "heartbeat");
+        if let Some(entry) = beaten.audit.last_mut() {
+            entry.details = Some(details);
+        }
+        Ok(beaten)
+    }
+
+    /// The details of the last heartbeat that had some.
+    pub fn last_heartbeat(&self) -> Option<&Payload> {
+        self.audit.iter().rev().find_map(|entry| entry.details.as_ref())
+    }
+
+    fn forget_details(&mut self) {
+        self.audit.retain(|entry| entry.details.is_none());
+    }
+
     /// The work is done. Saying so twice under the same fence is harmless.
     pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         if self.state == TaskState::Completed && self.fence == fence {
@@ -286,6 +321,7 @@ impl Task {
         }
         self.held(fence)?;
         self.end(TaskState::Completed, now);
+        self.forget_details();
         self.result = Some(result);
         Ok(self)
     }
@@ -312,7 +348,10 @@ impl Task {
         }
         self.end(if result.is_ok() { TaskState::Completed } else { TaskState::Failed }, now);
         match result {
-            Ok(result) => self.result = Some(result),
+            Ok(result) => {
+                self.forget_details();
+                self.result = Some(result);
+            }
             Err(failure) => {
                 self.attempts += 1;
                 self.failure = Some(failure);
@@ -334,6 +373,18 @@ impl Task {
         }
         self.end(TaskState::Cancelled, now);
         Ok(self)
+    }
+
+    /// Another task takes its place, because no living claimant has it.
+    pub fn replaced(self, why: &str, now: Millis) -> Result<Self, TaskRefusal> {
+        let owner = self.owner.clone().unwrap_or_default();
+        let mut over = self.cancelled(now)?;
+        note(
+            &mut over.audit,
+            now,
+            format!("cancelled, held by {owner}: {why}; another task takes its place"),
+        );
+        Ok(over)
     }
 
     /// Another task moves its run now.

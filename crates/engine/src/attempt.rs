@@ -1,7 +1,7 @@
 //! One attempt at a step: user code under a timeout and a heartbeat limit, panics caught.
 //!
 //! The start of an attempt is written by itself only once it has run for a while; details of a
-//! heartbeat are kept in a task record, so that the next attempt can read them after a crash.
+//! heartbeat are kept in a task record, so that the next attempt can read them, in whatever process it is made.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +11,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
 use goldseam_core::event::StepStarted;
-use goldseam_core::task::{NewTask, Task};
-use goldseam_core::{Failure, Hash, Limits as Bounds, Owned, Path, Payload, QueueName, RunId, TaskId};
+use goldseam_core::task::{NewTask, Task, TaskState};
+use goldseam_core::{
+    Failure, Hash, Limits as Bounds, Millis, Owned, Path, Payload, QueueName, RunId, TaskId,
+};
 use goldseam_store::{Expect, TaskChange, TaskFilter, Written};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -68,7 +70,8 @@ impl Attempt {
         }
     }
 
-    /// What the last heartbeat of an earlier attempt said.
+    /// What the last heartbeat of an earlier attempt said, however that attempt ended. For steps with
+    /// [`Step::heartbeat`](crate::context::Step::heartbeat), whose details are durable.
     pub fn last_heartbeat<T: DeserializeOwned>(&self) -> Option<T> {
         self.pulse().last.as_ref().and_then(|details| details.read().ok())
     }
@@ -103,15 +106,32 @@ pub(crate) enum Outcome<T> {
 
 type Body<'b, 'a, T> = &'b mut (dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a);
 
+/// Makes one attempt. If it failed and its heartbeats left details, they are kept for the next one in the record that is
+/// named.
 pub(crate) async fn run<'a, T>(
     cell: &Arc<Cell>,
     started: &StepStarted,
     attempt: Attempt,
     limits: Limits,
     body: Body<'_, 'a, T>,
+) -> (Outcome<T>, Option<TaskId>) {
+    let mut record = Details::new(cell, &started.path, attempt.beats);
+    let outcome = outcome(cell, started, &attempt, limits, (&mut record, body)).await;
+    match outcome {
+        Outcome::Done(_) => record.forget(),
+        Outcome::Failed(_) | Outcome::TimedOut(..) => record.keep(attempt.take_unsaved()).await,
+    }
+    (outcome, record.id.filter(|_| record.task.is_some()))
+}
+
+async fn outcome<'a, T>(
+    cell: &Arc<Cell>,
+    started: &StepStarted,
+    attempt: &Attempt,
+    limits: Limits,
+    (record, body): (&mut Details<'_>, Body<'_, 'a, T>),
 ) -> Outcome<T> {
     let failed = |failure| Outcome::Failed(cell.ledger.secrets.out_of(failure));
-    let mut record = Details::new(cell, &started.path, attempt.beats);
     if attempt.beats && attempt.number > 1 {
         attempt.pulse().last = record.read().await;
     }
@@ -138,8 +158,7 @@ pub(crate) async fn run<'a, T>(
                 match select(work.as_mut(), std::pin::pin!(pause(next))).await {
                     Either::Left((result, _)) => break result,
                     Either::Right(_) => {
-                        if let Some(code) = watch.look(started, &attempt) {
-                            record.forget();
+                        if let Some(code) = watch.look(started, attempt) {
                             return Outcome::TimedOut(code, late(code));
                         }
                         if let Some(details) = attempt.take_unsaved() {
@@ -150,7 +169,6 @@ pub(crate) async fn run<'a, T>(
             }
         }
     };
-    record.forget();
     match result {
         Ok(Ok(value)) => Outcome::Done(value),
         Ok(Err(error)) => failed(error.failure().clone()),
@@ -242,10 +260,12 @@ impl<'a> Details<'a> {
         let (next, expect) = match self.task.take() {
             Some(task) => {
                 let expect = Expect::Version(task.version);
-                (
-                    Task { payload: details, heartbeat_at: Some(now), version: task.version + 1, ..task },
-                    expect,
-                )
+                // What an earlier attempt left is held by nobody.
+                let held = match task.state {
+                    TaskState::Claimed => Task { version: task.version + 1, ..task },
+                    _ => task.claimed(node.as_str(), now),
+                };
+                (Task { payload: details, heartbeat_at: Some(now), ..held }, expect)
             }
             None => {
                 let Ok(queue) = QueueName::new(QUEUE_DETAILS) else { return };
@@ -265,6 +285,10 @@ impl<'a> Details<'a> {
                 (Task { run: Some(self.cell.run.clone()), ..task }, Expect::Absent)
             }
         };
+        self.put(next, expect).await;
+    }
+
+    async fn put(&mut self, next: Task, expect: Expect) {
         self.task = match self.cell.ledger.store.put_task(next.clone(), expect).await {
             Ok(Written::Done) => Some(next),
             Ok(Written::Lost(other)) => other,
@@ -272,7 +296,19 @@ impl<'a> Details<'a> {
         };
     }
 
-    /// The record goes with the append that says how the attempt ended.
+    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and nobody holds the
+    /// record.
+    async fn keep(&mut self, unsaved: Option<Payload>) {
+        if let Some(details) = unsaved.filter(|_| self.id.is_some()) {
+            self.write(details).await;
+        }
+        if let Some(task) = self.task.take().filter(|task| task.state == TaskState::Claimed) {
+            let expect = Expect::Version(task.version);
+            self.put(task.returned(Millis::NEVER, self.cell.now()), expect).await;
+        }
+    }
+
+    /// The record goes with the append that says that the step is done.
     fn forget(&mut self) {
         if let (Some(id), Some(_)) = (self.id.take(), self.task.take()) {
             self.cell.lock().extra.push(TaskChange::Remove { task: id });

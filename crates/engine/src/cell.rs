@@ -13,7 +13,9 @@ use futures_util::future::BoxFuture;
 use goldseam_core::decide::TooLong;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::Op;
-use goldseam_core::{Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, State, StepName, TaskId};
+use goldseam_core::{
+    Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, Seq, State, StepName, Summary, TaskId,
+};
 use goldseam_store::TaskChange;
 
 use crate::append::Moved;
@@ -33,6 +35,8 @@ pub(crate) struct Cell {
     pub(crate) ledger: Ledger,
     pub(crate) config: Arc<Config>,
     pub(crate) task: TaskId,
+    /// The claim under which it is executed.
+    pub(crate) epoch: Seq,
     inner: Mutex<Inner>,
 }
 
@@ -128,6 +132,7 @@ impl Cell {
             ledger,
             config,
             task,
+            epoch: fence.epoch,
             inner: Mutex::new(Inner {
                 state,
                 fence,
@@ -252,13 +257,22 @@ impl Cell {
         inner.held_at = inner.held_at.max(sent);
     }
 
+    /// Whether the run is still under the claim of this execution, as its row says.
+    pub(crate) fn stands_in(&self, summary: &Summary) -> bool {
+        let branch = self.lock().fence.branch;
+        summary.owner.is_some() && summary.epoch == self.epoch && summary.branch == branch
+    }
+
+    /// Ends the execution from outside: its driver drops the user's code at its next turn.
+    pub(crate) fn end(&self, stop: Stop) {
+        let mut inner = self.lock();
+        inner.stop.get_or_insert(stop);
+        inner.nudge();
+    }
+
     /// Ends the execution; user code never sees why.
     pub(crate) async fn stop_and_hang<T>(&self, stop: Stop) -> T {
-        {
-            let mut inner = self.lock();
-            inner.stop.get_or_insert(stop);
-            inner.nudge();
-        }
+        self.end(stop);
         std::future::pending().await
     }
 

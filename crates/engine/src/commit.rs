@@ -91,6 +91,25 @@ pub(crate) enum Known {
     Full(Box<Loaded>),
 }
 
+/// What a command goes with.
+#[derive(Debug, Default)]
+pub(crate) struct With<'a> {
+    /// Further changes of tasks, in the same append.
+    pub(crate) extra: Vec<TaskChange>,
+    /// The advance task that the command acts for. Compared with the run's own task for each append that is tried: if
+    /// another command lands first and replaces the task, this one must not land.
+    pub(crate) task: Option<&'a TaskId>,
+}
+
+impl With<'_> {
+    fn check(&self, known: &Known) -> Result<(), EngineError> {
+        match self.task.filter(|task| known.task().is_some_and(|own| own != *task)) {
+            Some(task) if !planted::is(Bug::TwoAtOnce) => Err(EngineError::Superseded { task: task.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What only the store knows of a run.
 #[derive(Debug)]
 pub(crate) struct Hints {
@@ -144,7 +163,7 @@ impl Ledger {
         command: &Command,
         extra: Vec<TaskChange>,
     ) -> Result<Committed, EngineError> {
-        self.commit_on(None, run, command, extra).await
+        self.commit_on(None, run, command, With { extra, task: None }).await
     }
 
     /// Starts a run. Most ids are new, so nobody looks before: a start costs one write and no read.
@@ -155,7 +174,7 @@ impl Ledger {
         claim: Option<NodeId>,
     ) -> Result<Committed, EngineError> {
         let start = Command::Start { queued, claim };
-        self.commit_on(Some(Known::Absent), run, &start, Vec::new()).await
+        self.commit_on(Some(Known::Absent), run, &start, With::default()).await
     }
 
     /// Carries out `command` for somebody who has just looked.
@@ -164,7 +183,7 @@ impl Ledger {
         mut seen: Option<Known>,
         run: &RunId,
         command: &Command,
-        extra: Vec<TaskChange>,
+        with: With<'_>,
     ) -> Result<Committed, EngineError> {
         let command = &*self.secrets.kept_out(run, command);
         let write = self.entropy.write_id();
@@ -183,10 +202,11 @@ impl Ledger {
             }
             let now = self.clock.now();
             let (known, decision) = self.decided(&mut patience, known, run, (command, now)).await?;
+            with.check(&known)?;
             if decision.events.is_empty() {
                 return Ok(nothing(&known));
             }
-            let mut tasks = extra.clone();
+            let mut tasks = with.extra.clone();
             hand_out(&mut tasks, &decision);
             let sealed = seal(self.place(&known, write), decision.events);
             let row = patience.insist(self, || self.row(run, &known, &sealed)).await?;

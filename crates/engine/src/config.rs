@@ -9,6 +9,7 @@ use goldseam_store::Pace;
 
 use crate::claims::ClaimRules;
 use crate::error::EngineError;
+use crate::healer::foreign::ForeignOptions;
 
 /// Beats that fit into the silence that a node is taken for lost after: in half of it a node is sure of itself, and a
 /// beat may be late.
@@ -53,6 +54,8 @@ pub struct Config {
     pub monitor_batch: u32,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
+    /// How sweeps of this engine heal states that others keep beside the runs; none: they are left alone.
+    pub foreign: Option<ForeignOptions>,
     /// How long a claimant may be silent that is no node, if its task does not say.
     pub claim_lease: Duration,
     /// Claimants that a user's task may take down with it before it is dead.
@@ -186,6 +189,7 @@ impl Default for Config {
             monitor: Duration::from_secs(15),
             monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
+            foreign: None,
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,
             claim_watch: Duration::from_secs(1),

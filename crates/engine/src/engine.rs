@@ -20,6 +20,7 @@ use crate::config::{Config, Recovery};
 use crate::context::Context;
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::{EngineError, Error};
+use crate::healer::foreign::ForeignOptions;
 use crate::meter::{self, Meter};
 use crate::node::{Hub, Node};
 use crate::registry::Registry;
@@ -102,6 +103,14 @@ impl Builder {
         if let Err(error) = self.secrets.add(name, secret) {
             self.flaw = Some(error.into());
         }
+        self
+    }
+
+    /// Lets the sweeps of this engine heal states that others keep beside the runs, where the store has a place for them.
+    /// Without it, no engine changes them.
+    #[must_use]
+    pub fn foreign_states(mut self, options: ForeignOptions) -> Self {
+        self.config.foreign = Some(options);
         self
     }
 
@@ -270,8 +279,9 @@ impl Engine {
         // If the reply was lost and found again, the task still follows from where the run began.
         let task = committed.task.unwrap_or_else(|| Task::advance_id(run, committed.end.0));
         let node = Arc::clone(&self.node);
-        let cell = self.node.hold(state, task, sent);
-        self.node.adopt(spawn(async move { node.execute(cell).await }));
+        if let Some(cell) = self.node.hold(state, task, sent).await {
+            self.node.adopt(spawn(async move { node.execute(cell).await }));
+        }
         Ok(())
     }
 

@@ -13,6 +13,9 @@ use crate::error::EngineError;
 use crate::stats::{self, Stats};
 use crate::tries::{self, PAUSE, TRIES, Tries};
 
+/// Tasks of a run that are read at a time.
+const EARLIER: u32 = 200;
+
 /// The queues of a store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Queue {
@@ -92,6 +95,53 @@ impl Queue {
     /// Says that the claimant is alive.
     pub async fn heartbeat(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
         self.change(id, |task, now| task.beaten(fence, now)).await
+    }
+
+    /// The same, and says how far it is. Whoever claims the task next, or the task of the step's next attempt, is given the
+    /// details by [`Queue::last_heartbeat`]. Values of secrets are kept out of them.
+    pub async fn heartbeat_with(
+        &self,
+        id: &TaskId,
+        fence: u64,
+        details: Payload,
+    ) -> Result<Task, EngineError> {
+        let details = self.ledger.secrets.out_of_details(details, &self.ledger.limits);
+        self.change(id, |task, now| task.beaten_with(fence, details.clone(), now)).await
+    }
+
+    /// What the last heartbeat of an earlier claim of this task said, or of an earlier attempt at the remote step that the task
+    /// does.
+    pub async fn last_heartbeat(&self, task: &Task) -> Result<Option<Payload>, EngineError> {
+        if let Some(details) = task.last_heartbeat() {
+            return Ok(Some(details.clone()));
+        }
+        let (Some(run), Some(step)) = (&task.run, task.step.as_ref().filter(|step| step.attempt > 1)) else {
+            return Ok(None);
+        };
+        let mut found: Option<(u32, Payload)> = None;
+        let mut after = None;
+        loop {
+            let filter = TaskFilter {
+                run: Some(run.clone()),
+                advance: Some(false),
+                after: after.take(),
+                limit: EARLIER,
+                ..TaskFilter::default()
+            };
+            let page = self.ledger.store.tasks(filter).await?;
+            for earlier in &page {
+                let same =
+                    earlier.step.as_ref().filter(|one| one.key == step.key && one.attempt < step.attempt);
+                let (Some(one), Some(details)) = (same, earlier.last_heartbeat()) else { continue };
+                if found.as_ref().is_none_or(|(attempt, _)| *attempt <= one.attempt) {
+                    found = Some((one.attempt, details.clone()));
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == EARLIER as usize => after = Some(last.id.clone()),
+                _ => return Ok(found.map(|(_, details)| details)),
+            }
+        }
     }
 
     /// The work is done. A repeat under the same fence is harmless; another fence is refused. What a remote

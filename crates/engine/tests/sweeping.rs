@@ -8,6 +8,7 @@ use std::time::Duration;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::Task;
 use goldseam_core::{Event, Limits, Millis, QueueName, Status};
+use goldseam_engine::healer::foreign::ForeignOptions;
 use goldseam_engine::healer::sweeper::{Fate, SweepOptions, SweepReport};
 use goldseam_engine::queue::Want;
 use goldseam_engine::suite::eventually;
@@ -159,13 +160,14 @@ async fn a_sweep_looks_at_what_may_move_and_further_only_if_asked_to() {
 }
 
 #[tokio::test]
-async fn states_of_others_are_looked_at_unless_one_rule_is_wanted() {
+async fn states_of_others_are_looked_at_only_if_asked_for() {
     let fixture = fresh();
     let ward = Ward::on(&fixture);
     let looks = async |options| ward.client.sweeper(options).sweep().await.unwrap().foreign.is_some();
-    assert!(looks(at_once()).await);
-    assert!(!looks(SweepOptions { foreign: false, ..at_once() }).await);
-    assert!(!looks(SweepOptions { rule: Some(Code::O1), ..at_once() }).await);
+    assert!(!looks(at_once()).await);
+    let asked = SweepOptions { foreign: Some(ForeignOptions::default()), ..at_once() };
+    assert!(looks(asked.clone()).await);
+    assert!(!looks(SweepOptions { rule: Some(Code::O1), ..asked }).await);
 }
 
 #[tokio::test]
@@ -220,7 +222,8 @@ async fn what_has_held_for_exactly_as_long_as_it_must_is_healed() {
     ward.damage().lose_task(&task.id).await;
     let body = r#"{"id":"wf","status":"running","orchestrator_task_id":"gone","updated_at":1}"#;
     ward.damage().put_foreign(&id("wf"), body).await;
-    let options = SweepOptions { stale_after: Some(Duration::from_millis(10)), ..SweepOptions::default() };
+    let (stale_after, foreign) = (Some(Duration::from_millis(10)), Some(ForeignOptions::default()));
+    let options = SweepOptions { stale_after, foreign, ..SweepOptions::default() };
     let mut sweeper = ward.client.sweeper(options);
     let begun = now.load(Ordering::Relaxed);
     for (moved, fate) in [(0, Fate::Young), (4, Fate::Young), (9, Fate::Young), (10, Fate::Healed)] {
@@ -230,4 +233,32 @@ async fn what_has_held_for_exactly_as_long_as_it_must_is_healed() {
         assert_eq!((&run.fate, &state.fate), (&fate, &fate), "{moved}");
         assert_eq!((run.since, state.since), (Millis(begun), Millis(begun)), "{moved}");
     }
+}
+
+#[tokio::test]
+async fn a_single_sweep_tells_the_age_of_a_finding_by_the_log() {
+    let now = Arc::new(AtomicI64::new(SystemClock.now().0));
+    let told = Arc::clone(&now);
+    let fixture = Fixture::memory_on(Arc::new(move || Millis(told.load(Ordering::Relaxed))));
+    let ward = Ward::on(&fixture);
+    ward.start("two", "r", "true").await;
+    ward.start("two", "well", "true").await;
+    let task = ward.task("r").await.unwrap();
+    ward.damage().lose_task(&task.id).await;
+    let begun = now.load(Ordering::Relaxed);
+    // Each time another one: none of them has seen anything before.
+    let once = || SweepOptions { from_log: true, ..SweepOptions::default() };
+    let sweep = async || ward.client.sweeper(once()).sweep().await.unwrap();
+    let fate = |report: &SweepReport| {
+        let found = report.stalled.iter().find(|stalled| stalled.found.run == id("r"));
+        found.map(|stalled| (stalled.since, stalled.fate.clone()))
+    };
+    now.store(begun + 599_999, Ordering::Relaxed);
+    assert_eq!(fate(&sweep().await), Some((Millis(begun), Fate::Young)));
+    now.store(begun + 600_000, Ordering::Relaxed);
+    let report = sweep().await;
+    assert_eq!(fate(&report), Some((Millis(begun), Fate::Healed)));
+    // Nobody has its workflow: it waits for a node, however old it is.
+    let well = report.stalled.iter().find(|stalled| stalled.found.run == id("well"));
+    assert!(well.is_none_or(|stalled| stalled.fate == Fate::NeedsHelp), "{well:?}");
 }

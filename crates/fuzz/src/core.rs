@@ -180,7 +180,7 @@ pub(crate) fn foreign(data: &[u8]) {
     let Ok(state) = Foreign::parse(&id, text) else { return };
     let _ = (state.standing(None, None), state.task_id());
     let (Ok(queue), Ok(task)) = (QueueName::new("default"), TaskId::new("task-1")) else { return };
-    let _ = state.new_task(queue, Millis(1));
+    let _ = state.new_task(queue, "workflow.orchestrate", Millis(1));
     if state.task().is_none() {
         return;
     }

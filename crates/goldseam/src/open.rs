@@ -303,6 +303,12 @@ impl Builder {
         Self(self.0.secret(name, secret))
     }
 
+    /// Lets the sweeps of this engine heal states that other systems keep beside the runs, where the store has a place for
+    /// them. Without it, no engine changes them.
+    pub fn foreign_states(self, options: goldseam_engine::healer::foreign::ForeignOptions) -> Self {
+        Self(self.0.foreign_states(options))
+    }
+
     /// Replaces the whole configuration. Call it before registering workflows.
     pub fn config(self, config: Config) -> Self {
         Self(self.0.config(config))

@@ -45,6 +45,8 @@ pub struct Seen {
     pub node: usize,
     /// Which of the incarnations in its seat, counted over all seats.
     pub life: usize,
+    /// The place in the order of everything at which it was over: done, failed or dropped. None while it goes on.
+    pub until: Option<u64>,
 }
 
 /// A stretch of time in which one incarnation of a node stood still or was held up.
@@ -182,15 +184,21 @@ impl Book {
         self.pages().writes += 1;
     }
 
-    /// A side effect began.
+    /// A side effect was made, in one moment.
     pub fn saw(&self, run: &RunId, step: &str, mark: Mark) {
+        drop(self.begins(run, step, mark));
+    }
+
+    /// A side effect begins; it goes on until what is returned is dropped.
+    pub fn begins(&self, run: &RunId, step: &str, mark: Mark) -> Effect<'_> {
         self.line(&format!("n{} effect {run} {step} {} {}", mark.node, mark.attempt, mark.key));
         let at = self.time.now();
         let mut pages = self.pages();
         pages.order += 1;
         let Mark { attempt, key, node, life } = mark;
         let (order, run, step) = (pages.order, run.clone(), step.to_owned());
-        pages.seen.push(Seen { order, run, step, attempt, key, at, node, life });
+        pages.seen.push(Seen { order, run, step, attempt, key, at, node, life, until: None });
+        Effect { book: self, order }
     }
 
     /// A client was told something.
@@ -271,6 +279,24 @@ impl Book {
             calls: pages.calls,
             hash: pages.hash,
             trace: pages.trace.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// A side effect that goes on until this is dropped.
+#[derive(Debug)]
+pub struct Effect<'a> {
+    book: &'a Book,
+    order: u64,
+}
+
+impl Drop for Effect<'_> {
+    fn drop(&mut self) {
+        let mut pages = self.book.pages();
+        pages.order += 1;
+        let now = pages.order;
+        if let Some(seen) = pages.seen.iter_mut().rev().find(|seen| seen.order == self.order) {
+            seen.until = Some(now);
         }
     }
 }

@@ -59,7 +59,8 @@ impl Hands {
         let key = attempt.idempotency_key().to_owned();
         let drawn = fold(&key);
         let number = attempt.number();
-        self.book.saw(&run, &step, Mark { attempt: number, key, node: self.node, life: self.life });
+        let mark = Mark { attempt: number, key, node: self.node, life: self.life };
+        let _effect = self.book.begins(&run, &step, mark);
         // Most are short, some longer than a takeover takes.
         let span = match drawn % 10 {
             0..4 => 0,
@@ -76,7 +77,7 @@ impl Hands {
     async fn undo(self, run: RunId, step: String) -> Result<()> {
         self.awake().await;
         let (key, node, life) = (String::new(), self.node, self.life);
-        self.book.saw(&run, &step, Mark { attempt: 0, key, node, life });
+        let _effect = self.book.begins(&run, &step, Mark { attempt: 0, key, node, life });
         tokio::time::sleep(Duration::from_millis(20) / self.pace).await;
         Ok(())
     }

@@ -37,6 +37,10 @@ struct Args {
     #[cfg(feature = "planted")]
     #[arg(long, conflicts_with_all = ["seed", "minutes"])]
     planted: bool,
+    /// Plant only this mistake
+    #[cfg(feature = "planted")]
+    #[arg(long, value_name = "NAME", requires = "planted")]
+    mistake: Option<String>,
 }
 
 /// Which seed finds which planted mistake.
@@ -49,10 +53,13 @@ mod planted {
 
     /// Plants one after the other, but for those that only a model can see. Fails if one is not found within so many
     /// seeds.
-    pub(crate) fn search(from: u64, seeds: u64) -> ExitCode {
+    pub(crate) fn search(from: u64, seeds: u64, only: Option<&str>) -> ExitCode {
         let (mut caught, mut missed, mut by_model) = (0, 0, 0);
         for bug in Bug::ALL {
             let name = format!("{bug:?}");
+            if only.is_some_and(|only| only != name) {
+                continue;
+            }
             if let Some(twin) = twin_of(bug) {
                 by_model += 1;
                 println!("{name:<20} left to a model: {twin}");
@@ -143,7 +150,7 @@ fn main() -> ExitCode {
     let began = Instant::now();
     #[cfg(feature = "planted")]
     if args.planted {
-        return planted::search(args.from, args.seeds);
+        return planted::search(args.from, args.seeds, args.mistake.as_deref());
     }
     let mut sum = Sum::default();
     if let Some(seed) = args.seed {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::{RunId, Status};
+use goldseam_core::task::TaskState;
+use goldseam_core::{RunId, Status, TaskId};
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{Row, RunFilter, RunOrder, Store, TaskFilter};
+use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
@@ -262,7 +263,7 @@ impl Storm<'_> {
         self.relief.push((until, index));
     }
 
-    /// In some seeds hints are lost: a cached row, the task of a remote step, or the task that moves a run.
+    /// In some seeds hints are lost or wrong: a cached row, the task of a remote step, or the task that moves a run.
     async fn forget(&mut self, started: u64) -> Option<&'static str> {
         let mut dice = self.forgetful.take()?;
         let (lost, number, row) = (dice.percent(15), dice.below(started), dice.percent(50));
@@ -280,8 +281,23 @@ impl Storm<'_> {
             self.world.memory.lose_task(task);
             return Some("lose_remote_task");
         }
-        self.world.memory.lose_task(&task?);
+        let task = task?;
+        if summary.owner.is_some() && summary.as_of.0 % 2 == 1 {
+            return self.give_back(task).await;
+        }
+        self.world.memory.lose_task(&task);
         Some("lose_task")
+    }
+
+    /// The task of a run that a node executes is in its queue again, as if a watcher had taken the node for gone: the
+    /// same node may claim it.
+    async fn give_back(&self, id: TaskId) -> Option<&'static str> {
+        let store = &self.world.memory;
+        let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
+        let task = store.tasks(filter).await.ok()?.pop().filter(|task| task.state == TaskState::Claimed)?;
+        let (now, expect) = (store.now().await.ok()?, Expect::Version(task.version));
+        store.put_task(task.returned(now, now), expect).await.ok()?;
+        Some("give_back_task")
     }
 
     /// Something happens to a node; none if it would have, but nobody is there. To start one is no fault.

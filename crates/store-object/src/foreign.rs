@@ -27,6 +27,14 @@ impl ForeignStates for Inner {
         Ok(Page { items, next })
     }
 
+    fn settled(&self, id: &RunId, version: &str) {
+        self.walks.settle(id, version);
+    }
+
+    async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
+        self.unnamed_states().await
+    }
+
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let key = keys::state(id);
         match self.bucket.put_if(&key, body.to_owned().into(), When::Theirs(Tag::named(version))).await? {

@@ -91,6 +91,12 @@ pub(crate) fn part(key: &str) -> Option<(RunId, Part)> {
     }
 }
 
+/// The name of a state under [`WORKFLOWS`] that no run can have.
+pub(crate) fn unnamed(key: &str) -> Option<String> {
+    let name = key.strip_prefix(WORKFLOWS)?.strip_suffix(STATE)?.strip_suffix('/')?;
+    RunId::new(name).is_err().then(|| name.to_owned())
+}
+
 fn moment(at: Millis) -> i64 {
     at.0.clamp(0, LAST_MOMENT)
 }

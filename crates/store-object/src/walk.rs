@@ -22,10 +22,17 @@ const PAGE: usize = 1_000;
 /// what it looks for happens only if somebody removes objects.
 const PAGE_EVERY: Duration = Duration::from_secs(5);
 
+/// Names that no run can have of which a walk tells.
+const UNNAMED_MAX: usize = 100;
+/// Foreign states that are remembered as settled; more of them are read with every sweep.
+const SETTLED_MAX: usize = 1_000_000;
+
 /// What the last walk found.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
     last: Mutex<Option<Walk>>,
+    /// Versions of foreign states that need no further look.
+    settled: Mutex<HashMap<RunId, String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -36,11 +43,25 @@ struct Walk {
     rowless: BTreeSet<RunId>,
     /// States without a log.
     foreign: BTreeSet<RunId>,
-    /// What each state was, unless there are too many to remember.
+    /// Names of states that no run can have; some of them.
+    unnamed: Vec<String>,
+    /// What each state was; of those with a log, unless there are too many to remember.
     states: HashMap<RunId, Tag>,
 }
 
 impl Walks {
+    fn settled(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, String>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This version of a foreign state needs no further look.
+    pub(crate) fn settle(&self, run: &RunId, version: &str) {
+        let mut settled = self.settled();
+        if settled.len() < SETTLED_MAX {
+            settled.insert(run.clone(), version.to_owned());
+        }
+    }
+
     /// Whether a state had this content a moment ago.
     pub(crate) fn had(&self, run: &RunId, tag: &Tag) -> bool {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,10 +87,13 @@ impl Inner {
         let listed = self.bucket.list(keys::WORKFLOWS, None, usize::MAX).await?;
         let pages = listed.len() / PAGE + 1;
         let mut parts: BTreeMap<RunId, (bool, bool)> = BTreeMap::new();
-        let mut states = HashMap::new();
+        let (mut states, mut unnamed) = (HashMap::new(), Vec::new());
         for entry in listed {
-            let Some((run, part)) = keys::part(&entry.key) else { continue };
-            if part == Part::State && pages <= CHEAP {
+            let Some((run, part)) = keys::part(&entry.key) else {
+                unnamed.extend(keys::unnamed(&entry.key).filter(|_| unnamed.len() < UNNAMED_MAX));
+                continue;
+            };
+            if part == Part::State {
                 states.insert(run.clone(), entry.tag);
             }
             let (log, state) = parts.entry(run).or_default();
@@ -81,7 +105,11 @@ impl Inner {
         let these = |wanted: (bool, bool)| {
             parts.iter().filter(|(_, is)| **is == wanted).map(|(run, _)| run.clone()).collect::<BTreeSet<_>>()
         };
-        let walk = Walk { at, pages, rowless: these((true, false)), foreign: these((false, true)), states };
+        let (rowless, foreign) = (these((true, false)), these((false, true)));
+        if pages > CHEAP {
+            states.retain(|run, _| foreign.contains(run));
+        }
+        let walk = Walk { at, pages, rowless, foreign, unnamed, states };
         *self.walks.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk.clone());
         Ok(walk)
     }
@@ -107,8 +135,21 @@ impl Inner {
         Ok(rowless)
     }
 
-    /// States without a log, in order of id: somebody else's.
+    /// States without a log, in order of id, but for those that are settled and have not changed: somebody else's.
     pub(crate) async fn foreign_ids(&self) -> Result<BTreeSet<RunId>, StoreError> {
-        Ok(self.walk().await?.foreign)
+        let Walk { mut foreign, states, .. } = self.walk().await?;
+        let mut settled = self.walks.settled();
+        settled.retain(|run, _| foreign.contains(run));
+        let is_settled = |run: &RunId| {
+            let version = settled.get(run).zip(states.get(run));
+            version.is_some_and(|(version, tag)| tag.name() == *version)
+        };
+        foreign.retain(|run| !is_settled(run));
+        Ok(foreign)
+    }
+
+    /// Names of states that no run can have; some of them.
+    pub(crate) async fn unnamed_states(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.walk().await?.unnamed)
     }
 }

@@ -150,6 +150,19 @@ impl ForeignStates for ClosedStore {
         }
     }
 
+    fn settled(&self, id: &RunId, version: &str) {
+        if let Some(foreign) = self.inner.foreign() {
+            foreign.settled(id, version);
+        }
+    }
+
+    async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
+        match self.inner.foreign() {
+            Some(foreign) => foreign.unnamed().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     async fn swap(&self, _: &RunId, _: &str, _: &str) -> Result<Written<ForeignState>, StoreError> {
         self.refuse()
     }

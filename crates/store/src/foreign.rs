@@ -26,6 +26,14 @@ pub trait ForeignStates: Debug + Send + Sync {
     /// is none of them. A page may be short or empty and still not be the last.
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError>;
 
+    /// This version needs no further look: later pages may leave the state out until it changes. A hint that may be lost.
+    fn settled(&self, _id: &RunId, _version: &str) {}
+
+    /// Names under which states are kept that no run can have, so that no page has them; a few of them if there are many.
+    async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Writes `body` if the state still has this version; one that is not there is not made.
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError>;
 }

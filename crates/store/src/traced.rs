@@ -199,6 +199,19 @@ impl ForeignStates for TracedStore {
         self.call(span!("foreign_states"), foreign.states(after, limit)).await
     }
 
+    fn settled(&self, id: &RunId, version: &str) {
+        if let Some(foreign) = self.inner.foreign() {
+            foreign.settled(id, version);
+        }
+    }
+
+    async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
+        match self.inner.foreign() {
+            Some(foreign) => foreign.unnamed().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let Some(foreign) = self.inner.foreign() else { return Ok(Written::Lost(None)) };
         self.call(span!("swap_foreign", id), foreign.swap(id, version, body)).await

@@ -18,6 +18,19 @@ pub struct NewSweep {
     pub stale_after_ms: Option<u64>,
     /// Only tell.
     pub dry_run: bool,
+    /// Tell how long a finding has held by the log, the row, the task and the owner's last beat, instead of by earlier sweeps:
+    /// for a single sweep.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub from_log: bool,
+    /// Look at the states that others keep beside the runs too, and give those that are stalled a new task.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
+    /// Queue of these tasks; `default` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign_queue: Option<String>,
+    /// Kind of these tasks; `workflow.orchestrate` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign_kind: Option<String>,
 }
 
 /// What a batch of a sweep, or a whole one, did.
@@ -63,6 +76,7 @@ impl Sweep {
                 all.scanned += later.scanned;
                 all.skipped += later.skipped;
                 all.stalled.extend(later.stalled);
+                all.unnamed.extend(later.unnamed);
             }
             (all, later) => *all = all.take().or(later),
         }
@@ -82,6 +96,9 @@ pub struct ForeignSweep {
     pub skipped: u64,
     /// Each stalled one with its reason.
     pub stalled: Vec<Finding>,
+    /// Names of states that no run can have: these were not looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unnamed: Vec<String>,
 }
 
 /// How the whole store is examined.

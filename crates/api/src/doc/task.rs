@@ -105,6 +105,24 @@ pub struct Claimed {
     /// Stands for its fence, and only works for whoever claimed it; a server gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// What the last heartbeat of an earlier claim said, or of an earlier attempt at the step that the task does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat: Option<Payload>,
+}
+
+/// A sign of life of a claimant.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NewHeartbeat {
+    /// The fence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    /// The token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// How far the work is: any JSON, kept with the task until it is completed and given to whoever claims it next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Payload>,
 }
 
 /// A hold on a task: the fence that a claim brought, or the token.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam::core::{Command, Event, Recorded};
+use goldseam::core::{Command, Event, QueueName, Recorded};
 use goldseam::healer::by_hand::{RecoverOptions, Recovery as Made};
 use goldseam::healer::doctor::{DoctorOptions, Finding as Found, Subject};
 use goldseam::healer::feed::{Healing as Healed, Place};
-use goldseam::healer::foreign::{ForeignReport, ForeignStalled};
+use goldseam::healer::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
 use goldseam::healer::sweeper::{Fate as Became, Stalled, SweepOptions, SweepReport, Sweeper};
 use goldseam::recovery::{Code, Reason as Why, Remedy};
 use goldseam::{Millis, RunId, Seq, Status};
@@ -90,13 +90,36 @@ impl Local {
                 }
                 let otherwise = SweepOptions::default();
                 let stale_after = new.stale_after_ms.map(Duration::from_millis).or(otherwise.stale_after);
-                let options = SweepOptions { stale_after, dry_run: new.dry_run, ..otherwise };
+                let foreign = self.foreign_options(&new)?;
+                let (dry_run, from_log) = (new.dry_run, new.from_log);
+                let options = SweepOptions { stale_after, dry_run, from_log, foreign, ..otherwise };
                 sweepers.push((new, self.client.sweeper(options)));
                 sweepers.len() - 1
             }
         };
         let report = sweepers[at].1.tick().await?;
         Ok(sweep(self.client.ledger().clock.now(), report))
+    }
+
+    /// How states of others are healed, if that is asked for.
+    fn foreign_options(&self, new: &NewSweep) -> Answer<Option<ForeignOptions>> {
+        let NewSweep { foreign, foreign_queue, foreign_kind, .. } = new;
+        if !foreign {
+            return match foreign_queue.is_some() || foreign_kind.is_some() {
+                true => Err(Problem::bad_request("foreign_queue and foreign_kind need foreign: true")),
+                false => Ok(None),
+            };
+        }
+        let mut options = ForeignOptions::default();
+        if let Some(queue) = foreign_queue {
+            options.queue = QueueName::new(queue)?;
+            limit::open_queue(&options.queue)?;
+        }
+        if let Some(kind) = foreign_kind {
+            self.check_text("the kind", kind)?;
+            options.kind = kind.clone();
+        }
+        Ok(Some(options))
     }
 
     pub(super) async fn examine_all(&self, new: &NewCheckup, tell: Tell<'_>) -> Answer<Checkup> {
@@ -307,6 +330,7 @@ fn sweep(at: Millis, report: SweepReport) -> Sweep {
         scanned: foreign_report.scanned,
         skipped: foreign_report.skipped,
         stalled: foreign_report.stalled.into_iter().map(foreign).collect(),
+        unnamed: foreign_report.unnamed,
     };
     Sweep {
         at: Moment(at),
@@ -345,6 +369,7 @@ mod tests {
                 stalled("wf-2", "its task t-2 is completed", Became::Young),
                 stalled("wf-3", "its task t-3 is dead", Became::NeedsHelp),
             ],
+            unnamed: Vec::new(),
         };
         let report = SweepReport { scanned: 3, healthy: 3, foreign: Some(foreign), ..SweepReport::default() };
         let document = serde_json::to_value(sweep(Millis(1_700_000_060_000), report)).unwrap();

@@ -38,7 +38,8 @@ use crate::doc::run::{
     QuestionsQuery, RunsQuery, Started, WaitQuery,
 };
 use crate::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed, TasksQuery,
+    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
+    TasksQuery,
 };
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
@@ -202,8 +203,12 @@ impl Api for Local {
         self.claim_tasks(new).await
     }
 
-    async fn heartbeat(&self, _: &Caller, task: &TaskId, hold: Hold) -> Answer<Task> {
-        Ok(self.client.queue().heartbeat(task, tasks::fence(hold.fence)?).await?)
+    async fn heartbeat(&self, _: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task> {
+        let (queue, fence) = (self.client.queue(), tasks::fence(new.fence)?);
+        Ok(match &new.details {
+            Some(details) => queue.heartbeat_with(task, fence, self.payload(details)?).await?,
+            None => queue.heartbeat(task, fence).await?,
+        })
     }
 
     async fn complete(&self, _: &Caller, task: &TaskId, new: NewResult) -> Answer<Task> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use goldseam::EngineError;
 use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
-use goldseam::core::{LaneName, QueueName, TaskId};
+use goldseam::core::{LaneName, Payload, QueueName, TaskId};
 use goldseam::engine::config::QUEUE_DEFAULT;
 use goldseam::engine::queue::Want;
 
@@ -93,13 +93,28 @@ impl Local {
             let tasks = self.client.queue().claim(want.clone()).await?;
             let now = clock.elapsed();
             if !tasks.is_empty() || now >= until {
-                let claimed = tasks.into_iter().map(|task| Claimed { task, token: None });
-                return Ok(claimed.collect::<Vec<_>>().into());
+                let mut claimed = Vec::with_capacity(tasks.len());
+                for task in tasks {
+                    let last_heartbeat = self.details_for(&task).await;
+                    claimed.push(Claimed { task, token: None, last_heartbeat });
+                }
+                return Ok(claimed.into());
             }
             let look_at = until.min(now + LOOK_AGAIN);
             let seen = mark;
             while mark == seen && clock.elapsed() < look_at {
                 mark = self.client.wait_for_change(seen).await?;
+            }
+        }
+    }
+
+    /// Details are a help: if they cannot be read, the task is handed out without them.
+    async fn details_for(&self, task: &Task) -> Option<Payload> {
+        match self.client.queue().last_heartbeat(task).await {
+            Ok(details) => details,
+            Err(error) => {
+                tracing::warn!(task = %task.id, %error, "failed to read heartbeat details of earlier attempts");
+                None
             }
         }
     }

@@ -37,7 +37,8 @@ use crate::doc::run::{
     QuestionsQuery, RunsQuery, Started, WaitQuery,
 };
 use crate::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed, TasksQuery,
+    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
+    TasksQuery,
 };
 use crate::doc::{Items, Page};
 use http::{Ask, NO_BODY, NO_QUERY, run_path, segment};
@@ -192,8 +193,8 @@ impl Api for Remote {
         self.ask(self.change(caller, "/v1/tasks/claim", &new)?.waiting(wait).once()).await
     }
 
-    async fn heartbeat(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task> {
-        self.post(caller, task_path(task, "heartbeat"), &hold).await
+    async fn heartbeat(&self, caller: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task> {
+        self.post(caller, task_path(task, "heartbeat"), &new).await
     }
 
     async fn complete(&self, caller: &Caller, task: &TaskId, new: NewResult) -> Answer<Task> {

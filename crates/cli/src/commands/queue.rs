@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use goldseam::Failure;
 use goldseam::core::task::{Task, TaskState};
-use goldseam::core::{LaneName, QueueName, TaskId};
+use goldseam::core::{LaneName, Payload, QueueName, TaskId};
 use goldseam_api::doc::Items;
-use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask, TasksQuery};
+use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewHeartbeat, NewResult, NewTask, TasksQuery};
 use goldseam_api::view::describe::short;
 use serde::Serialize;
 use serde_json::json;
@@ -33,8 +33,14 @@ pub(crate) enum QueueCommand {
     /// Take tasks that are due: highest priority first, one at a time per lane
     #[command(after_help = "Example:\n  goldseam queue claim --owner worker-1 --limit 5 --json")]
     Claim(ClaimArgs),
-    /// Say that the claimant is alive
-    Heartbeat(HeldArgs),
+    /// Say that the claimant is alive, and how far it is
+    Heartbeat {
+        #[command(flatten)]
+        held: HeldArgs,
+        /// How far the work is: JSON, given to the next claimant as `last_heartbeat`
+        #[arg(long, value_name = "JSON")]
+        details: Option<String>,
+    },
     /// The work is done; saying so twice is harmless
     Complete {
         #[command(flatten)]
@@ -169,6 +175,8 @@ struct Held<'a> {
     task: &'a Task,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_heartbeat: Option<&'a Payload>,
 }
 
 fn state(text: &str) -> Result<TaskState, String> {
@@ -185,8 +193,11 @@ pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, Fail> 
         QueueCommand::Reclaim(args) => return heal::reclaim(app, &args).await,
         QueueCommand::Stats => return heal::stats(app).await,
         QueueCommand::Submit(args) => submit(app, args).await?,
-        QueueCommand::Heartbeat(held) => {
-            app.api().await?.heartbeat(&caller, &held.id()?, held.hold()).await?
+        QueueCommand::Heartbeat { held, details } => {
+            let details = details.map(|text| payload::read(Some(&text))).transpose()?;
+            let Hold { fence, token } = held.hold();
+            let new = NewHeartbeat { fence, token, details };
+            app.api().await?.heartbeat(&caller, &held.id()?, new).await?
         }
         QueueCommand::Complete { held, result } => {
             let result = payload::read(result.as_deref())?;
@@ -254,8 +265,11 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
         wait_ms: None,
     };
     let claimed = app.api().await?.claim(&who::caller(None), new).await?;
-    let held =
-        claimed.items.iter().map(|claimed| Held { task: &claimed.task, token: claimed.token.as_deref() });
+    let held = claimed.items.iter().map(|claimed| Held {
+        task: &claimed.task,
+        token: claimed.token.as_deref(),
+        last_heartbeat: claimed.last_heartbeat.as_ref(),
+    });
     match () {
         () if app.json => out::json(&Items::from(held.collect::<Vec<_>>())),
         () if app.jsonl => held.for_each(|held| out::jsonl(&held)),

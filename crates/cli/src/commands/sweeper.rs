@@ -16,15 +16,18 @@ use crate::{finding, out, text, when};
 
 /// Look over all active runs, and heal those that are stalled
 ///
-/// A finding must have held for --stale-after, the run not moving, before it is healed: that takes two
-/// looks. So --once heals nothing but with --stale-after 0, which heals at the first look. No age makes a run
-/// stalled that a live node executes. Any number of sweepers may run at once, beside engines that sweep too.
+/// A finding must have held for --stale-after, the run not moving, before it is healed. A sweeper that stays remembers
+/// when it first saw a finding. With --once the age is told by the log's last event, the row, the task and the owner's last
+/// beat, by the store's clock; --stale-after 0 heals at the first look. No age makes a run stalled that a live node executes.
+/// Any number of sweepers may run at once, beside engines that sweep too.
 ///
-/// Where others keep states of their own beside the runs (`workflow/ID/state.json` in a bucket), those that are active
-/// and whose orchestrator_task_id names no task that can still run get a new task; those without one are skipped.
+/// Others may keep states of their own beside the runs (`workflow/ID/state.json` in a bucket). They are left alone unless
+/// you pass --foreign: then those that are active and whose orchestrator_task_id names no task in Goldseam's own queue that
+/// can still run get a new task; those without one are skipped. If their tasks are in another queue, do not pass it; use
+/// the library, which takes a lookup. A foreign state must have been seen stalled for --stale-after, with --once too.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Durations are seconds, or spans such as 90s, 5m, 1h. Ctrl-C ends it after the batch that it is at.\n\nExamples:\n  goldseam sweeper\n  goldseam sweeper --interval 1m --stale-after 2m --json\n  goldseam sweeper --once --stale-after 0      heal now\n  goldseam sweeper --once --dry-run            only tell"
+    after_help = "Durations are seconds, or spans such as 90s, 5m, 1h. Ctrl-C ends it after the batch that it is at.\n\nExamples:\n  goldseam sweeper\n  goldseam sweeper --interval 1m --stale-after 2m --json\n  goldseam sweeper --once --stale-after 0      heal now\n  goldseam sweeper --once --dry-run            only tell\n  goldseam sweeper --foreign --foreign-queue theirs"
 )]
 pub(crate) struct SweeperArgs {
     /// Pause between two sweeps
@@ -33,6 +36,15 @@ pub(crate) struct SweeperArgs {
     /// How long a finding must have held before it is healed
     #[arg(long, value_name = "DURATION", value_parser = when::parse_seconds, default_value = "600")]
     stale_after: Duration,
+    /// Heal the states that others keep beside the runs, too: their tasks are looked up in Goldseam's own queue
+    #[arg(long)]
+    foreign: bool,
+    /// Queue of the tasks that states of others get
+    #[arg(long, value_name = "QUEUE", requires = "foreign", default_value = "default")]
+    foreign_queue: String,
+    /// Kind of the tasks that states of others get
+    #[arg(long, value_name = "KIND", requires = "foreign", default_value = "workflow.orchestrate")]
+    foreign_kind: String,
     /// One sweep, then end
     #[arg(long)]
     once: bool,
@@ -43,9 +55,23 @@ pub(crate) struct SweeperArgs {
 
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, Fail> {
+    if args.interval.is_zero() && !args.once {
+        let help = "pass a span such as 30s, or --once for a single sweep";
+        return Err(Fail::usage("--interval must be greater than zero", help));
+    }
     let (api, caller) = (app.api().await?, who::caller(None));
     let stale_after_ms = u64::try_from(args.stale_after.as_millis()).ok();
-    let new = NewSweep { stale_after_ms, dry_run: args.dry_run };
+    let new = NewSweep {
+        stale_after_ms,
+        dry_run: args.dry_run,
+        from_log: args.once,
+        foreign: args.foreign,
+        foreign_queue: args.foreign.then(|| args.foreign_queue.clone()),
+        foreign_kind: args.foreign.then(|| args.foreign_kind.clone()),
+    };
+    if args.foreign {
+        app.remark("states of others: their tasks are looked up in Goldseam's own queue");
+    }
     let mut told = pin!(until_told()?);
     if !args.once {
         app.remark(&format!("sweeping every {}; Ctrl-C ends it", when::span(args.interval)));
@@ -97,12 +123,13 @@ fn show(app: &App, sweep: Sweep, args: &SweeperArgs, told: &mut Told) {
     // It is whole, or was ended: either way nothing is to come.
     let sweep = Sweep { more: false, ..sweep };
     let findings = findings(&sweep);
+    let odd = sweep.foreign.as_ref().is_some_and(|foreign| !foreign.unnamed.is_empty());
     let facts: Told = findings.iter().map(|finding| fact(finding)).collect();
     match () {
         () if app.wants_json() && args.once => out::json(&sweep),
         () if app.wants_json() => out::jsonl(&sweep),
         () if app.quiet => findings.iter().for_each(|finding| out::line(finding.subject().1)),
-        () if findings.is_empty() && sweep.rows_rewritten == 0 && !args.once => {}
+        () if findings.is_empty() && sweep.rows_rewritten == 0 && !odd && !args.once => {}
         () => {
             let at = if args.once { String::new() } else { format!("{} ", when::iso(app.now())) };
             let young = args.once && findings.iter().any(|finding| finding.fate == Fate::Young);
@@ -112,8 +139,11 @@ fn show(app: &App, sweep: Sweep, args: &SweeperArgs, told: &mut Told) {
                 app.table(&finding::table(app, &news));
             }
             out::line(format!("{at}{}", sentence(&sweep)));
+            for name in sweep.foreign.iter().flat_map(|foreign| &foreign.unnamed) {
+                app.remark(&format!("state {name:?} was not looked at: no run can have this name"));
+            }
             if young {
-                app.remark("nothing is healed at the first look; --stale-after 0 does so");
+                app.remark("what has not held for --stale-after is not healed; --stale-after 0 heals it now");
             }
         }
     }
@@ -135,7 +165,7 @@ fn sentence(sweep: &Sweep) -> String {
 }
 
 fn states(foreign: &ForeignSweep) -> String {
-    let ForeignSweep { scanned, skipped, healthy, healed, stalled } = foreign;
+    let ForeignSweep { scanned, skipped, healthy, healed, stalled, .. } = foreign;
     let (what, stalled) = (text::count(*scanned, "state"), stalled.len());
     format!("; {what} of others: {skipped} skipped, {healthy} healthy, {stalled} stalled, {healed} healed")
 }

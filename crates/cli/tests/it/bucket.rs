@@ -99,8 +99,16 @@ fn a_sweeper_gives_a_state_of_somebody_else_a_new_task() {
     fake.put_raw(key, state("lost"));
     fake.put_raw("orders/workflow/wf-2/state.json", r#"{"status":"running"}"#);
     place.run(&["store", "migrate"]).ok();
-    let sweep = || place.run(&["sweeper", "--once", "--stale-after", "0", "--json"]).json();
+    fake.put_raw("orders/workflow/of two words/state.json", state("lost"));
+    let own = place.run(&["sweeper", "--once", "--stale-after", "0", "--json"]).json();
+    assert_eq!(
+        (&own["foreign"], &fake.objects()[key]),
+        (&serde_json::Value::Null, &state("lost").into()),
+        "unasked"
+    );
+    let sweep = || place.run(&["sweeper", "--foreign", "--once", "--stale-after", "0", "--json"]).json();
     let report = &sweep()["foreign"];
+    assert_eq!(report["unnamed"], serde_json::json!(["of two words"]), "{report}");
     assert_eq!((&report["scanned"], &report["skipped"]), (&2.into(), &1.into()), "{report}");
     assert_eq!(report["healed"], 1, "{report}");
     let tasks = &place.run(&["queue", "ls", "--json"]).json()["items"];

@@ -57,6 +57,25 @@ fn a_sweep_tells_what_is_stalled_and_heals_it_once_it_may() {
 }
 
 #[test]
+fn a_single_sweep_heals_what_has_stood_still_for_long_enough() {
+    let place = sick();
+    // No process has seen these before; the log says how long they have stood still.
+    let span = ["sweeper", "--once", "--stale-after", "1ms", "--json"];
+    let healed = place.run(&span).json();
+    let fates = fates(&healed["stalled"]);
+    let done = fates.iter().filter(|(_, _, fate)| fate == "healed").count();
+    assert_eq!(done, 3, "{healed}");
+}
+
+#[test]
+fn an_interval_of_nothing_is_refused() {
+    let place = prepared();
+    let refused = place.run(&["sweeper", "--interval", "0"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("--interval must be greater than zero"), "{}", refused.err);
+}
+
+#[test]
 fn a_healthy_store_is_swept_in_a_line() {
     let place = prepared();
     assert_snapshot!("sweeper_healthy", said(place.run(&["sweeper", "--once"])));

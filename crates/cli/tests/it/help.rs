@@ -21,7 +21,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["why"], "goldseam why ord-7"),
     (&["doctor"], "--rule <CODE>"),
     (&["recoveries"], "--stats"),
-    (&["sweeper"], "heals at the first look"),
+    (&["sweeper"], "--foreign-queue <QUEUE>"),
     (&["cancel"], "--reason <REASON>"),
     (&["jump"], "--drop-mail"),
     (&["retry"], "failed step"),

@@ -26,6 +26,23 @@ fn a_task_is_submitted_claimed_and_completed_once() {
 }
 
 #[test]
+fn details_of_a_heartbeat_are_given_to_the_next_claimant() {
+    let place = Place::new();
+    place.run(&["queue", "submit", "copy", "--id", "t", "--attempts", "3"]).ok();
+    let claim = || place.run(&["queue", "claim", "--owner", "w", "--json"]).json()["items"][0].clone();
+    assert_eq!(claim()["last_heartbeat"], serde_json::Value::Null);
+    place.run(&["queue", "heartbeat", "t", "--fence", "1", "--details", r#"{"page":1}"#]).ok();
+    place.run(&["queue", "heartbeat", "t", "--fence", "1", "--details", r#"{"page":7}"#]).ok();
+    place.run(&["queue", "heartbeat", "t", "--fence", "1"]).ok();
+    assert_eq!(place.run(&["queue", "heartbeat", "t", "--fence", "1", "--details", "{"]).code, 2);
+    place.run(&["queue", "release", "t", "--fence", "1"]).ok();
+    let again = claim();
+    assert_eq!(again["last_heartbeat"], serde_json::json!({ "page": 7 }), "{again}");
+    let done = place.run(&["queue", "complete", "t", "--fence", "2", "--json"]).json();
+    assert_eq!(done.get("audit"), None, "they go with the task's end: {done}");
+}
+
+#[test]
 fn a_task_fails_goes_back_and_keeps_to_its_lane() {
     let place = Place::new();
     place.run(&["queue", "submit", "merge", "--id", "a", "--lane", "main", "--attempts", "2"]).ok();

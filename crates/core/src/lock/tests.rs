@@ -99,6 +99,6 @@ fn cleaning_raises_the_fence_and_says_why() {
     let held = take(None, "a", 0).unwrap();
     let clean = held.clone().cleaned("its node is gone", Millis(9));
     assert_eq!((clean.holder, clean.node, clean.fence), (None, None, held.fence + 1));
-    let entry = Audit { at: Millis(9), what: "cleaned, held by a: its node is gone".into() };
+    let entry = Audit::new(Millis(9), "cleaned, held by a: its node is gone");
     assert_eq!(clean.audit, [entry]);
 }

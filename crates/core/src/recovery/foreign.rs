@@ -16,7 +16,7 @@ use crate::time::Millis;
 
 /// What is expected to move by itself.
 const ACTIVE: [&str; 3] = ["running", "waiting_signal", "compensating"];
-/// Kind of the task that moves such a workflow on.
+/// Kind of the task that moves such a workflow on, unless the operator names another.
 pub const ORCHESTRATE: &str = "workflow.orchestrate";
 /// Failures of that task's own work before it has failed for good.
 const ATTEMPTS_MAX: u32 = 3;
@@ -62,6 +62,43 @@ pub enum Standing {
         /// What was seen.
         evidence: String,
     },
+}
+
+/// What a queue knows of the task that a foreign state names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskStanding {
+    /// The queue has no such task.
+    Missing,
+    /// It waits, or a live claimant has it.
+    Live,
+    /// It is done.
+    Completed,
+    /// It failed for good.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+    /// It is claimed, and its lease is over.
+    LeaseOver {
+        /// How that is known.
+        why: String,
+    },
+    /// It took too many claimants down.
+    Dead,
+}
+
+impl TaskStanding {
+    /// That of a task of ours; `lapsed` says why no living claimant has it, if that is so.
+    pub fn of(task: Option<&Task>, lapsed: Option<&str>) -> Self {
+        match (task.map(|task| task.state), lapsed) {
+            (None, _) => Self::Missing,
+            (Some(TaskState::Completed), _) => Self::Completed,
+            (Some(TaskState::Failed), _) => Self::Failed,
+            (Some(TaskState::Cancelled), _) => Self::Cancelled,
+            (Some(TaskState::Dead), _) => Self::Dead,
+            (Some(TaskState::Claimed), Some(why)) => Self::LeaseOver { why: why.to_owned() },
+            (Some(TaskState::Ready | TaskState::Claimed), _) => Self::Live,
+        }
+    }
 }
 
 /// The fields that matter; the others may be anything.
@@ -121,30 +158,34 @@ impl Foreign {
 
     /// How it stands, given its task as the queue has it and, if nobody alive holds that, why.
     pub fn standing(&self, task: Option<&Task>, lapsed: Option<&str>) -> Standing {
+        self.standing_by(&TaskStanding::of(task, lapsed))
+    }
+
+    /// The same, given what a queue knows of its task, whoever's queue that is.
+    pub fn standing_by(&self, task: &TaskStanding) -> Standing {
         let (true, Some(name)) = (self.is_active(), self.task()) else { return Standing::Skipped };
-        let stalled = |evidence: String| Standing::Stalled { evidence };
-        let Some(task) = task else { return stalled(format!("its task {name} is missing")) };
-        let state = task.state.as_str();
-        match (task.state, lapsed) {
-            (TaskState::Completed | TaskState::Failed | TaskState::Cancelled, _) => {
-                stalled(format!("its task {name} is {state}"))
-            }
-            (TaskState::Dead, _) => Standing::NeedsHelp { evidence: format!("its task {name} is {state}") },
-            (TaskState::Claimed, Some(why)) => stalled(format!("its task {name} is held by nobody: {why}")),
-            (TaskState::Ready | TaskState::Claimed, _) => Standing::Well,
+        let stalled = |what: &str| Standing::Stalled { evidence: format!("its task {name} is {what}") };
+        match task {
+            TaskStanding::Live => Standing::Well,
+            TaskStanding::Missing => stalled("missing"),
+            TaskStanding::Completed => stalled("completed"),
+            TaskStanding::Failed => stalled("failed"),
+            TaskStanding::Cancelled => stalled("cancelled"),
+            TaskStanding::LeaseOver { why } => stalled(&format!("held by nobody: {why}")),
+            TaskStanding::Dead => Standing::NeedsHelp { evidence: format!("its task {name} is dead") },
         }
     }
 
-    /// The task that heals it. Its id follows from the state and the task before: of many healers none makes a second
+    /// The task that heals it, of the given kind in the given queue. Its id follows from the state and the task before: of many healers none makes a second
     /// one, not even once the first is done.
-    pub fn new_task(&self, queue: QueueName, now: Millis) -> NewTask {
+    pub fn new_task(&self, queue: QueueName, kind: &str, now: Millis) -> NewTask {
         let parts = ["orchestrate", self.id.as_str(), &self.updated_at, self.task().unwrap_or_default()];
         let id = TaskId::new(format!("w-{}", Hash::of_parts(&parts)))
             .unwrap_or_else(|_| unreachable!("a hash is an id"));
         let payload = serde_json::json!({ "workflow_id": self.id });
         NewTask {
             id,
-            kind: ORCHESTRATE.to_owned(),
+            kind: kind.to_owned(),
             queue,
             lane: None,
             priority: 0,

@@ -162,14 +162,14 @@ fn what_is_taken_back_from_a_silent_claimant_costs_nothing() {
     let claimed = Task { run_at: Millis(10), ..ready().claimed("n-1", Millis(20)) };
     let back = claimed.taken_back("silent", Millis(30));
     assert_eq!((back.state, back.deliveries, back.run_at), (TaskState::Ready, 0, Millis(10)));
-    assert_eq!(back.audit, [Audit { at: Millis(30), what: "taken back from n-1: silent".into() }]);
+    assert_eq!(back.audit, [Audit::new(Millis(30), "taken back from n-1: silent")]);
     assert_eq!(back.clone().taken_back("again", Millis(40)), back, "nobody has it");
 }
 
 #[test]
 fn what_is_superseded_is_cancelled_and_says_so() {
     let over = ready().superseded(Millis(20)).unwrap();
-    let said = Audit { at: Millis(20), what: "superseded".into() };
+    let said = Audit::new(Millis(20), "superseded");
     assert_eq!((over.state, &over.audit[..]), (TaskState::Cancelled, &[said][..]));
     assert_eq!(over.superseded(Millis(30)).unwrap_err().to_string(), "task t1 is cancelled already");
 }

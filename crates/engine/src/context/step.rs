@@ -10,6 +10,7 @@ use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
 use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
+use goldseam_store::TaskChange;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -218,7 +219,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let key = idempotency_key(&cell.lock().state, &spot.path);
         let _busy = cell.busy();
         let attempt = Attempt::new(number, key, self.limits.silence.is_some());
-        let outcome = attempt::run(cell, &started, attempt, self.limits, &mut self.body).await;
+        let (outcome, details) = attempt::run(cell, &started, attempt, self.limits, &mut self.body).await;
         let (failure, timeout) = match outcome {
             Outcome::Done(value) => match Payload::of(&value, &cell.ledger.limits) {
                 Ok(output) => {
@@ -244,6 +245,9 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             group: false,
             fence: None,
         };
+        if let Some(task) = details.filter(|_| retry_at.is_none()) {
+            cell.lock().extra.push(TaskChange::Remove { task });
+        }
         let ticket = cell.queue(Owned::StepFailed { failed, retry_at, timeout });
         if retry_at.is_none() {
             return Err(Error::of_step(&spot.path, failure));

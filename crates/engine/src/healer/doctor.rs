@@ -114,7 +114,8 @@ impl Client {
             parked: true,
             deep: options.deep,
             // No rule speaks of them.
-            foreign: false,
+            foreign: None,
+            from_log: false,
         };
         let mut sweeper = self.sweeper(sweep);
         let mut checkup = Checkup::default();

@@ -4,11 +4,15 @@
 //! state takes it by compare-and-set.
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
-use goldseam_core::recovery::foreign::{Foreign, Standing};
+use async_trait::async_trait;
+use goldseam_core::recovery::foreign::{Foreign, ORCHESTRATE, Standing};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Millis, RunId};
+use goldseam_core::{Millis, QueueName, RunId};
 use goldseam_store::{Expect, ForeignState, ForeignStates, Written};
 
 use super::sweeper::Fate;
@@ -17,6 +21,44 @@ use crate::claims::judge::{self, Roster};
 use crate::engine::default_queue;
 use crate::error::EngineError;
 use crate::queue::Queue;
+
+pub use goldseam_core::recovery::foreign::TaskStanding;
+
+/// How foreign states are healed. Nothing is done to them unless somebody gives this.
+#[derive(Debug, Clone)]
+pub struct ForeignOptions {
+    /// Queue of the tasks that healing creates.
+    pub queue: QueueName,
+    /// Kind of the tasks that healing creates.
+    pub kind: String,
+    /// Where the tasks that states name are looked up; none: in the queue of the store itself.
+    pub lookup: Option<Arc<dyn TaskLookup>>,
+}
+
+impl Default for ForeignOptions {
+    fn default() -> Self {
+        Self { queue: default_queue(), kind: ORCHESTRATE.to_owned(), lookup: None }
+    }
+}
+
+impl PartialEq for ForeignOptions {
+    fn eq(&self, other: &Self) -> bool {
+        let same = match (&self.lookup, &other.lookup) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same && self.queue == other.queue && self.kind == other.kind
+    }
+}
+
+impl Eq for ForeignOptions {}
+
+/// The queue that foreign states belong to, where it is not the store's own.
+#[async_trait]
+pub trait TaskLookup: Debug + Send + Sync {
+    /// Says how the task stands that a foreign state names. If this fails, the state is left alone and the error is told.
+    async fn look_up(&self, task: &str) -> Result<TaskStanding, Box<dyn Error + Send + Sync>>;
+}
 
 /// A state of somebody else that is stalled, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +86,8 @@ pub struct ForeignReport {
     pub healed: u64,
     /// Each stalled one with its reason.
     pub stalled: Vec<ForeignStalled>,
+    /// Names of states that no run can have: these were not looked at.
+    pub unnamed: Vec<String>,
 }
 
 impl ForeignReport {
@@ -54,6 +98,7 @@ impl ForeignReport {
         self.healthy += later.healthy;
         self.healed += later.healed;
         self.stalled.extend(later.stalled);
+        self.unnamed.extend(later.unnamed);
     }
 }
 
@@ -89,7 +134,8 @@ impl Others {
 
 /// How stalled states are treated.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Treatment {
+pub(super) struct Treatment<'a> {
+    pub(super) options: &'a ForeignOptions,
     pub(super) stale_after: Duration,
     pub(super) dry_run: bool,
 }
@@ -100,7 +146,7 @@ impl Healer {
         &self,
         (place, state): (&dyn ForeignStates, &ForeignState),
         others: &mut Others,
-        treatment: Treatment,
+        treatment: Treatment<'_>,
         liveness: &Liveness,
     ) -> Result<ForeignReport, EngineError> {
         let mut report = ForeignReport { scanned: 1, ..ForeignReport::default() };
@@ -108,17 +154,25 @@ impl Healer {
             Ok(foreign) => foreign,
             Err(error) => {
                 tracing::debug!(%error, "a state of somebody else is left alone");
+                place.settled(&state.id, &state.version);
                 report.skipped = 1;
                 return Ok(report);
             }
         };
-        let task = match foreign.task_id().filter(|_| foreign.is_active()) {
-            Some(id) => self.task(id).await?,
-            None => None,
+        let (task, found) = match self.task_of(&foreign, treatment.options, liveness).await? {
+            Ok(found) => found,
+            Err(error) => {
+                let evidence = format!("its task {} cannot be looked up", foreign.task().unwrap_or_default());
+                let since = others.seen_since(state, liveness.now);
+                let fate = Fate::Failed(error.to_string());
+                report.stalled.push(ForeignStalled { id: state.id.clone(), evidence, since, fate });
+                return Ok(report);
+            }
         };
-        let lapsed = task.as_ref().and_then(|task| self.lapsed(task, liveness));
-        let (evidence, can_heal) = match foreign.standing(task.as_ref(), lapsed.as_deref()) {
+        let (evidence, can_heal) = match foreign.standing_by(&found) {
             Standing::Skipped => {
+                // Nothing but a change of the state itself can make it ours.
+                place.settled(&state.id, &state.version);
                 report.skipped = 1;
                 return Ok(report);
             }
@@ -134,7 +188,7 @@ impl Healer {
             () if !can_heal => Fate::NeedsHelp,
             () if treatment.dry_run => Fate::Told,
             () if liveness.now.since(since) < treatment.stale_after => Fate::Young,
-            () => match self.heal_foreign((place, state), &foreign, task, &evidence).await {
+            () => match self.heal_foreign((place, state), &foreign, task, (&evidence, treatment)).await {
                 Ok(fate) => fate,
                 Err(error) => Fate::Failed(error.to_string()),
             },
@@ -142,6 +196,28 @@ impl Healer {
         report.healed = u64::from(fate == Fate::Healed);
         report.stalled.push(ForeignStalled { id: state.id.clone(), evidence, since, fate });
         Ok(report)
+    }
+
+    /// How the task stands that the state names, and the task itself if it is one of ours.
+    async fn task_of(
+        &self,
+        foreign: &Foreign,
+        options: &ForeignOptions,
+        liveness: &Liveness,
+    ) -> Result<Result<(Option<Task>, TaskStanding), Box<dyn Error + Send + Sync>>, EngineError> {
+        let Some(name) = foreign.task().filter(|_| foreign.is_active()) else {
+            return Ok(Ok((None, TaskStanding::Missing)));
+        };
+        if let Some(lookup) = &options.lookup {
+            return Ok(lookup.look_up(name).await.map(|found| (None, found)));
+        }
+        let task = match foreign.task_id() {
+            Some(id) => self.task(id).await?,
+            None => None,
+        };
+        let lapsed = task.as_ref().and_then(|task| self.lapsed(task, liveness));
+        let found = TaskStanding::of(task.as_ref(), lapsed.as_deref());
+        Ok(Ok((task, found)))
     }
 
     /// Why nobody alive holds the task, by the rule for claims (L2).
@@ -158,18 +234,20 @@ impl Healer {
         (place, state): (&dyn ForeignStates, &ForeignState),
         foreign: &Foreign,
         task: Option<Task>,
-        evidence: &str,
+        (evidence, treatment): (&str, Treatment<'_>),
     ) -> Result<Fate, EngineError> {
         let now = self.ledger.store.now().await?;
         if let Some(held) = task.filter(|task| task.state == TaskState::Claimed) {
             // Any heartbeat since it was seen defeats this; left as it is, it would keep its key from the new one.
             let expect = Expect::Version(held.version);
-            let Ok(over) = held.cancelled(now) else { return Ok(Fate::Moved) };
+            let Ok(over) = held.replaced(evidence, now) else { return Ok(Fate::Moved) };
             if self.ledger.store.put_task(over, expect).await? != Written::Done {
                 return Ok(Fate::Moved);
             }
         }
-        let new = Queue::new(self.ledger.clone()).submit(foreign.new_task(default_queue(), now)).await?;
+        let ForeignOptions { queue, kind, .. } = treatment.options;
+        let new = foreign.new_task(queue.clone(), kind, now);
+        let new = Queue::new(self.ledger.clone()).submit(new).await?;
         if foreign.task() == Some(new.id.as_str()) {
             return Ok(Fate::Moved);
         }

@@ -14,7 +14,7 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
 
-use super::foreign::{ForeignReport, Others, Treatment};
+use super::foreign::{ForeignOptions, ForeignReport, Others, Treatment};
 use super::{Examined, Found, Healed, Healer, Liveness};
 use crate::error::EngineError;
 
@@ -42,8 +42,12 @@ pub struct SweepOptions {
     pub parked: bool,
     /// Read every log, whatever the cached rows say.
     pub deep: bool,
-    /// Look at the states of others too, where the store has a place for them.
-    pub foreign: bool,
+    /// Look at the states of others too, and heal them like this, where the store has a place for them; none: leave them
+    /// alone.
+    pub foreign: Option<ForeignOptions>,
+    /// How long a finding has held is told by the log, the row, the task and the owner's last beat, by the store's clock,
+    /// instead of by earlier sweeps: for a single sweep, which has seen nothing before. States of others are not judged so.
+    pub from_log: bool,
 }
 
 impl Default for SweepOptions {
@@ -54,7 +58,8 @@ impl Default for SweepOptions {
             rule: None,
             parked: false,
             deep: false,
-            foreign: true,
+            foreign: None,
+            from_log: false,
         }
     }
 }
@@ -271,7 +276,7 @@ impl Sweeper {
     }
 
     fn wants_foreign(&self) -> bool {
-        let wanted = self.options.foreign && self.options.rule.is_none();
+        let wanted = self.options.foreign.is_some() && self.options.rule.is_none();
         wanted && self.healer.ledger.store.foreign().is_some()
     }
 
@@ -283,14 +288,17 @@ impl Sweeper {
         report: &mut SweepReport,
     ) -> Result<Option<String>, EngineError> {
         let store = Arc::clone(&self.healer.ledger.store);
-        let Some(place) = store.foreign() else { return Ok(None) };
+        let (Some(place), Some(options)) = (store.foreign(), &self.options.foreign) else { return Ok(None) };
         let stale_after = self.options.stale_after.unwrap_or(self.healer.rules.recovery.stale_after);
-        let treatment = Treatment { stale_after, dry_run: self.options.dry_run };
+        let treatment = Treatment { options, stale_after, dry_run: self.options.dry_run };
         let page = place.states(after.as_deref(), PAGE).await?;
         let found = report.foreign.get_or_insert_default();
         for state in &page.items {
             let look = self.healer.look_at_foreign((place, state), &mut self.others, treatment, liveness);
             found.add(look.await?);
+        }
+        if page.next.is_none() {
+            found.unnamed = place.unnamed().await?;
         }
         Ok(page.next)
     }
@@ -332,14 +340,15 @@ impl Sweeper {
             report.healthy += 1;
             return Ok(());
         }
-        self.look_deep(&summary.run, Some(mark), liveness, report).await
+        let changed = changed(row, task.as_ref(), liveness);
+        self.look_deep(&summary.run, Some((mark, changed)), liveness, report).await
     }
 
     /// Reads the log, diagnoses, and heals what has held for long enough.
     async fn look_deep(
         &mut self,
         run: &RunId,
-        mark: Option<u64>,
+        known: Option<(u64, Millis)>,
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<(), EngineError> {
@@ -352,7 +361,7 @@ impl Sweeper {
         let examined = self.with_row(run, examined, liveness, report).await?;
         let Some(found) = self.most_urgent(&examined).cloned() else {
             self.sightings.remove(run);
-            if let Some(mark) = mark.filter(|_| !examined.row_is_off) {
+            if let Some((mark, _)) = known.filter(|_| !examined.row_is_off) {
                 self.well.insert(key(run), mark);
             }
             match examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
@@ -361,7 +370,12 @@ impl Sweeper {
             }
             return Ok(());
         };
-        let since = self.seen_since(&found, moves(&examined, found.at), liveness.now);
+        let changed = known.map(|(_, changed)| changed).filter(|_| self.options.from_log);
+        let first = match changed {
+            Some(changed) => self.held_since(&found, changed, liveness.now).await?,
+            None => liveness.now,
+        };
+        let since = self.seen_since(&found, moves(&examined, found.at), first);
         // Silence has lasted for as long as it must already.
         let silent = found.diagnosis.rule == Code::H1;
         let old_enough = silent || liveness.now.since(since) >= self.stale_after(&examined);
@@ -402,9 +416,16 @@ impl Sweeper {
         }
     }
 
-    fn seen_since(&mut self, found: &Found, moves: u64, now: Millis) -> Millis {
+    /// Since when everything that the finding rests on has been as it is.
+    async fn held_since(&self, found: &Found, changed: Millis, now: Millis) -> Result<Millis, EngineError> {
+        let Remedy::Deliver { child, .. } = &found.diagnosis.remedy else { return Ok(changed) };
+        let ended = self.healer.ledger.summary(child).await?.map_or(now, |child| child.last_event_at);
+        Ok(changed.max(ended))
+    }
+
+    fn seen_since(&mut self, found: &Found, moves: u64, first: Millis) -> Millis {
         let rule = found.diagnosis.rule;
-        let new = Sighting { rule, moves, since: now };
+        let new = Sighting { rule, moves, since: first };
         let sighting = self.sightings.entry(found.run.clone()).or_insert(new);
         if (sighting.rule, sighting.moves) != (rule, moves) {
             *sighting = new;
@@ -447,6 +468,19 @@ impl Sweeper {
 /// How far the run has got by itself.
 fn moves(examined: &Examined, end: Seq) -> u64 {
     examined.state.as_ref().map_or(end.0, |state| state.summary.moves())
+}
+
+/// When something about the run last changed, by itself or by time: its log, its row, its task, a timer that became due, its
+/// owner's last beat.
+fn changed(row: &Row, task: Option<&Task>, liveness: &Liveness) -> Millis {
+    let summary = &row.summary;
+    let due = [summary.due(), task.map(|task| task.run_at)].into_iter().flatten();
+    let owner = summary.owner.as_ref();
+    let beat = owner.and_then(|owner| liveness.nodes.iter().find(|seen| seen.record.id == *owner));
+    let past = [Some(summary.last_event_at), Some(row.updated_at), task.map(|task| task.changed_at)];
+    let past = past.into_iter().flatten().chain(beat.map(|seen| seen.beat_at));
+    let latest = past.chain(due.filter(|due| *due <= liveness.now)).max();
+    latest.map_or(liveness.now, |latest| latest.min(liveness.now))
 }
 
 fn key(run: &RunId) -> u64 {
@@ -499,6 +533,7 @@ mod tests {
             healthy: n + 2,
             healed: n + 3,
             stalled: Vec::new(),
+            unnamed: vec![n.to_string()],
         };
         let tick = |n: u64, more| SweepReport {
             scanned: n,
@@ -515,7 +550,8 @@ mod tests {
         assert_eq!(report, SweepReport { foreign: None, ..tick(3, true) });
         report.add(tick(5, true));
         report.add(tick(6, false));
-        let others = ForeignReport { scanned: 11, skipped: 13, healthy: 15, healed: 17, stalled: Vec::new() };
+        let (stalled, unnamed) = (Vec::new(), vec!["5".to_owned(), "6".to_owned()]);
+        let others = ForeignReport { scanned: 11, skipped: 13, healthy: 15, healed: 17, stalled, unnamed };
         let sum = SweepReport {
             scanned: 14,
             terminal: 17,

@@ -15,7 +15,7 @@ use goldseam_core::event::Release;
 use goldseam_core::{Fence, Owned, RunId};
 use tokio::sync::{Notify, watch};
 
-use super::{Ended, Node};
+use super::{Ended, Hub, Node};
 use crate::append::{append_as, read_on};
 use crate::cell::{Cell, Stop};
 use crate::copy::CLOSED;
@@ -162,13 +162,28 @@ impl Desk {
         self.lying().values().cloned().collect()
     }
 
-    fn put(&self, cell: Arc<Cell>, offered: Option<Duration>) -> Arc<Lying> {
+    /// Lays an execution here, unless it was ended meanwhile.
+    fn put(&self, hub: &Hub, cell: Arc<Cell>, offered: Option<Duration>) -> Option<Arc<Lying>> {
         cell.lock().driver = Some(Waker::from(Arc::clone(&self.bell)));
         let run = cell.run.clone();
         let lying =
             Arc::new(Lying { cell, turn: tokio::sync::Mutex::default(), offered: Mutex::new(offered) });
-        self.lying().insert(run, Arc::clone(&lying));
-        lying
+        let mut all = self.lying();
+        hub.has_cell(&lying.cell).then(|| {
+            all.insert(run, Arc::clone(&lying));
+            lying
+        })
+    }
+
+    /// Takes an execution away whose claim is over; its worker learns of it by its next heartbeat.
+    pub(super) fn drop_cell(&self, cell: &Arc<Cell>) {
+        {
+            let mut all = self.lying();
+            if all.get(&cell.run).is_some_and(|now| Arc::ptr_eq(&now.cell, cell)) {
+                all.remove(&cell.run);
+            }
+        }
+        self.bell.ring();
     }
 
     /// The worker told which executions it has: whatever it does not know of is offered again.
@@ -180,10 +195,12 @@ impl Desk {
         }
     }
 
-    /// What is offered; the worker has it from now on, unless it says otherwise.
-    pub(crate) fn take_offered(&self, limit: usize) -> Vec<Arc<Lying>> {
+    /// What is offered; the worker has it from now on, unless it says otherwise. A run that the worker still `held` under
+    /// an earlier claim waits until the worker has dropped that execution: no worker has two of one run.
+    pub(crate) fn take_offered(&self, held: &[(RunId, Fence)], limit: usize) -> Vec<Arc<Lying>> {
         let mut all = self.all();
-        all.retain(|lying| lying.offered().is_some());
+        let twice = |lying: &Lying| held.iter().any(|(run, _)| *run == lying.cell.run);
+        all.retain(|lying| lying.offered().is_some() && !twice(lying));
         all.truncate(limit);
         for lying in &all {
             lying.take();
@@ -256,28 +273,24 @@ impl Node {
         for stray in strays {
             cancel_child(&cell, &stray).await;
         }
-        desk.put(cell, Some(self.ledger.clock.elapsed()));
-        desk.arrived.notify_waiters();
+        if desk.put(self.hub(), cell, Some(self.ledger.clock.elapsed())).is_some() {
+            desk.arrived.notify_waiters();
+        }
     }
 
     /// The run began anew and is still the worker's: it goes on under the new claim.
     pub(crate) async fn carry_on(&self, desk: &Desk, lying: &Lying) -> Option<Arc<Lying>> {
-        let again = self.go_on(&lying.cell).await;
+        let turn = self.turn_at(&lying.cell);
+        let again = self.go_on(&lying.cell, &turn).await;
         self.hub().remove(&lying.cell, &Ended::Elsewhere);
         let (state, held_at) = again?;
-        let cell = self.hold(state, lying.cell.task.clone(), held_at);
-        Some(desk.put(cell, None))
+        let cell = self.hold(state, lying.cell.task.clone(), held_at).await?;
+        desk.put(self.hub(), cell, None)
     }
 
     /// The run is not the worker's any more: it ended, was given back, or was lost.
     pub(crate) async fn clear_away(&self, desk: &Desk, lying: &Lying) {
-        {
-            let mut all = desk.lying();
-            if all.get(&lying.cell.run).is_some_and(|now| Arc::ptr_eq(&now.cell, &lying.cell)) {
-                all.remove(&lying.cell.run);
-            }
-        }
-        desk.bell.ring();
+        desk.drop_cell(&lying.cell);
         let over = lying.cell.lock().state.summary.status.is_terminal();
         match over {
             true => self.finish(&lying.cell).await,

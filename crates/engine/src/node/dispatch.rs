@@ -17,7 +17,7 @@ use super::quarantine::Admission;
 use super::{Node, mail};
 use crate::cell::Cell;
 use crate::clock::pause;
-use crate::commit::Committed;
+use crate::commit::{Committed, With};
 use crate::error::EngineError;
 use crate::healer::{Healed, Liveness};
 use crate::spawn::spawn;
@@ -42,6 +42,8 @@ enum Taken {
     HeldBack { alone: bool, lived: Duration },
     /// It is over.
     Over,
+    /// An execution in this process has it, under a claim that stands.
+    Here(Arc<Cell>),
 }
 
 impl Node {
@@ -149,8 +151,7 @@ impl Node {
         if !task.is_advance() {
             return self.deliver(task).await;
         }
-        self.taking().entry(run.clone()).or_default();
-        let cell = self.begin(&run, task).await;
+        let cell = self.begin_alone(&run, task).await;
         let poked = !self.is_held_back(&run) && self.taking().remove(&run) == Some(true);
         let Some(cell) = cell else {
             // Its place is free again.
@@ -162,10 +163,34 @@ impl Node {
         self.execute(cell).await;
     }
 
-    /// Claims the run and takes it into memory; what cannot be taken is put where it belongs.
-    async fn begin(&self, run: &RunId, task: Task) -> Option<Arc<Cell>> {
+    /// Claims the run and takes it into memory, once no other task of this process is about to do so and no execution here
+    /// has the run under a claim that stands.
+    async fn begin_alone(&self, run: &RunId, mut task: Task) -> Option<Arc<Cell>> {
+        loop {
+            let turn = self.hub().turn(run).await;
+            self.taking().entry(run.clone()).or_default();
+            let here;
+            (task, here) = match self.begin(run, task).await {
+                Ok(cell) => return cell,
+                Err(back) => back,
+            };
+            drop(turn);
+            // The execution has a slot already, and is poked by itself.
+            self.taking().remove(run);
+            self.hub().until_left(&here).await;
+            if self.hub().is_leaving() {
+                self.put_aside(task, Duration::ZERO).await;
+                return None;
+            }
+        }
+    }
+
+    /// Claims the run and takes it into memory; what cannot be taken is put where it belongs. Hands the task back if the run
+    /// is executed here already.
+    async fn begin(&self, run: &RunId, task: Task) -> Result<Option<Arc<Cell>>, (Task, Arc<Cell>)> {
         match self.claim_run(run, &task).await {
-            Ok(Taken::Ours { base, end }) => return self.load_own(run, (base, end), task).await,
+            Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, (base, end), task).await),
+            Ok(Taken::Here(cell)) => return Err((task, cell)),
             Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
             Ok(Taken::Over) => {}
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
@@ -186,7 +211,7 @@ impl Node {
                 self.put_aside(task, ASIDE).await;
             }
         }
-        None
+        Ok(None)
     }
 
     async fn found_damaged(&self, run: &RunId, corrupt: &Corrupt) {
@@ -236,7 +261,7 @@ impl Node {
             tracing::info!(%run, "a claimed run was taken over before it was loaded");
             return None;
         }
-        let Some(diagnosis) = at_claim(&state) else { return Some(self.hold(state, task.id, asked)) };
+        let Some(diagnosis) = at_claim(&state) else { return self.hold(state, task.id, asked).await };
         let healer = self.healer(Reason::StaleDetection);
         match healer.heal(run, state.summary.as_of, &diagnosis).await {
             // There is a new task, and it brings the run back.
@@ -256,6 +281,9 @@ impl Node {
         if known.task().is_some_and(|own| *own != task.id) {
             return Err(EngineError::Superseded { task: task.id.clone() });
         }
+        if let Some(cell) = known.summary().and_then(|summary| self.execution_of(summary)) {
+            return Ok(Taken::Here(cell));
+        }
         let base = known.summary().map_or(Seq(1), |summary| summary.base);
         let workflow = known.summary().map(|summary| summary.workflow.as_str().to_owned());
         let lost = match known.summary() {
@@ -270,9 +298,16 @@ impl Node {
                 Admission::Never(attempts) => return self.end_poisonous(run, summary, attempts).await,
             }
         }
-        let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), Vec::new()).await?;
+        let with = With { task: Some(&task.id), ..With::default() };
+        let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), with).await?;
         self.count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base, end: taken.end })
+    }
+
+    /// The execution in this process that has the run under a claim that stands.
+    fn execution_of(&self, summary: &Summary) -> Option<Arc<Cell>> {
+        let blind = planted::is(Bug::TwoAtOnce) || planted::is(Bug::AnyClaimIsOwn);
+        self.hub().cell(&summary.run).filter(|cell| cell.stands_in(summary) && !blind)
     }
 
     /// Rule P1: the run took its process down too often, the last time alone.

@@ -10,10 +10,12 @@ use goldseam_core::recovery::Code;
 use goldseam_core::state::Outcome;
 use goldseam_core::{Command, Doing, Fence, Owned, Seq, State, Status, TaskId};
 
-use super::{Ended, Node};
+use super::hub::Turn;
+use super::{Ended, Entry, Node};
 use crate::append::Moved;
 use crate::cell::{Cell, Stop};
 use crate::clock::pause;
+use crate::commit::With;
 use crate::context::Context;
 use crate::driver::{End, drive};
 use crate::error::EngineError;
@@ -24,11 +26,35 @@ use crate::undo::cancel_child;
 const RELOAD: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Takes a run that this node owned at `held_at` into memory.
-    pub(crate) fn hold(&self, state: State, task: TaskId, held_at: Duration) -> Arc<Cell> {
+    /// Takes a run that this node owned at `held_at` into memory. An execution under an earlier claim ends first; if
+    /// there is one under a later claim, none begins here.
+    pub(crate) async fn hold(&self, state: State, task: TaskId, held_at: Duration) -> Option<Arc<Cell>> {
         let cell = Arc::new(Cell::new(self.ledger.clone(), Arc::clone(&self.config), (state, task), held_at));
-        self.hub().insert(Arc::clone(&cell));
-        cell
+        loop {
+            match self.hub().enter(&cell) {
+                Entry::In => return Some(cell),
+                Entry::Newer => {
+                    tracing::debug!(run = %cell.run, "an execution under a later claim is here already");
+                    return None;
+                }
+                Entry::Older(older) => {
+                    self.end(&older);
+                    self.hub().until_left(&older).await;
+                }
+            }
+        }
+    }
+
+    /// Ends an execution whose claim is over.
+    fn end(&self, cell: &Arc<Cell>) {
+        tracing::info!(run = %cell.run, "an execution under an earlier claim is ended");
+        match &self.desk {
+            Some(desk) => {
+                self.hub().remove(cell, &Ended::Elsewhere);
+                desk.drop_cell(cell);
+            }
+            None => cell.end(Stop::Fenced),
+        }
     }
 
     /// Executes a run that this node owns, for as long as it does.
@@ -42,17 +68,22 @@ impl Node {
                 Some(function) => self.drive(&cell, function).await,
                 None => End::Released,
             };
+            let mut turn = None;
             let again = match end {
                 End::Finished => {
                     self.finish(&cell).await;
                     return;
                 }
-                End::Continued => self.go_on(&cell).await,
+                End::Continued => {
+                    turn = self.turn_at(&cell);
+                    self.go_on(&cell, &turn).await
+                }
                 End::Dropped(Stop::Store(reason)) => {
                     tracing::warn!(run = %cell.run, reason, "an execution was dropped and is loaded again");
                     pause(reload).await;
                     reload = (reload * 2).min(Duration::from_secs(5));
-                    self.reclaim_own(&cell).await
+                    turn = self.turn_at(&cell);
+                    self.reclaim_own(&cell, &turn).await
                 }
                 End::Dropped(stop) => {
                     self.settle(&cell, stop).await;
@@ -60,10 +91,11 @@ impl Node {
                 }
                 End::Released => None,
             };
-            let again = again.filter(|_| self.is_at_it(&cell));
             self.hub().remove(&cell, &Ended::Elsewhere);
             let Some((state, held_at)) = again else { return };
-            cell = self.hold(state, cell.task.clone(), held_at);
+            let Some(next) = self.hold(state, cell.task.clone(), held_at).await else { return };
+            drop(turn);
+            cell = next;
         }
     }
 
@@ -144,8 +176,11 @@ impl Node {
     }
 
     /// The run that began anew, if it is still ours.
-    pub(super) async fn go_on(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
+    pub(super) async fn go_on(&self, cell: &Arc<Cell>, turn: &Option<Turn<'_>>) -> Option<(State, Duration)> {
         let Moved::Continued(claim) = cell.lock().moved else { return None };
+        if !self.is_at_it(turn) {
+            return None;
+        }
         self.reload(cell, claim).await
     }
 
@@ -172,21 +207,25 @@ impl Node {
         summary.owner.as_ref() == Some(&self.id) && by_this_claim
     }
 
-    /// Whether nobody else in this process has taken the run, or is about to: while one execution waits for a store that
-    /// does not answer, the run's task may come back and begin another.
-    fn is_at_it(&self, cell: &Arc<Cell>) -> bool {
-        let alone = self.hub().has_cell(cell) && !self.taking().contains_key(&cell.run);
-        alone || planted::is(Bug::AnyClaimIsOwn)
+    /// The right to load the run again, unless another task of this process has taken the run, or is about to: while one
+    /// execution waits for a store that does not answer, the run's task may come back and begin another.
+    pub(super) fn turn_at(&self, cell: &Arc<Cell>) -> Option<Turn<'_>> {
+        self.hub().try_turn(&cell.run).filter(|_| self.hub().has_cell(cell))
+    }
+
+    fn is_at_it(&self, turn: &Option<Turn<'_>>) -> bool {
+        turn.is_some() || planted::is(Bug::AnyClaimIsOwn)
     }
 
     /// Claims the run again under a new epoch, so that nothing still on its way can land.
-    async fn reclaim_own(&self, cell: &Arc<Cell>) -> Option<(State, Duration)> {
+    async fn reclaim_own(&self, cell: &Arc<Cell>, turn: &Option<Turn<'_>>) -> Option<(State, Duration)> {
+        if !self.is_at_it(turn) {
+            return None;
+        }
         loop {
-            if !self.is_at_it(cell) {
-                return None;
-            }
             let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
-            let error = match self.ledger.commit(&cell.run, &Command::Claim(claim)).await {
+            let with = With { task: Some(&cell.task), ..With::default() };
+            let error = match self.ledger.commit_on(None, &cell.run, &Command::Claim(claim), with).await {
                 Ok(claimed) => return self.reload(cell, claimed.end).await,
                 Err(error) => error,
             };

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use goldseam_core::decide::TaskMove;
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::Outcome;
 use goldseam_core::{Millis, NodeId, RunId, StepName, WorkflowName};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::cell::Cell;
@@ -36,6 +38,8 @@ pub(crate) struct Hub {
     leaving: AtomicBool,
     aborting: AtomicBool,
     hot: Mutex<Hot>,
+    /// An execution, or somebody's way into memory, is over.
+    left: Notify,
     /// Appends of this process that have landed.
     appends: AtomicU64,
     /// A task became ready here.
@@ -57,6 +61,8 @@ struct Confirmed {
 #[derive(Default)]
 struct Hot {
     cells: BTreeMap<RunId, Arc<Cell>>,
+    /// Runs that are being claimed and loaded, each by one task of this process.
+    turns: BTreeSet<RunId>,
     waiters: BTreeMap<RunId, Vec<oneshot::Sender<Ended>>>,
 }
 
@@ -82,6 +88,7 @@ impl Hub {
             leaving: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             hot: Mutex::default(),
+            left: Notify::new(),
             appends: AtomicU64::new(0),
             ready: Notify::new(),
             #[cfg(feature = "testing")]
@@ -203,8 +210,50 @@ impl Hub {
         }
     }
 
-    pub(crate) fn insert(&self, cell: Arc<Cell>) {
-        self.hot().cells.insert(cell.run.clone(), cell);
+    /// Takes an execution into memory, unless another execution of its run is there. The only way in, so that one
+    /// process never has two of them.
+    pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Entry {
+        let mut hot = self.hot();
+        let blind = planted::is(Bug::TwoAtOnce) || planted::is(Bug::AnyClaimIsOwn);
+        match hot.cells.get(&cell.run).filter(|_| !blind) {
+            Some(other) if other.epoch < cell.epoch => return Entry::Older(Arc::clone(other)),
+            Some(_) => return Entry::Newer,
+            None => {}
+        }
+        hot.cells.insert(cell.run.clone(), Arc::clone(cell));
+        Entry::In
+    }
+
+    /// Returns once an execution or a turn of this process has ended. It counts from the call on, not from the first poll.
+    fn left(&self) -> Notified<'_> {
+        self.left.notified()
+    }
+
+    /// Returns once this execution is not in memory any more.
+    pub(crate) async fn until_left(&self, cell: &Arc<Cell>) {
+        loop {
+            let left = self.left();
+            if !self.has_cell(cell) {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Waits for the right to claim and load the run, which one task of this process has at a time.
+    pub(crate) async fn turn(&self, run: &RunId) -> Turn<'_> {
+        loop {
+            let left = self.left();
+            if let Some(turn) = self.try_turn(run) {
+                return turn;
+            }
+            left.await;
+        }
+    }
+
+    /// The same, if no other task of this process has it.
+    pub(crate) fn try_turn(&self, run: &RunId) -> Option<Turn<'_>> {
+        self.hot().turns.insert(run.clone()).then(|| Turn { hub: self, run: run.clone() })
     }
 
     pub(crate) fn cell(&self, run: &RunId) -> Option<Arc<Cell>> {
@@ -237,6 +286,7 @@ impl Hub {
         }
         let waiters = hot.waiters.remove(&cell.run).unwrap_or_default();
         drop(hot);
+        self.left.notify_waiters();
         for waiter in waiters {
             let _ = waiter.send(ended.clone());
         }
@@ -265,6 +315,31 @@ impl Hub {
         let mut hot = self.hot();
         hot.cells.clear();
         hot.waiters.clear();
+        drop(hot);
+        self.left.notify_waiters();
+    }
+}
+
+/// What becomes of an execution that comes into memory.
+pub(crate) enum Entry {
+    /// It is there.
+    In,
+    /// One under the same claim or a later one is there: this one must not begin.
+    Newer,
+    /// One under an earlier claim is there: it must have ended before this one begins.
+    Older(Arc<Cell>),
+}
+
+/// The right to claim and load a run, until dropped.
+pub(crate) struct Turn<'a> {
+    hub: &'a Hub,
+    run: RunId,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.hub.hot().turns.remove(&self.run);
+        self.hub.left.notify_waiters();
     }
 }
 

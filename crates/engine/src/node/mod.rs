@@ -34,6 +34,7 @@ use crate::registry::Registry;
 use crate::spawn::{spawn, thread};
 
 pub(crate) use desk::{Desk, Lying};
+use hub::Entry;
 pub(crate) use hub::{Ended, Hub};
 pub(crate) use mail::{child_ended, delivery_task};
 

@@ -16,7 +16,8 @@ impl Node {
     /// Sweeps at start-up, healing at once, then as often as configured.
     pub(super) async fn keep_sweeping(self: &Arc<Self>) {
         let Some(every) = self.config.sweep else { return };
-        let options = SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
+        let (stale_after, foreign) = (Some(Duration::ZERO), self.config.foreign.clone());
+        let options = SweepOptions { stale_after, foreign, ..SweepOptions::default() };
         let mut sweeper = Sweeper::new(self.healer(Reason::InfrastructureRestart), options);
         let mut found: Vec<Code> = Vec::new();
         while !self.is_closed() && !self.hub().is_leaving() {
@@ -65,6 +66,9 @@ impl Node {
         if report.healed > 0 || report.rows_rewritten > 0 {
             let (healed, rows) = (report.healed, report.rows_rewritten);
             tracing::info!(node = %self.id, healed, rows, "a sweep mended runs");
+        }
+        for name in report.foreign.iter().flat_map(|foreign| &foreign.unnamed) {
+            tracing::warn!(name, "a foreign state has a name that no run can have; it is left alone");
         }
         for failed in report.foreign.iter().flat_map(|foreign| &foreign.stalled) {
             if let Fate::Failed(error) = &failed.fate {

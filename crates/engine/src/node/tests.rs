@@ -1,10 +1,16 @@
-use goldseam_store::{MemoryStore, Store};
+use goldseam_core::task::Task;
+use goldseam_core::{Event, Payload, Status, WorkflowName};
+use goldseam_store::faulty::{Fault, FaultyStore, Plan};
+use goldseam_store::{Expect, MemoryStore, Store, TaskFilter, Written};
 
 use super::*;
 use crate::claims::{ClaimRules, Memory};
+use crate::client::{By, Client, StartOptions};
 use crate::clock::{Clock, SystemClock};
+use crate::context::Context;
 use crate::entropy::OsEntropy;
 use crate::meter::Meter;
+use crate::testing::{SimClock, TrueTime};
 
 fn node() -> Arc<Node> {
     node_on(Arc::new(MemoryStore::new(Arc::new(|| goldseam_core::Millis(1)))), Arc::new(SystemClock))
@@ -12,6 +18,11 @@ fn node() -> Arc<Node> {
 
 /// A node that does nothing by itself.
 pub(super) fn node_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Node> {
+    node_with(store, clock, Registry::default())
+}
+
+/// The same, with workflows.
+fn node_with(store: Arc<dyn Store>, clock: Arc<dyn Clock>, registry: Registry) -> Arc<Node> {
     let id = NodeId::new("n-1").unwrap();
     let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
     let config = Config::default();
@@ -26,7 +37,7 @@ pub(super) fn node_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Node>
         claims: Arc::new(Memory::new(ClaimRules::default())),
         secrets: Arc::default(),
     };
-    Node::new(ledger, Arc::new(config), Registry::default(), (id, time), None)
+    Node::new(ledger, Arc::new(config), registry, (id, time), None)
 }
 
 #[tokio::test]
@@ -48,4 +59,151 @@ fn a_run_that_is_poked_on_its_way_into_memory_is_not_forgotten() {
     node.taking().insert(run.clone(), false);
     node.poke(&run);
     assert_eq!(node.taking().get(&run), Some(&true));
+}
+
+/// What the body of a step did, in order.
+#[derive(Debug, Clone, Default)]
+struct Seen(Arc<Mutex<Vec<&'static str>>>);
+
+impl Seen {
+    fn all(&self) -> Vec<&'static str> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn begins(&self) -> usize {
+        self.all().iter().filter(|what| **what == "begin").count()
+    }
+}
+
+/// Says when the body of a step is over, however it ends.
+struct Body(Seen);
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().push("end");
+    }
+}
+
+/// A store, a node on it whose workflow has one step behind a door, and a run of it that is ready.
+struct House {
+    store: Arc<MemoryStore>,
+    node: Arc<Node>,
+    seen: Seen,
+    door: Arc<tokio::sync::Semaphore>,
+    client: Client,
+    run: RunId,
+}
+
+impl House {
+    /// The appends of the node go by `plan`; those of the client do not.
+    async fn built(plan: Plan) -> Self {
+        let time = TrueTime::begin();
+        let store = Arc::new(MemoryStore::new(time.store_clock()));
+        let clock: Arc<dyn Clock> = Arc::new(SimClock::new(time, 0, 0));
+        let (seen, door) = (Seen::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let mut registry = Registry::default();
+        let (log, gate) = (seen.clone(), Arc::clone(&door));
+        let work = move |ctx: Context, (): ()| {
+            let (log, gate) = (log.clone(), Arc::clone(&gate));
+            async move {
+                ctx.step("ship", || async {
+                    log.0.lock().unwrap().push("begin");
+                    let _body = Body(log.clone());
+                    gate.acquire().await.map_err(|_| crate::Error::terminal("closed"))?.forget();
+                    Ok::<u32, crate::Error>(1)
+                })
+                .await
+            }
+        };
+        registry.add(WorkflowName::new("w").unwrap(), 1, work, &goldseam_core::Limits::default());
+        let faulty: Arc<dyn Store> = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, plan));
+        let node = node_with(faulty, Arc::clone(&clock), registry);
+        let client = Client::of(node_on(Arc::clone(&store) as Arc<dyn Store>, clock).ledger.clone());
+        let run = RunId::new("r").unwrap();
+        client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+        Self { store, node, seen, door, client, run }
+    }
+
+    /// The run's own task, claimed by the node.
+    async fn task(&self) -> Task {
+        let row = self.store.head(&self.run).await.unwrap().unwrap().row.unwrap();
+        let filter = TaskFilter { id: row.task, limit: 1, ..TaskFilter::default() };
+        let task = self.store.tasks(filter).await.unwrap().remove(0);
+        let expect = Expect::Version(task.version);
+        let held = task.claimed(self.node.id.as_str(), self.store.now().await.unwrap());
+        assert_eq!(self.store.put_task(held.clone(), expect).await.unwrap(), Written::Done);
+        held
+    }
+
+    fn take(&self, task: Task) -> JoinHandle<()> {
+        spawn(Arc::clone(&self.node).take(task))
+    }
+
+    async fn has_begun(&self, times: usize) {
+        while self.seen.begins() < times {
+            pause(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn claims(&self) -> usize {
+        let log = self.client.history(&self.run).await.unwrap();
+        log.iter().filter(|recorded| matches!(recorded.event, Event::RunClaimed(_))).count()
+    }
+}
+
+/// Returns once nothing moves any more but by the clock.
+async fn idle() {
+    pause(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_lands_only_for_a_task_that_still_counts() {
+    // The claim has looked, and its append is on its way when another one gives the run a new task.
+    let house = House::built(Plan::pass().at_append(1, Fault::Delay(Duration::from_secs(1)))).await;
+    let older = house.take(house.task().await);
+    pause(Duration::from_millis(500)).await;
+    house.client.requeue(&house.run, By::default()).await.unwrap();
+    older.await.unwrap();
+    assert_eq!((house.claims().await, house.seen.begins()), (0, 0));
+    let newer = house.take(house.task().await);
+    house.has_begun(1).await;
+    house.door.add_permits(1);
+    newer.await.unwrap();
+    assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
+    assert_eq!((house.claims().await, house.seen.all()), (1, vec!["begin", "end"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_task_waits_while_its_run_is_executed_here() {
+    let house = House::built(Plan::pass()).await;
+    let task = house.task().await;
+    let first = house.take(task.clone());
+    let second = house.take(task.clone());
+    house.has_begun(1).await;
+    let third = house.take(task);
+    idle().await;
+    assert_eq!((house.claims().await, house.seen.all()), (1, vec!["begin"]));
+    assert!(!second.is_finished() && !third.is_finished());
+    house.door.add_permits(1);
+    for one in [first, second, third] {
+        one.await.unwrap();
+    }
+    assert_eq!((house.claims().await, house.seen.all()), (1, vec!["begin", "end"]));
+    assert!(house.node.taking().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_execution_ends_before_its_successor_begins() {
+    let house = House::built(Plan::pass()).await;
+    let first = house.take(house.task().await);
+    house.has_begun(1).await;
+    // Its run goes to another branch, with another task, and it has not noticed.
+    house.client.reset(&house.run, By::default()).await.unwrap();
+    let second = house.take(house.task().await);
+    house.has_begun(2).await;
+    assert_eq!(house.seen.all(), ["begin", "end", "begin"]);
+    house.door.add_permits(1);
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
 }

@@ -278,14 +278,15 @@ impl RemoteWorkers {
         let (node, desk) = self.hear(worker)?;
         let held = self.held(worker, claim.holding.iter())?;
         let _one_at_a_time = desk.asking.lock().await;
-        desk.compare(&pairs(&held), self.ledger.clock.elapsed());
+        let held = pairs(&held);
+        desk.compare(&held, self.ledger.clock.elapsed());
         let limit = usize::try_from(claim.limit).unwrap_or(usize::MAX).min(CLAIM_MAX);
         let deadline = self.ledger.clock.elapsed() + Self::patience(&desk, claim.wait_ms);
         let _asking = desk.ask(u32::try_from(limit).unwrap_or(u32::MAX));
         node.hub().ready.notify_one();
         loop {
             let arrived = desk.arrived.notified();
-            let taken = desk.take_offered(limit);
+            let taken = desk.take_offered(&held, limit);
             let leaving = node.hub().is_leaving();
             let left = deadline.saturating_sub(self.ledger.clock.elapsed());
             if !taken.is_empty() || limit == 0 || leaving || left.is_zero() || node.is_closed() {

@@ -11,13 +11,17 @@ use goldseam_store::{FaultyStore, ForeignStates, TaskFilter};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::config::Recovery;
-use crate::healer::foreign::ForeignReport;
+use crate::healer::foreign::{ForeignOptions, ForeignReport, TaskLookup, TaskStanding};
 use crate::healer::sweeper::{Fate, SweepOptions};
 use crate::queue::Want;
 use crate::{Client, OsEntropy, SystemClock};
 
 fn at_once() -> SweepOptions {
-    SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() }
+    SweepOptions { stale_after: Some(Duration::ZERO), foreign: asked(), ..SweepOptions::default() }
+}
+
+fn asked() -> Option<ForeignOptions> {
+    Some(ForeignOptions::default())
 }
 
 fn default_queue() -> QueueName {
@@ -216,7 +220,13 @@ pub async fn a_foreign_state_must_have_been_stalled_for_a_while(fixture: &Fixtur
     assert_eq!(first.stalled[0].since, second.stalled[0].since);
     house.put("wf", &state("wf", "compensating", "gone")).await;
     eventually("its owner's write begins the wait anew", || async {
-        let report = house.ward.client.sweeper(SweepOptions::default()).sweep().await.unwrap();
+        let report = house
+            .ward
+            .client
+            .sweeper(SweepOptions { foreign: asked(), ..SweepOptions::default() })
+            .sweep()
+            .await
+            .unwrap();
         report.foreign.unwrap().stalled[0].since > first.stalled[0].since
     })
     .await;
@@ -248,7 +258,7 @@ pub async fn an_engine_heals_foreign_states(fixture: &Fixture) {
     let Some(house) = House::on(fixture) else { return };
     house.put("wf", &state("wf", "waiting_signal", "gone")).await;
     let engine = house.ward.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
-    let engine = engine.start().await.unwrap();
+    let engine = engine.foreign_states(ForeignOptions::default()).start().await.unwrap();
     eventually("it has a task", || async { house.task("wf").await.is_some() }).await;
     engine.shutdown().await;
 }
@@ -278,4 +288,84 @@ pub async fn a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_swee
             }
         }
     }
+}
+
+/// A queue that Goldseam knows nothing of.
+#[derive(Debug)]
+struct Theirs;
+
+#[async_trait::async_trait]
+impl TaskLookup for Theirs {
+    async fn look_up(&self, task: &str) -> Result<TaskStanding, Box<dyn std::error::Error + Send + Sync>> {
+        match task {
+            "live" => Ok(TaskStanding::Live),
+            "late" => Ok(TaskStanding::LeaseOver { why: "since noon".to_owned() }),
+            "down" => Err("their queue does not answer".into()),
+            _ => Ok(TaskStanding::Missing),
+        }
+    }
+}
+
+/// Whoever keeps the states says how their tasks stand, and where new ones go.
+pub async fn foreign_tasks_are_looked_up_where_their_owner_says(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    for task in ["live", "late", "down", "gone"] {
+        house.put(&format!("wf-{task}"), &state(&format!("wf-{task}"), "running", task)).await;
+    }
+    let (queue, kind) = (QueueName::new("theirs").unwrap(), "orchestrate".to_owned());
+    let foreign = Some(ForeignOptions { queue, kind, lookup: Some(Arc::new(Theirs)) });
+    let report = sweep(&house.ward.client, SweepOptions { foreign, ..at_once() }).await;
+    let failed = Fate::Failed("their queue does not answer".to_owned());
+    let expected = [("wf-down", failed), ("wf-gone", Fate::Healed), ("wf-late", Fate::Healed)];
+    assert_eq!((fates(&report), report.healthy), (expected.to_vec(), 1));
+    assert_eq!(report.stalled[2].evidence, "its task late is held by nobody: since noon");
+    let new = house.task("wf-gone").await.unwrap();
+    assert_eq!((new.queue.as_str(), new.kind.as_str()), ("theirs", "orchestrate"));
+    assert_eq!(house.all_tasks().await.len(), 2, "the others are as they were");
+}
+
+/// An engine that was not asked to leaves the states of others alone.
+pub async fn engines_leave_foreign_states_alone_unless_asked(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    let body = state("wf", "running", "a-task-of-their-own-queue");
+    house.put("wf", &body).await;
+    let sweeps = || house.ward.builder_like(Recovery::default(), Some(Duration::from_millis(20)));
+    let engine = sweeps().start().await.unwrap();
+    // It has swept once it has healed a run that was stalled from the first.
+    house.ward.start("two", "r", "true").await;
+    let task = house.ward.task("r").await.unwrap();
+    house.ward.damage().lose_task(&task.id).await;
+    let swept = || async { house.ward.row("r").await.summary.recoveries > 0 };
+    eventually("it has swept", swept).await;
+    engine.shutdown().await;
+    assert_eq!(house.body("wf").await, body);
+    let engine = sweeps().foreign_states(ForeignOptions::default()).start().await.unwrap();
+    eventually("it was asked to", || async { house.body("wf").await != body }).await;
+    engine.shutdown().await;
+}
+
+/// A claim that lapsed is taken away with a trace.
+pub async fn a_lapsed_foreign_task_is_cancelled_with_an_audit_entry(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    let queue = house.ward.client.queue();
+    queue.submit(new_task("t", Some(Duration::from_millis(1)))).await.unwrap();
+    let want = Want { owner: "theirs".to_owned(), queue: queue_of("t"), kind: None, limit: 1 };
+    queue.claim(want).await.unwrap().remove(0);
+    house.put("wf", &state("wf", "running", "t")).await;
+    eventually("it is healed", || async { house.sweep().await.healed == 1 }).await;
+    let over = queue.get(&TaskId::new("t").unwrap()).await.unwrap();
+    let said = &over.audit.last().unwrap().what;
+    assert!(said.starts_with("cancelled, held by theirs: its task t is held by nobody"), "{said}");
+}
+
+/// A state that is over is read once, and again when it changes.
+pub async fn a_settled_foreign_state_is_read_again_once_it_changes(fixture: &Fixture) {
+    let Some(house) = House::on(fixture) else { return };
+    house.put("wf", &state("wf", "completed", "t")).await;
+    let sweeper = tokio::sync::Mutex::new(house.ward.client.sweeper(at_once()));
+    let sweep = || async { sweeper.lock().await.sweep().await.unwrap().foreign.unwrap() };
+    assert_eq!(sweep().await.skipped, 1);
+    sweep().await;
+    house.put("wf", &state("wf", "running", "gone")).await;
+    assert_eq!(sweep().await.healed, 1);
 }

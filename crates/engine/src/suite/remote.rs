@@ -82,6 +82,26 @@ pub async fn h1_a_silent_worker_is_deprived_and_the_step_tried_again(fixture: &F
     engine.shutdown().await;
 }
 
+/// What a worker said about how far it is reaches whoever has the task next, and the task of the next attempt.
+pub async fn details_reach_the_next_claim_and_the_next_attempt(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, SILENCE).await;
+    let queue = ward.client.queue();
+    let first = claimed(&ward).await;
+    assert_eq!(queue.last_heartbeat(&first).await.unwrap(), None);
+    queue.heartbeat_with(&first.id, first.fence, seven()).await.unwrap();
+    queue.release(&first.id, first.fence).await.unwrap();
+    let again = claimed(&ward).await;
+    assert_eq!((again.id.clone(), queue.last_heartbeat(&again).await.unwrap()), (first.id, Some(seven())));
+    heals(&ward, "H1").await;
+    let next = claimed(&ward).await;
+    assert_eq!(next.step.as_ref().map(|step| step.attempt), Some(2));
+    assert_eq!(queue.last_heartbeat(&next).await.unwrap(), Some(seven()));
+    queue.complete(&next.id, next.fence, seven()).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    engine.shutdown().await;
+}
+
 /// H1 without tries left: the failure surfaces in the workflow.
 pub async fn h1_without_tries_left_surfaces(fixture: &Fixture) {
     let ward = Ward::on(fixture);

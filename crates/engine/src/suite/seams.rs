@@ -1,11 +1,16 @@
 //! Rules that cut: the cache and the log disagree, or somebody wrote half of something.
 
+use std::time::Duration;
+
 use goldseam_core::event::{JumpRequested, Note, StepFailed};
 use goldseam_core::{Event, Failure, Payload, Status};
 
 use super::Fixture;
-use super::ward::{Ward, id, path};
+use super::ward::{Ward, Witness, id, path};
+use crate::Error;
 use crate::client::By;
+use crate::config::Recovery;
+use crate::context::Context;
 
 /// A1
 pub async fn a1_a_wait_that_the_log_does_not_know_is_cut_off(fixture: &Fixture) {
@@ -19,6 +24,47 @@ pub async fn a1_a_wait_that_the_log_does_not_know_is_cut_off(fixture: &Fixture) 
     let engine = ward.two_steps_open().await;
     assert_eq!(ward.result::<u32>("r").await, 2);
     assert_eq!(ward.witness.count("a"), 1, "a completed step never runs again");
+    engine.shutdown().await;
+}
+
+/// A1 while a node starts: the task that comes back from the dead owner and the task that the seam makes lead to one
+/// execution.
+pub async fn a1_at_start_up_begins_the_open_step_once(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let runs: Vec<String> = (0..4).map(|n| format!("r{n}")).collect();
+    let engine = ward.two_steps().await;
+    for run in &runs {
+        engine.run("two", run, &false).await.unwrap();
+    }
+    for run in &runs {
+        ward.has_event(run, "step.completed").await;
+    }
+    engine.crash();
+    for run in &runs {
+        ward.lie(run, |row| row.status = Status::Waiting).await;
+    }
+    let begun = Witness::default();
+    let seen = begun.clone();
+    let work = move |ctx: Context, _: bool| {
+        let seen = seen.clone();
+        async move {
+            let run = ctx.run_id().to_string();
+            ctx.step("a", || async { Ok::<u32, Error>(seen.saw("a")) }).await?;
+            ctx.step("b", || async {
+                seen.saw(&run);
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Ok::<u32, Error>(1)
+            })
+            .await
+        }
+    };
+    let sweeps = ward.builder_like(Recovery::default(), Some(Duration::from_secs(1)));
+    let engine = sweeps.workflow("two", work).plan("two", ["a", "b"]).start().await.unwrap();
+    for run in &runs {
+        assert_eq!(ward.result::<u32>(run).await, 1);
+        assert_eq!(begun.count(run), 1, "{run}: {:?}", ward.names(run).await);
+    }
+    assert_eq!(begun.count("a"), 0, "a completed step never runs again");
     engine.shutdown().await;
 }
 

@@ -214,6 +214,99 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     second.shutdown().await;
 }
 
+/// Records that keep heartbeat details.
+async fn details(client: &goldseam::Client) -> Vec<goldseam::core::task::Task> {
+    let filter = goldseam::store::TaskFilter { limit: 100, ..Default::default() };
+    let mut all = client.store().tasks(filter).await.unwrap();
+    all.retain(|task| task.kind.starts_with("heartbeat:"));
+    all
+}
+
+#[tokio::test]
+async fn heartbeat_details_outlive_every_end_of_an_attempt() {
+    let scratch = Scratch::new();
+    let ends = |ctx: Context, (): ()| async move {
+        let body = |attempt: Attempt| async move {
+            let last: u32 = attempt.last_heartbeat().unwrap_or(0);
+            attempt.heartbeat(&(last + 1));
+            match attempt.number() {
+                1 => Err(Error::retryable("fails")),
+                2 => panic!("panics"),
+                // Nothing is said: what the others said still counts.
+                3 | 4 => std::future::pending().await,
+                _ => Ok::<u32, Error>(last),
+            }
+        };
+        let step = ctx.step_with("copy", body).heartbeat(Duration::from_millis(300));
+        step.timeout(Duration::from_millis(200)).retry(quick(9)).await
+    };
+    let silent = |ctx: Context, (): ()| async move {
+        let body = |attempt: Attempt| async move {
+            match attempt.last_heartbeat::<String>() {
+                None => attempt.heartbeat(&"half way"),
+                Some(last) if attempt.number() > 2 => return Ok::<String, Error>(last),
+                Some(_) => {}
+            }
+            std::future::pending().await
+        };
+        ctx.step_with("copy", body).heartbeat(Duration::from_millis(100)).retry(quick(9)).await
+    };
+    let engine =
+        scratch.builder().await.workflow("ends", ends).workflow("silent", silent).start().await.unwrap();
+    let run = engine.run("ends", "r", &()).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 4);
+    let run = engine.run("silent", "s", &()).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "half way");
+    assert_eq!(details(engine.client()).await, [], "they go with the step");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn heartbeat_details_survive_a_restart_between_attempts() {
+    let scratch = Scratch::new();
+    let flow = |ctx: Context, (): ()| async move {
+        let body = |attempt: Attempt| async move {
+            attempt.heartbeat(&"page 7");
+            attempt.last_heartbeat::<String>().ok_or_else(|| Error::retryable("down"))
+        };
+        let retry = Retry::fixed(Duration::from_secs(2)).max_attempts(3);
+        ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).retry(retry).await
+    };
+    let first = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    first.run("w", "r", &()).await.unwrap();
+    let client = scratch.client().await;
+    let failed = || async {
+        let log = client.history(&RunId::new("r").unwrap()).await.unwrap();
+        log.iter().any(|recorded| recorded.event.name() == "step.failed")
+    };
+    eventually("the first attempt failed", failed).await;
+    let kept = details(&client).await;
+    assert_eq!((kept.len(), kept[0].owner.as_deref()), (1, None), "nobody holds them: {kept:?}");
+    first.crash();
+    let second = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let run = second.handle(RunId::new("r").unwrap());
+    assert_eq!(run.result::<String>().await.unwrap(), "page 7");
+    assert_eq!(details(&client).await, []);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn heartbeat_details_go_with_a_step_that_fails_for_good() {
+    let scratch = Scratch::new();
+    let flow = |ctx: Context, (): ()| async move {
+        let body = |attempt: Attempt| async move {
+            attempt.heartbeat(&1);
+            Err::<u32, _>(Error::retryable("down"))
+        };
+        ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).retry(quick(2)).await
+    };
+    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let run = engine.run("w", "r", &()).await.unwrap();
+    assert!(run.result::<u32>().await.is_err());
+    assert_eq!(details(engine.client()).await, []);
+    engine.shutdown().await;
+}
+
 /// Crashes an engine in the middle of the step `send`, then runs the same workflow without hanging.
 async fn crash_in_the_middle<F>(scratch: &Scratch, witness: &Witness, workflow: impl Fn(bool) -> F) -> Engine
 where

@@ -6,7 +6,8 @@ use axum::extract::State;
 use goldseam::core::TaskId;
 use goldseam::core::task::Task;
 use goldseam_api::doc::task::{
-    Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed, TasksQuery,
+    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
+    TasksQuery,
 };
 use goldseam_api::doc::{Items, Page, WAIT_MS_MAX};
 use goldseam_api::{Api, Caller, Problem};
@@ -77,7 +78,7 @@ async fn claim(
 ) -> Answer<Items<Claimed>> {
     place.principal.may_claim_from(&[new.queue_name()?])?;
     let mut claimed = claimed_in_time(&app, &place, (&caller, new)).await?;
-    for Claimed { task, token } in &mut claimed.items {
+    for Claimed { task, token, .. } in &mut claimed.items {
         *token = Some(held::seal(&app, &place, task)?);
     }
     Ok(Json(claimed))
@@ -102,16 +103,16 @@ async fn claimed_in_time(
     }
 }
 
-/// Says that the claimant is alive.
+/// Says that the claimant is alive, and how far it is if it gives `details`.
 #[utoipa::path(post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", security(("key" = ["worker"])),
-    params(("task" = String, Path, description = "the task")), request_body = Hold,
+    params(("task" = String, Path, description = "the task")), request_body = NewHeartbeat,
     responses((status = 200, body = Task), (status = 403, body = Problem), (status = 409, body = Problem)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
     place: In,
     By(caller): By,
     Named(task): Named<TaskId>,
-    Body(mut new): Body<Hold>,
+    Body(mut new): Body<NewHeartbeat>,
 ) -> Answer<Task> {
     new.fence = Some(held::fence(&app, &place, &task, (new.fence, new.token.take()))?);
     Ok(Json(place.space.api.heartbeat(&caller, &task, new).await?))

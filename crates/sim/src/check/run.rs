@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
-use goldseam_core::{Event, NodeId, Seq, Status, Why};
+use goldseam_core::{Event, NodeId, RunId, Seq, Status, Why};
 
 use super::{Evidence, Violation, before};
 use crate::book::{Ack, Executed, Seen, Window};
@@ -79,6 +79,41 @@ fn twice(evidence: &Evidence) -> Vec<Violation> {
     let once = evidence.facts.seen.iter().filter(|seen| seen.step == ONCE);
     let again = once.filter(|seen| !begun.insert(&seen.key));
     again.map(|seen| Violation::new("I4", format!("{}: {ONCE} was begun twice", seen.run))).collect()
+}
+
+/// I4, while it lasts: a step or a compensation never goes on twice at once in one node. On two nodes it may only if the
+/// second took the run over, or the run went to another branch: an owner that gave the run back has ended its effects.
+pub fn i04_one_execution(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut open: BTreeMap<(&RunId, &str, &str), Vec<&Seen>> = BTreeMap::new();
+    for seen in &evidence.facts.seen {
+        let all = open.entry((&seen.run, &seen.step, &seen.key)).or_default();
+        all.retain(|other| other.until.is_none_or(|until| until > seen.order));
+        for other in all.iter() {
+            let here = other.life == seen.life;
+            if here || !was_taken(evidence, other, seen) {
+                let Seen { run, step, node, at, .. } = seen;
+                let whose = if here { "there".to_owned() } else { format!("on n{}", other.node) };
+                let what =
+                    format!("{run}: {step} began on n{node} at {} while it was going on {whose}", at.0);
+                found.push(Violation::new("I4", what));
+            }
+        }
+        all.push(seen);
+    }
+    found
+}
+
+/// Whether the run passed to another owner or branch between the two, without the consent of the first.
+fn was_taken(evidence: &Evidence, first: &Seen, second: &Seen) -> bool {
+    let appends = evidence.facts.executed.iter().filter(|append| append.run == first.run);
+    let mut between = appends.filter(|append| first.order < append.order && append.order < second.order);
+    between.any(|append| {
+        (1..).zip(&append.bodies).any(|(offset, body)| {
+            let event = decode(Seq(append.after.0 + offset), body).map(|recorded| recorded.event);
+            matches!(event, Ok(Event::RunRecovered(_) | Event::BranchOpened(_)))
+        })
+    })
 }
 
 /// Effects that began once more although their completion was in the log.

@@ -253,7 +253,7 @@ fn i03_catches_gaps_and_branches_without_a_parent() {
 /// The step `a`, begun by this incarnation at this place in the order of everything.
 fn begun(life: usize, order: u64, key: &str) -> Seen {
     let (step, key) = ("a".to_owned(), key.to_owned());
-    Seen { order, run: run(), step, attempt: 1, key, at: Millis(0), node: life, life }
+    Seen { order, run: run(), step, attempt: 1, key, at: Millis(0), node: life, life, until: Some(order) }
 }
 
 /// Incarnation 1 has claimed the run, incarnation 2 has taken it over and completed `a` at 50.
@@ -293,6 +293,32 @@ fn i04_excuses_one_beginning_of_a_frozen_owner_that_was_superseded() {
     let mut before = taken_over(&[(1, 51)], &[1]);
     before.facts.windows[0].from = 51;
     caught(i04_never_again, &before);
+}
+
+#[test]
+fn i04_catches_two_executions_at_once() {
+    let going = |first: (usize, Option<u64>), second: usize| {
+        let mut evidence = taken_over(&[(first.0, 20), (second, 40)], &[]);
+        evidence.facts.seen[0].until = first.1;
+        evidence
+    };
+    assert_eq!(i04_one_execution(&going((1, Some(39)), 1)), [], "the first was over");
+    // In one node.
+    caught(i04_one_execution, &going((1, Some(41)), 1));
+    caught(i04_one_execution, &going((1, None), 1));
+    // On two, and nothing says that the second took the run over.
+    caught(i04_one_execution, &going((1, Some(41)), 2));
+    let lost = recovered(0);
+    let taken = |order| {
+        let mut evidence = going((1, Some(41)), 2);
+        let mut maker = Maker::started().event(lost.clone()).evidence();
+        let mut append = maker.facts.executed.pop().unwrap();
+        append.order = order;
+        evidence.facts.executed.push(append);
+        evidence
+    };
+    assert_eq!(i04_one_execution(&taken(30)), [], "the first was taken for lost");
+    caught(i04_one_execution, &taken(45));
 }
 
 #[test]
@@ -397,6 +423,7 @@ fn i04_catches_a_step_that_was_to_be_done_once() {
         at: Millis(1),
         node: 0,
         life: 1,
+        until: Some(order),
     };
     let mut twice = good();
     twice.facts.seen.push(seen(1));

@@ -56,7 +56,7 @@ pub async fn one_of_many_acquirers_wins(fixture: &Fixture) {
 
 /// A lock comes back with everything in it.
 pub async fn a_lock_is_kept_exactly(fixture: &Fixture) {
-    let audit = vec![Audit { at: at(1), what: "‘cleaned’".to_owned() }];
+    let audit = vec![Audit::new(at(1), "‘cleaned’")];
     let rich = Lock { node: Some("n1".into()), fence: 77, audit, ..held("l", "Jürgen's \"host\" 🏺") };
     assert_eq!(put(fixture, &rich, Expect::Absent).await, Written::Done);
     let filter = LockFilter { name: Some(rich.name.clone()), ..any_lock() };

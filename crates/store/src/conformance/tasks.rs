@@ -58,7 +58,10 @@ pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
         attempts: 1,
         attempts_max: u32::MAX,
         silence_max: Some(Duration::from_millis(1_500)),
-        audit: vec![Audit { at: at(3), what: "was ‘here’".to_owned() }],
+        audit: vec![
+            Audit::new(at(3), "was ‘here’"),
+            Audit { details: Some(Payload::null()), ..Audit::new(at(4), "heartbeat") },
+        ],
         ..task("t").claimed("somebody 'else'", at(5))
     };
     let rich = Task { poked: true, heartbeat_at: Some(at(7)), changed_at: at(8), ..rich };

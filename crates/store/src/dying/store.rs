@@ -163,6 +163,19 @@ impl ForeignStates for DyingStore {
         self.call(Op::ForeignStates, &[], foreign.states(after, limit)).await
     }
 
+    fn settled(&self, id: &RunId, version: &str) {
+        if let Some(foreign) = self.0.foreign() {
+            foreign.settled(id, version);
+        }
+    }
+
+    async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
+        match self.0.foreign() {
+            Some(foreign) => foreign.unnamed().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let Some(foreign) = self.0.foreign() else { return Ok(Written::Lost(None)) };
         self.call_that(Op::SwapForeign, &[], foreign.swap(id, version, body), is_done).await

@@ -458,6 +458,19 @@ impl ForeignStates for FaultyStore {
         self.call(Op::ForeignStates, after.map(str::to_owned), states).await
     }
 
+    fn settled(&self, id: &RunId, version: &str) {
+        if let Some(foreign) = self.inner.foreign() {
+            foreign.settled(id, version);
+        }
+    }
+
+    async fn unnamed(&self) -> Result<Vec<String>, StoreError> {
+        match self.inner.foreign() {
+            Some(foreign) => foreign.unnamed().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     async fn swap(&self, id: &RunId, version: &str, body: &str) -> Result<Written<ForeignState>, StoreError> {
         let args = (id.clone(), version.to_owned(), body.to_owned());
         let swap = |inner: Arc<dyn Store>, (id, version, body): (RunId, String, String)| async move {

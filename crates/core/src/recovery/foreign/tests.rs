@@ -13,7 +13,7 @@ fn in_status(status: &str) -> Foreign {
 }
 
 fn task(state: TaskState) -> Task {
-    let new = in_status("running").new_task(QueueName::new("default").unwrap(), Millis(1));
+    let new = in_status("running").new_task(QueueName::new("default").unwrap(), ORCHESTRATE, Millis(1));
     Task { state, ..new.into_task(Millis(1)) }
 }
 
@@ -99,7 +99,7 @@ fn the_healing_task_is_as_the_workflow_expects_it() {
     ];
     for (updated_at, key) in cases {
         let text = format!(r#"{{"status":"running","orchestrator_task_id":"t","updated_at":{updated_at}}}"#);
-        let new = foreign(&text).new_task(QueueName::new("default").unwrap(), Millis(5));
+        let new = foreign(&text).new_task(QueueName::new("default").unwrap(), ORCHESTRATE, Millis(5));
         assert_eq!(new.key.as_deref(), Some(key));
         assert_eq!((new.kind.as_str(), new.run_at), ("workflow.orchestrate", Millis(5)));
         assert_eq!(new.payload.as_str(), r#"{"workflow_id":"wf-1"}"#);
@@ -111,7 +111,7 @@ fn each_task_that_fell_away_has_one_successor() {
     let new = |task: &str, updated_at: u32| {
         let text =
             format!(r#"{{"status":"running","orchestrator_task_id":"{task}","updated_at":{updated_at}}}"#);
-        foreign(&text).new_task(QueueName::new("default").unwrap(), Millis(1)).id
+        foreign(&text).new_task(QueueName::new("default").unwrap(), ORCHESTRATE, Millis(1)).id
     };
     assert_eq!(new("t-1", 7), new("t-1", 7));
     assert_ne!(new("t-1", 7), new("t-2", 7));
@@ -128,7 +128,7 @@ fn nothing_but_the_task_changes() {
     assert_eq!(swapped, text.replace("\"a\\u0062\"", "\"t-9\""));
     assert_eq!(foreign(&swapped).task(), Some("t-9"));
     assert_eq!(
-        state.new_task(QueueName::new("default").unwrap(), Millis(1)).key.unwrap(),
+        state.new_task(QueueName::new("default").unwrap(), ORCHESTRATE, Millis(1)).key.unwrap(),
         "wf-1:orchestrate:1e2"
     );
 }

@@ -233,6 +233,29 @@ async fn a_superseded_worker_is_refused() {
 }
 
 #[tokio::test]
+async fn a_worker_drops_a_run_before_it_is_given_the_run_again() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
+    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
+    start(&server, "order", "o-1").await;
+    let first = worker.next().await;
+    // Its run goes to another branch, and its node claims it again.
+    server.client.reset(&id("o-1"), By::default()).await.unwrap();
+    eventually("it is claimed again", || async {
+        assert_eq!(worker.claim(1, &[&first]).await.unwrap().len(), 0, "the worker still has the first one");
+        types(&server, "o-1").await.iter().filter(|event| *event == "run.claimed").count() == 2
+    })
+    .await;
+    let told = worker.heartbeat(&[&first], 0).await.unwrap();
+    assert_eq!(told["lost"], json!([first.token]));
+    let second = worker.next().await;
+    assert_ne!(second.token, first.token);
+    assert_eq!(worker.execute(second).await, Left::Over);
+    assert_eq!(shown(&server, "o-1").await["status"], "completed");
+}
+
+#[tokio::test]
 async fn a_worker_that_beats_keeps_its_run_for_longer_than_its_lease() {
     let (scratch, lease) = (Scratch::new(), Duration::from_secs(2));
     let server = Place::open(&scratch).await;
