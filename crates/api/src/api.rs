@@ -12,9 +12,10 @@ use goldseam::{Path, RunId, Seq, Summary};
 
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
+    Recovery, Resumed, Signalled,
 };
+use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
 use crate::doc::event::{History, HistoryQuery, News};
 use crate::doc::heal::{
     Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
@@ -89,13 +90,19 @@ pub trait Api: Debug + Send + Sync {
     /// Lets a paused or parked run go on; whatever else is wrong with it is recovered first.
     async fn resume(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed>;
     /// Asks a run to stop.
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled>;
+    /// Ends a run now, without its code and without compensation.
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated>;
+    /// Takes back a jump or a request to cancel that no worker has acted on.
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn>;
     /// Goes back to a step, on a new branch.
     async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped>;
     /// Tries a failed run again from its failed step.
-    async fn retry(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done>;
     /// Gives a run a new task, due now.
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+    /// Moves a run to another version of its workflow, without a preflight.
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done>;
     /// Takes back what has not settled.
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
     /// Finds out what is wrong with a run, and heals it.

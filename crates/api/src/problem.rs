@@ -142,7 +142,7 @@ fn title(status: u16) -> &'static str {
 fn status_of(error: &EngineError) -> u16 {
     match error {
         EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
-        EngineError::Id(_) | EngineError::Payload(_) => 400,
+        EngineError::Id(_) | EngineError::Payload(_) | EngineError::NoSuchVersion { .. } => 400,
         EngineError::NoSuchTask(_) => 404,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
@@ -151,12 +151,18 @@ fn status_of(error: &EngineError) -> u16 {
         },
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
-            Refusal::InvalidAnswer { .. } | Refusal::InvalidForm { .. } => 422,
+            Refusal::InvalidAnswer { .. } | Refusal::InvalidSignal { .. } | Refusal::InvalidForm { .. } => {
+                422
+            }
             Refusal::TooMuchMail { .. } => 429,
             _ => 409,
         },
         EngineError::Task(_) | EngineError::Lock(_) | EngineError::Copy(_) | EngineError::Ended { .. } => 409,
-        EngineError::Superseded { .. } | EngineError::RuleDoesNotApply { .. } => 409,
+        EngineError::Superseded { .. }
+        | EngineError::RuleDoesNotApply { .. }
+        | EngineError::WouldPark { .. }
+        | EngineError::NoStableEvent { .. }
+        | EngineError::Corrupt { .. } => 409,
         EngineError::Patience { .. } => 503,
         EngineError::Store(StoreError::Refused { code: "GS0206" | "GS0210" | "GS0612", .. }) => 400,
         EngineError::Store(StoreError::Full { .. }) => 507,

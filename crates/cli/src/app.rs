@@ -147,6 +147,11 @@ impl App {
         }
     }
 
+    /// Something that a caller should know, whatever it reads: it goes to the other output.
+    pub(crate) fn warn(&self, text: &str) {
+        out::note(format!("{}: {text}", self.error_paint.on(Hue::Warm, "warning")));
+    }
+
     /// A remark for a person; a program does not get it.
     pub(crate) fn remark(&self, text: &str) {
         if self.terminal && !self.wants_json() && !self.quiet {

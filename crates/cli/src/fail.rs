@@ -29,6 +29,14 @@ pub(crate) enum Exit {
     Unreachable = 7,
     /// The wait timed out; the run goes on.
     TimedOut = 8,
+    /// The run needs a person, and nothing was healed.
+    NeedsHelp = 9,
+    /// The log of the run is damaged; what can be read of it was shown.
+    Damaged = 10,
+    /// A preflight found a run that would park or fail.
+    WouldPark = 20,
+    /// A preflight could not try every run.
+    Untried = 21,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -84,8 +92,11 @@ impl Fail {
 fn exit_of(problem: &Problem) -> Exit {
     match (problem.status, problem.code.as_deref()) {
         (_, Some("GS0117")) => Exit::Ended,
-        (_, Some("GS0118")) => Exit::Error,
+        (_, Some("GS0135")) => Exit::NeedsHelp,
+        (_, Some("GS0118" | "GS0125")) => Exit::Error,
+        (_, Some("GS0124")) => Exit::WouldPark,
         (_, Some("GS0109")) => Exit::Conflict,
+        (_, Some("GS0224" | "GS0225")) => Exit::Damaged,
         (400 | 413 | 431, _) => Exit::Usage,
         (401 | 403, _) => Exit::NotAuthorised,
         (404, _) => Exit::NotFound,

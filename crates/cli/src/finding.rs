@@ -21,6 +21,8 @@ fn words(finding: &Finding) -> (String, Hue) {
         Fate::Told => ("can be healed".to_owned(), Hue::Warm),
         Fate::Moved => ("moved on".to_owned(), Hue::Good),
         Fate::NeedsHelp => ("needs you".to_owned(), Hue::Bad),
+        Fate::Waits => ("a node recovers it".to_owned(), Hue::Calm),
+        Fate::Stopped => ("stopped".to_owned(), Hue::Bad),
         Fate::Failed => {
             let error = finding.error.as_deref().unwrap_or_default();
             (format!("failed: {}", text::one_line(error)), Hue::Bad)

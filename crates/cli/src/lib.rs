@@ -20,6 +20,7 @@
 mod app;
 mod args;
 mod commands;
+mod damage;
 mod fail;
 mod finding;
 mod hidden;

@@ -3,12 +3,21 @@
 use goldseam::core::summary::OpenWait;
 use goldseam::{Millis, Summary};
 
-pub(crate) use goldseam_api::view::text::{form, one_line, quoted};
+pub(crate) use goldseam_api::view::text::{form, one_line, quoted, signal_line};
 
 use crate::when;
 
 /// What a run is about right now, in a few words.
 pub(crate) fn note(summary: &Summary, now: Millis) -> String {
+    if summary.terminated {
+        return "terminated".to_owned();
+    }
+    if summary.is_cancel_pending() {
+        return "a request to cancel is pending".to_owned();
+    }
+    if let Some(jump) = &summary.jump {
+        return format!("a jump to {} is pending", jump.to);
+    }
     if let Some(trouble) = &summary.trouble {
         return format!("{} (cause {})", one_line(&trouble.message), trouble.cause);
     }

@@ -3,13 +3,13 @@
 use crate::branch::BranchId;
 use crate::error::Failure;
 use crate::event::{
-    ChildStarted, InputRequested, JumpRequested, Note, Release, RunQueued, StepCompleted, StepFailed,
-    StepStarted, WaitStarted,
+    ChildStarted, InputRequested, JumpRequested, Note, Release, Request, RunQueued, StepCompleted,
+    StepFailed, StepStarted, WaitStarted,
 };
-use crate::id::{NodeId, RunId, SignalName, TaskId};
+use crate::id::{NodeId, RunId, SignalName, StepName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
-use crate::recovery::{Code, Healer, Lived, Remedy};
+use crate::recovery::{Code, Healer, Lived, Policy, Remedy};
 use crate::time::{Millis, Seq};
 
 /// What somebody wants of a run.
@@ -20,7 +20,7 @@ pub enum Command {
         /// What to run.
         queued: RunQueued,
         /// Who runs it, if the starter does.
-        claim: Option<NodeId>,
+        claim: Option<Starter>,
     },
     /// Take it.
     Claim(Claim),
@@ -51,6 +51,17 @@ pub enum Command {
     },
     /// End it.
     Cancel(Note),
+    /// End it; no live node has its code, so nothing would carry out a request.
+    CancelUnmanned {
+        /// Who and why.
+        note: Note,
+        /// The present owner, known to be lost.
+        lost: Option<NodeId>,
+    },
+    /// End it now, without its code and without compensation.
+    Terminate(Note),
+    /// Take back a request that no worker has acted on.
+    Withdraw(Withdraw),
     /// Stop it between two effects.
     Pause(Note),
     /// Let it go on.
@@ -59,6 +70,8 @@ pub enum Command {
     Jump(JumpRequested),
     /// Try a failed run again from its failed step.
     Retry(Note),
+    /// Go back to a step or try again, and drop a pending request to cancel.
+    DropCancel(Box<Command>),
     /// Leave a note.
     Annotate(Note),
     /// Mend it by a rule.
@@ -69,6 +82,8 @@ pub enum Command {
     Reset(Note),
     /// Go back to the other side of the latest seam.
     UndoSeam(Note),
+    /// Run it on another version of its workflow.
+    Migrate(Migrate),
     /// Let a tombstone stand for it: it is archived.
     Prune(Prune),
     /// A child of it has ended.
@@ -80,6 +95,8 @@ pub enum Command {
     },
     /// Somebody did a remote step.
     StepEnded(StepEnded),
+    /// The node that has just claimed it cannot read its log, which a newer release has written.
+    HandBack(NodeId),
     /// The owner's own doings, together in one append.
     Owned(Fence, Vec<Doing>),
 }
@@ -90,6 +107,9 @@ impl Command {
         match self {
             Self::Signal { id, .. } | Self::Answer { id, .. } => Some(id),
             Self::Cancel(note)
+            | Self::CancelUnmanned { note, .. }
+            | Self::Terminate(note)
+            | Self::Withdraw(Withdraw { note, .. })
             | Self::Pause(note)
             | Self::Resume(note)
             | Self::Retry(note)
@@ -98,15 +118,29 @@ impl Command {
             | Self::Reset(note)
             | Self::UndoSeam(note) => Some(&note.id),
             Self::Jump(jump) => Some(&jump.note.id),
+            Self::Migrate(migrate) => Some(&migrate.note.id),
+            Self::DropCancel(command) => command.outside_id(),
             Self::Start { .. }
             | Self::Claim(_)
             | Self::Heal(_)
             | Self::ChildEnded { .. }
             | Self::StepEnded(_)
+            | Self::HandBack(_)
             | Self::Prune(_)
             | Self::Owned(..) => None,
         }
     }
+}
+
+/// Which request is taken back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Withdraw {
+    /// Who and why.
+    pub note: Note,
+    /// The request.
+    pub what: Request,
+    /// The present owner, if the caller knows it lost.
+    pub lost: Option<NodeId>,
 }
 
 /// What a worker brings.
@@ -131,8 +165,36 @@ pub struct Claim {
     pub node: NodeId,
     /// The present owner, if the claimant believes it lost.
     pub lost: Option<Lost>,
-    /// Whether no other suspect of crashing its process is let in beside it.
+    /// Whether it is let in alone, in a process that has lived long enough without it.
     pub alone: bool,
+    /// The version that an undecided run begins with: the newest that the claimant has.
+    pub version: Option<u32>,
+    /// The steps that the claimant knows the workflow to declare.
+    pub plan: Vec<StepName>,
+    /// How the claimant recovers runs of this workflow; none: it does not say.
+    pub recovery: Option<Policy>,
+}
+
+impl Claim {
+    /// A claim by `node` of a run that no other node has.
+    pub fn by(node: NodeId) -> Self {
+        Self { node, lost: None, alone: false, version: None, plan: Vec::new(), recovery: None }
+    }
+}
+
+/// A node that starts a run and has it at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Starter {
+    /// The node.
+    pub node: NodeId,
+    /// How it recovers runs of this workflow; none: it does not say.
+    pub recovery: Option<Policy>,
+}
+
+impl From<NodeId> for Starter {
+    fn from(node: NodeId) -> Self {
+        Self { node, recovery: None }
+    }
 }
 
 /// A remedy, and the facts it rests on.
@@ -148,6 +210,17 @@ pub struct Heal {
     pub at: Seq,
     /// Who heals, and why.
     pub healer: Healer,
+}
+
+/// The version that a run is moved to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrate {
+    /// Who and why.
+    pub note: Note,
+    /// The version.
+    pub to: u32,
+    /// The owner, if the caller found that it is no longer alive. A run that a live node executes is not moved.
+    pub lost: Option<NodeId>,
 }
 
 /// Where a run that is over was archived.
@@ -238,6 +311,13 @@ pub enum Owned {
         ord: u32,
         /// For people.
         message: String,
+    },
+    /// The code has a change that the log does not contradict.
+    Change {
+        /// The arm and the name of the change.
+        path: Path,
+        /// How many operations the arm had asked for before.
+        ord: u32,
     },
     /// A step is about to be undone.
     UndoStarted {

@@ -19,7 +19,8 @@ use crate::time::{Millis, Seq};
 
 pub use data::{
     BranchOpened, By, Carried, Cause, ChildStarted, InputRequested, JumpRequested, Note, Release, Remote,
-    RunClaimed, RunPruned, RunQueued, RunRecovered, StepCompleted, StepFailed, StepStarted, WaitStarted,
+    Request, RequestWithdrawn, RunClaimed, RunPruned, RunQueued, RunRecovered, StepCompleted, StepFailed,
+    StepStarted, Terminated, WaitStarted,
 };
 
 /// Tags of a run: what people search by.
@@ -73,11 +74,14 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// The run was cancelled, and whatever had to be undone is undone. Terminal.
+    /// The run was cancelled, and whatever had to be undone is undone; or it was terminated. Terminal.
     #[serde(rename = "run.cancelled")]
     RunCancelled {
         /// As given with the request.
         reason: String,
+        /// An operator ended the run without its code; what that left standing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminated: Option<Box<Terminated>>,
     },
     /// The run was archived, and what came before this event is removed. Nothing follows it.
     #[serde(rename = "run.pruned")]
@@ -190,6 +194,9 @@ pub enum Event {
     /// Somebody wants to go back to a step once what lies after it is compensated. → `compensating`.
     #[serde(rename = "jump.requested")]
     JumpRequested(JumpRequested),
+    /// An operator took back a jump or a request to cancel before a worker acted on it. Run-wide.
+    #[serde(rename = "request.withdrawn")]
+    RequestWithdrawn(RequestWithdrawn),
     /// The run moved to a new branch, in the same append. Ends ownership.
     #[serde(rename = "branch.opened")]
     BranchOpened(BranchOpened),
@@ -216,7 +223,8 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// The run goes on under another version of its workflow.
+    /// The run goes on under another version of its workflow. With a note it was moved from outside, which
+    /// un-parks it.
     #[serde(rename = "version.changed")]
     VersionChanged {
         /// Before.
@@ -225,6 +233,9 @@ pub enum Event {
         to: u32,
         /// Why.
         reason: String,
+        /// Who moved it; none: its owner did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<Note>,
     },
     /// What an operator did, and why.
     #[serde(rename = "note.added")]
@@ -238,6 +249,15 @@ pub enum Event {
         ord: u32,
         /// For people.
         message: String,
+    },
+    /// The code asked for a change before anything later of its arm was recorded: this lineage has the change.
+    /// Takes no place in the order of its arm.
+    #[serde(rename = "change.marked")]
+    ChangeMarked {
+        /// The arm and the name of the change.
+        path: Path,
+        /// How many operations the arm had asked for before.
+        ord: u32,
     },
 }
 
@@ -256,9 +276,25 @@ impl Event {
         )
     }
 
-    /// Whether a new one of these is progress: recovery attempts start from zero again.
-    pub fn is_progress(&self) -> bool {
-        matches!(self, Self::StepCompleted(_) | Self::CompensationCompleted { .. })
+    /// Whether one of these, written by the run's owner, is progress: replay does not write it again.
+    ///
+    /// The start of an attempt is none: an attempt that takes its process down begins again and again.
+    fn is_progress(&self) -> bool {
+        matches!(
+            self,
+            Self::StepCompleted(_)
+                | Self::StepFailed(_)
+                | Self::StepRetryScheduled { .. }
+                | Self::TimerSet { .. }
+                | Self::TimerFired { .. }
+                | Self::WaitStarted(_)
+                | Self::WaitResolved { .. }
+                | Self::ChildStarted(_)
+                | Self::CompensationStarted { .. }
+                | Self::CompensationCompleted { .. }
+                | Self::CompensationFailed { .. }
+                | Self::ProgressEmitted { .. }
+        )
     }
 
     /// Whether it ends its branch.
@@ -285,7 +321,8 @@ impl Event {
             | Self::CompensationStarted { path, .. }
             | Self::CompensationCompleted { path }
             | Self::CompensationFailed { path, .. }
-            | Self::ProgressEmitted { path, .. } => Some(path),
+            | Self::ProgressEmitted { path, .. }
+            | Self::ChangeMarked { path, .. } => Some(path),
             Self::WaitStarted(e) => Some(&e.path),
             Self::InputRequested(e) => Some(&e.path),
             Self::InputAnswered { question, .. } => Some(question),
@@ -307,6 +344,7 @@ impl Event {
             | Self::SignalReceived { .. }
             | Self::ChildCompleted { .. }
             | Self::ChildFailed { .. }
+            | Self::RequestWithdrawn(_)
             | Self::BranchOpened(_)
             | Self::VersionChanged { .. }
             | Self::NoteAdded(_) => None,
@@ -345,6 +383,7 @@ impl Event {
             Self::ChildCompleted { .. } => "child.completed",
             Self::ChildFailed { .. } => "child.failed",
             Self::JumpRequested(_) => "jump.requested",
+            Self::RequestWithdrawn(_) => "request.withdrawn",
             Self::BranchOpened(_) => "branch.opened",
             Self::CompensationStarted { .. } => "compensation.started",
             Self::CompensationCompleted { .. } => "compensation.completed",
@@ -352,6 +391,7 @@ impl Event {
             Self::VersionChanged { .. } => "version.changed",
             Self::NoteAdded(_) => "note.added",
             Self::ProgressEmitted { .. } => "progress.emitted",
+            Self::ChangeMarked { .. } => "change.marked",
         }
     }
 }
@@ -375,6 +415,14 @@ pub struct Recorded {
     pub bytes: u64,
     /// What happened.
     pub event: Event,
+}
+
+impl Recorded {
+    /// Whether it is progress: recovery attempts start from zero again. What a healer writes is none.
+    pub fn is_progress(&self) -> bool {
+        let owned = self.epoch.is_some() || matches!(self.event, Event::StepCompleted(_));
+        owned && self.event.is_progress()
+    }
 }
 
 #[cfg(test)]

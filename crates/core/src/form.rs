@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::payload::Payload;
+use crate::shape::Shape;
 
 /// What an answer must look like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ impl Form {
                 Some(text) if choices.iter().any(|choice| choice == text) => Ok(()),
                 _ => Err(Invalid(format!("the answer must be one of: {}", choices.join(", ")))),
             },
-            Self::Schema(schema) => check_schema(schema, &value),
+            Self::Schema(schema) => check_signal(schema, answer),
         }
     }
 
@@ -53,6 +54,31 @@ impl Form {
                 .map(|_| ())
                 .map_err(|e| Invalid(format!("the question's JSON Schema is not valid: {e}"))),
         }
+    }
+}
+
+/// Whether `content` is what the signal's schema wants; what differs if not.
+pub fn check_signal(schema: &Value, content: &Payload) -> Result<(), Invalid> {
+    let value: Value = content.read().map_err(|e| Invalid(format!("its content is not JSON: {e}")))?;
+    let Err(Invalid(reason)) = check_schema(schema, &value) else { return Ok(()) };
+    Err(Invalid(match schema["description"].as_str() {
+        Some(expected) => format!("expected {expected}, got {}", Shape::of_value(&value)),
+        None => reason,
+    }))
+}
+
+/// Whether a schema can be used at all.
+pub fn check_schema_itself(schema: &Value) -> Result<(), Invalid> {
+    jsonschema::validator_for(schema)
+        .map(|_| ())
+        .map_err(|e| Invalid(format!("the JSON Schema of a signal is not valid: {e}")))
+}
+
+/// Whether `content` is what the signal's schema wants. A schema that cannot be used wants nothing.
+pub fn fits(schema: &Value, content: &Payload) -> bool {
+    match (jsonschema::validator_for(schema), content.read::<Value>()) {
+        (Ok(validator), Ok(value)) => validator.is_valid(&value),
+        _ => true,
     }
 }
 

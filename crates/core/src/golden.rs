@@ -5,15 +5,15 @@
 use std::path::PathBuf;
 
 use crate::branch::{BranchId, Why};
-use crate::command::Command;
+use crate::command::{Claim, Command, Migrate, Withdraw};
 use crate::decide::Stamped;
 use crate::event::{
-    BranchOpened, Event, JumpRequested, Release, RunQueued, RunRecovered, StepCompleted, StepFailed,
-    StepStarted, WaitStarted,
+    BranchOpened, Event, JumpRequested, Note, Release, Request, RunQueued, RunRecovered, StepCompleted,
+    StepFailed, StepStarted, WaitStarted,
 };
 use crate::form::Form;
 use crate::hash::Hash;
-use crate::id::{RunId, TagKey};
+use crate::id::{RunId, StepName, TagKey};
 use crate::recovery::{Code, Remedy};
 use crate::testing::*;
 use crate::time::{Millis, Seq};
@@ -24,7 +24,7 @@ fn a_long_life() -> Log {
     let tags = [(TagKey::new("customer").unwrap(), "Ada & Söhne".to_owned())].into();
     let (parent, priority) = (Some(RunId::new("campaign-7").unwrap()), 5);
     let queued = RunQueued { tags, parent, priority, ..order(r#"{"lines":[1,2.50,"ü\n"]}"#) };
-    let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1")) });
+    let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1").into()) });
     let (input, remote) = (Some(Hash::of(b"in")), None);
     let started = StepStarted { path: path("reserve"), ord: 0, attempt: 1, input, remote };
     log = log.owned(vec![Do::StepStarted(started)]);
@@ -137,8 +137,51 @@ fn an_heir() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a").signalled("go", "s3")
 }
 
+/// Has a change of its code, is parked and moved to another version by an operator.
+fn a_migrant() -> Log {
+    let change = Do::Change { path: path("fraud-check"), ord: 1 };
+    let log = Log::running().completed("a").owned(vec![change]).completed("b");
+    let log = log.owned(vec![Do::Park { code: "V1", reason: "operation 3".into() }]);
+    let by = Note { by: Some("ada".into()), reason: "version 1 goes".into(), ..note("m1") };
+    log.act(Command::Migrate(Migrate { note: by, to: 2, lost: None })).claimed("n-2").completed("c")
+}
+
+/// Is asked for much that is taken back, goes back and drops a request to cancel, and is ended without its code.
+fn a_castaway() -> Log {
+    let log = Log::running().completed_with_undo("a").completed_with_undo("b").hands_out("far");
+    let log = log.released(Release::Unload);
+    let jump = |id: &str| Command::Jump(JumpRequested { compensate: true, ..jump_to(id, "b") });
+    let withdraw = |id: &str, what| Command::Withdraw(Withdraw { note: note(id), what, lost: None });
+    let log = log.act(jump("j1")).act(withdraw("w1", Request::Jump));
+    let log = log.act(Command::Cancel(note("c1"))).act(withdraw("w2", Request::Cancel));
+    let log = log.act(Command::Cancel(note("c2")));
+    let log = log.act(Command::DropCancel(Box::new(Command::Jump(jump_to("j2", "b"))))).claimed("n-2");
+    let log = log.completed_with_undo("b").starts_child("pick", "c1").hands_out("far");
+    let undo = Do::UndoStarted { path: path("b"), failure: Some(Failure::terminal("declined")) };
+    log.owned(vec![undo]).act(Command::Terminate(note("t1")))
+}
+
+/// Rests with a jump and a request to cancel that no worker has acted on.
+fn a_petitioner() -> Log {
+    let log = Log::running().completed_with_undo("a").completed("b").released(Release::Unload);
+    let jump = JumpRequested { compensate: true, ..jump_to("j1", "a") };
+    log.act(Command::Jump(jump)).act(Command::Cancel(note("c1")))
+}
+
+/// Is started without a version, gets version and plan from its first claim, and later goes on under another one.
+fn an_undecided() -> Log {
+    let plan = vec![StepName::new("a").unwrap(), StepName::new("g").unwrap()];
+    let claim = Claim { version: Some(2), plan, ..Claim::by(node("n-1")) };
+    let log = Log::new("r1").act(undecided()).act(Command::Claim(claim)).completed("a");
+    let log = log.released(Release::HandOver);
+    let evidence = "no live node has version 2 of checkout (live nodes have 1)";
+    let change = log.heal(Code::E2, evidence, Remedy::ChangeVersion { to: 1 });
+    let log = log.act(change).claimed("n-2");
+    log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a")
+}
+
 /// All of them. Every sort of event is in one of them.
-pub(crate) fn histories() -> [(&'static str, Log); 6] {
+pub(crate) fn histories() -> [(&'static str, Log); 10] {
     [
         ("a_long_life", a_long_life()),
         ("a_wanderer", a_wanderer()),
@@ -146,6 +189,10 @@ pub(crate) fn histories() -> [(&'static str, Log); 6] {
         ("a_delegate", a_delegate()),
         ("a_departed", a_departed()),
         ("an_heir", an_heir()),
+        ("a_migrant", a_migrant()),
+        ("a_castaway", a_castaway()),
+        ("a_petitioner", a_petitioner()),
+        ("an_undecided", an_undecided()),
     ]
 }
 

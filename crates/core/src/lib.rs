@@ -10,6 +10,7 @@
 //! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
 //! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
+//! | [`version`] | how versions of workflows are written |
 //! | [`redact`] | the one filter that keeps secrets out of what people read |
 //! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
 //! | `schema` | what the documents look like, for the HTTP interface (feature `schema`) |
@@ -29,6 +30,7 @@ pub mod form;
 pub mod hash;
 pub mod id;
 pub mod limits;
+pub mod lines;
 pub mod lock;
 pub mod path;
 pub mod payload;
@@ -39,12 +41,14 @@ pub mod retry;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod seal;
+pub mod shape;
 pub mod state;
 pub mod status;
 
 pub mod summary;
 pub mod task;
 pub mod time;
+pub mod version;
 
 #[cfg(test)]
 mod golden;

@@ -41,6 +41,8 @@ pub enum Bug {
     UndoSkipsOne,
     /// What was undone before a takeover is undone again.
     UndoAgain,
+    /// A run that is being undone goes forward where its code does not fail again.
+    BeginsWhileUndoing,
     /// A step that may be done only once begins without a trace.
     OnceWithoutTrace,
     /// The cached row is written as it was before the append.
@@ -61,13 +63,25 @@ pub enum Bug {
     ResultBeforeLog,
     /// An execution that is loaded again goes on under whatever claim its node has by then.
     AnyClaimIsOwn,
+    /// A sweep ends at the first record that it cannot read.
+    SweepStopsAtUnreadable,
     /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
     TwoAtOnce,
+    /// A run that only waits is charged with the death of its owner.
+    WaitingIsCharged,
+    /// A jump drops an acknowledged request to cancel without a word.
+    JumpDropsCancel,
+    /// The owner of a terminated run may still write.
+    TerminatedGoesOn,
+    /// Nodes are offered runs of versions that they lack, and park them.
+    ParksUnknownVersion,
+    /// A version that no live node has at this moment counts as gone.
+    NoVersionGrace,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 35] = [
         Self::NoFence,
         Self::BlindRetry,
         Self::UnknownIsDone,
@@ -85,6 +99,7 @@ impl Bug {
         Self::UndoInOrder,
         Self::UndoSkipsOne,
         Self::UndoAgain,
+        Self::BeginsWhileUndoing,
         Self::OnceWithoutTrace,
         Self::RowNotFolded,
         Self::NoChain,
@@ -95,7 +110,13 @@ impl Bug {
         Self::FollowSkips,
         Self::ResultBeforeLog,
         Self::AnyClaimIsOwn,
+        Self::SweepStopsAtUnreadable,
         Self::TwoAtOnce,
+        Self::WaitingIsCharged,
+        Self::JumpDropsCancel,
+        Self::TerminatedGoesOn,
+        Self::ParksUnknownVersion,
+        Self::NoVersionGrace,
     ];
 }
 

@@ -47,6 +47,7 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
             Event::RunClaimed(_) => epoch = Some(after),
             _ => {}
         }
+        let leaves = matches!(event, Event::BranchOpened(_));
         let mut recorded = Recorded { seq: after, at, branch, epoch, write, prev, bytes: 0, event };
         let body = encode(&recorded);
         recorded.bytes = size(&body);
@@ -54,6 +55,8 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
         sealed.records.push(recorded);
         sealed.bodies.push(body);
         sealed.heads.push(prev);
+        // Ownership ends with it: what follows in the same append is not the owner's.
+        epoch = epoch.filter(|_| !leaves);
     }
     sealed
 }
@@ -68,6 +71,7 @@ pub fn changes_row(summary: &Summary, sealed: &Sealed) -> bool {
         | Event::StepFailed(_)
         | Event::StepTimeout { .. }
         | Event::ProgressEmitted { .. }
+        | Event::ChangeMarked { .. }
         | Event::ChildStarted(_)
         | Event::CompensationCompleted { .. } => {
             recorded.event.path().is_some_and(|path| summary.waits.iter().any(|wait| wait.path == *path))

@@ -12,14 +12,19 @@ use crate::branch::{Branch, BranchId, Branches, Why};
 use crate::codec::Corrupt;
 use crate::command::Command;
 use crate::error::Failure;
-use crate::event::{BranchOpened, By, Carried, Event, JumpRequested, Recorded, RunQueued, WaitStarted};
+use crate::event::{
+    BranchOpened, By, Carried, Event, JumpRequested, Recorded, Request, RunClaimed, RunQueued, Terminated,
+    WaitStarted,
+};
+use crate::form::fits;
 use crate::hash::Hash;
-use crate::id::{RunId, TaskId};
+use crate::id::{RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
 use crate::summary::{OpenInput, Summary, command_id, is_run_wide};
 use crate::time::Seq;
+use crate::version::UNDECIDED;
 
 pub use data::{
     Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteOp, StepOp, StepProgress, Undo,
@@ -41,6 +46,8 @@ pub struct State {
     pub ops: HashMap<Path, Op>,
     /// Which operation stands where in its arm.
     order: HashMap<(Box<str>, u32), Path>,
+    /// Changes of the code that this lineage has, each by its arm and name.
+    pub changes: BTreeSet<Path>,
     /// Mail that this branch has not consumed, by position.
     pub unread: BTreeMap<Seq, Mail>,
     /// Where mail was consumed, and its position.
@@ -65,6 +72,8 @@ pub struct State {
     pub failure: Option<Failure>,
     /// How the active branch ended.
     pub outcome: Option<Outcome>,
+    /// What an operator left standing who ended the run without its code.
+    pub terminated: Option<Box<Terminated>>,
     /// Bytes of mail since the last `continue_as_new`, and of what was unread then.
     pub mail_bytes: u64,
     /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
@@ -133,7 +142,15 @@ fn outcome_of(ended: &Event) -> Option<Outcome> {
     match ended {
         Event::RunCompleted { output } => Some(Outcome::Completed(output.clone())),
         Event::RunFailed { failure } => Some(Outcome::Failed(failure.clone())),
-        Event::RunCancelled { reason } => Some(Outcome::Cancelled(reason.clone())),
+        Event::RunCancelled { reason, .. } => Some(Outcome::Cancelled(reason.clone())),
+        _ => None,
+    }
+}
+
+/// What was left standing, if an operator ended the run without its code.
+fn terminated_by(ended: &Event) -> Option<Box<Terminated>> {
+    match ended {
+        Event::RunCancelled { terminated, .. } => terminated.clone(),
         _ => None,
     }
 }
@@ -173,9 +190,9 @@ impl State {
             }
             _ => (BTreeMap::new(), 0),
         };
-        let outcome = match &first.event {
-            Event::RunPruned(pruned) => outcome_of(&pruned.ended),
-            _ => None,
+        let (outcome, terminated) = match &first.event {
+            Event::RunPruned(pruned) => (outcome_of(&pruned.ended), terminated_by(&pruned.ended)),
+            _ => (None, None),
         };
         let seen = summary.mail_ids.iter().cloned().collect();
         Ok(Self {
@@ -185,6 +202,7 @@ impl State {
             other_input_until: Seq::ZERO,
             ops: HashMap::new(),
             order: HashMap::new(),
+            changes: BTreeSet::new(),
             unread: BTreeMap::new(),
             consumed: BTreeMap::new(),
             undo: Vec::new(),
@@ -197,9 +215,20 @@ impl State {
             half_jump: None,
             failure: None,
             outcome,
+            terminated,
             mail_bytes,
             seen,
         })
+    }
+
+    /// What the start left to the first claim: the version, and the plan of the node that executes it.
+    fn settle_queued(&mut self, claim: &RunClaimed) {
+        if let Some(version) = claim.version.filter(|_| self.queued.version == UNDECIDED) {
+            self.queued.version = version;
+        }
+        if !claim.plan.is_empty() {
+            self.queued.plan.clone_from(&claim.plan);
+        }
     }
 
     /// Bytes of the log since the last `continue_as_new`, without mail: a run must be able to read that, whoever wrote it.
@@ -246,8 +275,11 @@ impl State {
         } else if let Event::WaitResolved { path, .. } = event {
             self.summary.cut_off.retain(|open| open.path != *path);
         }
-        if let Event::RunPruned(_) = event {
-            self.unread.clear();
+        match event {
+            Event::RunPruned(_) => self.unread.clear(),
+            Event::RequestWithdrawn(withdrawn) if withdrawn.what == Request::Jump => self.jump = None,
+            Event::RunClaimed(claim) => self.settle_queued(claim),
+            _ => {}
         }
         self.hand_out(recorded, in_lineage);
         if in_lineage {
@@ -268,7 +300,7 @@ impl State {
         match opened.why {
             Why::Continue => self.begin_anew(opened, seq),
             Why::Jump { .. } | Why::Retry { .. } => {
-                self.summary.cancel = None;
+                self.summary.forget_cancel();
                 self.summary.progress();
                 self.summary.forget_tasks();
             }
@@ -370,6 +402,7 @@ impl State {
                     path: path.clone(),
                     ord: *ord,
                     signals: vec![],
+                    schemas: BTreeMap::new(),
                     inputs: vec![],
                     children: vec![],
                     due: Some(*due),
@@ -387,6 +420,9 @@ impl State {
             }
             Event::ProgressEmitted { path, ord, .. } => {
                 self.op(recorded, (path, *ord), || OpKind::Progress);
+            }
+            Event::ChangeMarked { path, .. } => {
+                self.changes.insert(path.clone());
             }
             Event::CompensationStarted { path, failure } => {
                 self.undone.insert(path.clone(), Undo::Started);
@@ -406,6 +442,7 @@ impl State {
             }
             Event::RunCompleted { .. } | Event::RunFailed { .. } | Event::RunCancelled { .. } => {
                 self.outcome = outcome_of(&recorded.event);
+                self.terminated = terminated_by(&recorded.event);
             }
             Event::StepTimeout { .. }
             | Event::BranchOpened(_)
@@ -419,6 +456,7 @@ impl State {
             | Event::RunParked { .. }
             | Event::RunPruned(_)
             | Event::RunCancelRequested(_)
+            | Event::RequestWithdrawn(_)
             | Event::InputAnswered { .. }
             | Event::SignalReceived { .. }
             | Event::ChildCompleted { .. }
@@ -503,6 +541,11 @@ impl State {
         self.order.get(&(Box::from(arm), ord))
     }
 
+    /// Whether the log has an operation of this arm at `ord` or later.
+    pub fn goes_on(&self, arm: &str, ord: u32) -> bool {
+        self.nth(arm, ord).is_some() || self.ops.iter().any(|(path, op)| op.ord >= ord && path.arm() == arm)
+    }
+
     /// Steps that completed after `cutoff`, have a compensation and are not undone yet; latest first.
     pub fn to_undo(&self, cutoff: Seq) -> Vec<Path> {
         let open = |path: &&Path| {
@@ -519,16 +562,41 @@ impl State {
         left
     }
 
+    /// Whether the active branch failed and is being undone: nothing new may begin on it.
+    pub fn is_being_undone(&self) -> bool {
+        self.failure.is_some() && self.outcome.is_none()
+    }
+
     /// The earliest unread mail that ends `wanted`, leaving `taken` aside.
     pub fn mail_for(&self, wanted: &WaitStarted, taken: &BTreeSet<Seq>) -> Option<Seq> {
         let fits = |mail: &Mail| match mail {
-            Mail::Signal { name, .. } => wanted.signals.contains(name),
+            Mail::Signal { name, payload } => {
+                wanted.signals.contains(name)
+                    && wanted.schemas.get(name).is_none_or(|schema| fits(schema, payload))
+            }
             Mail::Answer { question, .. } => wanted.inputs.contains(question),
             Mail::Child { run, .. } => wanted.children.contains(run),
         };
         let mut fitting = self.unread.iter().filter(|(seq, mail)| !taken.contains(*seq) && fits(mail));
         let found = if planted::is(Bug::NewestMailFirst) { fitting.next_back() } else { fitting.next() };
         found.map(|(seq, _)| *seq)
+    }
+
+    /// Unread signals that an open wait looks for by name and that do not fit it: the wait, the name, where each stands, and
+    /// what its content must look like.
+    pub fn misfits(&self) -> Vec<(Path, SignalName, Seq, serde_json::Value)> {
+        let mut found = Vec::new();
+        for wait in &self.summary.waits {
+            for (seq, mail) in &self.unread {
+                if let Mail::Signal { name, payload } = mail
+                    && let Some(Some(schema)) = wait.wants(name)
+                    && !fits(schema, payload)
+                {
+                    found.push((wait.path.clone(), name.clone(), *seq, schema.clone()));
+                }
+            }
+        }
+        found
     }
 
     /// Children of branches that were left, which nobody will ever ask for again.

@@ -4,20 +4,24 @@
 //! rewritten by folding on, and a lost one by folding from the start.
 
 mod parts;
+mod requests;
 
 use serde::{Deserialize, Serialize};
 
 use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
+use crate::event::{By, Event, Recorded, RequestWithdrawn, RunPruned, RunQueued, Tags};
+use crate::form::fits;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, WorkflowName};
 use crate::path::Path;
 pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
+use crate::version::{self, UNDECIDED};
 
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
+pub use requests::{Asked, PendingJump};
 
 /// Ids of mail kept for recognising a repeated command without reading the history.
 const MAIL_IDS_MAX: usize = 32;
@@ -30,9 +34,9 @@ pub struct Summary {
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// The version it runs on.
+    /// The version it runs on; 0 while no node has claimed a run that was started without a version.
     pub version: u32,
-    /// The version it began with.
+    /// The version it began with; 0 while that is not decided.
     pub initial_version: u32,
     /// Where it is in its life.
     pub status: Status,
@@ -84,12 +88,18 @@ pub struct Summary {
     /// When the latest claim was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Millis>,
-    /// The latest claim let no other suspect in beside it.
+    /// The latest claim let it in alone, and only what it executes can have ended its process since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
     /// How long at the most it lived before the last crash, if it has not progressed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lived_ms: Option<u64>,
+    /// Steps whose attempt the present owner has begun, as far as the log tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub under_way: Vec<Path>,
+    /// How it is recovered, where its owner's policy is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<crate::recovery::Policy>,
     /// Recoveries in all.
     #[serde(default)]
     pub recoveries: u32,
@@ -103,6 +113,12 @@ pub struct Summary {
     /// Somebody wants it to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<String>,
+    /// When that was asked for and by which operator, while the request is pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel_asked: Option<Asked>,
+    /// A jump that waits for its compensations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump: Option<Box<PendingJump>>,
     /// It is undoing what it did.
     #[serde(default)]
     pub compensating: bool,
@@ -137,6 +153,9 @@ pub struct Summary {
     /// How it ended, or why it is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
+    /// An operator ended it without its code.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminated: bool,
     /// Where its log is, if only a tombstone is left of it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned: Option<Pruned>,
@@ -207,10 +226,14 @@ impl Summary {
             claimed_at: None,
             alone: false,
             lived_ms: None,
+            under_way: Vec::new(),
+            recovery: None,
             recoveries: 0,
             recovered_at: None,
             paused: false,
             cancel: None,
+            cancel_asked: None,
+            jump: None,
             compensating: false,
             parked: false,
             waits: Vec::new(),
@@ -222,6 +245,7 @@ impl Summary {
             steps: 0,
             step: None,
             trouble: None,
+            terminated: false,
             pruned: None,
         }
     }
@@ -233,6 +257,11 @@ impl Summary {
         }
         let complete = usize::try_from(self.mail_count).is_ok_and(|count| count == self.mail_ids.len());
         complete.then_some(false)
+    }
+
+    /// What a worker must have to execute the run: `order@2`, or `order` while the version is not decided.
+    pub fn needs(&self) -> String {
+        version::label(&self.workflow, self.version)
     }
 
     /// When the run must be looked at again, if only time passes.
@@ -253,7 +282,9 @@ impl Summary {
     /// Whether new mail of this sort ends an open wait.
     pub fn awaits(&self, mail: &Event) -> bool {
         self.waits.iter().any(|wait| match mail {
-            Event::SignalReceived { name, .. } => wait.signals.contains(name),
+            Event::SignalReceived { name, payload, .. } => {
+                wait.wants(name).is_some_and(|schema| schema.is_none_or(|schema| fits(schema, payload)))
+            }
             Event::InputAnswered { question, .. } => wait.inputs.contains(question),
             Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => wait.children.contains(run),
             _ => false,
@@ -283,14 +314,6 @@ impl Summary {
     /// Counts an event's bytes, if those before it were counted.
     pub(crate) fn weigh(&mut self, recorded: &Recorded) {
         self.bytes = self.bytes.map(|bytes| bytes.saturating_add(recorded.bytes));
-    }
-
-    /// Whether this row says what the log does. Of one that an older release wrote, the size is not asked.
-    pub fn agrees_with(&self, derived: &Self) -> bool {
-        match self.bytes {
-            Some(_) => self == derived,
-            None => *self == Self { bytes: None, ..derived.clone() },
-        }
     }
 
     /// Moves on; of an event of a branch that was left, only the id of its command is kept.
@@ -331,12 +354,14 @@ impl Summary {
     /// Clears what belongs to a branch, before its lineage is folded anew.
     pub(crate) fn forget_branch(&mut self) {
         self.compensating = false;
+        self.jump = None;
         self.parked = false;
         self.trouble = None;
         self.finished_at = None;
         self.waits.clear();
         self.inputs.clear();
         self.cut_off.clear();
+        self.under_way.clear();
         self.steps = 0;
         self.step = None;
     }
@@ -375,11 +400,15 @@ impl Summary {
     #[expect(clippy::too_many_lines, reason = "one arm per event or doing, and no `_` arm")]
     pub(crate) fn take(&mut self, recorded: &Recorded) {
         let at = recorded.at;
+        if recorded.is_progress() {
+            self.progress();
+        }
         match &recorded.event {
             Event::RunQueued(_)
             | Event::BranchOpened(_)
             | Event::NoteAdded(_)
-            | Event::ProgressEmitted { .. } => {}
+            | Event::ProgressEmitted { .. }
+            | Event::ChangeMarked { .. } => {}
             Event::RunStarted => self.started = true,
             Event::RunClaimed(claim) => {
                 self.epoch = recorded.seq;
@@ -387,8 +416,16 @@ impl Summary {
                 self.attempt = claim.attempt;
                 self.claimed_at = Some(at);
                 self.alone = claim.alone;
+                self.under_way.clear();
+                self.recovery = claim.recovery.or(self.recovery);
+                if let Some(version) = claim.version.filter(|_| self.version == UNDECIDED) {
+                    (self.version, self.initial_version) = (version, version);
+                }
             }
-            Event::RunReleased { .. } => self.owner = None,
+            Event::RunReleased { .. } => {
+                self.owner = None;
+                self.under_way.clear();
+            }
             Event::RunRecovered(recovered) => {
                 self.recoveries += 1;
                 self.lived_ms = recovered.lived_ms.or(self.lived_ms);
@@ -403,9 +440,11 @@ impl Summary {
             // A run that rests must move once more to end.
             Event::RunCancelRequested(note) => {
                 self.cancel = Some(note.reason.clone());
+                self.cancel_asked = Some(Asked { at, by: note.by.clone() });
                 self.paused = false;
                 self.parked = false;
             }
+            Event::RequestWithdrawn(withdrawn) => self.withdraw(withdrawn.what),
             Event::RunParked { code, reason } => {
                 self.owner = None;
                 self.parked = true;
@@ -413,18 +452,23 @@ impl Summary {
             }
             Event::RunCompleted { .. } => self.end(Status::Completed, at, None),
             Event::RunFailed { failure } => self.end(Status::Failed, at, Some(Trouble::of(failure))),
-            Event::RunCancelled { .. } => self.end(Status::Cancelled, at, None),
+            Event::RunCancelled { terminated, .. } => {
+                self.end(Status::Cancelled, at, None);
+                self.terminated = terminated.is_some();
+            }
             Event::RunPruned(pruned) => *self = Self::buried(&self.run, pruned, recorded),
             Event::StepStarted(step) => {
                 self.at_step(&step.path);
-                if let Some(remote) = &step.remote {
-                    let tasks = vec![remote.task.clone()];
-                    self.waits.push(OpenWait { tasks, ..OpenWait::new(&step.path, at) });
+                match &step.remote {
+                    Some(remote) => {
+                        let tasks = vec![remote.task.clone()];
+                        self.waits.push(OpenWait { tasks, ..OpenWait::new(&step.path, at) });
+                    }
+                    None => self.under_way.push(step.path.clone()),
                 }
             }
             Event::StepCompleted(step) => {
                 self.at_step(&step.path);
-                self.progress();
                 self.steps += u32::from(!step.group);
             }
             Event::StepFailed(step) => self.at_step(&step.path),
@@ -438,6 +482,7 @@ impl Summary {
                 self.waits.retain(|open| open.path != wait.path);
                 self.waits.push(OpenWait {
                     signals: wait.signals.clone(),
+                    schemas: wait.schemas.clone(),
                     inputs: wait.inputs.clone(),
                     children: wait.children.clone(),
                     due: wait.due,
@@ -472,24 +517,32 @@ impl Summary {
             Event::ChildStarted(child) => self.step = Some(child.path.clone()),
             Event::JumpRequested(jump) if jump.compensate => {
                 self.compensating = true;
+                self.jump = Some(Box::new(PendingJump::of(jump, at)));
                 self.forget_tasks();
             }
-            Event::JumpRequested(_) => {}
+            Event::JumpRequested(_) => self.jump = None,
             Event::CompensationStarted { path, failure } => {
                 self.compensating = true;
                 self.waits.clear();
                 self.inputs.clear();
+                self.under_way.clear();
+                // A healer began it: the run is let in alone once more, to undo what it did.
+                self.alone &= recorded.epoch.is_some();
                 self.step = Some(path.clone());
                 if let Some(failure) = failure {
                     self.trouble = Some(Trouble::of(failure));
                 }
             }
-            Event::CompensationCompleted { path } => {
-                self.progress();
+            Event::CompensationCompleted { path } | Event::CompensationFailed { path, .. } => {
                 self.step = Some(path.clone());
             }
-            Event::CompensationFailed { path, .. } => self.step = Some(path.clone()),
-            Event::VersionChanged { to, .. } => self.version = *to,
+            Event::VersionChanged { to, note, .. } => {
+                self.version = *to;
+                if note.is_some() {
+                    self.parked = false;
+                    self.trouble = None;
+                }
+            }
         }
     }
 
@@ -497,10 +550,13 @@ impl Summary {
         self.status = status;
         self.finished_at = Some(at);
         self.owner = None;
+        self.cancel_asked = None;
+        self.jump = None;
         self.compensating = false;
         self.waits.clear();
         self.inputs.clear();
         self.cut_off.clear();
+        self.under_way.clear();
         self.trouble = trouble;
     }
 
@@ -509,8 +565,9 @@ impl Summary {
         self.step = Some(path.clone());
     }
 
-    /// Ends a wait, and with it the questions that nobody looks for any more.
+    /// Ends an attempt or a wait, and with it the questions that no wait looks for any more.
     fn close(&mut self, path: &Path) {
+        self.under_way.retain(|step| step != path);
         for ended in self.waits.extract_if(.., |wait| wait.path == *path).collect::<Vec<_>>() {
             let wanted = |path: &Path| self.waits.iter().any(|wait| wait.inputs.contains(path));
             self.inputs.retain(|input| !ended.inputs.contains(&input.path) || wanted(&input.path));
@@ -533,7 +590,10 @@ pub fn command_id(event: &Event) -> Option<String> {
         Event::RunPaused(note)
         | Event::RunResumed(note)
         | Event::RunCancelRequested(note)
-        | Event::NoteAdded(note) => Some(note.id.clone()),
+        | Event::RequestWithdrawn(RequestWithdrawn { note, .. })
+        | Event::NoteAdded(note)
+        | Event::VersionChanged { note: Some(note), .. } => Some(note.id.clone()),
+        Event::RunCancelled { terminated: Some(terminated), .. } => Some(terminated.note.id.clone()),
         Event::JumpRequested(jump) => Some(jump.note.id.clone()),
         Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
         _ => None,
@@ -555,6 +615,7 @@ pub(crate) fn is_run_wide(event: &Event) -> bool {
             | Event::RunReleased { .. }
             | Event::RunRecovered(_)
             | Event::RunPruned(_)
+            | Event::RequestWithdrawn(_)
             | Event::NoteAdded(_)
             | Event::VersionChanged { .. }
     )

@@ -9,13 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Class, Failure};
 use crate::hash::Hash;
-use crate::id::{LaneName, QueueName, RunId, TaskId};
+use crate::id::{LaneName, NodeId, QueueName, RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
+use crate::planted::{self, Bug};
 use crate::time::Millis;
+use crate::version::UNDECIDED;
 
-/// Kind of the task that moves a run on; the workflow's name follows.
+/// Kind of the task that moves a run on; the workflow's name and version follow.
 const ADVANCE: &str = "advance:";
+/// How the audit entry of a suspect's task begins.
+const QUARANTINE: &str = "in quarantine ";
 /// Most audit entries kept inside a record.
 const AUDIT_MAX: usize = 8;
 
@@ -69,7 +73,8 @@ impl TaskState {
 pub struct Task {
     /// Its name.
     pub id: TaskId,
-    /// What sort of work: `advance:WORKFLOW`, or the submitter's own word.
+    /// What sort of work: `advance:WORKFLOW@VERSION`, `advance:WORKFLOW` while the version is not decided, or the
+    /// submitter's own word.
     pub kind: String,
     /// The queue it stands in.
     pub queue: QueueName,
@@ -178,6 +183,17 @@ impl Audit {
     }
 }
 
+/// That a run waits in quarantine, as its task says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quarantined<'a> {
+    /// Where, and behind how many.
+    pub place: &'a str,
+    /// Since when.
+    pub since: Millis,
+    /// Until when at the latest, if those before it survive.
+    pub until: Millis,
+}
+
 /// Adds an audit entry and lets the oldest go.
 pub fn note(audit: &mut Vec<Audit>, at: Millis, what: impl Into<String>) {
     audit.push(Audit::new(at, what));
@@ -212,9 +228,29 @@ pub enum TaskRefusal {
 }
 
 impl Task {
-    /// The kind of a run's advance task.
-    pub fn advance_kind(workflow: &str) -> String {
-        format!("{ADVANCE}{workflow}")
+    /// The kind of the advance task of a run that is on this version of its workflow; [`UNDECIDED`]: any version.
+    ///
+    /// Releases before versioned kinds wrote the kind without a version for every run, so it means "look at the run".
+    pub fn advance_kind(workflow: &str, version: u32) -> String {
+        match version {
+            _ if planted::is(Bug::ParksUnknownVersion) => format!("{ADVANCE}{workflow}"),
+            UNDECIDED => format!("{ADVANCE}{workflow}"),
+            version => format!("{ADVANCE}{workflow}@{version}"),
+        }
+    }
+
+    /// Whether a node that has this version of the workflow is offered this advance task.
+    pub fn is_offered_to(&self, workflow: &str, version: u32) -> bool {
+        self.kind == Self::advance_kind(workflow, version)
+            || self.kind == Self::advance_kind(workflow, UNDECIDED)
+    }
+
+    /// The task as it is once a node that lacks the run's version has handed it back: unharmed, and under the kind that
+    /// only nodes with that version claim.
+    #[must_use]
+    pub fn handed_back(self, kind: String, now: Millis) -> Self {
+        let run_at = self.run_at.min(now);
+        Self { kind, ..self.returned(run_at, now) }
     }
 
     /// Whether this is a run's advance task.
@@ -222,7 +258,7 @@ impl Task {
         self.kind.starts_with(ADVANCE)
     }
 
-    /// What a claimant asks for: advance tasks are pooled by workflow, so that a node is only
+    /// What a claimant asks for: advance tasks are pooled by workflow and version, so that a node is only
     /// offered runs whose code it has; all other tasks of a queue share one pool.
     pub fn pool(&self) -> String {
         if self.is_advance() {
@@ -294,7 +330,7 @@ impl Task {
         Ok(self)
     }
 
-    /// The same, and says how far it is. The details stay with the task until it is completed, for whoever claims it next.
+    /// The same, and says how far it is. The details stay with the task until it is completed, for the next claimant.
     pub fn beaten_with(self, fence: u64, details: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         let mut beaten = self.beaten(fence, now)?;
         beaten.forget_details();
@@ -426,6 +462,24 @@ impl Task {
         self = self.returned(run_at, now);
         note(&mut self.audit, now, format!("taken back from {owner}: {why}"));
         self
+    }
+
+    /// The run that it moves waits in quarantine on the node that has the task.
+    #[must_use]
+    pub fn quarantined(mut self, node: &NodeId, before: usize, until: Millis, now: Millis) -> Self {
+        let what = format!("{QUARANTINE}on {node} behind {before} others, until {} at the latest", until.0);
+        note(&mut self.audit, now, what);
+        self.changed_at = now.max(self.changed_at);
+        self.version += 1;
+        self
+    }
+
+    /// What its latest note says about a quarantine, if that is what it is about.
+    pub fn quarantine(&self) -> Option<Quarantined<'_>> {
+        let Audit { at, what, .. } = self.audit.last().filter(|_| self.state.is_live())?;
+        let (place, until) = what.strip_prefix(QUARANTINE)?.split_once(", until ")?;
+        let until = until.split(' ').next()?.parse().ok()?;
+        Some(Quarantined { place, since: *at, until: Millis(until) })
     }
 
     /// What is inconsistent about the record itself, if anything.

@@ -25,6 +25,7 @@ use crate::state::{Applied, OpKind, State, derive};
 use crate::summary::Status;
 use crate::task::{NewTask, Task};
 use crate::time::{Millis, Seq};
+use crate::version::UNDECIDED;
 
 /// A run's log under construction.
 #[derive(Debug, Clone)]
@@ -67,6 +68,11 @@ pub(crate) fn order(input: &str) -> RunQueued {
     }
 }
 
+/// Starts a run without a version.
+pub(crate) fn undecided() -> Command {
+    Command::Start { queued: RunQueued { version: UNDECIDED, ..order("{}") }, claim: None }
+}
+
 pub(crate) fn signal(name: &str, id: &str) -> Command {
     let payload = json(&format!("\"{id}\""));
     Command::Signal { name: SignalName::new(name).unwrap(), id: id.into(), fresh: false, payload }
@@ -81,7 +87,7 @@ pub(crate) fn jump_to(id: &str, to: &str) -> JumpRequested {
 }
 
 pub(crate) fn claim(by: &str) -> Command {
-    Command::Claim(Claim { node: node(by), lost: None, alone: false })
+    Command::Claim(Claim::by(node(by)))
 }
 
 /// Prunes a log that ended at `at` when it was archived.
@@ -93,7 +99,7 @@ pub(crate) fn prune(at: Seq) -> Command {
 pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
     let lost =
         Lost { node: node(from), proven, evidence: "its lock was dropped".into(), lived: Lived::default() };
-    Command::Claim(Claim { node: node(by), lost: Some(lost), alone: false })
+    Command::Claim(Claim { lost: Some(lost), ..Claim::by(node(by)) })
 }
 
 /// A task of this name with nothing unusual about it.
@@ -325,7 +331,15 @@ impl Log {
     pub(crate) fn wanted(&self, wait: &str, signals: &[&str]) -> WaitStarted {
         let path = path(wait);
         let signals = signals.iter().map(|name| SignalName::new(name).unwrap()).collect();
-        WaitStarted { ord: self.ord(&path), path, signals, inputs: vec![], children: vec![], due: None }
+        WaitStarted {
+            ord: self.ord(&path),
+            path,
+            signals,
+            schemas: std::collections::BTreeMap::new(),
+            inputs: vec![],
+            children: vec![],
+            due: None,
+        }
     }
 
     pub(crate) fn waits(self, wait: &str, signals: &[&str]) -> Self {

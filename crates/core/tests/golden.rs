@@ -13,8 +13,9 @@ use goldseam_core::codec::{decode_all, encode};
 use goldseam_core::{Hash, RunId, Seq, Summary, derive};
 
 /// Every event there is, by its name on disk.
-const EVENTS: [&str; 36] = [
+const EVENTS: [&str; 38] = [
     "branch.opened",
+    "change.marked",
     "child.completed",
     "child.failed",
     "child.started",
@@ -26,6 +27,7 @@ const EVENTS: [&str; 36] = [
     "jump.requested",
     "note.added",
     "progress.emitted",
+    "request.withdrawn",
     "run.cancel_requested",
     "run.cancelled",
     "run.claimed",

@@ -89,8 +89,8 @@ fn prepare(
         |refusal| match refusal {
             Refusal::HistoryTooLong(excess) => Stop::TooLong(excess),
             Refusal::InvalidForm { reason } => Stop::Form(reason),
-            // A result came that must be undone: the code is asked again, with it.
-            refusal @ Refusal::LeftToUndo => Stop::Store(refusal.to_string()),
+            // A result came that must be undone, or the log says that the run is: the code is asked again, with it.
+            refusal @ (Refusal::LeftToUndo | Refusal::BeingUndone) => Stop::Store(refusal.to_string()),
             _ => Stop::Fenced,
         },
     )?;

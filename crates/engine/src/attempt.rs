@@ -95,6 +95,8 @@ impl Attempt {
 pub(crate) struct Limits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) silence: Option<Duration>,
+    /// Its start is in the log already.
+    pub(crate) marked: bool,
 }
 
 /// How an attempt ended.
@@ -194,9 +196,9 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(cell: &'a Arc<Cell>, limits: Limits, marked: bool) -> Self {
+    fn new(cell: &'a Arc<Cell>, limits: Limits, beats: bool) -> Self {
         let now = cell.ledger.clock.elapsed();
-        Self { cell, limits, began: now, beat: now, marked, beats: marked }
+        Self { cell, limits, began: now, beat: now, marked: beats || limits.marked, beats }
     }
 
     /// How long until something is due.
@@ -260,7 +262,7 @@ impl<'a> Details<'a> {
         let (next, expect) = match self.task.take() {
             Some(task) => {
                 let expect = Expect::Version(task.version);
-                // What an earlier attempt left is held by nobody.
+                // The record of an earlier attempt has no owner.
                 let held = match task.state {
                     TaskState::Claimed => Task { version: task.version + 1, ..task },
                     _ => task.claimed(node.as_str(), now),
@@ -296,8 +298,8 @@ impl<'a> Details<'a> {
         };
     }
 
-    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and nobody holds the
-    /// record.
+    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and the record
+    /// has no owner.
     async fn keep(&mut self, unsaved: Option<Payload>) {
         if let Some(details) = unsaved.filter(|_| self.id.is_some()) {
             self.write(details).await;

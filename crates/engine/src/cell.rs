@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goldseam_core::decide::TooLong;
+use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::Op;
 use goldseam_core::{
     Doing, Fence, Hash, Millis, Owned, Path, Payload, RunId, Seq, State, StepName, Summary, TaskId,
@@ -24,8 +25,9 @@ use crate::copy::closed_by_copy;
 use crate::error::{Error, Result};
 use crate::node::Hub;
 
-/// Undoes one step, given what the step returned.
-pub(crate) type UndoFn = Arc<dyn Fn(Payload) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+/// Undoes one step, given its path and what it returned; or says how that does not fit the code.
+pub(crate) type UndoFn =
+    Arc<dyn Fn(&Path, &Payload) -> Result<BoxFuture<'static, Result<()>>, String> + Send + Sync>;
 
 /// One run in memory.
 pub(crate) struct Cell {
@@ -58,10 +60,19 @@ pub(crate) enum Stop {
 pub(crate) enum Mode {
     /// Go on.
     Run,
-    /// Only replay what is recorded: a jump waits for its compensations.
-    Rewind,
+    /// Only replay what is recorded: the run is being undone, or a jump waits for its compensations.
+    Replay,
     /// Undoing: cancellation no longer interrupts.
     Undo,
+    /// A preflight: nothing is begun and nothing is written. See [`Cell::to_look_at`].
+    Look,
+}
+
+impl Mode {
+    /// Whether a request to cancel interrupts the code.
+    pub(crate) fn heeds_cancel(self) -> bool {
+        matches!(self, Self::Run | Self::Look)
+    }
 }
 
 pub(crate) struct Inner {
@@ -97,6 +108,7 @@ struct Arm {
     counts: HashMap<(StepName, Option<StepName>), u32>,
     draws: u64,
     now: Option<Millis>,
+    changes: HashMap<StepName, bool>,
 }
 
 /// Whether a wait may leave memory at once.
@@ -124,7 +136,7 @@ impl Cell {
         held_at: Duration,
     ) -> Self {
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
-        let mode = if state.jump.is_some() { Mode::Rewind } else { Mode::Run };
+        let mode = if turns_back(&state) { Mode::Replay } else { Mode::Run };
         Self {
             run: state.summary.run.clone(),
             ledger,
@@ -156,6 +168,23 @@ impl Cell {
                 waits_made: 0,
             }),
         }
+    }
+
+    /// A run that is only looked at: its code is called, and stops at the first thing that the log does not have.
+    ///
+    /// Invariant: no effect begins and nothing is written. Steps, waits, sleeps, questions, children and lines for
+    /// people pass [`Cell::gate`], which stays shut in this mode; a child that the log has is not created again; what
+    /// is queued stays in the queue, as there is no driver. `ledger` must be one whose store refuses everything.
+    pub(crate) fn to_look_at(ledger: Ledger, config: Arc<Config>, state: State) -> Self {
+        let nothing = TaskId::new("preflight").unwrap_or_else(|_| unreachable!("a literal that is an id"));
+        let cell = Self::new(ledger, config, (state, nothing), Duration::ZERO);
+        {
+            let mut inner = cell.lock();
+            inner.mode = Mode::Look;
+            // A pause stops no replay.
+            inner.state.summary.paused = false;
+        }
+        cell
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -213,11 +242,13 @@ impl Cell {
         let ticket = self.lock().issued;
         poll_fn(|cx| {
             let mut inner = self.lock();
-            let open = inner.stop.is_none() && inner.durable >= ticket && !inner.state.summary.paused;
-            if open && inner.mode == Mode::Run && inner.state.summary.cancel.is_some() {
+            let looks = inner.mode == Mode::Look;
+            let settled = inner.durable >= ticket || looks;
+            let open = inner.stop.is_none() && settled && !inner.state.summary.paused;
+            if open && inner.mode.heeds_cancel() && inner.state.summary.cancel.is_some() {
                 return Poll::Ready(Err(Error::cancelled()));
             }
-            if open && inner.mode != Mode::Rewind {
+            if open && inner.mode != Mode::Replay && !looks {
                 return Poll::Ready(Ok(()));
             }
             inner.wakers.push(cx.waker().clone());
@@ -287,6 +318,13 @@ impl Cell {
         .await
     }
 
+    /// Never returns while only what is recorded is replayed: for what is recorded without passing the gate.
+    pub(crate) async fn unless_replaying(&self) {
+        if self.lock().mode == Mode::Replay {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Tells the driver that the log may have grown.
     pub(crate) fn poke(&self) {
         let mut inner = self.lock();
@@ -309,7 +347,18 @@ impl Cell {
     }
 }
 
+/// Whether the log says that steps are to be undone, so that nothing new may begin.
+fn turns_back(state: &State) -> bool {
+    state.jump.is_some() || state.is_being_undone() && !planted::is(Bug::BeginsWhileUndoing)
+}
+
 impl Inner {
+    /// Whether every step that is to be undone has its compensation: replay need not go further.
+    pub(crate) fn knows_compensations(&self) -> bool {
+        let left = self.state.to_undo(crate::undo::cutoff(&self.state));
+        left.iter().all(|path| self.undo.contains_key(path))
+    }
+
     /// Queues something for the log. The only way in: what is not counted here would count as durable later.
     /// The ticket says when it is durable.
     pub(crate) fn push(&mut self, doing: Doing) -> u64 {
@@ -332,8 +381,8 @@ impl Inner {
         self.durable += count;
         debug_assert!(self.durable <= self.issued, "more is durable than was ever queued");
         self.revision += 1;
-        if self.state.jump.is_some() && self.mode == Mode::Run {
-            self.mode = Mode::Rewind;
+        if self.mode == Mode::Run && turns_back(&self.state) {
+            self.mode = Mode::Replay;
         }
         for waker in self.wakers.drain(..) {
             waker.wake();
@@ -350,6 +399,11 @@ impl Inner {
             return None;
         }
         Some(if self.waits.values().all(|slow| *slow == Slow::Yes) { Slow::Yes } else { Slow::No })
+    }
+
+    /// Whether the run was recovered from a crash and has not progressed since.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.state.summary.lived_ms.is_some()
     }
 
     /// Whether the run is paused and no user code runs any more.
@@ -369,6 +423,30 @@ impl Inner {
         let count = counter.counts.entry((name.clone(), key.cloned())).or_default();
         *count += 1;
         Spot { path: arm.child(name, key, *count), ord }
+    }
+
+    /// Whether nothing more can happen in a look without something from outside of the context.
+    pub(crate) fn is_at_the_frontier(&self) -> bool {
+        self.gates > 0 || !self.waits.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Whether this lineage has the change called `name` in `arm`: as it was first answered in this replay, else as the
+    /// log says. None: the log ends here, and the question is open.
+    pub(crate) fn has_change(&mut self, arm: &Path, name: &StepName) -> (Path, u32, Option<bool>) {
+        let path = arm.child(name, None, 1);
+        let counter = self.arms.entry(arm.clone()).or_default();
+        let ord = counter.next;
+        let known = match counter.changes.get(name) {
+            Some(answer) => Some(*answer),
+            None if self.state.changes.contains(&path) => Some(true),
+            None => self.state.goes_on(arm.as_str(), ord).then_some(false),
+        };
+        (path, ord, known)
+    }
+
+    /// The answer holds for the rest of this replay.
+    pub(crate) fn answer_change(&mut self, arm: &Path, name: &StepName, answer: bool) {
+        self.arms.entry(arm.clone()).or_default().changes.insert(name.clone(), answer);
     }
 
     /// The recorded operation at `spot`, if replay has not passed the log; or how the two differ.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::{JumpRequested, Note, RunQueued, Tags};
 use goldseam_core::state::Outcome as CoreOutcome;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{
     BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, Redactor, RunId,
     Seq, SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
@@ -72,7 +73,8 @@ impl StartOptions {
         self
     }
 
-    /// The version, the newest known unless told otherwise.
+    /// The version, from 1 on. Unless it is given, an engine takes the newest that it has itself; any other process takes
+    /// the newest that a live node has, and where none has the workflow, the first node that claims the run decides.
     #[must_use]
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
@@ -86,6 +88,9 @@ impl StartOptions {
         input: Payload,
         limits: &Limits,
     ) -> Result<RunQueued, EngineError> {
+        if self.version == Some(UNDECIDED) {
+            return Err(EngineError::NoSuchVersion { workflow });
+        }
         let mut tags = Tags::new();
         for (key, value) in self.tags {
             if tags.len() >= limits.tags_max {
@@ -131,6 +136,8 @@ pub struct Jump {
     pub drop_mail: bool,
     /// Undo what lies after the step before going back.
     pub compensate: bool,
+    /// Drop a pending request to cancel; without this the jump is refused.
+    pub drop_cancel: bool,
     /// Who and why.
     pub by: By,
 }
@@ -240,7 +247,10 @@ impl Client {
         options: StartOptions,
     ) -> Result<Committed, EngineError> {
         let workflow = WorkflowName::new(workflow)?;
-        let newest = self.ledger.hub.newest(&workflow).unwrap_or(1);
+        let newest = match options.version {
+            Some(version) => version,
+            None => self.ledger.newest(&workflow).await?,
+        };
         let plan = self.ledger.hub.plan(&workflow);
         let queued = RunQueued { plan, ..options.queued(workflow, newest, input, &self.ledger.limits)? };
         self.ledger.start(run, queued, None).await
@@ -291,13 +301,7 @@ impl Client {
 
     /// What can still be understood of a damaged log.
     pub async fn readable(&self, run: &RunId) -> Result<Vec<Recorded>, EngineError> {
-        let (mut events, mut after) = (Vec::new(), Seq::ZERO);
-        loop {
-            let page = self.ledger.store.read(run, after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(events) };
-            after = last.seq;
-            events.extend(page.iter().filter_map(|record| codec::decode(record.seq, &record.body).ok()));
-        }
+        Ok(self.log(run).await?.events)
     }
 
     /// The events that a branch sees.
@@ -329,8 +333,12 @@ impl Client {
     pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
         let page = self.ledger.piece(run, after, PAGE).await?.records;
         let decode = |record: &Record| codec::decode(record.seq, &record.body);
-        let decoded: Result<Vec<_>, _> = page.iter().map(decode).collect();
-        decoded.map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })
+        // A follower sees by the positions that something is missing; `log` says what.
+        let decoded: Vec<Recorded> = page.iter().filter_map(|record| decode(record).ok()).collect();
+        match page.iter().find_map(|record| decode(record).err()).filter(|_| decoded.is_empty()) {
+            Some(corrupt) => Err(EngineError::Corrupt { run: run.clone(), corrupt }),
+            None => Ok(decoded),
+        }
     }
 
     /// Returns when something may have changed, or after a moment; no sooner than the store wants to be asked again.
@@ -371,12 +379,6 @@ impl Client {
         self.tell(run, Command::Answer { question, since: None, id, answer, by: by.who }).await
     }
 
-    /// Asks a run to stop; it ends `cancelled` once it has undone what it must.
-    pub async fn cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
-        let note = self.note(by);
-        self.tell(run, Command::Cancel(note)).await
-    }
-
     /// Stops a run between two effects.
     pub async fn pause(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
@@ -385,16 +387,22 @@ impl Client {
 
     /// Goes back to a step, on a new branch.
     pub async fn jump(&self, run: &RunId, to: &Path, jump: Jump) -> Result<Seq, EngineError> {
-        let Jump { input, drop_mail, compensate, by } = jump;
+        let Jump { input, drop_mail, compensate, drop_cancel, by } = jump;
         let note = self.note(by);
-        self.tell(run, Command::Jump(JumpRequested { note, to: to.clone(), input, drop_mail, compensate }))
-            .await
+        let jump = Command::Jump(JumpRequested { note, to: to.clone(), input, drop_mail, compensate });
+        self.tell(run, dropping(drop_cancel, jump)).await
     }
 
     /// Tries a failed run again from its failed step, on a new branch.
     pub async fn retry(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
         self.tell(run, Command::Retry(note)).await
+    }
+
+    /// The same, and drops a pending request to cancel.
+    pub async fn retry_dropping_cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, dropping(true, Command::Retry(note))).await
     }
 
     /// Leaves a note in the log.
@@ -441,7 +449,7 @@ impl Client {
                 None => {
                     let summary = self.get(run).await?;
                     if summary.status.is_terminal()
-                        && let Some(outcome) = self.state(run).await?.outcome
+                        && let Some(outcome) = self.ledger.outcome(run).await?
                     {
                         return Ok(outcome);
                     }
@@ -463,6 +471,11 @@ impl Client {
         let end = page.last().map_or(after, |last| last.seq);
         Ok((!page.iter().any(may_end)).then_some(end))
     }
+}
+
+/// The command, made to drop a pending request to cancel if that is wanted.
+pub fn dropping(drop_cancel: bool, command: Command) -> Command {
+    if drop_cancel { Command::DropCancel(Box::new(command)) } else { command }
 }
 
 /// One run, to be waited for or talked to.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode, decode_all};
+use goldseam_core::command::Starter;
 use goldseam_core::decide::{Decision, Refusal, TaskMove, View};
 use goldseam_core::event::{Event, RunQueued};
 use goldseam_core::planted::{self, Bug};
+use goldseam_core::recovery::Code;
 use goldseam_core::seal::{Place, Sealed, leaves_branch, row_after, seal};
 use goldseam_core::summary::Stuck;
 use goldseam_core::task::{NewTask, Task};
@@ -79,6 +81,8 @@ pub struct Committed {
     pub task: Option<TaskId>,
     /// Fingerprint of the last event.
     pub head: Hash,
+    /// It is a signal that no open wait of the run looks for.
+    pub unawaited: bool,
 }
 
 /// What a look at a run brought: its row if that is enough, else everything.
@@ -169,7 +173,7 @@ impl Ledger {
         &self,
         run: &RunId,
         queued: RunQueued,
-        claim: Option<NodeId>,
+        claim: Option<Starter>,
     ) -> Result<Committed, EngineError> {
         let start = Command::Start { queued, claim };
         self.commit_on(Some(Known::Absent), run, &start, With::default()).await
@@ -191,7 +195,7 @@ impl Ledger {
         for _ in 0..CONFLICTS_MAX {
             let known = match seen.take() {
                 Some(known) => known,
-                None => patience.insist(self, || self.look(run)).await?,
+                None => patience.insist(self, || self.look_to_change(run)).await?,
             };
             if let Some(from) = doubt
                 && let Some(landed) = patience.insist(self, || self.landed(run, from, write)).await?
@@ -224,7 +228,8 @@ impl Ledger {
                 Ok(end) => {
                     self.hub.committed(decision.task, now);
                     let head = sealed.heads.last().copied().unwrap_or_default();
-                    return Ok(Committed { end, records: sealed.records, task, head });
+                    let unawaited = decision.unawaited;
+                    return Ok(Committed { end, records: sealed.records, task, head, unawaited });
                 }
                 Err(StoreError::Conflict { .. }) => {
                     lost += 1;
@@ -302,8 +307,19 @@ impl Ledger {
         Ok(Some(derive(run, &history, head).map_err(corrupt)?.summary))
     }
 
+    /// What a command is decided on. A run that K1 has parked is read whole: while its log is damaged, nothing takes effect.
+    async fn look_to_change(&self, run: &RunId) -> Result<Known, EngineError> {
+        let known = self.look(run).await?;
+        match &known {
+            Known::Row(summary, _) if is_parked_as_damaged(summary) => {
+                Ok(Known::Full(Box::new(self.load(run).await?)))
+            }
+            _ => Ok(known),
+        }
+    }
+
     pub(crate) async fn look(&self, run: &RunId) -> Result<Known, EngineError> {
-        let Some(Head { end, row }) = self.store.head(run).await? else { return Ok(Known::Absent) };
+        let Some(Head { end, row, .. }) = self.store.head(run).await? else { return Ok(Known::Absent) };
         let Some(Row { mut summary, task, updated_at }) = row.filter(|row| is_credible(&row.summary, end))
         else {
             return Ok(Known::Full(Box::new(self.load(run).await?)));
@@ -433,6 +449,7 @@ impl Ledger {
                         records: Vec::new(),
                         task: None,
                         head: Hash::ZERO,
+                        unawaited: false,
                     });
                     landed.end = recorded.seq;
                     landed.head = chain(&record.body);
@@ -446,6 +463,12 @@ impl Ledger {
 /// Whether this event stands for a whole log.
 pub(crate) fn is_tombstone(record: &Record) -> bool {
     decode(record.seq, &record.body).is_ok_and(|recorded| matches!(recorded.event, Event::RunPruned(_)))
+}
+
+/// Whether rule K1 has parked the run.
+fn is_parked_as_damaged(row: &Summary) -> bool {
+    row.parked
+        && row.trouble.as_ref().is_some_and(|trouble| trouble.code.as_deref() == Some(Code::K1.as_str()))
 }
 
 /// Whether a row may be believed: it agrees with itself and is not ahead of its log.
@@ -463,7 +486,7 @@ pub(crate) fn notice(row: &Summary, sealed: &Sealed, node: Option<&NodeId>, now:
 fn nothing(known: &Known) -> Committed {
     let (end, head) =
         known.summary().map_or((Seq::ZERO, Hash::ZERO), |summary| (summary.as_of, summary.head));
-    Committed { end, records: Vec::new(), task: None, head }
+    Committed { end, records: Vec::new(), task: None, head, unawaited: false }
 }
 
 fn stuck_to(run: &RunId, stuck: Stuck) -> EngineError {
@@ -525,7 +548,7 @@ pub(crate) fn hand_out(tasks: &mut Vec<TaskChange>, decision: &Decision) {
 pub(crate) fn advance_task(row: &Summary, now: Millis) -> Task {
     let new = NewTask {
         id: Task::advance_id(&row.run, row.as_of.0),
-        kind: Task::advance_kind(row.workflow.as_str()),
+        kind: Task::advance_kind(row.workflow.as_str(), row.version),
         queue: row.queue.clone(),
         lane: None,
         priority: row.priority,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::recovery::Bounds;
+use goldseam_core::recovery::Policy;
 use goldseam_core::{Limits, QueueName, WorkflowName};
 use goldseam_store::Pace;
 
@@ -14,6 +14,9 @@ use crate::healer::foreign::ForeignOptions;
 /// Beats that fit into the silence that a node is taken for lost after: in half of it a node is sure of itself, and a
 /// beat may be late.
 const BEATS_MIN: u32 = 4;
+
+/// Rows that a sweep compares with their logs unless told otherwise.
+const WALK: u32 = 10;
 
 /// How an engine behaves. The defaults suit one process on one machine.
 #[derive(Debug, Clone)]
@@ -54,6 +57,11 @@ pub struct Config {
     pub monitor_batch: u32,
     /// How often all active runs are looked over; none: never by this engine.
     pub sweep: Option<Duration>,
+    /// Rows of runs that are over, paused or parked that each sweep compares with their logs, so that a false row is
+    /// found some day. None: 10 where questions cost nothing, and none where the store is paid by request. A row costs
+    /// one read of the row and one or more of the log; on object storage 1 LIST and, per row, 2 GETs and one more for
+    /// each batch of its log.
+    pub walk: Option<u32>,
     /// How sweeps of this engine heal states that others keep beside the runs; none: they are left alone.
     pub foreign: Option<ForeignOptions>,
     /// How long a claimant may be silent that is no node, if its task does not say.
@@ -74,24 +82,29 @@ pub struct Config {
 /// How runs are recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
-    /// Recoveries without progress before rule P1 ends the run.
+    /// Counted recoveries without progress before rule P1 stops the run, at least 1. The last of them is made alone.
     pub attempts_max: u32,
-    /// Rule P1 parks the run instead of failing it.
+    /// Rule P1 parks the run, for a person to look at. Else the run fails, once what it did is undone.
     pub park: bool,
     /// How long a finding must have held before a sweep heals it; never makes a live run stale.
     pub stale_after: Duration,
     /// Pause of a run that must wait until others have been recovered; ten of them are the least time for which
     /// a suspect of crashing its process is watched.
     pub delay: Duration,
+    /// How long no live node may have had a run's version before a sweep changes the version or parks the run (rule
+    /// E2): longer than a deploy takes. A sweeper counts from when it first saw it, and never from before its own start.
+    pub version_grace: Duration,
 }
 
 impl Default for Recovery {
     fn default() -> Self {
+        let policy = Policy::default();
         Self {
-            attempts_max: 3,
-            park: false,
-            stale_after: Duration::from_secs(30),
-            delay: Duration::from_millis(100),
+            attempts_max: policy.attempts_max,
+            park: policy.park,
+            stale_after: policy.stale_after(),
+            delay: Duration::from_millis(policy.delay_ms),
+            version_grace: Duration::from_secs(300),
         }
     }
 }
@@ -99,12 +112,18 @@ impl Default for Recovery {
 impl Recovery {
     /// Two lives of a run that differ by less do not differ.
     pub(crate) fn doubt(&self) -> Duration {
-        self.delay * 10
+        self.policy().doubt()
     }
 
-    /// What `diagnose` needs to know of it.
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { attempts_max: self.attempts_max, park: self.park }
+    /// The same as it travels with a run.
+    pub(crate) fn policy(&self) -> Policy {
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Policy {
+            attempts_max: self.attempts_max,
+            park: self.park,
+            stale_ms: ms(self.stale_after),
+            delay_ms: ms(self.delay),
+        }
     }
 }
 
@@ -112,6 +131,11 @@ impl Config {
     /// How runs of this workflow are recovered.
     pub fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
+
+    /// Rows that each sweep compares with their logs on a store of this pace.
+    pub(crate) fn walks(&self, pace: &Pace) -> u32 {
+        self.walk.unwrap_or(if pace.sweep.is_zero() { WALK } else { 0 })
     }
 
     /// Refuses what would take living nodes for dead, or never pause.
@@ -125,6 +149,13 @@ impl Config {
         ];
         if let Some((name, _)) = pauses.iter().find(|(_, span)| span.is_zero()) {
             return Err(EngineError::Config(format!("{name} must be longer than nothing")));
+        }
+        if std::iter::once(&self.recovery).chain(self.recovery_of.values()).any(|one| one.attempts_max == 0) {
+            return Err(EngineError::Config(
+                "recovery.attempts_max must be at least 1: a run whose process died is recovered once before it can be \
+                 blamed"
+                    .to_owned(),
+            ));
         }
         if self.beat * BEATS_MIN > self.silence_max {
             let (silence, beat) = (self.silence_max, self.beat);
@@ -189,6 +220,7 @@ impl Default for Config {
             monitor: Duration::from_secs(15),
             monitor_batch: 20,
             sweep: Some(Duration::from_secs(30)),
+            walk: None,
             foreign: None,
             claim_lease: rules.lease,
             deliveries_max: rules.deliveries_max,

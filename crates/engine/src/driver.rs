@@ -106,9 +106,9 @@ impl Driver {
         if self.releasing || inner.stop.is_some() {
             return false;
         }
-        if inner.mode == Mode::Rewind && inner.is_quiet() {
+        if inner.mode == Mode::Replay && inner.is_quiet() && self.has_replayed(inner, cx) {
             inner.mode = Mode::Undo;
-            self.given_up = self.work.replace(Box::pin(undo::rewind(Arc::clone(&self.cell))));
+            self.given_up = self.work.replace(undo::from_log(&self.cell, &inner.state));
             return true;
         }
         let reason = if inner.rests() {
@@ -116,6 +116,8 @@ impl Driver {
         } else if self.cell.hub().is_aborting() || (self.cell.hub().is_leaving() && inner.is_quiet()) {
             self.given_up = self.work.take();
             Some(Release::HandOver)
+        } else if inner.mode == Mode::Replay {
+            None
         } else {
             self.lingered(inner, cx).then_some(Release::Unload)
         };
@@ -125,6 +127,17 @@ impl Driver {
         true
     }
 
+    /// Whether replay has come as far as it can: the function returned, or all compensations are known. The rest of its arms
+    /// hang at operations that the log does not have; one that awaits something else gets a while.
+    fn has_replayed(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> bool {
+        if self.work.is_none() || inner.knows_compensations() {
+            return true;
+        }
+        let span = self.cell.config.linger * 5;
+        let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));
+        timer.poll_unpin(cx).is_ready()
+    }
+
     fn lingered(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> bool {
         match inner.idle() {
             None => {
@@ -132,6 +145,9 @@ impl Driver {
                 false
             }
             Some(Slow::Yes) => true,
+            // Whoever finds it owned knows that more than a wait was under way; and beside a run that must be alone,
+            // none that waits is to wake up.
+            Some(Slow::No) if inner.is_suspect() || self.cell.hub().is_secluded() => true,
             Some(Slow::No) => {
                 let span = self.cell.config.linger;
                 let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));

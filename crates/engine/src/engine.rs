@@ -3,17 +3,19 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use goldseam_core::command::Starter;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
-use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, StepName, WorkflowName, derive};
+use goldseam_core::version::UNDECIDED;
+use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::claims::judge::node_name;
 use crate::claims::{ClaimRules, Memory};
-use crate::client::{Client, RunHandle, StartOptions};
+use crate::client::{By, Client, RunHandle, StartOptions};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::commit::Ledger;
 use crate::config::{Config, Recovery};
@@ -23,6 +25,7 @@ use crate::error::{EngineError, Error};
 use crate::healer::foreign::ForeignOptions;
 use crate::meter::{self, Meter};
 use crate::node::{Hub, Node};
+use crate::preflight::{Pilot, Preflight, PreflightReport};
 use crate::registry::Registry;
 use crate::secrets::{Secret, Secrets};
 use crate::spawn::spawn;
@@ -55,7 +58,8 @@ impl Builder {
         self.workflow_version(name, 1, function)
     }
 
-    /// Registers a version of a workflow. New runs begin with the newest; older runs stay on theirs.
+    /// Registers a version of a workflow, from 1 on. New runs begin with the newest; older runs stay on theirs, and this
+    /// engine is only offered runs whose version it has.
     #[must_use]
     pub fn workflow_version<F, Fut, I, O, E>(mut self, name: &str, version: u32, function: F) -> Self
     where
@@ -66,14 +70,18 @@ impl Builder {
         E: Into<Error>,
     {
         match WorkflowName::new(name) {
+            Ok(workflow) if version == UNDECIDED => {
+                self.flaw = Some(EngineError::NoSuchVersion { workflow });
+            }
             Ok(name) => self.registry.add(name, version, function, &self.config.limits),
             Err(error) => self.flaw = Some(error.into()),
         }
         self
     }
 
-    /// Declares the steps of a workflow, for workflows that always make the same ones: `show` then tells how
-    /// many are left, and a run that has made them all without an end is found (rule A3).
+    /// Declares the steps of a workflow, leaf or group, for workflows that always make the same ones: `show` then tells
+    /// how many are left, and a run that has made them all without an end is found (rule A3). The plan is written to
+    /// the log of each run, at the latest by the engine that claims it first.
     #[must_use]
     pub fn plan<'a>(mut self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
         let steps: Result<Vec<StepName>, _> = steps.into_iter().map(StepName::new).collect();
@@ -163,6 +171,26 @@ impl Builder {
     pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
         self.config = change(self.config);
         self
+    }
+
+    /// The same workflows on another store.
+    #[must_use]
+    pub fn on(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Tries the registered workflows against stored histories, without effects and without a write. Works on a store
+    /// that other engines use at the same time; nothing is started, and this process joins no fleet.
+    pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
+        if let Some(flaw) = &self.flaw {
+            return Err(EngineError::Config(flaw.to_string()));
+        }
+        let (limits, secrets) = (self.config.limits.clone(), Arc::new(self.secrets.clone()));
+        let client =
+            Client::with(Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy), limits);
+        let ledger = Ledger { secrets, ..client.ledger().clone() };
+        Pilot::new(&ledger, Arc::new(self.config.clone()), self.registry.clone(), what).fly().await
     }
 
     /// Joins the store, recovers what dead nodes left behind, and begins to work.
@@ -264,9 +292,12 @@ impl Engine {
     /// Starts the run here if there is room, else leaves it to whoever has some.
     async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
         let hub = &self.node.ledger.hub;
-        let room = hub.hot_count() < self.node.config.slots as usize && !hub.is_leaving();
-        let ours = room && self.node.config.queues.contains(&queued.queue);
-        let claim = ours.then(|| self.node.id.clone());
+        let open = !hub.is_leaving() && !hub.is_secluded();
+        let room = open && hub.hot_count() < self.node.config.slots as usize;
+        let has_code = self.node.registry.has(&queued.workflow, queued.version);
+        let ours = room && has_code && self.node.config.queues.contains(&queued.queue);
+        let recovery = Some(self.node.config.recovery_for(&queued.workflow).policy());
+        let claim = ours.then(|| Starter { node: self.node.id.clone(), recovery });
         let sent = self.node.ledger.clock.elapsed();
         let committed = self.node.ledger.start(run, queued, claim).await?;
         let claimed =
@@ -283,6 +314,23 @@ impl Engine {
             self.node.adopt(spawn(async move { node.execute(cell).await }));
         }
         Ok(())
+    }
+
+    /// Tries this process's workflows against stored histories; see [`Builder::preflight`].
+    pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
+        let (config, registry) = (Arc::clone(&self.node.config), self.node.registry.clone());
+        Pilot::new(&self.node.ledger, config, registry, what).fly().await
+    }
+
+    /// Moves a run to another version of its workflow, if this process has that version and the run fits it; refuses
+    /// with the difference otherwise. [`Client::migrate`] moves it without a look.
+    pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
+        let report = self.preflight(Preflight::runs([run.clone()]).to_version(to)).await?;
+        if let Some(finding) = report.findings.first() {
+            let (verdict, reason) = (finding.verdict.word(), finding.verdict.reason().to_owned());
+            return Err(EngineError::WouldPark { run: run.clone(), to, verdict, reason });
+        }
+        self.client.migrate(run, to, by).await
     }
 
     /// Stops taking work, hands over what is running, and leaves. No attempt is counted for any of it.

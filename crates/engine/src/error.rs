@@ -7,7 +7,7 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
-use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId};
+use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName};
 use goldseam_store::StoreError;
 
 use crate::copy::CopyRefusal;
@@ -143,6 +143,12 @@ pub enum EngineError {
         /// The names that are registered.
         known: Vec<String>,
     },
+    /// Versions begin with 1.
+    #[error("workflow {workflow} cannot have version 0: versions begin with 1")]
+    NoSuchVersion {
+        /// The workflow.
+        workflow: WorkflowName,
+    },
     /// A secret is not there, or cannot be hidden.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -178,6 +184,16 @@ pub enum EngineError {
         /// The rules that do apply.
         found: Vec<Code>,
     },
+    /// A rule applies to the run, but its log has no event to go on from.
+    #[error("run {run}: no stable event found, so rule {rule} cannot cut its log; the run is parked")]
+    NoStableEvent {
+        /// The run.
+        run: RunId,
+        /// The rule.
+        rule: Code,
+        /// The run's status before.
+        before: goldseam_core::Status,
+    },
     /// There is no such task.
     #[error("there is no task {0}")]
     NoSuchTask(String),
@@ -190,6 +206,24 @@ pub enum EngineError {
     /// What a worker in another process wants cannot be.
     #[error(transparent)]
     Remote(#[from] RemoteRefusal),
+    /// A run would park or fail on the version that it is to be moved to.
+    #[error("run {run} cannot go on with version {to}: it {verdict}: {reason}")]
+    WouldPark {
+        /// The run.
+        run: RunId,
+        /// The version.
+        to: u32,
+        /// `parks`, `fails` or `unknown`.
+        verdict: &'static str,
+        /// The difference.
+        reason: String,
+    },
+    /// A preflight cannot be made.
+    #[error("no preflight: {what}")]
+    Preflight {
+        /// Why.
+        what: String,
+    },
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -243,7 +277,8 @@ impl EngineError {
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
             Self::UnknownWorkflow { .. } => "GS0103",
             Self::Refused { refusal, .. } => refusal.code(),
-            Self::Corrupt { .. } => "GS0208",
+            Self::Corrupt { corrupt, .. } if corrupt.is_newer => "GS0225",
+            Self::Corrupt { .. } => "GS0224",
             Self::Task(_) | Self::Superseded { .. } => "GS0301",
             Self::NoSuchTask(_) => "GS0303",
             Self::Lock(_) => "GS0302",
@@ -251,8 +286,12 @@ impl EngineError {
             Self::Remote(refusal) => refusal.code(),
             Self::Ended { .. } => "GS0117",
             Self::RuleDoesNotApply { .. } => "GS0118",
+            Self::NoStableEvent { .. } => "GS0135",
             Self::Config(_) => "GS0120",
             Self::Secret(_) => "GS0121",
+            Self::WouldPark { .. } => "GS0124",
+            Self::Preflight { .. } => "GS0125",
+            Self::NoSuchVersion { .. } => "GS0134",
             Self::Patience { .. } => "GS0209",
             Self::Store(error) => match error {
                 StoreError::Refused { code, .. } => code,
@@ -286,9 +325,25 @@ impl EngineError {
                 "look at the disk and its free room, then start anew; what was acknowledged is there: goldseam store check"
                     .into(),
             ),
+            Self::NoStableEvent { run, .. } => Some(format!(
+                "look at goldseam history {run}; then resume it to go on from its log, reset it to run it again from its start, or terminate it"
+            )),
+            Self::Corrupt { run, corrupt } if corrupt.is_newer => {
+                Some(format!("use the release that wrote it, or a newer one; goldseam history {run} shows the rest"))
+            }
+            Self::Corrupt { run, .. } => Some(format!(
+                "goldseam history {run} shows what is left (rule K1); restore its log from a backup, or end it as it is: \
+                 goldseam terminate {run}"
+            )),
             Self::RuleDoesNotApply { run, .. } => Some(format!("goldseam why {run} tells what holds it up")),
             Self::Secret(SecretError::Unhidable { .. }) => Some("use a longer one, drawn at random".into()),
             Self::Secret(_) => Some("set it where this process is started".into()),
+            Self::WouldPark { run, to, .. } => {
+                Some(format!("change the code, or move it all the same: goldseam migrate {run} --to-version {to} --force"))
+            }
+            Self::NoSuchVersion { .. } => {
+                Some("leave the version out to take the newest one that a live node has".into())
+            }
             Self::UnknownWorkflow { .. } => Some("register it with `.workflow(name, function)`".into()),
             _ => None,
         }
@@ -317,6 +372,14 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
         Refusal::Owned { .. } => Some(format!("a live node has it: goldseam why {run} tells what it does")),
         Refusal::OtherInput { .. } => Some("use another id for another piece of work".into()),
         Refusal::TooMuchMail { .. } => Some("wait until the run has read some of it".into()),
+        Refusal::CancelPending => Some(format!(
+            "add --drop-cancel to drop the request, or take it back first: goldseam withdraw {run} --cancel"
+        )),
+        Refusal::UndoBegun { .. } => Some(format!(
+            "let the undoing finish (goldseam resume {run} if it is parked), or end the run: goldseam terminate {run}"
+        )),
+        Refusal::ActedOn { .. } => Some(format!("goldseam why {run} tells how far it is")),
+        Refusal::Terminated => Some("start another run".to_owned()),
         Refusal::HistoryTooLong(_) => {
             Some("its workflow must call continue_as_new, which begins its history anew".into())
         }

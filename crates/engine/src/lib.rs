@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`commit`], `recall` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
 //! | [`page`] | pieces of a log that fit into memory |
-//! | [`client`] | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
+//! | [`salvage`] | logs as they are: what can be read, and where something is wrong |
+//! | [`client`], `fleet` | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
 //! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
 //! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
 //! | `cell`, `driver` | one run in memory, and the task that moves it |
@@ -17,6 +18,7 @@
 //! | [`remote`] | workflows that are written in another language and run in another process |
 //! | [`secrets`] | what steps need and nobody may read |
 //! | [`retention`] | archiving runs that ended long ago, and removing them |
+//! | [`preflight`] | the code of this process, tried against stored histories |
 //! | [`meter`] | the names of all metrics |
 //! | `testing` | what tests of workflows need of the engine (feature `testing`) |
 //! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
@@ -28,6 +30,7 @@ pub mod commit;
 pub mod config;
 pub mod context;
 pub mod copy;
+pub mod ending;
 pub mod engine;
 pub mod entropy;
 pub mod error;
@@ -36,11 +39,14 @@ pub mod locks;
 pub mod meter;
 pub mod node;
 pub mod page;
+pub mod preflight;
 pub mod queue;
 pub mod registry;
 pub mod remote;
 pub mod retention;
+pub mod salvage;
 pub mod secrets;
+mod shapes;
 pub mod stats;
 #[cfg(feature = "suite")]
 pub mod suite;
@@ -51,6 +57,7 @@ mod append;
 mod attempt;
 mod cell;
 mod driver;
+mod fleet;
 mod recall;
 mod spawn;
 mod tries;

@@ -97,7 +97,7 @@ impl Queue {
         self.change(id, |task, now| task.beaten(fence, now)).await
     }
 
-    /// The same, and says how far it is. Whoever claims the task next, or the task of the step's next attempt, is given the
+    /// The same, and says how far it is. The next claimant of the task, or of the task of the step's next attempt, gets the
     /// details by [`Queue::last_heartbeat`]. Values of secrets are kept out of them.
     pub async fn heartbeat_with(
         &self,

@@ -1,11 +1,12 @@
 //! The workflows that this process has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Limits, Payload, StepName, WorkflowName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +22,7 @@ pub(crate) type WorkflowFn =
 #[derive(Clone, Default)]
 pub struct Registry {
     functions: BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>,
+    elsewhere: BTreeSet<(WorkflowName, u32)>,
     plans: BTreeMap<WorkflowName, Vec<StepName>>,
 }
 
@@ -43,8 +45,7 @@ impl Registry {
         let erased: WorkflowFn = Arc::new(move |context, input: Payload| {
             let (function, limits) = (Arc::clone(&function), limits.clone());
             Box::pin(async move {
-                let input =
-                    input.read::<I>().map_err(|e| Error::terminal(format!("the input does not fit: {e}")))?;
+                let input = context.read_logged::<I>("the input", &input).await;
                 let output = function(context, input).await.map_err(Into::into)?;
                 Ok(Payload::of(&output, &limits)?)
             })
@@ -55,7 +56,13 @@ impl Registry {
     /// A workflow whose code is elsewhere: its name and version are known here, and nobody calls it.
     pub(crate) fn promise(&mut self, name: WorkflowName, version: u32) {
         let elsewhere: WorkflowFn = Arc::new(|_, _| Box::pin(std::future::pending()));
+        self.elsewhere.insert((name.clone(), version));
         self.functions.entry(name).or_default().insert(version, elsewhere);
+    }
+
+    /// Whether the code of this version is in another process.
+    pub(crate) fn is_elsewhere(&self, name: &WorkflowName, version: u32) -> bool {
+        self.elsewhere.contains(&(name.clone(), version))
     }
 
     pub(crate) fn declare(&mut self, name: WorkflowName, steps: Vec<StepName>) {
@@ -70,6 +77,17 @@ impl Registry {
     /// The function for this version of a workflow.
     pub(crate) fn get(&self, name: &WorkflowName, version: u32) -> Option<WorkflowFn> {
         self.functions.get(name)?.get(&version).cloned()
+    }
+
+    /// Whether this version of a workflow is here; of an undecided one, whether any is.
+    pub(crate) fn has(&self, name: &WorkflowName, version: u32) -> bool {
+        let versions = self.functions.get(name);
+        versions.is_some_and(|versions| version == UNDECIDED || versions.contains_key(&version))
+    }
+
+    /// Every workflow with its versions.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (&WorkflowName, impl Iterator<Item = u32>)> {
+        self.functions.iter().map(|(name, versions)| (name, versions.keys().copied()))
     }
 
     /// The newest version of a workflow.

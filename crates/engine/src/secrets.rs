@@ -94,7 +94,7 @@ pub enum SecretError {
 }
 
 /// The secrets of an engine by name, and the filter that keeps them out of everything that it writes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
     named: BTreeMap<String, Secret>,
     redactor: Redactor,

@@ -10,10 +10,10 @@ use goldseam_core::event::Note;
 use goldseam_core::state::{OpKind, State, StepProgress, Undo};
 use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
 
-use crate::cell::{Cell, Mode, Stop};
+use crate::cell::{Cell, Inner, Mode, Stop};
 use crate::clock::pause;
 use crate::driver::panicked;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Attempts at undoing one step before a person is needed.
 const UNDO_ATTEMPTS: u32 = 5;
@@ -28,11 +28,8 @@ pub(crate) fn after(
         return None;
     }
     let doing = match result {
-        Ok(output) => match unasked(&inner.state, &inner.arm_counts()) {
-            _ if inner.state.failure.is_some() => Err(Stop::Diverged(
-                "the log says that the run failed and is being undone, the code returned a result".to_owned(),
-            )),
-            Some(path) => Err(Stop::Diverged(format!("the log has {path}, the code returned without it"))),
+        Ok(output) => match disagrees(&inner) {
+            Some(detail) => Err(Stop::Diverged(detail)),
             None => Ok(Owned::Complete(output)),
         },
         Err(error) if error.is_continue() => match inner.continue_with.take() {
@@ -41,7 +38,7 @@ pub(crate) fn after(
         },
         Err(error) => {
             drop(inner);
-            return Some(Box::pin(unwind(Arc::clone(cell), error)));
+            return Some(Box::pin(unwind(Arc::clone(cell), error.failure().clone())));
         }
     };
     match doing {
@@ -54,8 +51,22 @@ pub(crate) fn after(
     None
 }
 
+/// Why the code's result does not fit the log, if it does not.
+pub(crate) fn disagrees(inner: &Inner) -> Option<String> {
+    if inner.state.failure.is_some() {
+        let detail = "the log says that the run failed and is being undone, the code returned a result";
+        return Some(detail.to_owned());
+    }
+    unasked(&inner.state, &inner.arm_counts()).map(|path| left_out(&path))
+}
+
+/// What is said of an operation that the code did not ask for.
+pub(crate) fn left_out(path: &Path) -> String {
+    format!("the log has {path}, the code returned without it")
+}
+
 /// An operation of the log that the code did not ask for.
-fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
+pub(crate) fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
     let missed = |(path, op): &(&Path, &goldseam_core::state::Op)| {
         asked.get(path.arm()).is_some_and(|count| op.ord >= *count)
     };
@@ -64,15 +75,15 @@ fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Opt
 }
 
 /// The workflow failed or is cancelled: undo what has a compensation, then say how it ended.
-async fn unwind(cell: Arc<Cell>, error: Error) -> Result<Payload> {
+async fn unwind(cell: Arc<Cell>, failure: Failure) -> Result<Payload> {
     cell.settled().await;
-    let (cancelled, recorded) = {
+    let (failure, cancelled) = {
         let mut inner = cell.lock();
         inner.mode = Mode::Undo;
-        let summary = &inner.state.summary;
-        (summary.cancel.is_some() && error.is_cancelled(), inner.state.failure.clone())
+        let failure = inner.state.failure.clone().unwrap_or(failure);
+        let cancelled = inner.state.summary.cancel.is_some() && failure.code.as_deref() == Some("cancelled");
+        (failure, cancelled)
     };
-    let failure = recorded.unwrap_or_else(|| error.failure().clone());
     undo_after(&cell, Seq::ZERO, Some(&failure)).await?;
     cancel_children(&cell).await;
     let last = if cancelled { Owned::EndCancelled } else { Owned::Fail(failure) };
@@ -81,13 +92,24 @@ async fn unwind(cell: Arc<Cell>, error: Error) -> Result<Payload> {
     std::future::pending().await
 }
 
+/// The work of undoing that the log asks for, whatever the code would do now.
+pub(crate) fn from_log(cell: &Arc<Cell>, state: &State) -> BoxFuture<'static, Result<Payload>> {
+    let cell = Arc::clone(cell);
+    match (&state.jump, &state.failure) {
+        (None, Some(failure)) => Box::pin(unwind(cell, failure.clone())),
+        _ => Box::pin(rewind(cell)),
+    }
+}
+
+/// Steps that completed after this position are to be undone: all of them, unless a jump goes back to a later one.
+pub(crate) fn cutoff(state: &State) -> Seq {
+    let target = state.jump.as_ref().and_then(|jump| state.ops.get(&jump.to));
+    target.map_or(Seq::ZERO, |op| op.first.before())
+}
+
 /// A jump waits for its compensations: undo what lies after its target, then go back.
-pub(crate) async fn rewind(cell: Arc<Cell>) -> Result<Payload> {
-    let cutoff = {
-        let inner = cell.lock();
-        let target = inner.state.jump.as_ref().and_then(|jump| inner.state.ops.get(&jump.to));
-        target.map_or(Seq::ZERO, |op| op.first.before())
-    };
+async fn rewind(cell: Arc<Cell>) -> Result<Payload> {
+    let cutoff = cutoff(&cell.lock().state);
     undo_after(&cell, cutoff, None).await?;
     let ticket = cell.queue(Owned::FinishJump);
     cell.durable(ticket).await;
@@ -148,10 +170,14 @@ async fn undo_one(cell: &Arc<Cell>, path: &Path) -> std::result::Result<(), Fail
         let _busy = cell.busy();
         #[cfg(feature = "testing")]
         cell.begins_undo(path);
-        let result = AssertUnwindSafe(undo(output.clone())).catch_unwind().await;
-        let failure = match result {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error.failure().clone(),
+        let failure = match std::panic::catch_unwind(AssertUnwindSafe(|| undo(path, &output))) {
+            Ok(Ok(undoing)) => match AssertUnwindSafe(undoing).catch_unwind().await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error.failure().clone(),
+                Err(panic) => panicked(&*panic),
+            },
+            // No attempt will help, and it is no failure of the compensation.
+            Ok(Err(misfit)) => return cell.stop_and_hang(Stop::Diverged(misfit)).await,
             Err(panic) => panicked(&*panic),
         };
         match retry.pause(attempt, &failure, path.as_str()) {

@@ -209,8 +209,8 @@ async fn a_parked_run_is_resumed_by_the_resume_alone() {
     ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
     ward.forge("r", vec![Event::TimerFired { path: path("nap") }]).await;
     ward.lie("r", |row| row.status = Status::Waiting).await;
-    let parked = ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap();
-    assert!(parked.has_healed() && parked.branch().is_none());
+    let parked = ward.client.recover(&id("r"), RecoverOptions::default()).await.unwrap_err();
+    assert_eq!(parked.code(), "GS0135");
     ward.reaches("r", Status::Parked).await;
     let resumed = ward.client.resume(&id("r"), By::default()).await.unwrap();
     assert!(resumed.rested);

@@ -258,7 +258,7 @@ async fn a_single_sweep_tells_the_age_of_a_finding_by_the_log() {
     now.store(begun + 600_000, Ordering::Relaxed);
     let report = sweep().await;
     assert_eq!(fate(&report), Some((Millis(begun), Fate::Healed)));
-    // Nobody has its workflow: it waits for a node, however old it is.
+    // No node has its workflow: it waits for one, however old it is.
     let well = report.stalled.iter().find(|stalled| stalled.found.run == id("well"));
     assert!(well.is_none_or(|stalled| stalled.fate == Fate::NeedsHelp), "{well:?}");
 }

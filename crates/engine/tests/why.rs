@@ -285,6 +285,9 @@ async fn a_log_that_cannot_be_read_says_where() {
     let evidence = &why.found[0].diagnosis.evidence;
     assert_eq!(said(&why), [(0, format!("its log is damaged: {evidence}").as_str())]);
     assert_eq!((why.status, why.run.clone(), why.moves_at), (Status::Parked, id("r"), None));
-    assert_eq!(can(&why), ["goldseam history r", "goldseam explain K1"]);
+    assert_eq!(
+        can(&why),
+        ["goldseam history r", "goldseam explain K1", "goldseam terminate r --reason REASON"]
+    );
     assert_eq!(ward.client.why(&id("nobody")).await.unwrap_err().code(), "GS0104");
 }

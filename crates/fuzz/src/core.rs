@@ -75,7 +75,7 @@ pub(crate) fn event(data: &[u8]) {
     let encoded = encode(&recorded);
     let written = Recorded { bytes: size(&encoded), ..recorded.clone() };
     assert_eq!(decode(Seq(1), &encoded).as_ref(), Ok(&written));
-    let _ = (recorded.event.path(), recorded.event.is_mail(), recorded.event.is_progress());
+    let _ = (recorded.event.path(), recorded.event.is_mail(), recorded.is_progress());
 }
 
 /// A whole log, one event on each line.

@@ -27,6 +27,7 @@
 mod archive;
 mod known;
 mod open;
+pub mod preflight;
 mod span;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -67,6 +68,11 @@ pub struct Readme;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/guides/testing-your-workflows.md")]
 pub struct TestingGuide;
+
+/// The guide to changing a workflow, its code compiled.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guides/changing-a-workflow.md")]
+pub struct ChangingGuide;
 
 /// The guide to secrets, its code compiled.
 #[cfg(doctest)]

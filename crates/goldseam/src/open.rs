@@ -19,6 +19,8 @@ use goldseam_store_sqlite::SqliteStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::preflight::{Order, Preflight, PreflightReport};
+
 /// What a URL names.
 enum Place {
     Sqlite(PathBuf, goldseam_store_sqlite::Options),
@@ -57,7 +59,12 @@ impl Place {
 ///
 /// Makes it if it is not there and brings an older schema up to date: an engine in its users' own process
 /// has nobody else to do it. A store that a copy closed can be read only.
+///
+/// In a process that makes a preflight, this is the store to look at, and it can be read only.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    if let Some(order) = Order::given()? {
+        return order.open(url).await;
+    }
     unless_closed(make(url).await?).await
 }
 
@@ -88,10 +95,13 @@ fn mortal(store: Arc<dyn Store>) -> Arc<dyn Store> {
 
 /// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    if let Some(order) = Order::given()? {
+        return order.open(url).await;
+    }
     unless_closed(find(url).await?).await
 }
 
-async fn find(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+pub(crate) async fn find(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     if let Place::Sqlite(path, _) = Place::of(url)?
         && !path.exists()
     {
@@ -148,6 +158,9 @@ pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
 /// Makes the store if it is not there, but refuses an older schema: that is for an engine to change, or
 /// for [`migrate_store`].
 pub async fn connect(url: &str) -> Result<Client, EngineError> {
+    if let Some(order) = Order::given()? {
+        return Ok(Client::new(order.open(url).await?));
+    }
     Ok(Client::new(unless_closed(open_current_store(url).await?).await?))
 }
 
@@ -204,6 +217,17 @@ impl Engine {
     /// Opens a store for an engine. Register workflows, then call [`Builder::start`].
     pub async fn open(url: &str) -> Result<Builder, EngineError> {
         Ok(Self::on(open_store(url).await?))
+    }
+
+    /// Like [`Engine::open`], but refuses a store that is not there, or has an older schema, and changes nothing: for a
+    /// preflight.
+    pub async fn open_existing(url: &str) -> Result<Builder, EngineError> {
+        Ok(Self::on(open_existing_store(url).await?))
+    }
+
+    /// Workflows without a store, for a preflight of exported histories.
+    pub fn detached() -> Builder {
+        Self::on(goldseam_engine::preflight::read_only(Arc::new(MemoryStore::default())))
     }
 
     /// An engine on a store that is open already.
@@ -334,8 +358,19 @@ impl Builder {
         Self(self.0.entropy(entropy))
     }
 
+    /// Tries the registered workflows against stored runs, without effects and without a write; see
+    /// [`preflight`](crate::preflight).
+    pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
+        self.0.preflight(what).await
+    }
+
     /// Joins the store, recovers what dead nodes left behind, and begins to work.
+    ///
+    /// In a process that `goldseam preflight --program` started, it makes a preflight instead, and ends the process.
     pub async fn start(self) -> Result<Engine, EngineError> {
+        if let Some(order) = Order::given()? {
+            return Err(order.carry_out(self.0).await);
+        }
         Ok(Engine(self.0.start().await?))
     }
 }

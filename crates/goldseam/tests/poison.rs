@@ -12,6 +12,8 @@ use goldseam::{Config, Limits, Payload, Recovery, RunId, Status};
 
 const FOLDER: &str = "GOLDSEAM_POISON_FOLDER";
 const LONG: usize = 1_000;
+/// Processes that are killed from outside in a storm.
+const KILLS: u64 = 15;
 
 fn url(folder: &Path) -> String {
     format!("sqlite:{}?durability=process", folder.join("poison.db").display())
@@ -61,9 +63,29 @@ async fn worker() {
         async move { ctx.step("eat", || eat(folder.clone())).await }
     };
     let engine = Engine::open(&url(&folder)).await.unwrap().config(config).workflow("flow", flow);
-    let engine = engine.workflow("hungry", hungry);
+    let waits = |ctx: Context, (): ()| async move { ctx.signal::<u32>("go").await };
+    let inside = folder.clone();
+    let saga = move |ctx: Context, (): ()| saga(ctx, inside.clone());
+    let failing = Recovery { park: false, delay: Duration::from_millis(10), ..Recovery::default() };
+    let engine = engine.workflow("hungry", hungry).workflow("waits", waits);
+    let engine = engine.workflow("saga", saga).recovery("saga", failing);
     let _engine = engine.start().await.unwrap();
+    std::fs::write(folder.join(format!("up-{}", std::process::id())), "").unwrap();
     std::future::pending::<()>().await;
+}
+
+/// Reserves, then takes the process down; what was reserved can be undone.
+async fn saga(ctx: Context, folder: PathBuf) -> Result<u32, Error> {
+    let undo = folder.clone();
+    let reserve = ctx.step("reserve", || async { Ok::<u32, Error>(1) });
+    let reserved =
+        reserve.compensate(move |_: u32| {
+            let undo = undo.clone();
+            async move {
+                std::fs::write(undo.join("undone"), "").map_err(|error| Error::terminal(error.to_string()))
+            }
+        });
+    Ok(reserved.await? + ctx.step("charge", || work(folder.clone(), true)).await?)
 }
 
 /// Ends with the test, whatever becomes of it.
@@ -85,6 +107,15 @@ impl Worker {
     fn spawn(mut command: Command, folder: &Path) -> Self {
         command.args(["--exact", "worker", "--ignored", "--nocapture"]).env(FOLDER, folder);
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Waits until its engine has started.
+    async fn is_up(&mut self, folder: &Path) {
+        let up = folder.join(format!("up-{}", self.0.id()));
+        while !up.exists() {
+            assert!(!self.is_gone(), "it died before it began");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     fn is_gone(&mut self) -> bool {
@@ -141,7 +172,7 @@ async fn story() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     std::fs::write(folder.join("strike"), "").unwrap();
-    while client.get(&poison).await.unwrap().status != Status::Failed {
+    while client.get(&poison).await.unwrap().status != Status::Parked {
         if worker.is_gone() {
             crashes += 1;
             worker = Worker::start(folder);
@@ -149,19 +180,81 @@ async fn story() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let trouble = client.get(&poison).await.unwrap().trouble.unwrap();
-    assert_eq!(
-        (trouble.code.as_deref(), trouble.message.as_str()),
-        (Some("P1"), "recovery failed after 3 attempts")
-    );
-    // The first, the crowd's, the cohort's, and the one alone; a life that a busy machine makes much longer than the last
-    // one is no crash that counts.
-    assert!((4..=8).contains(&crashes), "{crashes}");
+    assert_eq!(trouble.code.as_deref(), Some("P1"));
+    assert!(trouble.message.starts_with("recovery failed after 3 attempts"), "{}", trouble.message);
+    assert!(trouble.message.ends_with("executing only this run, in step work"), "{}", trouble.message);
+    // The first, the crowd's, and a search among those that were let in together, which halves them each time.
+    assert!((4..=16).contains(&crashes), "{crashes}");
     std::fs::write(folder.join("open"), "").unwrap();
     while count(&statuses(&client).await, Status::Completed) < LONG {
-        assert!(!worker.is_gone(), "nobody else takes the process down");
+        assert!(!worker.is_gone(), "no other run takes the process down");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(count(&statuses(&client).await, Status::Failed), 1);
+    assert_eq!(count(&statuses(&client).await, Status::Parked), 1);
+}
+
+/// A crash-looping deploy, a killer of large processes, a machine that is taken away: no run is to blame for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_from_outside_blame_no_run() {
+    assert!(tokio::time::timeout(Duration::from_secs(300), storm()).await.is_ok(), "it did not end in time");
+}
+
+async fn storm() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let client = goldseam::connect(&url(folder)).await.unwrap();
+    for number in 0..30 {
+        let input = Payload::parse("false", &Limits::default()).unwrap();
+        let run = RunId::new(format!("r{number}")).unwrap();
+        client.start("flow", &run, input, StartOptions::default()).await.unwrap();
+    }
+    let patient = RunId::new("waits").unwrap();
+    client.start("waits", &patient, Payload::null(), StartOptions::default()).await.unwrap();
+    for kill in 0..KILLS {
+        let mut worker = Worker::start(folder);
+        worker.is_up(folder).await;
+        tokio::time::sleep(Duration::from_millis(100 + kill * 97 % 500)).await;
+        assert!(!worker.is_gone(), "nothing but the storm ends it");
+        drop(worker);
+        let counts = statuses(&client).await;
+        assert_eq!((count(&counts, Status::Failed), count(&counts, Status::Parked)), (0, 0), "{counts:?}");
+        assert_eq!(client.get(&patient).await.unwrap().attempt, 0, "it only waits");
+    }
+    std::fs::write(folder.join("open"), "").unwrap();
+    client.handle(patient).signal("go", &1).await.unwrap();
+    let mut worker = Worker::start(folder);
+    while count(&statuses(&client).await, Status::Completed) < 31 {
+        assert!(!worker.is_gone(), "the storm is over");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A policy of failing keeps the promise of `failed`: what had to be undone is undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "holds once nothing begins while a run is undone"]
+async fn a_poisonous_run_is_undone_before_it_fails() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    std::fs::write(folder.join("strike"), "").unwrap();
+    let client = goldseam::connect(&url(folder)).await.unwrap();
+    let run = RunId::new("order").unwrap();
+    client.start("saga", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    let mut worker = Worker::start(folder);
+    let story = async {
+        while client.get(&run).await.unwrap().status != Status::Failed {
+            if worker.is_gone() {
+                worker = Worker::start(folder);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(120), story).await.is_ok();
+    let summary = client.get(&run).await.unwrap();
+    assert!(ended, "{summary:?}");
+    assert_eq!(summary.trouble.unwrap().message, "recovery failed after 3 attempts");
+    assert!(folder.join("undone").exists(), "what it reserved is given back");
+    let names: Vec<&str> = client.history(&run).await.unwrap().iter().map(|one| one.event.name()).collect();
+    assert!(names.ends_with(&["compensation.completed", "run.failed"]), "{names:?}");
 }
 
 /// argoproj/argo-workflows#8456: a step that was killed for its memory left its workflow running for ever.

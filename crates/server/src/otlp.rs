@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use goldseam::core::branch::Branches;
 use goldseam::core::lock::Lock;
-use goldseam::core::{Event, LockName, Recorded};
+use goldseam::core::{Event, LockName, Recorded, version};
 use goldseam::store::{Expect, Fed, Feed, LockFilter, Store, StoreError, Written};
 use goldseam::{Client, EngineError, Millis, Redactor, RunId, Status};
 use goldseam_api::Problem;
@@ -141,7 +141,7 @@ impl Tracer {
         if let Some(end) = summary.finished_at.filter(|_| summary.status.is_terminal()) {
             let attributes = [
                 attribute("goldseam.run", run.as_str()),
-                attribute("goldseam.workflow", &format!("{}@{}", summary.workflow, summary.version)),
+                attribute("goldseam.workflow", &version::label(&summary.workflow, summary.version)),
                 attribute("goldseam.recoveries", &summary.recoveries.to_string()),
             ];
             let failed = summary.status != Status::Completed;

@@ -122,8 +122,10 @@ struct Pages {
     dead: Option<BTreeSet<NodeId>>,
     windows: Vec<Window>,
     lives: BTreeMap<NodeId, usize>,
+    versions: BTreeMap<NodeId, Vec<u32>>,
     late_max: u32,
     calm_at: Option<Millis>,
+    loops: bool,
     trace: Option<Vec<String>>,
 }
 
@@ -229,6 +231,11 @@ impl Book {
         self.pages().lives.insert(node.clone(), life);
     }
 
+    /// This node has these versions of every workflow.
+    pub fn has(&self, node: &NodeId, versions: &[u32]) {
+        self.pages().versions.insert(node.clone(), versions.to_vec());
+    }
+
     /// An incarnation stands still or is held up from now on, unless it is already.
     pub fn froze(&self, life: usize) {
         let mut pages = self.pages();
@@ -249,6 +256,11 @@ impl Book {
     /// So many effects may begin late without a reason: for stories in real time, where nobody knows who was held up.
     pub fn forgive(&self, late_max: u32) {
         self.pages().late_max = late_max;
+    }
+
+    /// Nodes are killed from outside again and again, and runs have a limit of recoveries.
+    pub fn loops(&self) {
+        self.pages().loops = true;
     }
 
     /// From now on nothing goes wrong any more.
@@ -274,8 +286,10 @@ impl Book {
             dead: pages.dead.clone(),
             windows: pages.windows.clone(),
             lives: pages.lives.clone(),
+            versions: pages.versions.clone(),
             late_max: pages.late_max,
             calm_at: pages.calm_at,
+            loops: pages.loops,
             calls: pages.calls,
             hash: pages.hash,
             trace: pages.trace.clone().unwrap_or_default(),
@@ -342,10 +356,14 @@ pub struct Facts {
     pub windows: Vec<Window>,
     /// The incarnations by the names in the logs.
     pub lives: BTreeMap<NodeId, usize>,
+    /// The versions that each of them has of every workflow, where that is known.
+    pub versions: BTreeMap<NodeId, Vec<u32>>,
     /// Effects that may begin late without a reason.
     pub late_max: u32,
     /// The true moment at which the faults stopped, if they did.
     pub calm_at: Option<Millis>,
+    /// Nodes were killed from outside again and again, and runs had a limit of recoveries.
+    pub loops: bool,
     /// Calls that reached the store.
     pub calls: u64,
     /// Hash of the trace.

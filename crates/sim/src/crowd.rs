@@ -1,4 +1,4 @@
-//! People and programs outside: they start, signal, answer, cancel, pause, jump and retry, through a
+//! People and programs outside: they start, signal, answer, cancel, pause, jump, retry, terminate and withdraw, through a
 //! faulty connection of their own, and write down what they were promised.
 
 use std::sync::Arc;
@@ -45,6 +45,10 @@ pub enum Deed {
     Jump(u64),
     /// Try it again if it failed.
     Retry(u64),
+    /// End it without its code.
+    Terminate(u64),
+    /// Take back whatever waits.
+    Withdraw(u64),
 }
 
 /// A value as payload.
@@ -64,6 +68,24 @@ pub fn plan_of(seed: u64, number: u64) -> (&'static str, u64) {
     (flow, dice.below(50))
 }
 
+/// Whether the fleet of this seed has several versions of every workflow.
+pub fn is_mixed(seed: u64) -> bool {
+    seed % 10 == 7
+}
+
+/// What the run with this number is started with besides its input. In mixed fleets some ask for a version, and the client
+/// looks up the newest for the others; elsewhere all ask for the only one, so that those seeds stay as they were.
+fn options_of(seed: u64, number: u64) -> StartOptions {
+    let options = StartOptions::default();
+    if !is_mixed(seed) {
+        return options.version(1);
+    }
+    match Dice::new(seed.wrapping_mul(37).wrapping_add(number) ^ 0x7e25).below(4) {
+        version @ 1..3 => options.version(u32::try_from(version).unwrap_or(1)),
+        _ => options,
+    }
+}
+
 impl Person {
     /// Does it; the dice say the rest.
     pub async fn act(self, deed: Deed, seed: u64, mut dice: Dice) {
@@ -71,7 +93,11 @@ impl Person {
         match deed {
             Deed::Start(number) => self.start(number, seed, &mut dice).await,
             Deed::Signal(number) => {
-                let value = payload(&serde_json::json!(dice.below(1_000)));
+                let drawn = dice.below(1_000);
+                // Some send what no wait of these workflows accepts: refused at the door, or left unread.
+                let value =
+                    if drawn % 16 == 5 { serde_json::json!("five") } else { serde_json::json!(drawn) };
+                let value = payload(&value);
                 let sent = self.client.signal(&run_id(number), "go", value.clone(), Some(id.clone())).await;
                 self.promised(&run_id(number), &id, sent.is_ok()).await;
                 if dice.percent(30) {
@@ -95,7 +121,18 @@ impl Person {
             }
             Deed::Jump(number) => self.jump(&run_id(number), &id, &mut dice).await,
             Deed::Retry(number) => {
-                let done = self.client.retry(&run_id(number), by(&id)).await;
+                let done = match dice.percent(30) {
+                    true => self.client.retry_dropping_cancel(&run_id(number), by(&id)).await,
+                    false => self.client.retry(&run_id(number), by(&id)).await,
+                };
+                self.promised(&run_id(number), &id, done.is_ok()).await;
+            }
+            Deed::Terminate(number) => {
+                let done = self.client.terminate(&run_id(number), by(&id)).await;
+                self.promised(&run_id(number), &id, done.is_ok()).await;
+            }
+            Deed::Withdraw(number) => {
+                let done = self.client.withdraw(&run_id(number), None, by(&id)).await;
                 self.promised(&run_id(number), &id, done.is_ok()).await;
             }
         }
@@ -106,7 +143,7 @@ impl Person {
         let run = run_id(number);
         for _ in 0..=dice.below(2) {
             let value = payload(&serde_json::json!(input));
-            let started = self.client.start(flow, &run, value, StartOptions::default()).await;
+            let started = self.client.start(flow, &run, value, options_of(seed, number)).await;
             if started.is_ok() {
                 self.book.told(Ack::Started(run.clone(), input.to_string()));
                 let held = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
@@ -117,7 +154,7 @@ impl Person {
         if dice.percent(20) {
             let other = payload(&serde_json::json!(input + 1_000));
             let there = self.truth.head(&run).await.is_ok_and(|head| head.is_some());
-            let answer = match self.client.start(flow, &run, other, StartOptions::default()).await {
+            let answer = match self.client.start(flow, &run, other, options_of(seed, number)).await {
                 Ok(_) => Answer::Taken,
                 Err(EngineError::Refused { refusal: Refusal::OtherInput { .. }, .. }) => Answer::Refused,
                 Err(_) => Answer::Unknown,
@@ -148,8 +185,8 @@ impl Person {
             .collect();
         steps.sort();
         let Some(to) = dice.pick(&steps) else { return };
-        let (drop_mail, compensate) = (dice.percent(20), dice.percent(50));
-        let jump = Jump { input: None, drop_mail, compensate, by: by(id) };
+        let (drop_mail, compensate, drop_cancel) = (dice.percent(20), dice.percent(50), dice.percent(30));
+        let jump = Jump { input: None, drop_mail, compensate, drop_cancel, by: by(id) };
         let done = self.client.jump(run, to, jump).await;
         self.promised(run, id, done.is_ok()).await;
     }

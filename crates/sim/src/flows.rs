@@ -17,6 +17,12 @@ pub const FLOWS: &[&str] = &[
     "mixed", "undoing", "remote", "relay",
 ];
 
+/// The run that takes its node down, in seeds that have one; its workflow is called the same.
+pub const POISON: &str = "poison";
+
+/// The step that takes its node down.
+pub const STRIKE: &str = "strike";
+
 /// The step that is done at most once, whatever happens.
 pub const ONCE: &str = "once";
 
@@ -74,6 +80,18 @@ impl Hands {
         Ok(drawn % 1_000)
     }
 
+    /// Takes the node down: nothing of it reaches the store any more.
+    async fn strike(self, run: RunId, attempt: Attempt) -> Result<u64> {
+        self.awake().await;
+        let (number, key) = (attempt.number(), attempt.idempotency_key().to_owned());
+        self.book.saw(&run, STRIKE, Mark { attempt: number, key, node: self.node, life: self.life });
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        if let Some(link) = &self.link {
+            link.crash();
+        }
+        std::future::pending().await
+    }
+
     async fn undo(self, run: RunId, step: String) -> Result<()> {
         self.awake().await;
         let (key, node, life) = (String::new(), self.node, self.life);
@@ -83,13 +101,17 @@ impl Hands {
     }
 }
 
-/// Registers all of them.
-pub fn register(builder: Builder, hands: &Hands) -> Builder {
+/// Registers all of them under each of these versions. The code is the same: only who may execute a run differs.
+pub fn register(builder: Builder, hands: &Hands, versions: &[u32]) -> Builder {
+    versions.iter().fold(builder, |builder, version| register_version(builder, hands, *version))
+}
+
+fn register_version(builder: Builder, hands: &Hands, version: u32) -> Builder {
     macro_rules! flow {
         ($builder:expr, $name:ident) => {{
             let hands = hands.clone();
-            $builder
-                .workflow(stringify!($name), move |ctx: Context, input: u32| $name(hands.clone(), ctx, input))
+            let work = move |ctx: Context, input: u32| $name(hands.clone(), ctx, input);
+            $builder.workflow_version(stringify!($name), version, work)
         }};
     }
     let builder = flow!(builder, steps);
@@ -105,6 +127,7 @@ pub fn register(builder: Builder, hands: &Hands) -> Builder {
     let builder = flow!(builder, mixed);
     let builder = flow!(builder, undoing);
     let builder = flow!(builder, remote);
+    let builder = flow!(builder, poison);
     flow!(builder, relay)
 }
 
@@ -130,6 +153,13 @@ async fn steps(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     }
     ctx.progress("all done").await?;
     Ok(total)
+}
+
+/// Gets as far as a step that takes its node down.
+async fn poison(hands: Hands, ctx: Context, _input: u32) -> Result<u64> {
+    step(&hands, &ctx, "before").await?;
+    let run = ctx.run_id().clone();
+    ctx.step_with(STRIKE, |attempt| hands.clone().strike(run.clone(), attempt)).await
 }
 
 async fn parallel(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
@@ -198,7 +228,15 @@ async fn saga(hands: Hands, ctx: Context, input: u32) -> Result<u64> {
     undoable(&hands, &ctx, "charge").await?;
     step(&hands, &ctx, "note").await?;
     undoable(&hands, &ctx, "ship").await?;
-    if input.is_multiple_of(3) { Ok(1) } else { Err(Error::terminal("the order was withdrawn")) }
+    match input % 3 {
+        0 => Ok(1),
+        1 => Err(Error::terminal("the order was withdrawn")),
+        // Code that decides by something that no log has: after a crash it may not fail again.
+        _ if fold(&format!("{}{}", ctx.run_id(), hands.life)).is_multiple_of(2) => {
+            Err(Error::terminal("this process does not like the order"))
+        }
+        _ => step(&hands, &ctx, "after").await,
+    }
 }
 
 /// A saga that waits in the middle, so that cancels and jumps find something to undo.

@@ -28,6 +28,7 @@ pub mod follow;
 pub mod holder;
 pub mod kept;
 pub mod nth;
+pub mod preflight;
 pub mod scenario;
 pub mod swarm;
 pub mod tap;

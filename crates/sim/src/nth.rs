@@ -110,7 +110,7 @@ impl<'a> Stage<'a> {
             .clock(self.clock.clone())
             .entropy(Arc::new(Seeded::new(1_000 + index as u64)));
         let pace = if self.is_real() { 100 } else { 1 };
-        register(builder, &Hands::new(self.book.clone(), index).faster(pace)).start().await.ok()
+        register(builder, &Hands::new(self.book.clone(), index).faster(pace), &[1]).start().await.ok()
     }
 }
 

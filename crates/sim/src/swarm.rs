@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use goldseam_core::task::TaskState;
 use goldseam_core::{RunId, Status, TaskId};
+use goldseam_engine::StartOptions;
 use goldseam_store::faulty::{Fault, Rates};
-use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter};
+use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter, Unreadable};
 
 use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
-use crate::crowd::{Deed, Person, payload, run_id};
+use crate::crowd::{Deed, Person, is_mixed, payload, run_id};
 use crate::dice::Dice;
+use crate::flows::POISON;
 use crate::follow::Reader;
 use crate::holder::Holder;
 use crate::worker::{Care, Worker};
@@ -21,6 +23,9 @@ use crate::world::{SILENCE_MAX, World};
 const CALM_MAX: Duration = Duration::from_secs(180);
 /// Virtual time of quiet at the end, in which nothing may be written.
 const QUIET: Duration = Duration::from_secs(25);
+
+/// One seed in this many has all its logs tried by a preflight, at every place where they ended once.
+const PREFLIGHT_EVERY: u64 = 8;
 
 /// What one seed showed.
 #[derive(Debug, Clone)]
@@ -83,26 +88,37 @@ pub fn first_to_find(
 
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let mut dice = Dice::new(seed);
-    let rates = draw_rates(&mut dice);
+    // In a crash loop only the killer ends processes, so that a blame is a false one.
+    let rates = if is_loop(seed) { Rates::default() } else { draw_rates(&mut dice) };
     let seats = 2 + usize::try_from(dice.below(3)).unwrap_or(0);
     let mut world = World::new(seats, rates, trace, dice.fork());
     if seed.is_multiple_of(5) {
         world.drift_max_ppm = 100_000;
     }
-    for index in 0..seats {
-        world.start(index).await;
-    }
+    let mut counts = BTreeMap::new();
+    world.versions = is_mixed(seed).then(|| Dice::new(seed ^ 0x7e25));
+    begin(&mut world, seed, &mut counts).await;
     let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
     let worker = tokio::spawn(worker.keep_working(world.client.clone()));
     let runs = 6 + dice.below(14);
     let holders = holders(&world, seed);
     let readers = readers(&world, seed, runs);
-    let mut counts = BTreeMap::new();
     let (relief, deeds) = (Vec::new(), Vec::new());
     let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
-    let (world_ref, counts_ref) = (&mut world, &mut counts);
-    let storm =
-        Storm { world: world_ref, dice: &mut dice, seed, counts: counts_ref, relief, deeds, forgetful };
+    let killer = is_loop(seed).then(|| Dice::new(seed ^ 0xdead));
+    let garbler = seed.is_multiple_of(4).then(|| Dice::new(!seed ^ 0x6a4b));
+    let (world_ref, dice_ref, counts_ref) = (&mut world, &mut dice, &mut counts);
+    let storm = Storm {
+        world: world_ref,
+        dice: dice_ref,
+        seed,
+        counts: counts_ref,
+        relief,
+        deeds,
+        forgetful,
+        killer,
+        garbler,
+    };
     storm.rage(runs).await;
     holders.iter().for_each(tokio::task::JoinHandle::abort);
     let unsettled = settle(&mut world, runs, &mut dice).await;
@@ -112,6 +128,9 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     let facts = world.book.read();
     let evidence = gather(&world, facts, unsettled, quiet_writes).await;
     let mut violations = check_all(&evidence);
+    if seed.is_multiple_of(PREFLIGHT_EVERY) {
+        violations.extend(crate::preflight::check(&evidence.logs).await);
+    }
     violations.truncate(50);
     for link in world.old_links.iter().chain(world.seats.iter().map(|seat| &seat.link)) {
         count(&mut counts, &link.calls());
@@ -133,6 +152,24 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
         late_effects: crate::check::late_effects(&evidence),
         longest_gap: crate::check::longest_gap(&evidence),
         trace: evidence.facts.trace,
+    }
+}
+
+/// Whether all nodes are killed from outside again and again in this seed.
+fn is_loop(seed: u64) -> bool {
+    seed % 7 == 6
+}
+
+/// The first nodes; in some seeds of crash loops, a run that takes its node down.
+async fn begin(world: &mut World, seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
+    if is_loop(seed) {
+        world.attempts_max = 3;
+        world.book.loops();
+        counts.insert("crash_loop", 1);
+    }
+    revive(world).await;
+    if is_loop(seed) && seed.is_multiple_of(2) {
+        poison(world).await;
     }
 }
 
@@ -205,6 +242,9 @@ struct Storm<'a> {
     deeds: Vec<tokio::task::JoinHandle<()>>,
     /// Decides which hints are lost, where any are; a source of its own, so that the rest stays as it was.
     forgetful: Option<Dice>,
+    /// Kills all nodes again and again, in seeds of crash loops; then nothing else happens to nodes.
+    killer: Option<Dice>,
+    garbler: Option<Dice>,
 }
 
 impl Storm<'_> {
@@ -226,7 +266,12 @@ impl Storm<'_> {
             if let Some(what) = self.forget(started).await {
                 *self.counts.entry(what).or_default() += 1;
             }
-            if self.dice.percent(25)
+            if let Some(what) = self.garble(started).await {
+                *self.counts.entry(what).or_default() += 1;
+            }
+            if self.killer.is_some() {
+                self.kill().await;
+            } else if self.dice.percent(25)
                 && let Some(what) = self.mishap(turn).await
             {
                 *self.counts.entry(what).or_default() += 1;
@@ -298,6 +343,37 @@ impl Storm<'_> {
         let (now, expect) = (store.now().await.ok()?, Expect::Version(task.version));
         store.put_task(task.returned(now, now), expect).await.ok()?;
         Some("give_back_task")
+    }
+
+    /// Most turns end every process, and a new one begins in its seat.
+    async fn kill(&mut self) {
+        let Some(killer) = &mut self.killer else { return };
+        if !killer.percent(40) {
+            return;
+        }
+        for index in 0..self.world.seats.len() {
+            if self.world.crash(index) {
+                *self.counts.entry("crash").or_default() += 1;
+            }
+        }
+        revive(self.world).await;
+    }
+
+    /// In some seeds hints become unreadable: a cached row, or the task that moves a run.
+    async fn garble(&mut self, started: u64) -> Option<&'static str> {
+        let mut dice = self.garbler.take()?;
+        let (now, number, row) = (dice.percent(15), dice.below(started.max(1)), dice.percent(60));
+        self.garbler = Some(dice);
+        if !now || started == 0 {
+            return None;
+        }
+        let run = run_id(number);
+        let Row { task, .. } = self.world.memory.head(&run).await.ok()??.row?;
+        if row {
+            self.world.memory.garble_row(&run);
+            return Some("garble_row");
+        }
+        self.world.memory.garble_task(&task?).then_some("garble_task")
     }
 
     /// Something happens to a node; none if it would have, but nobody is there. To start one is no fault.
@@ -375,22 +451,42 @@ fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
         56..64 => Deed::Pause(number),
         64..76 => Deed::Resume(number),
         76..88 => Deed::Jump(number),
-        _ => Deed::Retry(number),
+        88..96 => Deed::Retry(number),
+        96..98 => Deed::Terminate(number),
+        _ => Deed::Withdraw(number),
     })
+}
+
+/// Starts the run that takes its node down.
+async fn poison(world: &World) {
+    let Ok(run) = RunId::new(POISON) else { return };
+    let input = payload(&serde_json::json!(1));
+    while world.client.start(POISON, &run, input.clone(), StartOptions::default()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A new process begins wherever one is missing.
+async fn revive(world: &mut World) {
+    for index in 0..world.seats.len() {
+        if !world.has_node(index) {
+            world.start(index).await;
+        }
+    }
 }
 
 /// No more faults: every run must end. Returns those that did not.
 async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, Status)> {
+    deploy(world).await;
     world.calm();
     world.bury();
     world.book.line("calm");
-    for index in 0..world.seats.len() {
-        if world.seats[index].engine.is_none() {
-            world.start(index).await;
-        }
-    }
+    revive(world).await;
     let until = world.book.time().elapsed() + CALM_MAX;
     loop {
+        // Only a poisonous run ends a process now.
+        world.bury();
+        revive(world).await;
         let open = unsettled(world).await;
         if open.is_empty() || world.book.time().elapsed() >= until {
             tell_tasks(world, &open).await;
@@ -400,6 +496,16 @@ async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, St
             help(world, number, dice).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// In a mixed fleet every node leaves, and those that come next have all versions.
+async fn deploy(world: &mut World) {
+    if world.versions.is_some() {
+        let leaving: Vec<_> = (0..world.seats.len()).filter_map(|index| world.leave(index)).collect();
+        for left in leaving {
+            drop(left.await);
+        }
     }
 }
 
@@ -434,9 +540,11 @@ async fn help(world: &World, number: u64, dice: &mut Dice) {
 async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
     let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
     let Ok(page) = world.memory.runs(filter).await else { return Vec::new() };
-    let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal());
+    let unreadable: Vec<RunId> = page.unreadable.iter().filter_map(Unreadable::run).collect();
+    let stopped = |row: &Row| row.summary.run.as_str() == POISON && row.summary.status == Status::Parked;
+    let open = page.items.into_iter().filter(|row| !row.summary.status.is_terminal() && !stopped(row));
     let lost = world.memory.rowless(None, u32::MAX).await.unwrap_or_default();
-    let lost = lost.into_iter().map(|run| (run, Status::Queued));
+    let lost = lost.into_iter().chain(unreadable).map(|run| (run, Status::Queued));
     open.map(|row| (row.summary.run, row.summary.status)).chain(lost).collect()
 }
 

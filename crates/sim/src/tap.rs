@@ -10,7 +10,7 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace,
-    Page, Record, Row, RunFilter, Store, StoreError, TaskFilter, Written,
+    Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 
 use crate::book::Book;
@@ -129,6 +129,16 @@ impl Store for Tap {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.call("runs");
         self.inner.runs(filter).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        self.call("unreadable");
+        self.inner.unreadable(kind, after, limit).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

@@ -50,6 +50,10 @@ pub struct World {
     pub old_links: Vec<Arc<FaultyStore>>,
     /// How wrong clocks may go, in millionths.
     pub drift_max_ppm: u64,
+    /// Recoveries without progress before a run is stopped.
+    pub attempts_max: u32,
+    /// Draws which versions the next incarnation has; none: all nodes have version 1 and no other.
+    pub versions: Option<Dice>,
     rates: Rates,
     calm: bool,
     lives: usize,
@@ -69,11 +73,11 @@ pub fn config() -> Config {
         poll: Duration::from_millis(500),
         drain: Duration::from_secs(2),
         beat_on_thread: false,
-        // Crashes are drawn at random here: no run is to blame for them. That the limit ends a poisonous run, and no other,
-        // is shown by `crates/goldseam/tests/poison.rs`.
+        // Crashes are drawn at random here: no run is to blame for them. Seeds of crash loops have a limit.
         recovery: Recovery {
             attempts_max: u32::MAX,
             stale_after: Duration::from_secs(2),
+            delay: Duration::from_millis(10),
             ..Recovery::default()
         },
         sweep: Some(Duration::from_secs(3)),
@@ -123,6 +127,8 @@ impl World {
             calm: false,
             lives: 0,
             drift_max_ppm: 10_000,
+            attempts_max: u32::MAX,
+            versions: None,
             dice,
         }
     }
@@ -146,18 +152,34 @@ impl World {
         let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
         let entropy = Arc::new(Seeded::new(self.dice.draw()));
         // Not the process's own name, or a trace would be another one in another process.
-        let config = Config { name: Some(format!("seat {index}")), ..config() };
+        let mut config = Config { name: Some(format!("seat {index}")), ..config() };
+        config.recovery.attempts_max = self.attempts_max;
         let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
         self.lives += 1;
         let hands = Hands::new(self.book.clone(), index).with(self.lives, link.clone());
-        let started = register(builder, &hands).start().await;
+        let versions = self.draw_versions();
+        let started = register(builder, &hands, versions).start().await;
         let Some(seat) = self.seats.get_mut(index) else { return };
         self.old_links.push(std::mem::replace(&mut seat.link, link));
         seat.clock = clock;
         seat.life = self.lives;
         self.book.line(&format!("start n{index} {}", started.is_ok()));
         seat.engine = started.ok();
-        seat.engine.iter().for_each(|engine| self.book.lives(engine.node_id(), seat.life));
+        if let Some(engine) = &seat.engine {
+            self.book.lives(engine.node_id(), seat.life);
+            self.book.has(engine.node_id(), versions);
+        }
+    }
+
+    /// The versions of the next incarnation: where fleets are mixed, an old, a new or a newest build; once the faults
+    /// have stopped, the deploy is complete.
+    fn draw_versions(&mut self) -> &'static [u32] {
+        let calm = self.calm;
+        match &mut self.versions {
+            None => &[1],
+            Some(_) if calm => &[1, 2],
+            Some(dice) => dice.pick(&[&[1][..], &[1, 2], &[2]]).copied().unwrap_or(&[1]),
+        }
     }
 
     fn plan(&mut self) -> Plan {

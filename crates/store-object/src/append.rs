@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::keys;
 use crate::link::later;
 use crate::log::Appended;
-use crate::rows::{Known, LATE, Late, NewRow};
+use crate::rows::{Known, LATE, Late, NewRow, Seen};
 use crate::store::Inner;
 
 impl Inner {
@@ -61,16 +61,22 @@ impl Inner {
         let (marked, found) = tokio::join!(self.mark_new(&append.run, created), self.bucket.get(&key));
         marked?;
         let Some(found) = found? else { return Ok(None) };
-        let known = Known::read(&key, found)?.ok_or_else(|| StoreError::Refused {
+        let refused = || StoreError::Refused {
             code: "GS0222",
             what: format!("{key} is the state of somebody else's workflow"),
             hint: "start the run under another id".to_owned(),
-        })?;
-        let hint = known.batch;
+        };
+        // What cannot be read is ours if there is a log beside it.
+        let known = match Known::read(&key, found) {
+            Ok(known) => Some(known.ok_or_else(refused)?),
+            Err(_) => None,
+        };
+        let hint = known.as_ref().map_or(0, |known| known.batch);
         let end = self.logs.find(&self.bucket, &append.run, hint).await?.map_or(Seq::ZERO, |trace| trace.end);
-        match end {
-            Seq::ZERO => Ok(Some(known)),
-            end => Err(StoreError::Conflict { end }),
+        match (end, known) {
+            (Seq::ZERO, Some(known)) => Ok(Some(known)),
+            (Seq::ZERO, None) => Err(refused()),
+            (end, _) => Err(StoreError::Conflict { end }),
         }
     }
 
@@ -215,10 +221,15 @@ impl Inner {
     pub(crate) async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
         self.write_late(run).await?;
         // The row first: it is never ahead of a log that is read after it.
-        let known = self.row(run).await?;
+        let seen = self.look_at_row(run).await?;
+        let unreadable = match &seen {
+            Seen::Unreadable(reason) => Some(reason.clone()),
+            Seen::None | Seen::Row(_) => None,
+        };
+        let known = seen.row();
         let hint = known.as_ref().map_or(0, |known| known.batch);
         let Some(trace) = self.logs.find(&self.bucket, run, hint).await? else { return Ok(None) };
-        Ok(Some(Head { end: trace.end, row: known.map(|known| known.row) }))
+        Ok(Some(Head { end: trace.end, row: known.map(|known| known.row), unreadable }))
     }
 
     pub(crate) async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {

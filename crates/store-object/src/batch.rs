@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::damaged;
 
+/// Bytes that are shown of a text that is not whole.
+const SHOWN_MAX: usize = 4_096;
+
 /// What is in a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
@@ -98,6 +101,33 @@ impl Batch {
         let Header { batch, first, epoch, write, before, kept, .. } = header;
         Ok(Self { batch, first, epoch, write, before, records, kept })
     }
+
+    /// What is left of an object that [`decode`](Self::decode) refuses, as batch `batch` behind `end`. Texts that are
+    /// whole stay as they are. Where one is not, a text stands that no event has; if nothing tells how many events
+    /// there were, one stands for all.
+    pub(crate) fn salvage(object: &[u8], (batch, end): (u64, Seq)) -> Self {
+        let lost = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);
+            format!("{}{text}", char::REPLACEMENT_CHARACTER)
+        };
+        let line = object.iter().position(|byte| *byte == b'\n').unwrap_or(object.len());
+        let header = serde_json::from_slice::<Header>(&object[..line]).ok();
+        let Some(header) = header.filter(|header| header.batch == batch && !header.events.is_empty()) else {
+            let records = vec![Record { seq: end.next(), body: lost(object) }];
+            let (write, before) = (String::new(), Hash::ZERO);
+            return Self { batch, first: end.next(), epoch: None, write, before, records, kept: None };
+        };
+        let mut rest = object.get(line + 1..).unwrap_or_default();
+        let mut records = Vec::with_capacity(header.events.len());
+        for (seq, length) in header.events {
+            let (body, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            let text = std::str::from_utf8(body).ok().filter(|_| body.len() == length);
+            records.push(Record { seq, body: text.map_or_else(|| lost(body), str::to_owned) });
+            rest = behind.get(1..).unwrap_or_default();
+        }
+        let Header { first, epoch, write, before, kept, .. } = header;
+        Self { batch, first, epoch, write, before, records, kept }
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +153,24 @@ mod tests {
             let batch = batch(bodies);
             assert_eq!(Batch::decode("k", &batch.encode()).unwrap(), batch);
         }
+    }
+
+    #[test]
+    fn whole_texts_of_a_broken_batch_are_salvaged() {
+        let whole = batch(&["abc", "def"]).encode();
+        let mut broken = whole.to_vec();
+        let at = broken.windows(3).position(|text| text == b"abc").unwrap();
+        broken[at] = 0xfc;
+        let texts = |object: &[u8]| -> Vec<(u64, String)> {
+            let salvaged = Batch::salvage(object, (3, Seq(4)));
+            salvaged.records.into_iter().map(|record| (record.seq.0, record.body)).collect()
+        };
+        let (first, second) = ((5, "\u{fffd}\u{fffd}bc".to_owned()), (6, "def".to_owned()));
+        assert_eq!(texts(&broken), [first, second]);
+        assert_eq!(texts(&whole[..whole.len() - 3])[0], (5, "abc".to_owned()));
+        assert!(texts(&whole[..whole.len() - 3])[1].1.starts_with('\u{fffd}'));
+        assert_eq!(texts(b"garbage"), [(5, "\u{fffd}garbage".to_owned())]);
+        assert_eq!(texts(b""), [(5, "\u{fffd}".to_owned())]);
     }
 
     #[test]

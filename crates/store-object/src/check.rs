@@ -153,7 +153,7 @@ impl Found {
             let listed = bucket.list(keys::WORKFLOWS, after.as_deref(), CHUNK).await?;
             for entry in &listed {
                 let Some((run, part)) = keys::part(&entry.key) else {
-                    self.complain(format!("{:?} is no object of the store", entry.key));
+                    self.foreign += 1;
                     continue;
                 };
                 if current.as_ref().is_some_and(|parts| parts.run != run) {
@@ -189,7 +189,11 @@ impl Found {
                     return Ok(());
                 }
                 Ok(None) => return Ok(()),
-                Err(error) => self.complain(error.to_string()),
+                // What cannot be read, and stands beside no log of ours, is not ours.
+                Err(_) => {
+                    self.foreign += 1;
+                    return Ok(());
+                }
             }
         }
         self.log(bucket, &run, &batches).await?;

@@ -85,7 +85,10 @@ impl Inner {
         if held.as_ref().is_none_or(behind) {
             // Its writer may be on the way.
             self.board.doubt(&offer.key);
-            self.drop_if_old(&offer.key).await;
+            // What cannot be read is offered again once somebody has put it right.
+            if self.tasks.why_unreadable(&key).is_none() {
+                self.drop_if_old(&offer.key).await;
+            }
             return Ok(None);
         }
         // Two writers may have meant the same version, and only one of them was faster.
@@ -148,6 +151,11 @@ impl Inner {
                     }
                     Ok(Taken::Blocked) => busy.extend(offer.ready.lane.map(|lane| (lane, true))),
                     Ok(Taken::No) => {}
+                    // A record that cannot be read is passed over; it is named by a look for such records.
+                    Err(error @ StoreError::Damaged { .. }) => {
+                        tracing::debug!(%error, "a task cannot be claimed and is passed over");
+                        self.board.doubt(&offer.key);
+                    }
                     // What was taken already is told; what failed is found by the next look.
                     Err(error) if tasks.is_empty() => return Err(error),
                     Err(error) => tracing::warn!(%error, "a task could not be claimed"),

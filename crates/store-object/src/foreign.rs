@@ -2,10 +2,9 @@
 
 use async_trait::async_trait;
 use goldseam_core::RunId;
-use goldseam_store::{ForeignState, ForeignStates, Page, StoreError, Written};
+use goldseam_store::{ForeignState, ForeignStates, Page, RecordKind, StoreError, Unreadable, Written};
 
 use crate::bucket::{Found, Put, Tag, When};
-use crate::fault::damaged;
 use crate::keys;
 use crate::rows::Known;
 use crate::store::Inner;
@@ -18,13 +17,15 @@ impl ForeignStates for Inner {
         let page: Vec<RunId> = behind.by_ref().take(limit as usize).collect();
         let next = behind.next().and(page.last()).map(|last| last.as_str().to_owned());
         let objects = self.bucket.get_all(page.iter().map(keys::state).collect()).await?;
-        let mut items = Vec::new();
+        let mut states = Page { next, ..Page::default() };
         for (id, object) in page.into_iter().zip(objects) {
-            if let Some(found) = object {
-                items.extend(theirs(id, found)?);
+            let Some(found) = object else { continue };
+            match theirs(id, found) {
+                Ok(state) => states.items.extend(state),
+                Err(unreadable) => states.unreadable.push(unreadable),
             }
         }
-        Ok(Page { items, next })
+        Ok(states)
     }
 
     fn settled(&self, id: &RunId, version: &str) {
@@ -40,16 +41,18 @@ impl ForeignStates for Inner {
         match self.bucket.put_if(&key, body.to_owned().into(), When::Theirs(Tag::named(version))).await? {
             Put::Done(_) => Ok(Written::Done),
             Put::Lost(found) => {
-                Ok(Written::Lost(found.map(|found| theirs(id.clone(), found)).transpose()?.flatten()))
+                let there = found.and_then(|found| theirs(id.clone(), found).ok());
+                Ok(Written::Lost(there.flatten()))
             }
         }
     }
 }
 
-/// A state that is not ours; none if it is.
-fn theirs(id: RunId, found: Found) -> Result<Option<ForeignState>, StoreError> {
+/// A state that is not ours; none if it is. What is no text is nobody's that could be healed.
+fn theirs(id: RunId, found: Found) -> Result<Option<ForeignState>, Unreadable> {
     let key = keys::state(&id);
-    let body = std::str::from_utf8(&found.body).map_err(|error| damaged(&key, error))?.to_owned();
+    let text = std::str::from_utf8(&found.body).map(str::to_owned);
+    let body = text.map_err(|error| Unreadable::new(RecordKind::Row, id.as_str(), error))?;
     let version = found.tag.name();
     // What cannot be read at all is not ours either: ours is written whole.
     match Known::read(&key, found) {

@@ -26,7 +26,7 @@ const STANDS_STILL: Duration = Duration::from_secs(5);
 const RACES_MAX: u32 = 20;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Lane {
+pub(crate) struct Lane {
     holder: Option<TaskId>,
 }
 
@@ -137,7 +137,8 @@ impl Inner {
     pub(crate) async fn is_lane_busy(&self, lane: &LaneName) -> Result<bool, StoreError> {
         let key = keys::lane(lane);
         let Some(found) = self.bucket.get(&key).await? else { return Ok(false) };
-        let held: Lane = decode(&key, &found.body)?;
+        // A lane that cannot be read may be held: it stays shut, and no other with it.
+        let Ok(held) = decode::<Lane>(&key, &found.body) else { return Ok(true) };
         let Some(holder) = held.holder else { return Ok(false) };
         Ok(self.keeps_lane(lane, &holder, &found).await?.is_some())
     }

@@ -59,6 +59,7 @@ mod tasks;
 pub mod testing;
 mod trial;
 mod trim;
+mod unreadable;
 pub mod url;
 mod walk;
 mod watch;

@@ -269,13 +269,26 @@ impl Logs {
             return Ok(Some(kept));
         }
         let Some(found) = bucket.get(&key).await? else { return Ok(None) };
-        let read = Arc::new(Batch::decode(&key, &found.body)?);
-        if read.batch != batch {
-            return Err(crate::fault::damaged(&key, format_args!("it says that it is batch {}", read.batch)));
-        }
-        let hash = Hash::of(&found.body);
+        let read = match Batch::decode(&key, &found.body) {
+            Ok(read) if read.batch == batch => read,
+            // The log shows its damage where it is, and goes on behind it.
+            _ => Batch::salvage(&found.body, (batch, self.end_before(bucket, run, batch).await?)),
+        };
+        let (read, hash) = (Arc::new(read), Hash::of(&found.body));
         self.keep(key, Arc::clone(&read), hash);
         Ok(Some((read, hash)))
+    }
+
+    /// Where the log ends before this batch.
+    async fn end_before(&self, bucket: &Bucket, run: &RunId, batch: u64) -> Result<Seq, StoreError> {
+        for earlier in (1..batch).rev() {
+            if let Some((before, _)) = Box::pin(self.get(bucket, run, earlier)).await?
+                && !before.records.is_empty()
+            {
+                return Ok(before.end());
+            }
+        }
+        Ok(Seq::ZERO)
     }
 
     /// Up to `limit` records after `after`. A batch that is missing before one that is there is a gap.

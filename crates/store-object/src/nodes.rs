@@ -2,7 +2,7 @@
 //! the count stand still.
 
 use goldseam_core::{Millis, NodeId};
-use goldseam_store::{NodeRecord, NodeSeen, NodeState, Pulse, StoreError};
+use goldseam_store::{NodeRecord, NodeSeen, NodeState, Pulse, StoreError, Unreadable};
 use serde::{Deserialize, Serialize};
 
 use crate::keys;
@@ -90,7 +90,14 @@ impl Inner {
     }
 
     pub(crate) async fn list_nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        Ok(self.nodes.all(&self.bucket).await?.into_iter().map(Beat::seen).collect())
+        let mut nodes: Vec<NodeSeen> =
+            self.nodes.all(&self.bucket).await?.into_iter().map(Beat::seen).collect();
+        // Nothing is known of its beats: it counts as one that has just beaten, until its record is gone or it beats.
+        let now = self.clock.now();
+        let unreadable = |id| NodeId::new(id).ok().map(|id| Unreadable::node(id, now, Pulse::Unknown));
+        nodes.extend(self.nodes.unreadable_names(unreadable));
+        nodes.sort_by(|a, b| a.record.id.cmp(&b.record.id));
+        Ok(nodes)
     }
 
     pub(crate) async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {

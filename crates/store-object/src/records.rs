@@ -1,6 +1,6 @@
 //! Records that are truths by themselves: one object each, changed by compare-and-set, remembered by tag.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +60,14 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &str, object: &[u8]) -> Result<T,
     Ok(read.record)
 }
 
+/// Whether an object of this folder can be read.
+pub(crate) fn decode_any(folder: &str, key: &str, object: &[u8]) -> Result<(), StoreError> {
+    match folder {
+        "lane/" => decode::<crate::lanes::Lane>(key, object).map(drop),
+        _ => decode::<Task>(key, object).map(drop),
+    }
+}
+
 /// A record with the tag of the object that holds it.
 #[derive(Debug, Clone)]
 pub(crate) struct Held<T> {
@@ -78,6 +86,8 @@ impl<T: Versioned> Held<T> {
 pub(crate) struct Records<T> {
     folder: &'static str,
     known: Mutex<HashMap<String, Held<T>>>,
+    /// What could not be read when it was last looked at: its tag, and why.
+    unreadable: Mutex<BTreeMap<String, (Tag, String)>>,
     /// What the last list showed, unless that was too much to remember.
     listed: Mutex<Option<(Moment, HashMap<String, Tag>)>>,
 }
@@ -90,7 +100,7 @@ pub(crate) enum Wrote<T> {
 
 impl<T: Versioned> Records<T> {
     pub(crate) fn new(folder: &'static str) -> Self {
-        Self { folder, known: Mutex::default(), listed: Mutex::default() }
+        Self { folder, known: Mutex::default(), unreadable: Mutex::default(), listed: Mutex::default() }
     }
 
     /// What this process last saw: perhaps outdated, but enough to try a compare-and-set.
@@ -101,6 +111,7 @@ impl<T: Versioned> Records<T> {
     /// Forgets what was last seen.
     #[cfg(feature = "testing")]
     pub(crate) fn forget_all(&self) {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -112,11 +123,51 @@ impl<T: Versioned> Records<T> {
         };
     }
 
-    /// The record as it is now.
+    /// The record as it is now; none if it cannot be read.
     pub(crate) async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Held<T>>, StoreError> {
-        let held = bucket.get(key).await?.map(|found| Held::read(key, found)).transpose()?;
+        let held = self.read(key, bucket.get(key).await?);
         self.see(key, held.clone());
         Ok(held)
+    }
+
+    /// Makes sense of an object. One that cannot be read is remembered as that, and is none.
+    fn read(&self, key: &str, found: Option<Found>) -> Option<Held<T>> {
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = found else {
+            unreadable.remove(key);
+            return None;
+        };
+        let tag = found.tag.clone();
+        match Held::read(key, found) {
+            Ok(held) => {
+                unreadable.remove(key);
+                Some(held)
+            }
+            Err(error) => {
+                unreadable.insert(key.to_owned(), (tag, error.to_string()));
+                None
+            }
+        }
+    }
+
+    /// Why a record could not be read when it was last looked at.
+    pub(crate) fn why_unreadable(&self, key: &str) -> Option<String> {
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreadable.get(key).map(|(_, reason)| reason.clone())
+    }
+
+    /// What `make` makes of the names of all records that could not be read when they were last looked at.
+    pub(crate) fn unreadable_names<U>(&self, make: impl Fn(String) -> Option<U>) -> Vec<U> {
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreadable.keys().filter_map(|key| make(key.strip_prefix(self.folder)?.to_owned())).collect()
+    }
+
+    /// Reads what has changed, and names what cannot be read: names of records, and why.
+    pub(crate) async fn unreadable(&self, bucket: &Bucket) -> Result<Vec<(String, String)>, StoreError> {
+        self.all(bucket).await?;
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = |key: &str| key.strip_prefix(self.folder).unwrap_or(key).to_owned();
+        Ok(unreadable.iter().map(|(key, (_, reason))| (name(key), reason.clone())).collect())
     }
 
     /// The record as it was a moment ago, for whoever looks at many and will look again: a list costs what a few
@@ -172,11 +223,12 @@ impl<T: Versioned> Records<T> {
         let put = bucket.put_if(key, encode(record, writes), when).await;
         match put.inspect_err(|_| self.see(key, None))? {
             Put::Done(tag) => {
+                self.read(key, None);
                 self.see(key, Some(Held { record: record.clone(), tag }));
                 Ok(Wrote::Done)
             }
             Put::Lost(found) => {
-                let held = found.map(|found| Held::read(key, found)).transpose()?;
+                let held = self.read(key, found);
                 self.see(key, held.clone());
                 Ok(Wrote::Lost(held))
             }
@@ -191,12 +243,14 @@ impl<T: Versioned> Records<T> {
         writes: &Writes,
     ) -> Result<(), StoreError> {
         let tag = bucket.put(key, encode(record, writes)).await?;
+        self.read(key, None);
         self.see(key, Some(Held { record: record.clone(), tag }));
         Ok(())
     }
 
     pub(crate) async fn remove(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
         self.see(key, None);
+        self.read(key, None);
         bucket.delete(key).await
     }
 
@@ -210,13 +264,20 @@ impl<T: Versioned> Records<T> {
             few.then(|| (at, listed.iter().map(tags).collect()));
         let changed: Vec<String> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_known = |key: &str, tag: &Tag| known.get(key).is_some_and(|held| held.tag.is(tag));
+            let mut bad = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            let there: std::collections::HashSet<&str> =
+                listed.iter().map(|entry| entry.key.as_str()).collect();
+            bad.retain(|key, _| there.contains(key.as_str()));
+            let is_known = |key: &str, tag: &Tag| {
+                known.get(key).is_some_and(|held| held.tag.is(tag))
+                    || bad.get(key).is_some_and(|(seen, _)| seen.is(tag))
+            };
             let new = listed.iter().filter(|entry| !is_known(&entry.key, &entry.tag));
             new.map(|entry| entry.key.clone()).collect()
         };
         let found = bucket.get_all(changed.clone()).await?;
         for (key, found) in changed.iter().zip(found) {
-            self.see(key, found.map(|found| Held::read(key, found)).transpose()?);
+            self.see(key, self.read(key, found));
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let records: Vec<T> =

@@ -58,6 +58,26 @@ pub(crate) struct Known {
     pub(crate) tag: Tag,
 }
 
+/// What stands at the place of a row.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    /// Nothing, or the state of another system's workflow.
+    None,
+    /// A row.
+    Row(Box<Known>),
+    /// What cannot be read, and why.
+    Unreadable(String),
+}
+
+impl Seen {
+    pub(crate) fn row(self) -> Option<Known> {
+        match self {
+            Self::Row(known) => Some(*known),
+            Self::None | Self::Unreadable(_) => None,
+        }
+    }
+}
+
 impl Known {
     /// Reads a `state.json`; none if it is somebody else's.
     pub(crate) fn read(key: &str, found: Found) -> Result<Option<Self>, StoreError> {
@@ -175,15 +195,24 @@ impl Rows {
 }
 
 impl Inner {
-    /// The row as it is now; none if there is none, or it is somebody else's.
+    /// The row as it is now; none if there is none, if it cannot be read, or if it is somebody else's.
     pub(crate) async fn row(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
+        Ok(self.look_at_row(run).await?.row())
+    }
+
+    /// What stands at the place of the row now.
+    pub(crate) async fn look_at_row(&self, run: &RunId) -> Result<Seen, StoreError> {
         let key = keys::state(run);
-        let known = match self.bucket.get(&key).await? {
-            Some(found) => Known::read(&key, found)?,
-            None => None,
+        let seen = match self.bucket.get(&key).await? {
+            Some(found) => match Known::read(&key, found) {
+                Ok(Some(known)) => Seen::Row(Box::new(known)),
+                Ok(None) => Seen::None,
+                Err(error) => Seen::Unreadable(error.to_string()),
+            },
+            None => Seen::None,
         };
-        self.rows.see(run, known.clone());
-        Ok(known)
+        self.rows.see(run, seen.clone().row());
+        Ok(seen)
     }
 
     /// What is known of the row, asked for only if nothing is.
@@ -247,7 +276,17 @@ impl Inner {
         let body: Bytes = serde_json::to_vec(&state).unwrap_or_default().into();
         let key = keys::state(&run);
         let when = before.map_or(When::Absent, |known| When::Is(known.tag.clone()));
-        match self.bucket.put_if(&key, body, when).await.inspect_err(|_| self.rows.see(&run, None))? {
+        let forget = |_: &StoreError| self.rows.see(&run, None);
+        let mut put = self.bucket.put_if(&key, body.clone(), when).await.inspect_err(forget)?;
+        // What cannot be read is as good as nothing, and the log beside it says whose it is.
+        if before.is_none()
+            && let Put::Lost(Some(found)) = &put
+            && Known::read(&key, found.clone()).is_err()
+        {
+            let tag = found.tag.clone();
+            put = self.bucket.put_if(&key, body, When::Is(tag)).await.inspect_err(forget)?;
+        }
+        match put {
             Put::Done(tag) => {
                 let row = Row { summary: state.summary, task: state.task, updated_at };
                 let known = Known { row, batch, active, tag };
@@ -255,9 +294,10 @@ impl Inner {
                 Ok(Ok(known))
             }
             Put::Lost(found) => {
-                let foreign = found.is_some();
-                let known = found.map(|found| Known::read(&key, found)).transpose()?.flatten();
-                if foreign && known.is_none() {
+                let read = found.map(|found| Known::read(&key, found));
+                let foreign = matches!(read, Some(Ok(None)));
+                let known = read.and_then(Result::ok).flatten();
+                if foreign {
                     return Err(damaged(
                         &key,
                         "it is the state of somebody else's workflow of the same name",

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use goldseam_core::{Millis, RunId};
-use goldseam_store::{Cursor, Page, Row, RunFilter, RunOrder, StoreError};
+use goldseam_store::{Cursor, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
 
 use crate::bucket::{Listed, SIDE_BY_SIDE};
 use crate::keys::{self, Active, Place};
-use crate::rows::Known;
+use crate::rows::Seen;
 use crate::store::Inner;
 
 /// Markers read at a time.
@@ -27,7 +27,7 @@ impl Inner {
     pub(crate) async fn list_runs(&self, filter: &RunFilter) -> Result<Page<Row>, StoreError> {
         let after = filter.cursor()?;
         self.write_all_late().await?;
-        let mut found: Vec<(Cursor, Row)> = Vec::new();
+        let mut found: Vec<(Cursor, Result<Row, String>)> = Vec::new();
         let enough = filter.limit as usize + 1;
         let mut from = None;
         loop {
@@ -38,13 +38,22 @@ impl Inner {
                 // A sweep goes from the oldest run that is not over to the newest; everybody else is told what is so.
                 let rows = places.iter().map(async |place| match filter.order {
                     RunOrder::Oldest if is_narrow(filter) => self.row_for_sweep(&place.run).await,
-                    _ => self.row(&place.run).await,
+                    _ => self.look_at_row(&place.run).await,
                 });
-                for (place, known) in places.iter().zip(try_join_all(rows).await?) {
-                    let Some(known) = known else { continue };
-                    let Some(cursor) = Cursor::of(&known.row, filter.order) else { continue };
-                    if cursor.at == place.at && filter.selects(&known.row) {
-                        found.push((cursor, known.row));
+                for (place, seen) in places.iter().zip(try_join_all(rows).await?) {
+                    match seen {
+                        Seen::None => {}
+                        Seen::Row(known) => {
+                            let Some(cursor) = Cursor::of(&known.row, filter.order) else { continue };
+                            if cursor.at == place.at && filter.selects(&known.row) {
+                                found.push((cursor, Ok(known.row)));
+                            }
+                        }
+                        // Nothing but its marker says what sort of run it is.
+                        Seen::Unreadable(reason) => {
+                            let (by, at, run) = (filter.order.moment(), place.at, place.run.clone());
+                            found.push((Cursor { by, at, run }, Err(reason)));
+                        }
                     }
                 }
                 if found.len() >= enough {
@@ -59,14 +68,23 @@ impl Inner {
         let more = found.len() >= enough;
         found.truncate(filter.limit as usize);
         let next = found.last().filter(|_| more).map(|(cursor, _)| cursor.to_string());
-        Ok(Page { items: found.into_iter().map(|(_, row)| row).collect(), next })
+        let mut page = Page { next, ..Page::default() };
+        for (cursor, row) in found {
+            match row {
+                Ok(row) => page.items.push(row),
+                Err(reason) => {
+                    page.unreadable.push(Unreadable::new(RecordKind::Row, cursor.run.as_str(), reason));
+                }
+            }
+        }
+        Ok(page)
     }
 
     /// A row as it is, or as it was when a sweep began that goes on.
-    async fn row_for_sweep(&self, run: &RunId) -> Result<Option<Known>, StoreError> {
+    async fn row_for_sweep(&self, run: &RunId) -> Result<Seen, StoreError> {
         match self.rows.last_seen(run).filter(|known| self.walks.had(run, &known.tag)) {
-            Some(known) => Ok(Some(known)),
-            None => self.row(run).await,
+            Some(known) => Ok(Seen::Row(Box::new(known))),
+            None => self.look_at_row(run).await,
         }
     }
 
@@ -174,11 +192,12 @@ impl Inner {
                 try_join_all(markers.iter().map(|(marker, _)| self.row_for_sweep(&marker.run))).await?;
             for ((marker, entry), known) in markers.iter().zip(rows) {
                 let over = match known {
-                    Some(known) => {
+                    Seen::Unreadable(_) => false,
+                    Seen::Row(known) => {
                         known.row.summary.created_at != marker.created
                             || known.is_over() && known.row.summary.as_of > marker.after
                     }
-                    None => self.logs.find(&self.bucket, &marker.run, 0).await?.is_none(),
+                    Seen::None => self.logs.find(&self.bucket, &marker.run, 0).await?.is_none(),
                 };
                 if over {
                     self.bucket.delete(&entry.key).await?;

@@ -8,7 +8,7 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
     Append, Claim, ClaimedTasks, Expect, ForeignStates, Head, LockFilter, NodeRecord, NodeSeen, Pace, Page,
-    Record, Row, RunFilter, Store, StoreError, TaskFilter, Written,
+    Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 
 use crate::board::Board;
@@ -161,6 +161,15 @@ impl Store for BucketStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.inner.list_runs(&filter).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        _: Option<&str>,
+        _: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        self.inner.unreadable(kind).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

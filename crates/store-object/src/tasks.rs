@@ -216,7 +216,13 @@ impl Inner {
             Some(held) => Some(held),
             None => self.tasks.get(&self.bucket, &key).await?,
         };
-        let Some(Held { record: task, .. }) = held else { return Ok(()) };
+        let Some(Held { record: task, .. }) = held else {
+            // What cannot be read says nothing of its markers; they are over without it.
+            if self.tasks.why_unreadable(&key).is_some() {
+                self.tasks.remove(&self.bucket, &key).await?;
+            }
+            return Ok(());
+        };
         self.drop_key(&task).await?;
         self.tasks.remove(&self.bucket, &key).await?;
         self.unmark(&task).await;

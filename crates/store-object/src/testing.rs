@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
+use goldseam_store::conformance::damage::{Garble, Target};
 use goldseam_store::conformance::{Capabilities, Damage, Fixture};
 use goldseam_store::{Clock, ManualClock};
 use object_store::memory::InMemory;
@@ -145,6 +146,32 @@ impl Damage for Vandal {
         self.store.forget_all();
     }
 
+    async fn garble(&self, what: Target<'_>, how: Garble) {
+        let key = match what {
+            Target::Row(run) => keys::state(run),
+            Target::Task(task) => keys::task(task),
+            Target::Lock(lock) => keys::lock(lock),
+            Target::Node(node) => keys::node(node),
+        };
+        let found = self.get(&key).await.unwrap_or_else(|| panic!("there is no {what:?} to garble"));
+        let text = String::from_utf8(found.body.to_vec()).unwrap();
+        let body = match (how, what) {
+            (Garble::Torn, _) => text[..text.len() / 2].as_bytes().to_vec(),
+            (Garble::Later, Target::Row(_)) => {
+                text.replace("\"status\":\"", "\"status\":\"later_").into_bytes()
+            }
+            (Garble::Later, Target::Node(_) | Target::Task(_)) => {
+                text.replace("\"state\":\"", "\"state\":\"later_").into_bytes()
+            }
+            (Garble::Later, Target::Lock(_)) => b"garbage".to_vec(),
+            (Garble::Bytes, _) => b"M\xfcller".to_vec(),
+            (Garble::Type, _) => b"17".to_vec(),
+        };
+        assert_ne!(body, text.as_bytes(), "{what:?} is as it was");
+        self.bucket.put(&key, body.into()).await.unwrap();
+        self.store.forget_all();
+    }
+
     async fn put_foreign(&self, id: &RunId, body: &str) {
         self.bucket.put(&keys::state(id), body.to_owned().into()).await.unwrap();
     }
@@ -157,8 +184,8 @@ impl Damage for Vandal {
         }
         for entry in self.bucket.list(keys::TASKS, None, usize::MAX).await.unwrap() {
             let found = self.get(&entry.key).await.unwrap();
-            let task: goldseam_core::task::Task = crate::records::decode(&entry.key, &found.body).unwrap();
-            if task.is_advance() {
+            let task = crate::records::decode::<goldseam_core::task::Task>(&entry.key, &found.body);
+            if task.is_ok_and(|task| task.is_advance()) {
                 self.bucket.delete(&entry.key).await.unwrap();
             }
         }

@@ -135,7 +135,7 @@ impl Inner {
         Ok(rowless)
     }
 
-    /// States without a log, in order of id, but for those that are settled and have not changed: somebody else's.
+    /// States without a log, in order of id, but for those that are settled and have not changed.
     pub(crate) async fn foreign_ids(&self) -> Result<BTreeSet<RunId>, StoreError> {
         let Walk { mut foreign, states, .. } = self.walk().await?;
         let mut settled = self.walks.settled();

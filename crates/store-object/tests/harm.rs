@@ -143,3 +143,40 @@ async fn a_run_that_goes_on_before_its_row_says_it_was_over_keeps_a_marker() {
     assert_eq!((head.end, head.row.unwrap().summary.status), (Seq(3), Status::Completed));
     assert_eq!(markers(&fake).len(), 1, "the one of its second life: {:?}", fake.objects().keys());
 }
+
+#[tokio::test]
+async fn a_foreign_state_that_is_no_text_is_passed_over() {
+    let fake = FakeS3::start().unwrap();
+    let store = open(&fake).await;
+    fake.put_raw("s/workflow/legacy-7/state.json", b"{\"customer\": \"M\xfcller\"}".as_slice());
+    fake.put_raw("s/workflow/legacy-8/state.json", r#"{"status": "running"}"#);
+    fake.put_raw("s/workflow/junk/notes.txt", "not ours");
+    let page = store.foreign().unwrap().states(None, 9).await.unwrap();
+    assert_eq!(page.items.iter().map(|state| state.id.as_str()).collect::<Vec<_>>(), ["legacy-8"]);
+    assert_eq!(page.unreadable.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(), ["legacy-7"]);
+    let report =
+        goldseam_store_object::check(goldseam_store_object::url::parse(&fake.url("s")).unwrap()).await;
+    let report = report.unwrap();
+    assert!(report.is_sound(), "what is not ours is no damage of ours: {:?}", report.complaints);
+    assert_eq!(report.runs, 0);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_garbage_shows_where_it_is_and_the_log_goes_on() {
+    let fake = FakeS3::start().unwrap();
+    let run = three_batches(&fake).await;
+    for (batch, end) in [("0000000002", 3), ("0000000003", 3)] {
+        fake.put_raw(&format!("s/workflow/r/log/{batch}"), b"\xfc garbage".as_slice());
+        let store = open(&fake).await;
+        assert_eq!(store.head(&run).await.unwrap().unwrap().end, Seq(end));
+        let read = store.read(&run, Seq::ZERO, 9).await.unwrap();
+        assert_eq!(read.iter().map(|record| record.seq.0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(read[1].body.starts_with('\u{fffd}'), "{read:?}");
+    }
+    let store = open(&fake).await;
+    assert_eq!(
+        store.append(append("r", 3, &["d"])).await.unwrap(),
+        Seq(4),
+        "nothing takes the place of what was lost"
+    );
+}

@@ -4,8 +4,8 @@
 
 use std::cmp::Ordering;
 
-use goldseam_core::{RunId, Status};
-use goldseam_store::{Cursor, Moment, Page, Row, RunFilter, RunOrder, StoreError};
+use goldseam_core::{Millis, RunId, Status};
+use goldseam_store::{Cursor, Moment, Page, RecordKind, Row, RunFilter, RunOrder, StoreError, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::fault::Fault;
@@ -13,13 +13,18 @@ use crate::link::Link;
 use crate::read::column;
 use crate::runs::{RawRow, run_id};
 
-const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, ";
+const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of, ";
 const PLAIN: &str = " FROM goldseam.runs AS r WHERE r.summary IS NOT NULL";
 const TAGGED: &str = " FROM goldseam.run_tags AS t JOIN goldseam.runs AS r ON r.rid = t.rid \
     WHERE r.summary IS NOT NULL AND t.tag = ";
 /// Few rows are ever lost: finding them must cost what was lost, not what is there.
 const ROWLESS: &str = "SELECT r.id FROM goldseam.runs AS r WHERE r.summary IS NULL AND r.id > $1 \
     ORDER BY r.id LIMIT $2";
+
+const STRANGE: &str = "SELECT r.id FROM goldseam.runs AS r WHERE r.status <> 'completed'";
+/// Every row, lost ones too.
+const EVERY: &str = "SELECT r.summary, r.task, r.updated_at, r.id, r.status, r.as_of, r.rid \
+    FROM goldseam.runs AS r WHERE r.rid > $1 ORDER BY r.rid LIMIT $2";
 
 /// A value that is bound.
 #[derive(Debug)]
@@ -93,7 +98,8 @@ impl Query {
 }
 
 struct Found {
-    at: i64,
+    /// Where it stands in the list; none if that cannot be read.
+    at: Option<i64>,
     id: String,
     row: RawRow,
 }
@@ -141,29 +147,81 @@ pub(crate) async fn runs(
     }
     let more = found.len() > limit;
     found.truncate(limit);
-    let items = found.into_iter().map(|found| found.row.parse()).collect::<Result<Vec<Row>, Fault>>();
-    let items = items.map_err(|fault| fault.to_read_error())?;
-    let next = items.last().filter(|_| more).and_then(|row| Cursor::of(row, filter.order));
-    Ok(Page { next: next.map(|cursor| cursor.to_string()), items })
+    let place = |found: &Found| {
+        let run = RunId::new(found.id.as_str()).ok()?;
+        Some(Cursor { by: filter.order.moment(), at: Millis(found.at?), run })
+    };
+    let next = found.iter().rev().find_map(place).filter(|_| more).map(|cursor| cursor.to_string());
+    let mut page = Page { next, ..Page::default() };
+    for Found { id, row, .. } in found {
+        match row.parse() {
+            Ok(row) => page.items.push(row),
+            Err(reason) => page.unreadable.push(Unreadable::new(RecordKind::Row, id, reason)),
+        }
+    }
+    Ok(page)
 }
 
-/// Runs without a row, in order of id.
+/// Runs without a row, or with a status that is none, in order of id.
 pub(crate) async fn rowless(
     link: &Link,
     after: Option<&RunId>,
     limit: u32,
 ) -> Result<Vec<RunId>, StoreError> {
     // Every id comes after the empty text.
-    let (after, limit) = (after.map_or("", |run| run.as_str()), i64::from(limit));
-    let rows = link.read(ROWLESS, &[(&after as _, Type::TEXT), (&limit as _, Type::INT8)]).await?;
-    let ids = rows.iter().map(|row| run_id(row, 0)).collect::<Result<_, Fault>>();
-    ids.map_err(|fault| fault.to_read_error())
+    let (after, most) = (after.map_or("", |run| run.as_str()), i64::from(limit));
+    let mut found: Vec<RunId> = Vec::new();
+    for sql in [ROWLESS, strange().as_str()] {
+        let rows = link.read(sql, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
+        // A name that no run can have is told of by `unreadable`.
+        found.extend(rows.iter().filter_map(|row| run_id(row, 0).ok()));
+    }
+    found.sort();
+    found.dedup();
+    found.truncate(limit as usize);
+    Ok(found)
+}
+
+/// Finds rows whose status is none that this build knows, by what lies between those it knows in the index.
+fn strange() -> String {
+    let mut known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    known.sort_unstable();
+    let quoted = |word: &str| ["'", word, "'"].concat();
+    let first = known.first().map(|word| [STRANGE, " AND r.status < ", &quoted(word)].concat());
+    let between = known.windows(2).map(|pair| {
+        [STRANGE, " AND r.status > ", &quoted(pair[0]), " AND r.status < ", &quoted(pair[1])].concat()
+    });
+    let last = known.last().map(|word| [STRANGE, " AND r.status > ", &quoted(word)].concat());
+    let all: Vec<String> = first.into_iter().chain(between).chain(last).collect();
+    ["SELECT s.id FROM (", &all.join(" UNION ALL "), ") AS s WHERE s.id > $1 ORDER BY s.id LIMIT $2"].concat()
+}
+
+/// The next rows in order of their number, and which of them cannot be read.
+pub(crate) async fn unreadable(link: &Link, after: i64, limit: u32) -> Result<Page<Unreadable>, StoreError> {
+    let most = i64::from(limit);
+    let rows = link.read(EVERY, &[(&after as _, Type::INT8), (&most as _, Type::INT8)]).await?;
+    let mut page = Page::default();
+    let bad = |row: &tokio_postgres::Row| -> Result<Option<Unreadable>, Fault> {
+        let id: String = column(row, 3)?;
+        if let Err(error) = RunId::new(id.as_str()) {
+            return Ok(Some(Unreadable::new(RecordKind::Row, id, error)));
+        }
+        let raw = RawRow::read(row, 0, Some(4))?;
+        let reason = raw.and_then(|raw| raw.parse().err());
+        Ok(reason.map(|reason| Unreadable::new(RecordKind::Row, id, reason)))
+    };
+    for row in &rows {
+        page.items.extend(bad(row).map_err(|fault| fault.to_read_error())?);
+    }
+    let last: Option<i64> = rows.last().and_then(|row| column(row, 6).ok());
+    page.next = last.filter(|_| rows.len() == limit as usize).map(|last| last.to_string());
+    Ok(page)
 }
 
 async fn find(link: &Link, query: &Query, found: &mut Vec<Found>) -> Result<(), StoreError> {
     let read = |row: &tokio_postgres::Row| -> Result<Option<Found>, Fault> {
-        let Some(raw) = RawRow::read(row, 0)? else { return Ok(None) };
-        Ok(Some(Found { id: column(row, 3)?, at: column(row, 4)?, row: raw }))
+        let Some(raw) = RawRow::read(row, 0, Some(4))? else { return Ok(None) };
+        Ok(Some(Found { id: column(row, 3)?, at: column(row, 6)?, row: raw }))
     };
     for row in link.read(&query.sql, &query.values()).await? {
         found.extend(read(&row).map_err(|fault| fault.to_read_error())?);

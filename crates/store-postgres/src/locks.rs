@@ -1,8 +1,8 @@
 //! Named locks: one row each, changed by compare-and-set on its version.
 
-use goldseam_core::Millis;
 use goldseam_core::lock::Lock;
-use goldseam_store::{Expect, LockFilter, StoreError, Written};
+use goldseam_core::{LockName, Millis};
+use goldseam_store::{Expect, LockFilter, Page, RecordKind, StoreError, Unreadable, Written};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
 
@@ -74,7 +74,7 @@ pub(crate) async fn put(link: &Link, lock: &Lock, expect: Expect) -> Result<Writ
         Ok(match lost.as_deref() {
             None => Written::Done,
             Some("") => Written::Lost(None),
-            Some(text) => Written::Lost(Some(Flat::parse(text)?)),
+            Some(text) => Written::Lost(seen(text)),
         })
     };
     write.await.map_err(|fault: Fault| fault.to_error("writing a lock"))
@@ -92,6 +92,39 @@ pub(crate) async fn list(link: &Link, filter: &LockFilter) -> Result<Vec<Lock>, 
     query.add_text(" AND l.name > ", filter.after.as_ref().map(|name| name.as_str()));
     query.add_number(" ORDER BY l.name LIMIT ", Some(filter.limit.into()));
     let rows = link.read(&query.sql, &query.values()).await?;
-    let lock = |row: &tokio_postgres::Row| Flat::parse(column(row, 0)?);
-    rows.iter().map(lock).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+    let lock = |row: &tokio_postgres::Row| Ok(seen(column(row, 0)?));
+    let locks = rows.iter().map(lock).filter_map(Result::transpose).collect::<Result<_, Fault>>();
+    locks.map_err(|fault| fault.to_read_error())
+}
+
+/// A lock as lists show it: one that cannot be read is held, as far as anybody can tell.
+fn seen(text: &str) -> Option<Lock> {
+    Flat::parse(text).ok().or_else(|| LockName::new(name_of(text)?).ok().map(Unreadable::lock))
+}
+
+fn name_of(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    serde_json::from_str(text).ok().map(|named: Named| named.name)
+}
+
+/// The next locks in order of name, and which of them cannot be read.
+pub(crate) async fn unreadable(link: &Link, after: &str, limit: u32) -> Result<Page<Unreadable>, StoreError> {
+    let mut query = Query::new(SELECT);
+    query.add_text(" AND l.name > ", Some(after));
+    query.add_number(" ORDER BY l.name LIMIT ", Some(limit.into()));
+    let rows = link.read(&query.sql, &query.values()).await?;
+    let mut page = Page::default();
+    for row in &rows {
+        let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+        let name = name_of(text).unwrap_or_default();
+        if let Err(fault) = Flat::parse(text) {
+            page.items.push(Unreadable::new(RecordKind::Lock, name.clone(), fault.to_read_error()));
+        }
+        page.next = Some(name);
+    }
+    page.next = page.next.filter(|_| rows.len() == limit as usize);
+    Ok(page)
 }

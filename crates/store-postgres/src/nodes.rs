@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goldseam_core::{Millis, NodeId};
-use goldseam_store::{NodeRecord, NodeSeen, NodeState, Pulse, StoreError};
+use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, StoreError, Unreadable};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::clock::StoreClock;
@@ -119,8 +119,34 @@ impl Beat {
 /// Every node, with its pulse; `settled` tells whether this process may believe what it sees of others' locks.
 pub(crate) async fn list(link: &Link, settled: bool) -> Result<Vec<NodeSeen>, StoreError> {
     let rows = link.read(LIST, &[]).await?;
-    let seen = rows.iter().map(|row| read(row, settled)).collect::<Result<_, Fault>>();
-    seen.map_err(|fault| fault.to_read_error())
+    let seen = rows.iter().map(|row| seen(row, settled)).filter_map(Result::transpose);
+    seen.collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+}
+
+/// A node as lists show it: one whose record cannot be read is up, as far as anybody can tell.
+fn seen(row: &tokio_postgres::Row, settled: bool) -> Result<Option<NodeSeen>, Fault> {
+    if let Ok(node) = read(row, settled) {
+        return Ok(Some(node));
+    }
+    let id: String = column(row, 0)?;
+    let Ok(id) = NodeId::new(id) else { return Ok(None) };
+    let pulse = match column(row, 9)? {
+        true => Pulse::Held,
+        false => Pulse::Unknown,
+    };
+    Ok(Some(Unreadable::node(id, Millis(column(row, 7)?), pulse)))
+}
+
+/// All nodes whose records cannot be read.
+pub(crate) async fn unreadable(link: &Link) -> Result<Page<Unreadable>, StoreError> {
+    let mut page = Page::default();
+    for row in link.read(LIST, &[]).await? {
+        if let Err(fault) = read(&row, true) {
+            let id: String = column(&row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+            page.items.push(Unreadable::new(RecordKind::Node, id, fault.to_read_error()));
+        }
+    }
+    Ok(page)
 }
 
 fn read(row: &tokio_postgres::Row, settled: bool) -> Result<NodeSeen, Fault> {

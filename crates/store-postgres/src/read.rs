@@ -13,7 +13,7 @@ const READ: &str = "SELECT e.seq, e.body FROM goldseam.events AS e \
     WHERE e.rid = (SELECT r.rid FROM goldseam.runs AS r WHERE r.id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";
 /// One statement, so that both are as they were at one moment.
 const HEAD: &str = "SELECT r.summary, r.task, r.updated_at, \
-    coalesce((SELECT max(e.seq) FROM goldseam.events AS e WHERE e.rid = r.rid), 0) \
+    coalesce((SELECT max(e.seq) FROM goldseam.events AS e WHERE e.rid = r.rid), 0), r.status, r.as_of \
     FROM goldseam.runs AS r WHERE r.id = $1";
 
 /// Up to `limit` records after `after`.
@@ -38,7 +38,12 @@ pub(crate) async fn head(link: &Link, run: &RunId) -> Result<Option<Head>, Store
     let rows = link.read(HEAD, &[(&run.as_str() as _, Type::TEXT)]).await?;
     let head = |row: &tokio_postgres::Row| -> Result<Head, Fault> {
         let end: i64 = column(row, 3)?;
-        Ok(Head { end: Seq(end.unsigned_abs()), row: RawRow::read(row, 0)?.map(RawRow::parse).transpose()? })
+        let (row, unreadable) = match RawRow::read(row, 0, Some(4))?.map(RawRow::parse) {
+            None => (None, None),
+            Some(Ok(row)) => (Some(row), None),
+            Some(Err(reason)) => (None, Some(reason)),
+        };
+        Ok(Head { end: Seq(end.unsigned_abs()), row, unreadable })
     };
     rows.first().map(head).transpose().map_err(|fault| fault.to_read_error())
 }

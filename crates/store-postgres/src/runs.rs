@@ -79,11 +79,42 @@ async fn write(
     expect: Expect,
     now: Millis,
 ) -> Result<Written<Row>, Fault> {
-    let said = row.said();
     let version = match expect {
         Expect::Absent => None,
         Expect::Version(version) => Some(sql_int(version)),
     };
+    match put_at(link, (row, task), version, now).await? {
+        // A row that cannot be read is as good as none; what stands there must not have changed meanwhile.
+        Lost::Unreadable(at) if expect == Expect::Absent => {
+            Ok(match put_at(link, (row, task), Some(at), now).await? {
+                Lost::Nothing => Written::Done,
+                Lost::To(row) => Written::Lost(row),
+                Lost::Unreadable(_) => Written::Lost(None),
+            })
+        }
+        Lost::Unreadable(_) => Ok(Written::Lost(None)),
+        Lost::Nothing => Ok(Written::Done),
+        Lost::To(row) => Ok(Written::Lost(row)),
+    }
+}
+
+/// What a write of a row lost to.
+enum Lost {
+    /// It was done.
+    Nothing,
+    /// This is there instead.
+    To(Option<Row>),
+    /// A row that cannot be read, of this version.
+    Unreadable(i64),
+}
+
+async fn put_at(
+    link: &Link,
+    (row, task): (&RowText, Option<&TaskId>),
+    version: Option<i64>,
+    now: Millis,
+) -> Result<Lost, Fault> {
+    let said = row.said();
     let (run, as_of) = (said.run.as_str(), sql_int(said.as_of.0));
     let values = [
         (&now.0 as _, Type::INT8),
@@ -104,9 +135,11 @@ async fn write(
     let answer = link.query(PUT, &values).await?;
     let found = answer.first().ok_or_else(|| Fault::Damaged("a row's write had no answer".to_owned()))?;
     if column(found, 0)? {
-        return Ok(Written::Done);
+        return Ok(Lost::Nothing);
     }
-    Ok(Written::Lost(RawRow::read(found, 1)?.map(RawRow::parse).transpose()?))
+    let Some(raw) = RawRow::read(found, 1, None)? else { return Ok(Lost::To(None)) };
+    let at = raw.updated_at;
+    Ok(raw.parse().map_or(Lost::Unreadable(at), |row| Lost::To(Some(row))))
 }
 
 /// A row as the database has it.
@@ -115,20 +148,41 @@ pub(crate) struct RawRow {
     summary: String,
     task: Option<String>,
     updated_at: i64,
+    /// The columns status and `as_of`, where they were asked for.
+    columns: Option<(Option<String>, i64)>,
 }
 
 impl RawRow {
-    /// From the columns summary, task and `updated_at`, which begin at `first`; none if the row is lost.
-    pub(crate) fn read(row: &tokio_postgres::Row, first: usize) -> Result<Option<Self>, Fault> {
+    /// From the columns summary, task and `updated_at`, which begin at `first`, and from status and `as_of`, which
+    /// begin at `columns`; none if the row is lost.
+    pub(crate) fn read(
+        row: &tokio_postgres::Row,
+        first: usize,
+        columns: Option<usize>,
+    ) -> Result<Option<Self>, Fault> {
         let Some(summary) = column(row, first)? else { return Ok(None) };
-        Ok(Some(Self { summary, task: column(row, first + 1)?, updated_at: column(row, first + 2)? }))
+        let columns = match columns {
+            Some(at) => Some((column(row, at)?, column(row, at + 1)?)),
+            None => None,
+        };
+        let (task, updated_at) = (column(row, first + 1)?, column(row, first + 2)?);
+        Ok(Some(Self { summary, task, updated_at, columns }))
     }
 
-    /// Makes sense of it.
-    pub(crate) fn parse(self) -> Result<Row, Fault> {
-        let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a run's row", error);
-        let summary = serde_json::from_str(&self.summary).map_err(|error| damaged(&error))?;
-        let task = self.task.map(TaskId::try_from).transpose().map_err(|error| damaged(&error))?;
+    /// Makes sense of it; the error says why that cannot be done. Columns that lists go by must say what the summary
+    /// says: a row that contradicts itself is no row.
+    pub(crate) fn parse(self) -> Result<Row, String> {
+        let summary: Summary = serde_json::from_str(&self.summary).map_err(|error| error.to_string())?;
+        let task = self.task.map(TaskId::try_from).transpose().map_err(|error| error.to_string())?;
+        if let Some((status, as_of)) = self.columns {
+            let status = status.unwrap_or_default();
+            if status != summary.status.as_str() {
+                return Err(format!("its column status says {status:?}, its summary {}", summary.status));
+            }
+            if as_of != sql_int(summary.as_of.0) {
+                return Err(format!("its column as_of says {as_of}, its summary {}", summary.as_of));
+            }
+        }
         Ok(Row { summary, task, updated_at: Millis(self.updated_at) })
     }
 }

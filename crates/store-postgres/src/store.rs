@@ -8,8 +8,8 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
-    RunFilter, Store, StoreError, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
@@ -193,6 +193,23 @@ impl Store for PostgresStore {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         let after = filter.cursor()?;
         list::runs(self.reader(), &filter, after.as_ref()).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        let (link, after) = (self.reader(), after.unwrap_or_default());
+        let number = after.parse().unwrap_or(0);
+        match kind {
+            RecordKind::Row => list::unreadable(link, number, limit).await,
+            RecordKind::Task => tasks::unreadable(link, after, limit).await,
+            RecordKind::Lock => locks::unreadable(link, after, limit).await,
+            RecordKind::Node => nodes::unreadable(link).await,
+            RecordKind::Index => Ok(Page::default()),
+        }
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

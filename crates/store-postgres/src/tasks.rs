@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Millis, Payload};
-use goldseam_store::{Expect, StoreError, TaskFilter, Written};
+use goldseam_core::{Millis, Payload, TaskId};
+use goldseam_store::{Expect, Page, RecordKind, StoreError, TaskFilter, Unreadable, Written};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +26,9 @@ use crate::writer::{Group, Waiting};
 
 const PUT: &str = "SELECT lost, clock FROM goldseam.put_tasks($1, $2, $3, $4, $5)";
 const SELECT: &str = "SELECT row_to_json(t)::text FROM goldseam.tasks AS t WHERE true";
+
+const EVERY: &str = "SELECT row_to_json(t)::text, t.id FROM goldseam.tasks AS t WHERE t.id > $1 \
+    ORDER BY t.id LIMIT $2";
 
 /// A task as its row has it, column by column.
 #[derive(Debug, Serialize, Deserialize)]
@@ -222,20 +225,68 @@ impl Group for Puts {
 fn written(lost: Option<String>) -> Result<Written<Task>, StoreError> {
     match lost.as_deref() {
         None => Ok(Written::Done),
-        Some("") => Ok(Written::Lost(None)),
-        Some(text) => {
-            let rival = Flat::parse(text).map_err(|fault| fault.to_error("writing a task"))?;
-            Ok(Written::Lost(Some(rival)))
+        // What is in its way and cannot be read is not shown.
+        Some(text) => Ok(Written::Lost(Flat::parse(text).ok())),
+    }
+}
+
+/// Lists tasks in order of id. What cannot be read is passed over, and takes no place in a page.
+pub(crate) async fn list(link: &Link, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
+    let mut tasks = Vec::new();
+    let mut rest = filter.clone();
+    loop {
+        let query = query(&rest);
+        let rows = link.read(&query.sql, &query.values()).await?;
+        for row in &rows {
+            let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+            match Flat::parse(text) {
+                Ok(task) => tasks.push(task),
+                Err(fault) => tracing::debug!(?fault, "a task cannot be read and is passed over"),
+            }
+        }
+        let left = (filter.limit as usize).saturating_sub(tasks.len());
+        let last = rows.last().and_then(|row| column::<&str>(row, 0).ok()).and_then(id_of);
+        match last.map(TaskId::new) {
+            Some(Ok(last)) if left > 0 && rows.len() == rest.limit as usize => {
+                rest.after = Some(last);
+                rest.limit = u32::try_from(left).unwrap_or(u32::MAX);
+            }
+            _ => return Ok(tasks),
         }
     }
 }
 
-/// Lists tasks in order of id.
-pub(crate) async fn list(link: &Link, filter: &TaskFilter) -> Result<Vec<Task>, StoreError> {
-    let query = query(filter);
-    let rows = link.read(&query.sql, &query.values()).await?;
-    let task = |row: &tokio_postgres::Row| Flat::parse(column(row, 0)?);
-    rows.iter().map(task).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
+/// The name of a task whose row the database gave as JSON, and whether it is an advance task.
+fn about(text: &str) -> (Option<String>, bool) {
+    #[derive(Deserialize)]
+    struct About {
+        id: String,
+        kind: String,
+    }
+    let about: Option<About> = serde_json::from_str(text).ok();
+    about.map_or((None, false), |about| (Some(about.id), about.kind.starts_with("advance:")))
+}
+
+fn id_of(text: &str) -> Option<String> {
+    about(text).0
+}
+
+/// The next tasks in order of id, and which of them cannot be read.
+pub(crate) async fn unreadable(link: &Link, after: &str, limit: u32) -> Result<Page<Unreadable>, StoreError> {
+    let most = i64::from(limit);
+    let rows = link.read(EVERY, &[(&after as _, Type::TEXT), (&most as _, Type::INT8)]).await?;
+    let mut page = Page::default();
+    for row in &rows {
+        let text: &str = column(row, 0).map_err(|fault: Fault| fault.to_read_error())?;
+        let id: String = column(row, 1).map_err(|fault: Fault| fault.to_read_error())?;
+        if let Err(fault) = Flat::parse(text) {
+            let found = Unreadable::new(RecordKind::Task, id.clone(), fault.to_read_error());
+            page.items.push(Unreadable { advance: about(text).1, ..found });
+        }
+        page.next = Some(id);
+    }
+    page.next = page.next.filter(|_| rows.len() == limit as usize);
+    Ok(page)
 }
 
 fn is_about_claims(filter: &TaskFilter) -> bool {

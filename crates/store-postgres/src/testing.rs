@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
+use goldseam_store::conformance::damage::{Garble, Target as Aim};
 use goldseam_store::conformance::views::Cells;
 use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_store::{Clock, ManualClock};
@@ -198,6 +199,27 @@ impl Damage for Vandal {
         let values =
             [(&run.as_str() as _, Type::TEXT), (&sql_int(seq.0) as _, Type::INT8), (&body as _, Type::TEXT)];
         assert_eq!(self.harm(CORRUPT, &values).await, 1, "{run} has no event {seq} to change");
+    }
+
+    async fn garble(&self, what: Aim<'_>, how: Garble) {
+        let (table, key, name, text, word) = match what {
+            Aim::Row(run) => ("runs", "id", run.as_str(), "summary", None),
+            Aim::Task(task) => ("tasks", "id", task.as_str(), "payload", Some("state")),
+            Aim::Lock(lock) => ("locks", "name", lock.as_str(), "audit", None),
+            Aim::Node(node) => ("nodes", "id", node.as_str(), "workflows", Some("state")),
+        };
+        let set = match (how, word) {
+            (Garble::Later, Some(word)) => [word, " = 'hibernating'"].concat(),
+            (Garble::Later, None) if table == "runs" => "status = 'hibernating', summary = \
+                jsonb_set(summary::jsonb, '{status}', '\"hibernating\"')::text"
+                .to_owned(),
+            // A table of texts in UTF-8 has no other bytes.
+            (Garble::Bytes | Garble::Type, _) => [text, " = '{\"a\": 1'"].concat(),
+            (Garble::Torn | Garble::Later, _) => [text, " = '{bad'"].concat(),
+        };
+        let sql = ["UPDATE goldseam.", table, " SET ", &set, " WHERE ", key, " = $1"].concat();
+        let changed = self.harm(&sql, &[(&name, Type::TEXT)]).await;
+        assert_eq!(changed, 1, "there is no {what:?} to garble");
     }
 
     async fn lose_hints(&self) {

@@ -9,10 +9,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use goldseam_core::Millis;
 use goldseam_core::task::Task;
 use goldseam_store::{Claim, ClaimedTasks};
+use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::append::sql_int;
 use crate::fault::Fault;
+use crate::runs::cell;
 use crate::tasks;
 use crate::writer::Work;
 
@@ -42,9 +44,22 @@ struct Candidate {
     lane: Option<String>,
 }
 
-/// Lanes that were looked at in this claim, and whether a task of theirs is claimed.
+impl Candidate {
+    /// None if it cannot be read.
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
+        let read =
+            || Ok(Self { tid: row.get(0)?, priority: row.get(1)?, run_at: row.get(2)?, lane: row.get(3)? });
+        match read() {
+            Err(error) if tasks::is_unreadable(&error) => Ok(None),
+            read => read.map(Some),
+        }
+    }
+}
+
+/// Lanes that were looked at in this claim, and whether a task of theirs is claimed; and tasks that turned out to be
+/// unreadable.
 #[derive(Default)]
-struct Lanes(HashMap<String, bool>);
+struct Lanes(HashMap<String, bool>, HashSet<i64>);
 
 impl Lanes {
     fn is_busy(&mut self, conn: &Connection, lane: &str) -> rusqlite::Result<bool> {
@@ -78,7 +93,7 @@ pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Faul
             candidates.extend(best);
         }
         candidates.sort_by_key(|candidate| (Reverse(candidate.priority), candidate.run_at, candidate.tid));
-        let before = claimed.len();
+        let (before, unreadable) = (claimed.len(), lanes.1.len());
         let offered = candidates.len();
         for candidate in candidates {
             if claimed.len() < limit
@@ -87,9 +102,10 @@ pub(crate) fn claim(work: &Work<'_>, claim: &Claim) -> Result<ClaimedTasks, Faul
                 claimed.push(task);
             }
         }
-        // Only two pools that offer the same lane can leave something for another round.
+        // Only two pools that offer the same lane, or what cannot be read, can leave something for another round.
         let taken = claimed.len() - before;
-        if taken == 0 || taken == offered || claimed.len() >= limit {
+        let again = lanes.1.len() > unreadable;
+        if claimed.len() >= limit || !again && (taken == 0 || taken == offered) {
             break;
         }
     }
@@ -114,9 +130,8 @@ fn gather(conn: &Connection, offer: Offer<'_>, lanes: &mut Lanes) -> Result<Vec<
     while candidates.len() < most
         && let Some(row) = rows.next()?
     {
-        let candidate =
-            Candidate { tid: row.get(0)?, priority: row.get(1)?, run_at: row.get(2)?, lane: row.get(3)? };
-        if candidate.run_at > claim.now.0 {
+        let Some(candidate) = Candidate::read(row)? else { continue };
+        if candidate.run_at > claim.now.0 || lanes.1.contains(&candidate.tid) {
             continue;
         }
         if let Some(lane) = &candidate.lane
@@ -142,9 +157,10 @@ fn take(
     }
     let task = match tasks::by_number(conn, candidate.tid) {
         Ok(task) => task.claimed(&claim.owner, claim.now),
-        Err(error) if error.sqlite_error_code().is_none() => {
+        Err(error) if tasks::is_unreadable(&error) => {
             // It stays where it is, for a person to look at; others must not wait for it.
-            tracing::error!(tid = candidate.tid, %error, "a task cannot be read and is passed over");
+            tracing::debug!(tid = candidate.tid, %error, "a task cannot be read and is passed over");
+            lanes.1.insert(candidate.tid);
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
@@ -172,9 +188,13 @@ fn next_due(conn: &Connection, claim: &Claim, lanes: &mut Lanes) -> Result<Optio
         let mut statement = conn.prepare_cached(DORMANT)?;
         let mut rows = statement.query(params![pool, claim.kind, next.0])?;
         while let Some(row) = rows.next()? {
-            let lane: Option<String> = row.get(1)?;
-            if is_free(conn, lane.as_deref(), lanes)? {
-                next = Millis(row.get(0)?);
+            let (Value::Integer(run_at), lane) = (cell(row, 0)?, cell(row, 1)?) else { continue };
+            let lane = match &lane {
+                Value::Text(lane) => Some(lane.as_str()),
+                _ => None,
+            };
+            if is_free(conn, lane, lanes)? {
+                next = Millis(run_at);
                 break;
             }
         }
@@ -192,9 +212,9 @@ fn ripe_due(conn: &Connection, claim: &Claim, pool: &str, lanes: &mut Lanes) -> 
         let mut rows = statement.query(params![pool, claim.kind, below])?;
         loop {
             let Some(row) = rows.next()? else { return Ok(next) };
-            let lane: Option<String> = row.get(3)?;
-            if is_free(conn, lane.as_deref(), lanes)? {
-                (below, next) = (row.get(1)?, next.min(Millis(row.get(2)?)));
+            let Some(ripe) = Candidate::read(row)? else { continue };
+            if !lanes.1.contains(&ripe.tid) && is_free(conn, ripe.lane.as_deref(), lanes)? {
+                (below, next) = (ripe.priority, next.min(Millis(ripe.run_at)));
                 break;
             }
         }

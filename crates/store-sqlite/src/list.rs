@@ -4,16 +4,15 @@
 
 use std::cmp::Ordering;
 
-use goldseam_core::{RunId, Status};
-use goldseam_store::{Cursor, Moment, Page, Row, RunFilter, RunOrder};
+use goldseam_core::{Millis, RunId, Status};
+use goldseam_store::{Cursor, Moment, Page, RecordKind, Row, RunFilter, RunOrder, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use crate::fault::Fault;
-use crate::runs::RawRow;
-use crate::tasks::id;
+use crate::runs::{RawRow, cell};
 
-const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.id, ";
+const SELECT: &str = "SELECT r.summary, r.task, r.updated_at, r.status, r.as_of, r.id, ";
 const PLAIN: &str = " FROM runs AS r WHERE r.summary IS NOT NULL";
 const RECOVERED: &str = " FROM runs AS r INDEXED BY runs_recovered WHERE r.summary IS NOT NULL";
 const TAGGED: &str = " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid \
@@ -21,6 +20,11 @@ const TAGGED: &str = " FROM run_tags AS t CROSS JOIN runs AS r ON r.rid = t.rid 
 /// Few rows are ever lost: finding them must cost what was lost, not what is there.
 pub(crate) const ROWLESS: &str = "SELECT id FROM runs INDEXED BY runs_rowless \
     WHERE summary IS NULL AND id > ?1 ORDER BY id LIMIT ?2";
+
+const STRANGE: &str = "SELECT id FROM runs INDEXED BY runs_status WHERE status <> 'completed'";
+/// Every row, lost ones too.
+const EVERY: &str = "SELECT summary, task, updated_at, status, as_of, id, rid FROM runs WHERE rid > ?1 \
+    ORDER BY rid LIMIT ?2";
 
 /// A query under construction.
 pub(crate) struct Query {
@@ -36,7 +40,8 @@ impl Query {
 }
 
 struct Found {
-    at: i64,
+    /// Where it stands in the list; none if that cannot be read.
+    at: Option<i64>,
     id: String,
     row: RawRow,
 }
@@ -85,26 +90,96 @@ pub(crate) fn runs(
     }
     let more = found.len() > limit;
     found.truncate(limit);
-    let items = found.into_iter().map(|found| found.row.parse()).collect::<Result<Vec<Row>, Fault>>()?;
-    let next = items.last().filter(|_| more).and_then(|row| Cursor::of(row, filter.order));
-    let next = next.map(|cursor| cursor.to_string());
-    Ok(Page { items, next })
+    let place = |found: &Found| {
+        let run = RunId::new(found.id.as_str()).ok()?;
+        Some(Cursor { by: filter.order.moment(), at: Millis(found.at?), run })
+    };
+    let next = found.iter().rev().find_map(place).filter(|_| more).map(|cursor| cursor.to_string());
+    let mut page = Page { next, ..Page::default() };
+    for Found { id, row, .. } in found {
+        match row.parse() {
+            Ok(row) => page.items.push(row),
+            Err(reason) => page.unreadable.push(Unreadable::new(RecordKind::Row, id, reason)),
+        }
+    }
+    Ok(page)
 }
 
-/// Runs without a row, in order of id.
+/// Runs without a row, or with a status that is none, in order of id.
 pub(crate) fn rowless(conn: &Connection, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, Fault> {
-    let mut statement = conn.prepare_cached(ROWLESS)?;
     // Every id comes after the empty text.
-    let found =
-        statement.query_map(params![after.map_or("", |run| run.as_str()), limit], |row| id(row, 0))?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let after = after.map_or("", |run| run.as_str());
+    let mut found: Vec<RunId> = Vec::new();
+    for sql in [ROWLESS, strange().as_str()] {
+        let mut statement = conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params![after, limit])?;
+        while let Some(row) = rows.next()? {
+            // A name that no run can have is told of by `unreadable`.
+            found.extend(text_of(row, 0)?.and_then(|id| RunId::new(id).ok()));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found.truncate(limit as usize);
+    Ok(found)
+}
+
+/// Finds rows whose status is none that this build knows, by what lies between those it knows in the index.
+pub(crate) fn strange() -> String {
+    let mut known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    known.sort_unstable();
+    let quoted = |word: &str| ["'", word, "'"].concat();
+    let first = known.first().map(|word| [STRANGE, " AND status < ", &quoted(word)].concat());
+    let between = known.windows(2).map(|pair| {
+        [STRANGE, " AND status > ", &quoted(pair[0]), " AND status < ", &quoted(pair[1])].concat()
+    });
+    let last = known.last().map(|word| [STRANGE, " AND status > ", &quoted(word)].concat());
+    let all: Vec<String> = first.into_iter().chain(between).chain(last).collect();
+    ["SELECT id FROM (", &all.join(" UNION ALL "), ") WHERE id > ?1 ORDER BY id LIMIT ?2"].concat()
+}
+
+fn text_of(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match cell(row, column)? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    })
+}
+
+/// The next rows in order of their number, and which of them cannot be read.
+pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, Fault> {
+    let mut statement = conn.prepare_cached(EVERY)?;
+    let mut rows = statement.query(params![after, limit])?;
+    let (mut page, mut read, mut last) = (Page::default(), 0, after);
+    while let Some(row) = rows.next()? {
+        (read, last) = (read + 1, row.get(6)?);
+        let id = text_of(row, 5)?;
+        let Some(run) = id.as_deref().and_then(|id| RunId::new(id).ok()) else {
+            let key = id.unwrap_or_else(|| format!("row {last} of table runs"));
+            page.unreadable.push(Unreadable::new(RecordKind::Row, key, "its id is none that a run can have"));
+            continue;
+        };
+        if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
+            continue;
+        }
+        if let Err(reason) = RawRow::read(row)?.parse() {
+            page.unreadable.push(Unreadable::new(RecordKind::Row, run.as_str(), reason));
+        }
+    }
+    page.items = std::mem::take(&mut page.unreadable);
+    page.next = (read == limit && limit > 0).then(|| last.to_string());
+    Ok(page)
 }
 
 fn find(conn: &Connection, query: Query, found: &mut Vec<Found>) -> Result<(), Fault> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(query.values))?;
     while let Some(row) = rows.next()? {
-        found.push(Found { id: row.get(3)?, at: row.get(4)?, row: RawRow::read(row)? });
+        let at = match cell(row, 6)? {
+            Value::Integer(at) => Some(at),
+            _ => None,
+        };
+        let id = text_of(row, 5)?.unwrap_or_default();
+        found.push(Found { id, at, row: RawRow::read(row)? });
     }
     Ok(())
 }

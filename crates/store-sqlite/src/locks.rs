@@ -1,14 +1,15 @@
 //! Named locks: one row each, changed by compare-and-set on its version.
 
-use goldseam_core::Millis;
 use goldseam_core::lock::Lock;
-use goldseam_store::{Expect, LockFilter, Written};
+use goldseam_core::{LockName, Millis};
+use goldseam_store::{Expect, LockFilter, Page, RecordKind, Unreadable, Written};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 
 use crate::append::sql_int;
 use crate::fault::Fault;
-use crate::tasks::{id, json, json_text};
+use crate::runs::cell;
+use crate::tasks::{id, is_unreadable, json, json_text, reason};
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO locks (name, holder, fence, expires_at, acquired_at, node, version, \
@@ -44,8 +45,40 @@ pub(crate) fn put(work: &Work<'_>, lock: &Lock, expect: Expect) -> Result<Writte
     if statement.raw_execute()? == 1 {
         return Ok(Written::Done);
     }
-    let found = work.conn.prepare_cached(FIND)?.query_row([lock.name.as_str()], read).optional()?;
+    let mut statement = work.conn.prepare_cached(FIND)?;
+    let mut rows = statement.query([lock.name.as_str()])?;
+    let found = rows.next()?.map(seen).transpose()?.flatten();
     Ok(Written::Lost(found))
+}
+
+/// A lock as lists show it: one that cannot be read is held, as far as anybody can tell.
+fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Lock>> {
+    match read(row) {
+        Err(error) if is_unreadable(&error) => Ok(match cell(row, 0)? {
+            Value::Text(name) => LockName::new(name).ok().map(Unreadable::lock),
+            _ => None,
+        }),
+        read => read.map(Some),
+    }
+}
+
+/// The next locks in order of name, and which of them cannot be read.
+pub(crate) fn unreadable(conn: &Connection, after: &str, limit: u32) -> Result<Page<Unreadable>, Fault> {
+    let mut statement = conn.prepare_cached(&[SELECT, " WHERE name > ?1 ORDER BY name LIMIT ?2"].concat())?;
+    let mut rows = statement.query(params![after, limit])?;
+    let (mut page, mut names) = (Page::default(), 0);
+    while let Some(row) = rows.next()? {
+        let name = match cell(row, 0)? {
+            Value::Text(name) => name,
+            _ => "(name cannot be read)".to_owned(),
+        };
+        if let Err(error) = read(row) {
+            page.items.push(Unreadable::new(RecordKind::Lock, name.clone(), reason(&error)));
+        }
+        names += 1;
+        page.next = (names == limit).then_some(name);
+    }
+    Ok(page)
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lock> {
@@ -87,6 +120,6 @@ pub(crate) fn list(conn: &Connection, filter: &LockFilter) -> Result<Vec<Lock>, 
     add(" AND name > ?", filter.after.as_ref().map(|name| text(name.as_str())));
     add(" ORDER BY name LIMIT ?", Some(Value::Integer(filter.limit.into())));
     let mut statement = conn.prepare_cached(&sql)?;
-    let locks = statement.query_map(params_from_iter(values), read)?;
-    Ok(locks.collect::<rusqlite::Result<_>>()?)
+    let locks = statement.query_map(params_from_iter(values), seen)?;
+    Ok(locks.filter_map(Result::transpose).collect::<rusqlite::Result<_>>()?)
 }

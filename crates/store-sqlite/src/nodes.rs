@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use goldseam_core::{Millis, NodeId};
-use goldseam_store::{NodeRecord, NodeSeen, NodeState, Pulse, StoreError};
+use goldseam_store::{NodeRecord, NodeSeen, NodeState, Page, Pulse, RecordKind, StoreError, Unreadable};
+use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::fault::Fault;
-use crate::tasks::{id, json, json_text};
+use crate::runs::cell;
+use crate::tasks::{id, is_unreadable, json, json_text, reason};
 use crate::writer::Work;
 
 const BEAT: &str = "INSERT INTO nodes (id, name, started_at, workflows, slots, state, beats, beat_at) \
@@ -173,8 +175,41 @@ pub(crate) fn forget(work: &Work<'_>, node: &NodeId) -> Result<(), Fault> {
 /// Every node, with its pulse.
 pub(crate) fn list(conn: &Connection, liveness: &Liveness) -> Result<Vec<NodeSeen>, Fault> {
     let mut statement = conn.prepare_cached(LIST)?;
-    let seen = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<NodeSeen>>>()?;
+    let seen = statement.query_map([], seen)?.filter_map(Result::transpose);
+    let seen = seen.collect::<rusqlite::Result<Vec<NodeSeen>>>()?;
     Ok(seen.into_iter().map(|node| NodeSeen { pulse: liveness.pulse(&node.record.id), ..node }).collect())
+}
+
+/// A node as lists show it: one whose record cannot be read is up, as far as anybody can tell.
+fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<NodeSeen>> {
+    match read(row) {
+        Err(error) if is_unreadable(&error) => {
+            let Value::Text(id) = cell(row, 0)? else { return Ok(None) };
+            let beat_at = match cell(row, 7)? {
+                Value::Integer(at) => Millis(at),
+                _ => Millis(0),
+            };
+            Ok(NodeId::new(id).ok().map(|id| Unreadable::node(id, beat_at, Pulse::Unknown)))
+        }
+        read => read.map(Some),
+    }
+}
+
+/// All nodes whose records cannot be read.
+pub(crate) fn unreadable(conn: &Connection) -> Result<Page<Unreadable>, Fault> {
+    let mut statement = conn.prepare_cached(LIST)?;
+    let mut rows = statement.query([])?;
+    let mut page = Page::default();
+    while let Some(row) = rows.next()? {
+        if let Err(error) = read(row) {
+            let key = match cell(row, 0)? {
+                Value::Text(id) => id,
+                _ => "(id cannot be read)".to_owned(),
+            };
+            page.items.push(Unreadable::new(RecordKind::Node, key, reason(&error)));
+        }
+    }
+    Ok(page)
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<NodeSeen> {

@@ -9,18 +9,19 @@ use std::thread::JoinHandle;
 
 use goldseam_core::{RunId, Seq};
 use goldseam_store::{Head, Record, StoreError};
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use crate::append::sql_int;
 use crate::fault::Fault;
 use crate::queue::Queue;
-use crate::runs::RawRow;
+use crate::runs::{RawRow, cell};
 
 pub(crate) const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \
     AND seq > ?2 ORDER BY seq LIMIT ?3";
 /// One statement, so that both are as they were at one moment.
-const HEAD: &str = "SELECT summary, task, updated_at, \
+const HEAD: &str = "SELECT summary, task, updated_at, status, as_of, \
     COALESCE((SELECT MAX(seq) FROM events WHERE events.rid = runs.rid), 0) FROM runs WHERE id = ?1";
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
@@ -92,9 +93,18 @@ fn serve(conn: &Connection, queue: &Queue<Job>) {
 pub(crate) fn records(conn: &Connection, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, Fault> {
     let mut statement = conn.prepare_cached(READ)?;
     let records = statement.query_map(params![run.as_str(), sql_int(after.0), limit], |row| {
-        Ok(Record { seq: Seq(row.get::<_, i64>(0)?.unsigned_abs()), body: row.get(1)? })
+        Ok(Record { seq: Seq(row.get::<_, i64>(0)?.unsigned_abs()), body: body(row)? })
     })?;
     Ok(records.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The text of an event. What is no text is handed out in a form that cannot be decoded: that is for the ledger to find.
+fn body(row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
+    Ok(match cell(row, 1)? {
+        Value::Text(text) => text,
+        Value::Blob(bytes) => format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(&bytes)),
+        Value::Integer(_) | Value::Real(_) | Value::Null => char::REPLACEMENT_CHARACTER.to_string(),
+    })
 }
 
 /// The end of the log and the cached row, as they were at one moment.
@@ -104,9 +114,14 @@ pub(crate) fn head(conn: &Connection, run: &RunId) -> Result<Option<Head>, Fault
         .query_row([run.as_str()], |row| {
             let has_row = row.get_ref(0)? != rusqlite::types::ValueRef::Null;
             let raw = if has_row { Some(RawRow::read(row)?) } else { None };
-            Ok((raw, row.get::<_, i64>(3)?))
+            Ok((raw, row.get::<_, i64>(5)?))
         })
         .optional()?;
     let Some((raw, end)) = found else { return Ok(None) };
-    Ok(Some(Head { end: Seq(end.unsigned_abs()), row: raw.map(RawRow::parse).transpose()? }))
+    let (row, unreadable) = match raw.map(RawRow::parse) {
+        None => (None, None),
+        Some(Ok(row)) => (Some(row), None),
+        Some(Err(reason)) => (None, Some(reason)),
+    };
+    Ok(Some(Head { end: Seq(end.unsigned_abs()), row, unreadable }))
 }

@@ -4,6 +4,7 @@
 
 use goldseam_core::{Millis, RunId, Summary, TaskId};
 use goldseam_store::{Expect, Row, StoreError, Written};
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault::Fault;
@@ -21,7 +22,8 @@ const REPLACE: &str = "UPDATE runs SET workflow = ?2, status = ?3, owner = ?4, p
     recovered_at = ?12 WHERE rid = ?1";
 const SET_TASK: &str = "UPDATE runs SET task = ?2, updated_at = MAX(updated_at + 1, ?3) \
     WHERE rid = ?1 AND summary IS NOT NULL";
-const FIND: &str = "SELECT summary, task, updated_at FROM runs WHERE rid = ?1 AND summary IS NOT NULL";
+const FIND: &str = "SELECT summary, task, updated_at, status, as_of FROM runs WHERE rid = ?1 \
+    AND summary IS NOT NULL";
 const TAG: &str = "INSERT OR IGNORE INTO run_tags (tag, value, created_at, rid) VALUES (?1, ?2, ?3, ?4)";
 const UNTAG: &str = "DELETE FROM run_tags WHERE tag = ?1 AND value = ?2 AND created_at = ?3 AND rid = ?4";
 
@@ -172,30 +174,74 @@ impl PutRow {
     }
 }
 
+/// The row; none if it is lost or cannot be read.
 fn find(conn: &Connection, rid: i64) -> Result<Option<Row>, Fault> {
     let raw = conn.prepare_cached(FIND)?.query_row([rid], RawRow::read).optional()?;
-    raw.map(RawRow::parse).transpose()
+    Ok(raw.and_then(|raw| raw.parse().ok()))
 }
 
 /// A row as the database has it.
 #[derive(Debug)]
 pub(crate) struct RawRow {
-    summary: String,
-    task: Option<String>,
-    updated_at: i64,
+    summary: Value,
+    task: Value,
+    updated_at: Value,
+    status: Value,
+    as_of: Value,
 }
 
 impl RawRow {
-    /// From the columns summary, task, `updated_at`.
+    /// From the columns summary, task, `updated_at`, status and `as_of`. Whatever they hold, this does not fail.
     pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { summary: row.get(0)?, task: row.get(1)?, updated_at: row.get(2)? })
+        Ok(Self {
+            summary: cell(row, 0)?,
+            task: cell(row, 1)?,
+            updated_at: cell(row, 2)?,
+            status: cell(row, 3)?,
+            as_of: cell(row, 4)?,
+        })
     }
 
-    /// Makes sense of it.
-    pub(crate) fn parse(self) -> Result<Row, Fault> {
-        let damaged = |error: &dyn std::fmt::Display| Fault::unreadable("a run's row", error);
-        let summary = serde_json::from_str(&self.summary).map_err(|error| damaged(&error))?;
-        let task = self.task.map(TaskId::try_from).transpose().map_err(|error| damaged(&error))?;
-        Ok(Row { summary, task, updated_at: Millis(self.updated_at) })
+    /// Makes sense of it; the error says why that cannot be done. Columns that lists go by must say what the summary
+    /// says: a row that contradicts itself is no row.
+    pub(crate) fn parse(self) -> Result<Row, String> {
+        let summary = text(self.summary, "summary")?.ok_or("it has no summary")?;
+        let summary: Summary = serde_json::from_str(&summary).map_err(|error| error.to_string())?;
+        let task = text(self.task, "task")?.map(TaskId::try_from).transpose();
+        let task = task.map_err(|error| error.to_string())?;
+        let Value::Integer(updated_at) = self.updated_at else {
+            return Err("updated_at is not a number".to_owned());
+        };
+        let status = text(self.status, "status")?.unwrap_or_default();
+        if status != summary.status.as_str() {
+            return Err(format!("its column status says {status:?}, its summary {}", summary.status));
+        }
+        if self.as_of != Value::Integer(i64::try_from(summary.as_of.0).unwrap_or(i64::MAX)) {
+            return Err(format!("its column as_of differs from its summary, which says {}", summary.as_of));
+        }
+        Ok(Row { summary, task, updated_at: Millis(updated_at) })
+    }
+}
+
+/// A cell; text that is not UTF-8 as bytes.
+pub(crate) fn cell(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Blob(bytes.to_owned()),
+        },
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_owned()),
+    })
+}
+
+fn text(value: Value, column: &str) -> Result<Option<String>, String> {
+    match value {
+        Value::Text(text) => Ok(Some(text)),
+        Value::Null => Ok(None),
+        Value::Blob(_) => Err(format!("{column} is not UTF-8 text")),
+        Value::Integer(_) | Value::Real(_) => Err(format!("{column} is a number, not text")),
     }
 }

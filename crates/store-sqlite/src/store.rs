@@ -8,9 +8,10 @@ use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::{
-    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
-    RunFilter, Store, StoreError, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Feed, Head, LockFilter, NodeRecord, NodeSeen, Page, Record,
+    RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
+use rusqlite::Connection;
 
 use crate::append::{self, Prepared};
 use crate::clock::SteadyClock;
@@ -139,6 +140,24 @@ impl Store for SqliteStore {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         let after = filter.cursor()?;
         self.readers.read(move |conn| list::runs(conn, &filter, after.as_ref())).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        let after = after.unwrap_or_default().to_owned();
+        let number = after.parse().unwrap_or(0);
+        let read = move |conn: &Connection| match kind {
+            RecordKind::Row => list::unreadable(conn, number, limit),
+            RecordKind::Task => tasks::unreadable(conn, number, limit),
+            RecordKind::Lock => locks::unreadable(conn, &after, limit),
+            RecordKind::Node => nodes::unreadable(conn),
+            RecordKind::Index => Ok(Page::default()),
+        };
+        self.readers.read(read).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

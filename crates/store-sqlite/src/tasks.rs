@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, TaskId};
-use goldseam_store::{Expect, TaskChange, TaskFilter, Written};
+use goldseam_store::{Expect, Page, RecordKind, TaskChange, TaskFilter, Unreadable, Written};
 use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_from_iter};
 use serde::Serialize;
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::append::sql_int;
 use crate::fault::Fault;
+use crate::runs::cell;
 use crate::writer::Work;
 
 const INSERT: &str = "INSERT OR IGNORE INTO tasks (id, pool, kind, queue, lane, priority, key, state, ripe, \
@@ -45,6 +46,7 @@ const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
 const SELECT: &str = "SELECT id, kind, queue, lane, priority, key, state, run_at, run, owner, poked, version, \
     fence, deliveries, attempts, attempts_max, started_at, heartbeat_at, silence_max_ms, created_at, \
     changed_at, payload, result, failure, audit, step FROM tasks";
+const EVERY: &str = " WHERE tid > ?1 ORDER BY tid LIMIT ?2";
 const BY_ID: &str = " WHERE id = ?1";
 const BY_NUMBER: &str = " WHERE tid = ?1";
 const BY_KEY: &str = " WHERE key = ?1 AND state IN ('ready', 'claimed') AND key IS NOT NULL";
@@ -166,9 +168,27 @@ pub(crate) fn json_text<T: Serialize>(value: Option<&T>) -> Result<Option<String
     text.map_err(|error| Fault::unreadable("a record", &error))
 }
 
+/// A task that is there and can be read.
 fn one(conn: &Connection, by: &'static str, value: &str) -> Result<Option<Task>, Fault> {
     let mut statement = conn.prepare_cached(&[SELECT, by].concat())?;
-    Ok(statement.query_row([value], read_task).optional()?)
+    match statement.query_row([value], read_task).optional() {
+        Err(error) if is_unreadable(&error) => Ok(None),
+        found => Ok(found?),
+    }
+}
+
+/// Why a record could not be made sense of.
+pub(crate) fn reason(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(_, _, inner) => inner.to_string(),
+        rusqlite::Error::InvalidColumnType(_, column, kind) => format!("{column} holds {kind}"),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a record could not be made sense of, as opposed to a database that fails.
+pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code().is_none() && !matches!(error, rusqlite::Error::QueryReturnedNoRows)
 }
 
 /// The task with this number.
@@ -239,12 +259,46 @@ pub(crate) fn json<T: DeserializeOwned>(
     value.map_err(|error| damaged(column, error.to_string()))
 }
 
-/// Lists tasks in order of id.
+/// Lists tasks in order of id. What cannot be read is passed over, and takes no place in a page.
 pub(crate) fn list(conn: &Connection, filter: &TaskFilter) -> Result<Vec<Task>, Fault> {
     let (sql, values) = query(filter)?;
     let mut statement = conn.prepare_cached(&sql)?;
-    let tasks = statement.query_map(params_from_iter(values), read_task)?;
-    Ok(tasks.collect::<rusqlite::Result<_>>()?)
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut tasks = Vec::new();
+    while tasks.len() < filter.limit as usize
+        && let Some(row) = rows.next()?
+    {
+        match read_task(row) {
+            Ok(task) => tasks.push(task),
+            Err(error) if is_unreadable(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(tasks)
+}
+
+/// The next tasks in order of their number, and which of them cannot be read.
+pub(crate) fn unreadable(conn: &Connection, after: i64, limit: u32) -> Result<Page<Unreadable>, Fault> {
+    let sql = [SELECT, EVERY].concat();
+    let mut statement = conn.prepare_cached(&sql.replacen(" FROM", ", tid FROM", 1))?;
+    let mut rows = statement.query(params![after, limit])?;
+    let (mut page, mut read, mut last) = (Page::default(), 0, after);
+    while let Some(row) = rows.next()? {
+        (read, last) = (read + 1, row.get(26)?);
+        let Err(error) = read_task(row) else { continue };
+        if !is_unreadable(&error) {
+            return Err(error.into());
+        }
+        let word = |column| match cell(row, column) {
+            Ok(Value::Text(text)) => Some(text),
+            _ => None,
+        };
+        let key = word(0).unwrap_or_else(|| format!("row {last} of table tasks"));
+        let advance = word(1).is_some_and(|kind| kind.starts_with("advance:"));
+        page.items.push(Unreadable { advance, ..Unreadable::new(RecordKind::Task, key, reason(&error)) });
+    }
+    page.next = (read == limit && limit > 0).then(|| last.to_string());
+    Ok(page)
 }
 
 /// The index for a list. Few are claimed, fewer poked or silent, whatever else there is: theirs are always the best.
@@ -313,6 +367,7 @@ pub(crate) fn query(filter: &TaskFilter) -> Result<(String, Vec<Value>), Fault> 
         json_text(filter.owner_none_of.as_ref())?.map(Value::Text),
     );
     add(" AND id > ?", filter.after.as_ref().map(|id| text(id.as_str())));
-    add(" ORDER BY id LIMIT ?", Some(Value::Integer(filter.limit.into())));
+    // No limit: what cannot be read takes no place, and the reader stops when it has enough.
+    sql.push_str(" ORDER BY id");
     Ok((sql, values))
 }

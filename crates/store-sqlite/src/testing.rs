@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq, TaskId};
+use goldseam_store::conformance::damage::{Garble, Target};
 use goldseam_store::conformance::views::Cells;
 use goldseam_store::conformance::{Capabilities, Damage, Fixture, Views};
 use goldseam_store::{Clock, ManualClock};
@@ -136,6 +137,28 @@ impl Damage for Vandal {
         let changed =
             self.harm(|moment| moment.execute(CORRUPT, params![run.as_str(), sql_int(seq.0), body]));
         assert_eq!(changed, 1, "{run} has no event {seq} to change");
+    }
+
+    async fn garble(&self, what: Target<'_>, how: Garble) {
+        let (table, key, name, text, word) = match what {
+            Target::Row(run) => ("runs", "id", run.as_str(), "summary", None),
+            Target::Task(task) => ("tasks", "id", task.as_str(), "payload", Some("state")),
+            Target::Lock(lock) => ("locks", "name", lock.as_str(), "audit", None),
+            Target::Node(node) => ("nodes", "id", node.as_str(), "workflows", Some("state")),
+        };
+        let set = match (how, word) {
+            (Garble::Later, Some(word)) => [word, " = 'hibernating'"].concat(),
+            (Garble::Later, None) if table == "runs" => "status = 'hibernating', \
+                summary = json_set(summary, '$.status', 'hibernating')"
+                .to_owned(),
+            (Garble::Bytes, _) => [text, " = CAST(x'4dfc6c6c6572' AS TEXT)"].concat(),
+            (Garble::Type, _) if table == "tasks" => "attempts = 'many'".to_owned(),
+            (Garble::Type, _) => [text, " = 17"].concat(),
+            (Garble::Torn | Garble::Later, _) => [text, " = '{bad'"].concat(),
+        };
+        let sql = ["UPDATE ", table, " SET ", &set, " WHERE ", key, " = ?1"].concat();
+        let changed = self.harm(|moment| moment.execute(&sql, [name]));
+        assert_eq!(changed, 1, "there is no {what:?} to garble");
     }
 
     async fn lose_hints(&self) {

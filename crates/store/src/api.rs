@@ -89,8 +89,103 @@ impl Row {
 pub struct Head {
     /// Position of the last event.
     pub end: Seq,
-    /// The cached row; none if it is lost.
+    /// The cached row; none if it is lost or cannot be read.
     pub row: Option<Row>,
+    /// Why the cached row cannot be read; none if it can, or if there is no row.
+    pub unreadable: Option<String>,
+}
+
+/// What sort of record cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    /// The cached row of a run.
+    Row,
+    /// A task.
+    Task,
+    /// A named lock; keys and other settings of a server are locks, too.
+    Lock,
+    /// A node.
+    Node,
+    /// What says which task has an idempotency key or a lane, where a store keeps that apart.
+    Index,
+}
+
+impl RecordKind {
+    /// All that a store may have.
+    pub const ALL: [Self; 5] = [Self::Row, Self::Task, Self::Lock, Self::Node, Self::Index];
+
+    /// The word in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Row => "row",
+            Self::Task => "task",
+            Self::Lock => "lock",
+            Self::Node => "node",
+            Self::Index => "index",
+        }
+    }
+}
+
+/// What stands for what cannot be read.
+const UNREADABLE: &str = "(unreadable)";
+
+/// A record that this build cannot read: damaged, or written by a later release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// What it is.
+    pub kind: RecordKind,
+    /// The name of the run, task, lock or node; where that cannot be read either, the place of the record.
+    pub key: String,
+    /// Why it cannot be read.
+    pub reason: String,
+    /// Whether it is a run's own advance task, as far as its kind can be read.
+    pub advance: bool,
+}
+
+impl Unreadable {
+    /// A record that cannot be read.
+    pub fn new(kind: RecordKind, key: impl Into<String>, reason: impl std::fmt::Display) -> Self {
+        Self { kind, key: key.into(), reason: reason.to_string(), advance: false }
+    }
+
+    /// What stands in lists for a lock that cannot be read: held, as far as anybody can tell, and never expired. No
+    /// compare-and-set has its version.
+    pub fn lock(name: LockName) -> Lock {
+        Lock {
+            name,
+            holder: Some(UNREADABLE.to_owned()),
+            fence: 0,
+            expires_at: Millis::NEVER,
+            acquired_at: Millis(0),
+            node: None,
+            version: u64::MAX,
+            audit: Vec::new(),
+        }
+    }
+
+    /// Whether this lock stands for one that cannot be read.
+    pub fn is_lock(lock: &Lock) -> bool {
+        lock.version == u64::MAX && lock.holder.as_deref() == Some(UNREADABLE)
+    }
+
+    /// What stands in lists for a node whose record cannot be read: a node that works, as far as anybody can tell.
+    /// Its last beat and its pulse say the rest.
+    pub fn node(id: NodeId, beat_at: Millis, pulse: Pulse) -> NodeSeen {
+        let record = NodeRecord {
+            id,
+            name: UNREADABLE.to_owned(),
+            started_at: Millis(0),
+            workflows: Vec::new(),
+            slots: 0,
+            state: NodeState::Up,
+        };
+        NodeSeen { record, beats: 0, beat_at, pulse }
+    }
+
+    /// The run whose row this is.
+    pub fn run(&self) -> Option<RunId> {
+        RunId::new(self.key.as_str()).ok().filter(|_| self.kind == RecordKind::Row)
+    }
 }
 
 /// The compare in compare-and-set.
@@ -231,12 +326,14 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; none after the last one.
     pub next: Option<String>,
+    /// Records that lie within this page and cannot be read. They are not among the items.
+    pub unreadable: Vec<Unreadable>,
 }
 
 impl<T> Default for Page<T> {
     /// The only page of a list with nothing in it.
     fn default() -> Self {
-        Self { items: Vec::new(), next: None }
+        Self { items: Vec::new(), next: None, unreadable: Vec::new() }
     }
 }
 
@@ -307,6 +404,12 @@ pub enum Pulse {
 ///
 /// Three groups: the log (the truth), queue and locks (truths by compare-and-set), index and watch
 /// (hints). A new method needs an ADR.
+///
+/// One record that cannot be read fails no list, no claim and no look at another record. A cached row that cannot be
+/// read counts as lost: `head` has none, [`Expect::Absent`] replaces it, an append with a row does so, too. Tasks that
+/// cannot be read are left out of lists and claims, and stay where they are. A lock that cannot be read is listed as
+/// held ([`Unreadable::lock`]), a node as up ([`Unreadable::node`]): what may be held or alive counts as that.
+/// [`unreadable`](Store::unreadable) names them all.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
     /// Appends if the log ends at exactly `append.after`: all or nothing. Returns the new end.
@@ -345,10 +448,21 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Writes a cached row without an append, if its `updated_at` is as expected.
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError>;
 
-    /// Lists runs by what their cached rows say.
+    /// Lists runs by what their cached rows say. Rows that cannot be read are named beside the others if they lie
+    /// within the page, and if what can be read of them fits the filter.
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError>;
 
-    /// Up to `limit` runs after `after`, in order of id, that have a log and no cached row.
+    /// Reads the next records of one kind, after the cursor `after`, and names those that cannot be read. At most
+    /// about `limit` records are read; a page may be empty and have a next one.
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError>;
+
+    /// Up to `limit` runs after `after`, in order of id, that have a log and no cached row. Rows that no list of
+    /// active runs can meet, because their status is none that is known, are among them.
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
     /// The node is alive; the first beat also takes its liveness lock. Returns the store's clock.

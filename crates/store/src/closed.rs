@@ -9,8 +9,8 @@ use goldseam_core::task::Task;
 use goldseam_core::{Millis, NodeId, RunId, Seq};
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
-    RunFilter, Store, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
+    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -102,6 +102,15 @@ impl Store for ClosedStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.inner.runs(filter).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        self.inner.unreadable(kind, after, limit).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

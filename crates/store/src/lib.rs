@@ -42,7 +42,7 @@ pub mod traced;
 
 pub use api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
-    Record, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Written,
+    Record, RecordKind, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Unreadable, Written,
 };
 pub use archive::Archive;
 pub use clock::{Clock, ManualClock};

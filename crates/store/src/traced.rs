@@ -10,8 +10,8 @@ use goldseam_core::{Millis, NodeId, RunId, Seq};
 use tracing::{Instrument, Span, debug, debug_span, error, field, warn};
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
-    RunFilter, Store, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
+    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::Feed;
@@ -153,6 +153,15 @@ impl Store for TracedStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.call(span!("runs"), self.inner.runs(filter)).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        self.call(span!("unreadable"), self.inner.unreadable(kind, after, limit)).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

@@ -11,7 +11,8 @@ use goldseam_core::{Millis, NodeId, RunId, Seq};
 use goldseam_store::conformance::differential::differential;
 use goldseam_store::{
     Append, Claim, ClaimedTasks, Expect, Feed, ForeignStates, Head, LockFilter, MemoryStore, NodeRecord,
-    NodeSeen, Pace, Page, Record, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter, Written,
+    NodeSeen, Pace, Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskChange, TaskFilter,
+    Unreadable, Written,
 };
 
 /// What is wrong with it.
@@ -148,6 +149,15 @@ impl Store for Broken {
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         let page = self.inner.runs(filter).await?;
         Ok(if self.is(Flaw::LosesTheTailOfLists) { Page { next: None, ..page } } else { page })
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        self.inner.unreadable(kind, after, limit).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

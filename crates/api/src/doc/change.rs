@@ -68,6 +68,23 @@ pub struct NewJump {
     /// Only tell what would be left standing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Drop a pending request to cancel; without this the jump is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop_cancel: bool,
+    /// Who, in the caller's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// The version that a run is moved to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMigration {
+    /// The version.
+    pub to_version: u32,
     /// Who, in the caller's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -125,6 +142,9 @@ pub struct Jumped {
     /// The branch that the run was on then; absent if it was only asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// A request to cancel was pending before; the jump drops it only if that is asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancel_pending: bool,
     /// What lies after the step is undone first; the branch is opened then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compensating: bool,
@@ -140,6 +160,9 @@ pub struct Jumped {
     pub standing: Vec<Path>,
     /// The step.
     pub step: Path,
+    /// What undoing waits for, or would wait for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
 }
 
 /// What a recovery found and did.
@@ -178,6 +201,9 @@ pub struct Resumed {
     pub recovery: Recovery,
     /// The run.
     pub run: RunId,
+    /// Why it may stop again at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// What a signal did.
@@ -189,6 +215,9 @@ pub struct Signalled {
     pub run: RunId,
     /// Name of the signal.
     pub signal: SignalName,
+    /// What is unusual about it: no open wait of the run looks for it so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// What an answer did.

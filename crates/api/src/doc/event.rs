@@ -8,6 +8,7 @@ use goldseam::{Millis, Payload, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::doc::Damage;
 use crate::moment::Moment;
 
 /// One event of a run's log.
@@ -92,6 +93,9 @@ pub struct History {
     pub next: Option<Seq>,
     /// The run.
     pub run: RunId,
+    /// Where the log is damaged, within this page. Left out if it is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
 }
 
 /// Which events.

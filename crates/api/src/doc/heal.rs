@@ -129,7 +129,8 @@ pub struct Checkup {
     pub scanned: u64,
 }
 
-/// Something that is wrong with a run, a task, a lock or a state of somebody else: one of these names is there.
+/// Something that is wrong with a run, a task, a lock, a node, another record or a state of another system: one of these
+/// names is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
     /// The rule; absent for a state of somebody else, of which no rule speaks.
@@ -148,6 +149,12 @@ pub struct Finding {
     /// The lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
+    /// The node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The place of another record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
     /// What is done about it, or what to do.
     pub remedy: String,
     /// The run.
@@ -167,7 +174,14 @@ pub struct Finding {
 impl Finding {
     /// What sort of thing it is about, and which one.
     pub fn subject(&self) -> (&'static str, &str) {
-        let kinds = [("run", &self.run), ("task", &self.task), ("lock", &self.lock), ("state", &self.state)];
+        let kinds = [
+            ("run", &self.run),
+            ("task", &self.task),
+            ("lock", &self.lock),
+            ("state", &self.state),
+            ("node", &self.node),
+            ("record", &self.record),
+        ];
         let named = kinds.into_iter().find_map(|(kind, name)| Some((kind, name.as_deref()?)));
         named.unwrap_or(("run", ""))
     }
@@ -187,6 +201,10 @@ pub enum Fate {
     Moved,
     /// Only a person, or time, can help.
     NeedsHelp,
+    /// It heals by itself: a node has its task, or will.
+    Waits,
+    /// The run was stopped: it takes its process down, and needs a person.
+    Stopped,
     /// The remedy failed; another sweep tries again.
     Failed,
 }
@@ -218,6 +236,10 @@ pub struct Healing {
     pub attempt: u32,
     /// Where it was cut.
     pub cutoff: Option<Seq>,
+    /// How the rule stopped the run, if it did instead of healing it: `parked`, `failed`, or `undoing` where it fails
+    /// once what it did is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// Where in the run's log it stands.
     pub event: Seq,
     /// What was seen.
@@ -260,6 +282,9 @@ pub struct HealingStatsQuery {
 pub struct HealingStats {
     /// How many.
     pub count: u64,
+    /// The runs were stopped, not healed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// From the recovery to the run's next sign of progress.
     pub heal_ms: Spread,
     /// The rule.

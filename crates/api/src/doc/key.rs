@@ -19,7 +19,7 @@ pub enum Scope {
     Start,
     /// Send signals and answer questions.
     Signal,
-    /// Pause, resume, cancel, jump, retry, heal; release other people's locks and tasks.
+    /// Pause, resume, cancel, terminate, withdraw, jump, retry, heal; release other people's locks and tasks.
     Operate,
     /// Claim tasks and runs, hold locks, bring results.
     Worker,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goldseam::core::StepName;
 use goldseam::core::WorkflowName;
+use goldseam::core::event::Terminated;
 use goldseam::core::summary::OpenInput;
 use goldseam::{Failure, Payload, RunId, Seq, Status, Summary};
 use serde::de::Error as _;
@@ -13,6 +14,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{Object, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use crate::doc::Damage;
+use crate::doc::ending::Pending;
 use crate::moment::Moment;
 use crate::view::timeline::{Row, Seam};
 
@@ -37,7 +40,8 @@ pub struct NewRun {
     /// The queue that the run stands in; `default` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The version of the workflow; 1 unless given.
+    /// The version of the workflow, from 1 on. Unless it is given, the newest that a live node has; if none has the
+    /// workflow, the first node that claims the run decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
@@ -131,6 +135,16 @@ pub struct More {
     pub seams: Vec<Seam>,
     /// What people are asked.
     pub questions: Vec<OpenQuestion>,
+    /// Where its log is damaged; everything else is as far as it can be read. Left out if the log is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
+    /// Requests that no worker has carried out yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub pending: Vec<Pending>,
+    /// What an operator left standing who ended the run without its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_standing: Option<Terminated>,
 }
 
 /// `steps` of a summary is a number; in the whole document the steps themselves stand there, and the number as
@@ -169,6 +183,12 @@ impl<'de> Deserialize<'de> for Detail {
             branches: Vec<BranchItem>,
             seams: Vec<Seam>,
             questions: Vec<OpenQuestion>,
+            #[serde(default)]
+            damage: Vec<Damage>,
+            #[serde(default)]
+            pending: Vec<Pending>,
+            #[serde(default)]
+            left_standing: Option<Terminated>,
             #[serde(flatten)]
             summary: Map<String, Value>,
         }
@@ -182,13 +202,29 @@ impl<'de> Deserialize<'de> for Detail {
             branches,
             seams,
             questions,
+            damage,
+            pending,
+            left_standing,
             mut summary,
         } = Whole::deserialize(deserializer)?;
         summary.insert(STEPS.to_owned(), steps_done.into());
         let summary: Summary = serde_json::from_value(Value::Object(summary)).map_err(D::Error::custom)?;
         // A run that returned null returned something.
         let output = output.or_else(|| (summary.status == Status::Completed).then(Payload::null));
-        let more = More { input, output, failure, steps, steps_done, plan, branches, seams, questions };
+        let more = More {
+            input,
+            output,
+            failure,
+            steps,
+            steps_done,
+            plan,
+            branches,
+            seams,
+            questions,
+            damage,
+            pending,
+            left_standing,
+        };
         Ok(Self { summary, more })
     }
 }
@@ -314,6 +350,9 @@ pub struct Diff {
     pub right: String,
     /// The run.
     pub run: RunId,
+    /// Where the log is damaged. Left out if it is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
 }
 
 /// An operation that two timelines differ in.

@@ -120,7 +120,7 @@ pub struct NewHeartbeat {
     /// The token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// How far the work is: any JSON, kept with the task until it is completed and given to whoever claims it next.
+    /// How far the work is: any JSON, kept with the task until it is completed and given to the next claimant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Payload>,
 }

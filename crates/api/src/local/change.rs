@@ -1,17 +1,18 @@
 //! Changes of runs.
 
-use goldseam::client::{By, StartOptions};
+use goldseam::client::{By, StartOptions, dropping};
+use goldseam::core::command::Migrate;
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{JumpRequested, Note};
-use goldseam::core::{Command, QueueName, SignalName, WorkflowName};
-use goldseam::{EngineError, Path, RunId, Status};
+use goldseam::core::{Command, Event, QueueName, SignalName, State, WorkflowName};
+use goldseam::{EngineError, Path, RunId, Status, Summary};
 
 use super::once::{Asked, Landed};
 use super::{Local, limit};
 use crate::api::Answer;
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewSignal, Reason, Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewSignal, Reason, Signalled,
 };
 use crate::doc::run::{NewRun, Started};
 use crate::problem::Problem;
@@ -57,8 +58,13 @@ impl Local {
         let given = new.id.or(made);
         let (fresh, id) = (given.is_none(), self.client.command_id(given));
         let command = Command::Signal { name: name.clone(), id, fresh, payload };
-        let event = self.order(run, !fresh, command).await?.end;
-        Ok(Signalled { event, run: run.clone(), signal: name })
+        let landed = self.order(run, !fresh, command).await?;
+        let (event, before) = (landed.end, landed.state_before(run));
+        let looks = |state: &State| state.summary.waits.iter().any(|wait| wait.wants(&name).is_some());
+        let unawaited = before.map_or(landed.unawaited, |state| !looks(&state));
+        let warning =
+            unawaited.then(|| format!("no wait of {run} looks for signal {name} so far; it is kept unread"));
+        Ok(Signalled { event, run: run.clone(), signal: name, warning })
     }
 
     pub(super) async fn give_answer(
@@ -122,23 +128,46 @@ impl Local {
         Ok(Done { event, run: run.clone() })
     }
 
+    pub(super) async fn move_to(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+        let to = new.to_version;
+        let Asked { note, keyed } = self.note(caller, ("migrate", run), (new.by, new.reason))?;
+        let command = Command::Migrate(Migrate { note: note.clone(), to, lost: None });
+        if let Some(landed) = self.before(run, keyed, &command).await? {
+            return Ok(Done { event: landed.end, run: run.clone() });
+        }
+        let event = self.client.migrate(run, to, by(note)).await?;
+        Ok(Done { event, run: run.clone() })
+    }
+
     pub(super) async fn go_back(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped> {
         let step = Path::new(&new.to)?;
         let input = new.input.as_ref().map(|input| self.payload(input)).transpose()?;
         let Asked { note, keyed } = self.note(caller, ("jump", run), (new.by, new.reason))?;
         let (drop_mail, compensate) = (new.drop_mail, new.compensate);
-        let command = Command::Jump(JumpRequested { note, to: step.clone(), input, drop_mail, compensate });
+        let jump = Command::Jump(JumpRequested { note, to: step.clone(), input, drop_mail, compensate });
+        let command = dropping(new.drop_cancel, jump);
         let done = self.before(run, keyed && !new.dry_run, &command).await?;
         if let Some(landed) = done {
             return self.jumped(run, step, (landed, compensate)).await;
         }
-        let over = self.client.get(run).await?.status.is_terminal();
+        let summary = self.client.get(run).await?;
+        let (over, cancel_pending) = (summary.status.is_terminal(), summary.is_cancel_pending());
+        let needs_code = cannot_undo(&summary);
         let standing = match compensate {
             true => Vec::new(),
             false => self.client.standing(run, &step).await?,
         };
-        let jumped =
-            Jumped { branch: None, compensating: false, event: None, over, run: run.clone(), standing, step };
+        let jumped = Jumped {
+            branch: None,
+            cancel_pending,
+            compensating: false,
+            event: None,
+            over,
+            run: run.clone(),
+            standing,
+            step,
+            waits_for: needs_code.clone(),
+        };
         if new.dry_run {
             return Ok(jumped);
         }
@@ -147,7 +176,20 @@ impl Local {
             return self.jumped(run, jumped.step, (landed, compensate)).await;
         }
         let (branch, compensating) = (self.branch_of(run, &landed).await?, is_undoing(&landed));
-        Ok(Jumped { branch: Some(branch), compensating, event: Some(landed.end), ..jumped })
+        let waits_for = match compensating {
+            true => Some(self.undoing_waits_for(run, needs_code).await?),
+            false => None,
+        };
+        Ok(Jumped { branch: Some(branch), compensating, event: Some(landed.end), waits_for, ..jumped })
+    }
+
+    /// What a jump waits for that undoes something first.
+    async fn undoing_waits_for(&self, run: &RunId, needs_code: Option<String>) -> Answer<String> {
+        let waits_for = self.client.jump_waits_for(run).await?.unwrap_or_default();
+        Ok(match needs_code {
+            Some(condition) => format!("{waits_for}; {condition}"),
+            None => waits_for,
+        })
     }
 
     /// What a jump that was made before did.
@@ -158,21 +200,40 @@ impl Local {
             let first = state.ops.get(&step)?.first;
             Some(state.to_undo(first.before()))
         });
+        let compensating = is_undoing(&landed);
+        let waits_for = match compensating {
+            true => Some(self.undoing_waits_for(run, None).await?),
+            false => None,
+        };
         Ok(Jumped {
             branch: Some(self.branch_of(run, &landed).await?),
-            compensating: is_undoing(&landed),
+            cancel_pending: false,
+            compensating,
             event: Some(landed.end),
             over,
             run: run.clone(),
             standing: standing.unwrap_or_default(),
             step,
+            waits_for,
         })
     }
 }
 
 /// Whether what lies after the step is undone before a branch is opened.
 fn is_undoing(landed: &Landed) -> bool {
-    landed.records.len() == 1
+    !landed.records.iter().any(|recorded| matches!(recorded.event, Event::BranchOpened(_)))
+}
+
+/// Why no worker can undo anything for this run now, and what would let one, if the run says so.
+fn cannot_undo(summary: &Summary) -> Option<String> {
+    let parked = summary.trouble.as_ref().filter(|_| summary.parked)?;
+    let condition = match parked.code.as_deref()? {
+        "V1" => "the run is parked by V1, so a worker must have code that agrees with its log",
+        "E2" => "the run is parked by E2, so a worker must have its version",
+        "GS0116" => "the run is parked by GS0116, so a worker must have compensations that work",
+        _ => return None,
+    };
+    Some(condition.to_owned())
 }
 
 /// Who and why, as the engine takes it.

@@ -10,7 +10,7 @@ use goldseam::healer::feed::{Healing as Healed, Place};
 use goldseam::healer::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
 use goldseam::healer::sweeper::{Fate as Became, Stalled, SweepOptions, SweepReport, Sweeper};
 use goldseam::recovery::{Code, Reason as Why, Remedy};
-use goldseam::{Millis, RunId, Seq, Status};
+use goldseam::{Millis, RunId, Seq, Status, Summary};
 use tokio::sync::Mutex;
 
 use super::change::by;
@@ -45,15 +45,16 @@ impl Local {
         let Asked { note, keyed } = self.note(caller, ("resume", run), (reason.by, reason.reason))?;
         if let Some(landed) = self.before(run, keyed, &Command::Resume(note.clone())).await? {
             let (recovery, event) = (recovered_before(run, &landed), landed.end);
-            return Ok(Resumed { event, recovery, run: run.clone() });
+            return Ok(Resumed { event, recovery, run: run.clone(), warning: None });
         }
+        let warning = self.client.get(run).await.ok().and_then(|summary| parks_again(&summary));
         let resumed = self.client.resume(run, by(note.clone())).await?;
         let mut event = resumed.end;
         if keyed && !resumed.rested {
             // It was only recovered, and no event of that names the command.
             event = self.client.annotate(run, by(note)).await?;
         }
-        Ok(Resumed { event, recovery: told(&resumed.recovery), run: run.clone() })
+        Ok(Resumed { event, recovery: told(&resumed.recovery), run: run.clone(), warning })
     }
 
     pub(super) async fn mend(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery> {
@@ -125,9 +126,10 @@ impl Local {
     pub(super) async fn examine_all(&self, new: &NewCheckup, tell: Tell<'_>) -> Answer<Checkup> {
         let options = DoctorOptions { fix: new.fix, rule: new.rule, deep: new.deep };
         let mut checkup = self.client.doctor_telling(options, tell).await?;
-        checkup
-            .findings
-            .retain(|found| !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name)));
+        checkup.findings.retain(|found| {
+            found.code == Code::U1
+                || !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name))
+        });
         Ok(Checkup {
             healthy: checkup.is_healthy(),
             findings: checkup.findings.into_iter().map(finding).collect(),
@@ -146,7 +148,7 @@ impl Local {
         healings.truncate(most);
         let cursor = |last: &Healed| format!("{}:{}:{}", last.at.0, last.seq, last.run);
         let next = healings.last().map(cursor).filter(|_| more);
-        Ok(Page { items: healings.into_iter().map(healing).collect(), next })
+        Ok(Page::new(healings.into_iter().map(healing).collect(), next))
     }
 
     pub(super) async fn count_recoveries(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>> {
@@ -156,19 +158,32 @@ impl Local {
             return Err(Problem::bad_request(words).limit(u64::from(STATS_MAX)));
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let mut rules: BTreeMap<String, Vec<Healing>> = BTreeMap::new();
+        let mut rules: BTreeMap<(bool, String), Vec<Healing>> = BTreeMap::new();
         for one in self.client.recoveries(query.since_ms.map(Millis), most).await?.into_iter().map(healing) {
-            rules.entry(one.rule.clone()).or_default().push(one);
+            rules.entry((one.ended.is_some(), one.rule.clone())).or_default().push(one);
         }
         let still = |one: &Healing| i64::try_from(one.stalled_ms).unwrap_or(i64::MAX);
-        let item = |(rule, of): (String, Vec<Healing>)| HealingStats {
+        let item = |((ended, rule), of): ((bool, String), Vec<Healing>)| HealingStats {
             count: of.len() as u64,
+            ended,
             heal_ms: Spread::of(of.iter().filter_map(|one| one.heal_ms).collect()),
             rule,
             stalled_ms: Spread::of(of.iter().map(still).collect()),
         };
         Ok(rules.into_iter().map(item).collect::<Vec<_>>().into())
     }
+}
+
+/// Why a parked run may stop again at once, as far as its row tells.
+fn parks_again(summary: &Summary) -> Option<String> {
+    let parked = summary.trouble.as_ref().filter(|_| summary.parked)?;
+    let words = match parked.code.as_deref()? {
+        "V1" => "it parks again at the same difference unless the workers' code has changed",
+        "E2" => "it parks again unless a worker has its version now",
+        "GS0116" => "it parks again unless the compensation works now",
+        _ => return None,
+    };
+    Some(words.to_owned())
 }
 
 /// Reads a cursor of the feed.
@@ -183,13 +198,14 @@ fn place(cursor: &str) -> Result<Place, Problem> {
 }
 
 fn healing(healed: Healed) -> Healing {
-    let Healed { run, workflow, seq, at, recovered, moved_at } = healed;
+    let Healed { run, workflow, seq, at, recovered, moved_at, ended } = healed;
     let heal = moved_at.map(|moved| i64::try_from(moved.since(at).as_millis()).unwrap_or(i64::MAX));
     Healing {
         at: Moment(at),
         at_ms: at,
         attempt: recovered.attempt,
         cutoff: recovered.cutoff,
+        ended: ended.map(|ended| ended.as_str().to_owned()),
         event: seq,
         evidence: recovered.evidence,
         heal_ms: heal,
@@ -269,6 +285,8 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
         Became::Told => Fate::Told,
         Became::Moved => Fate::Moved,
         Became::NeedsHelp => Fate::NeedsHelp,
+        Became::Waits => Fate::Waits,
+        Became::Stopped => Fate::Stopped,
         Became::Failed(_) => Fate::Failed,
     };
     let error = match became {
@@ -282,6 +300,8 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
         evidence,
         fate,
         lock: None,
+        node: None,
+        record: None,
         remedy,
         run: None,
         since: None,
@@ -297,6 +317,8 @@ fn finding(found: Found) -> Finding {
         Subject::Run(run) => Finding { code, run: Some(run), ..blank },
         Subject::Task(task) => Finding { code, task: Some(task), ..blank },
         Subject::Lock(lock) => Finding { code, lock: Some(lock), ..blank },
+        Subject::Node(node) => Finding { code, node: Some(node), ..blank },
+        Subject::Record(record) => Finding { code, record: Some(record), ..blank },
     }
 }
 
@@ -313,6 +335,9 @@ fn stalled(stalled: Stalled) -> Finding {
 
 fn foreign(stalled: ForeignStalled) -> Finding {
     let remedy = match stalled.fate {
+        Became::NeedsHelp if stalled.evidence.starts_with("it cannot be read") => {
+            "put the object right, or remove it; it is passed over"
+        }
         Became::NeedsHelp => "see why its task takes its workers down",
         _ => "give it a new task",
     };

@@ -39,7 +39,7 @@ impl Local {
         let more = items.len() > wanted;
         items.truncate(wanted);
         let next = items.last().map(|lock| lock.name.to_string()).filter(|_| more);
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     pub(super) async fn read_lock(&self, name: &LockName) -> Answer<Lock> {

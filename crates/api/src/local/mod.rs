@@ -1,6 +1,7 @@
 //! The interface over a store in this process.
 
 mod change;
+mod ending;
 mod follow;
 mod heal;
 mod limit;
@@ -23,9 +24,10 @@ use goldseam::{Client, Limits, Path, Payload, RunId, Seq, Summary};
 use crate::api::{Answer, Api, Following, Tell};
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
+    Recovery, Resumed, Signalled,
 };
+use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
 use crate::doc::event::{History, HistoryQuery};
 use crate::doc::heal::{
     Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
@@ -155,20 +157,32 @@ impl Api for Local {
         self.let_go_on(caller, run, reason).await
     }
 
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
-        self.told(caller, ("cancel", run), reason, Command::Cancel).await
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled> {
+        self.request_cancel(caller, run, reason).await
+    }
+
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated> {
+        self.end_now(caller, run, reason).await
+    }
+
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn> {
+        self.withdraw_request(caller, run, new).await
     }
 
     async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped> {
         self.go_back(caller, run, new).await
     }
 
-    async fn retry(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
-        self.told(caller, ("retry", run), reason, Command::Retry).await
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done> {
+        self.try_again(caller, run, new).await
     }
 
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
         self.give_new_task(caller, run, reason).await
+    }
+
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+        self.move_to(caller, run, new).await
     }
 
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {

@@ -3,7 +3,8 @@
 //! Invariant: the id of a command stands in the run's log, put there by the append that carried it out. So a repeat is
 //! recognised for as long as the log lives, and answered from it.
 
-use goldseam::core::event::Note;
+use goldseam::core::command::Withdraw;
+use goldseam::core::event::{Note, RequestWithdrawn};
 use goldseam::core::hash::Hash;
 use goldseam::core::summary::command_id;
 use goldseam::core::{BranchId, Command, Event, Recorded, State, derive};
@@ -23,6 +24,8 @@ pub(super) struct Landed {
     pub(super) records: Vec<Recorded>,
     /// The log before that; only if it was not now.
     pub(super) before: Option<Vec<Recorded>>,
+    /// It is a signal that no open wait of the run looked for.
+    pub(super) unawaited: bool,
 }
 
 impl Landed {
@@ -59,14 +62,14 @@ impl Local {
     /// Carries out a command; a repeat under the same key, or the same id, is answered from the log.
     pub(super) async fn order(&self, run: &RunId, keyed: bool, command: Command) -> Result<Landed, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
-        let (end, records) = (committed.end, committed.records);
+        let (end, records, unawaited) = (committed.end, committed.records, committed.unawaited);
         if keyed
             && records.is_empty()
             && let Some(landed) = self.in_log(run, &command).await?
         {
             return Ok(landed);
         }
-        Ok(Landed { end, records, before: None })
+        Ok(Landed { end, records, before: None, unawaited })
     }
 
     /// What the same command did before, for commands that look before they act.
@@ -100,7 +103,7 @@ impl Local {
         let rest = before.split_off(start);
         let records: Vec<Recorded> = rest.into_iter().filter(|recorded| recorded.write == write).collect();
         let end = records.last().map_or(Seq::ZERO, |last| last.seq);
-        Ok(Some(Landed { end, records, before: Some(before) }))
+        Ok(Some(Landed { end, records, before: Some(before), unawaited: false }))
     }
 
     /// Whether the run that is there already is the one that is asked for.
@@ -140,7 +143,12 @@ fn is_same(command: &Command, event: &Event) -> bool {
             Command::Answer { question, answer, .. },
             Event::InputAnswered { question: was, answer: held, .. },
         ) => question == was && answer == held,
-        (Command::Cancel(note), Event::RunCancelRequested(was))
+        (Command::DropCancel(command), event) => is_same(command, event),
+        (
+            Command::Withdraw(Withdraw { note, .. }),
+            Event::RequestWithdrawn(RequestWithdrawn { note: was, .. }),
+        )
+        | (Command::Cancel(note) | Command::CancelUnmanned { note, .. }, Event::RunCancelRequested(was))
         | (Command::Pause(note), Event::RunPaused(was))
         | (Command::Resume(note), Event::RunResumed(was) | Event::NoteAdded(was))
         | (
@@ -156,6 +164,9 @@ fn is_same(command: &Command, event: &Event) -> bool {
             let undoes = jump.compensate || !was.compensate;
             let same = (&jump.to, &jump.input, jump.drop_mail) == (&was.to, &was.input, was.drop_mail);
             undoes && same && jump.note.reason == was.note.reason
+        }
+        (Command::Migrate(migrate), Event::VersionChanged { to, note: Some(was), .. }) => {
+            migrate.to == *to && migrate.note.reason == was.reason
         }
         _ => false,
     }

@@ -20,11 +20,11 @@ use crate::doc::run::{
     BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, Link, OpenQuestion, Order, Question,
     QuestionsQuery, RunsQuery, Wrong,
 };
-use crate::doc::{Items, PAGE_MAX, Page};
+use crate::doc::{Damage, Items, PAGE_MAX, Page, UnreadableItem};
 use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::view::describe::Much;
-use crate::view::text::{answer_line, sample_answer};
+use crate::view::text::answer_line;
 use crate::view::{branches, detail, diff, log};
 
 /// Runs of a page unless told otherwise.
@@ -84,37 +84,82 @@ pub(super) fn questions_in(summary: &Summary) -> Vec<Question> {
 
 impl Local {
     pub(super) async fn list_runs(&self, query: RunsQuery) -> Answer<Page<Summary>> {
-        let page = self.client.list(filter(query)?).await?;
-        Ok(Page { items: page.items.into_iter().map(|row| row.summary).collect(), next: page.next })
+        let filter = filter(query)?;
+        let lost = self.lost_rows(&filter).await?;
+        let page = self.client.list(filter).await?;
+        let unreadable =
+            page.unreadable.into_iter().map(|found| UnreadableItem::new(found.key, found.reason));
+        let mut runs = Page::new(page.items.into_iter().map(|row| row.summary).collect(), page.next);
+        runs.unreadable = unreadable.collect();
+        let known = |run: &RunId| runs.unreadable.iter().any(|item| item.id == run.as_str());
+        let lost: Vec<RunId> = lost.into_iter().filter(|run| !known(run)).collect();
+        let item = |run: RunId| UnreadableItem::new(run.as_str(), "its cached row is lost");
+        runs.unreadable.extend(lost.into_iter().map(item));
+        Ok(runs)
+    }
+
+    /// Runs without a row, for the first page of a list of everything. A store that is paid by request is not asked.
+    async fn lost_rows(&self, filter: &RunFilter) -> Answer<Vec<RunId>> {
+        let everything = RunFilter { order: filter.order, limit: filter.limit, ..RunFilter::default() };
+        if *filter != everything || !self.client.store().pace().sweep.is_zero() {
+            return Ok(Vec::new());
+        }
+        Ok(self.client.store().rowless(None, filter.limit).await?)
     }
 
     pub(super) async fn read_detail(&self, run: &RunId) -> Answer<Detail> {
-        let history = self.client.history(run).await?;
-        Ok(detail::detail(self.client.state(run).await?, &history))
+        let log = self.client.log(run).await?;
+        if log.damage.is_empty() {
+            return Ok(detail::detail(self.client.state(run).await?, &log.events));
+        }
+        // What it was before the damage, and what its row says.
+        let Some(mut state) = log.state(run) else {
+            let corrupt = log.damage[0].clone();
+            return Err(EngineError::Corrupt { run: run.clone(), corrupt }.into());
+        };
+        if let Some(row) = self.client.store().head(run).await?.and_then(|head| head.row) {
+            state.summary = row.summary;
+        }
+        let mut shown = detail::detail(state, &log.events);
+        shown.more.damage = log.damage.iter().map(Damage::from).collect();
+        Ok(shown)
     }
 
     pub(super) async fn read_history(&self, run: &RunId, query: HistoryQuery) -> Answer<History> {
         let most = limit::page(query.limit, PAGE_MAX)?;
         let (after, most) = (Seq(query.after.unwrap_or(0)), usize::try_from(most).unwrap_or(usize::MAX));
-        let (mut events, is_cut): (Vec<Recorded>, bool) = match &query.branch {
-            Some(branch) => {
-                let history = self.client.history(run).await?;
-                let known = Branches::of(&history);
-                let seen = log::seen_by(&history, &known, log::branch(&known, branch)?);
-                let rest = seen.into_iter().filter(|recorded| recorded.seq > after);
-                log::that_fits(rest.take(most + 1).cloned())
-            }
+        let whole = match &query.branch {
+            Some(_) => None,
             None => self.events(run, after, most + 1).await?,
+        };
+        let (mut events, is_cut, damage) = match whole {
+            Some((events, is_cut)) => (events, is_cut, Vec::new()),
+            None => {
+                let log = self.client.log(run).await?;
+                let seen = match &query.branch {
+                    Some(branch) => {
+                        let known = Branches::of(&log.events);
+                        log::seen_by(&log.events, &known, log::branch(&known, branch)?)
+                    }
+                    None => log.events.iter().collect(),
+                };
+                let rest = seen.into_iter().filter(|recorded| recorded.seq > after);
+                let (events, is_cut) = log::that_fits(rest.take(most + 1).cloned());
+                (events, is_cut, log.damage)
+            }
         };
         let more = is_cut || events.len() > most;
         events.truncate(most);
         let next = events.last().map(|last| last.seq).filter(|_| more);
-        Ok(History { items: events.iter().map(EventDoc::from).collect(), next, run: run.clone() })
+        let to = next.unwrap_or(Seq(u64::MAX));
+        let here = damage.iter().filter(|damage| damage.seq > after && damage.seq <= to);
+        let damage = here.map(Damage::from).collect();
+        Ok(History { items: events.iter().map(EventDoc::from).collect(), next, run: run.clone(), damage })
     }
 
-    /// Events after a position, each checked to follow the one before it, the one at that position included.
-    /// Says, too, whether there may be more because those are as much as fits.
-    async fn events(&self, run: &RunId, after: Seq, most: usize) -> Answer<(Vec<Recorded>, bool)> {
+    /// Events after a position, each checked to follow the one before it, the one at that position included; none if
+    /// something is wrong with them. Says, too, whether there may be more because those are as much as fits.
+    async fn events(&self, run: &RunId, after: Seq, most: usize) -> Answer<Option<(Vec<Recorded>, bool)>> {
         let (store, from) = (self.client.store(), after.before());
         let mut page: Vec<Record> = match from == after {
             true => Vec::new(),
@@ -124,14 +169,13 @@ impl Local {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let Piece { records, is_cut } = self.client.ledger().piece(run, read_to, most).await?;
         page.extend(records);
-        let corrupt = |corrupt| Problem::from(EngineError::Corrupt { run: run.clone(), corrupt });
         let Some(first) = page.first() else {
             return match store.head(run).await? {
-                Some(_) => Ok((Vec::new(), false)),
+                Some(_) => Ok(Some((Vec::new(), false))),
                 None => Err(EngineError::Refused { run: run.clone(), refusal: Refusal::NoSuchRun }.into()),
             };
         };
-        let earliest = decode(first.seq, &first.body).map_err(corrupt)?;
+        let Ok(earliest) = decode(first.seq, &first.body) else { return Ok(None) };
         let (from, prev) = match (from, &earliest.event) {
             // Everything before a tombstone may be gone.
             (_, Event::RunPruned(_)) => (first.seq.before(), earliest.prev),
@@ -139,8 +183,8 @@ impl Local {
             _ => (from, earliest.prev),
         };
         let texts = page.iter().map(|record| (record.seq, record.body.as_str()));
-        let (events, _) = decode_all(from, prev, texts).map_err(corrupt)?;
-        Ok((events.into_iter().filter(|recorded| recorded.seq > after).collect(), is_cut))
+        let Ok((events, _)) = decode_all(from, prev, texts) else { return Ok(None) };
+        Ok(Some((events.into_iter().filter(|recorded| recorded.seq > after).collect(), is_cut)))
     }
 
     pub(super) async fn read_result(&self, run: &RunId, wait: Duration) -> Answer<Ending> {
@@ -167,15 +211,7 @@ impl Local {
     }
 
     pub(super) async fn explain(&self, run: &RunId) -> Answer<Explanation> {
-        let mut explained = self.client.why(run).await?;
-        if let Ok(summary) = self.client.get(run).await {
-            for input in &summary.inputs {
-                let start = format!("goldseam answer {run} {} ", input.path);
-                for line in explained.you_can.iter_mut().filter(|line| **line == format!("{start}ANSWER")) {
-                    *line = format!("{start}{}", sample_answer(input));
-                }
-            }
-        }
+        let explained = self.client.why(run).await?;
         let wrong = |Found { at, diagnosis, .. }: Found| Wrong {
             automatic: diagnosis.remedy.is_automatic(),
             code: diagnosis.rule,
@@ -200,13 +236,16 @@ impl Local {
     }
 
     pub(super) async fn read_branches(&self, run: &RunId) -> Answer<Items<BranchItem>> {
-        let history = self.client.history(run).await?;
-        Ok(branches::items(&history, &Branches::of(&history)).into())
+        let log = self.client.log(run).await?;
+        let items = branches::items(&log.events, &Branches::of(&log.events));
+        Ok(Items { items, damage: log.damage.iter().map(Damage::from).collect() })
     }
 
     pub(super) async fn compare(&self, run: &RunId, query: &DiffQuery) -> Answer<Diff> {
-        let history = self.client.history(run).await?;
-        diff::diff(run, &history, (&query.left, &query.right), Much::All)
+        let log = self.client.log(run).await?;
+        let mut diff = diff::diff(run, &log.events, (&query.left, &query.right), Much::All)?;
+        diff.damage = log.damage.iter().map(Damage::from).collect();
+        Ok(diff)
     }
 
     pub(super) async fn list_questions(&self, query: QuestionsQuery) -> Answer<Page<Question>> {
@@ -218,7 +257,7 @@ impl Local {
             limit: limit::page(query.limit, ASKERS)?,
             ..RunFilter::default()
         };
-        let mut questions = Page { items: Vec::new(), next: None };
+        let mut questions = Page::new(Vec::new(), None);
         for _ in 0..LOOKS_MAX {
             let page = self.client.list(filter.clone()).await?;
             questions.items.extend(page.items.iter().flat_map(|row| questions_in(&row.summary)));

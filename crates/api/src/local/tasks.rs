@@ -77,7 +77,7 @@ impl Local {
         let more = items.len() > wanted;
         items.truncate(wanted);
         let next = items.last().map(|task| task.id.to_string()).filter(|_| more);
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     pub(super) async fn claim_tasks(&self, new: NewClaim) -> Answer<Items<Claimed>> {

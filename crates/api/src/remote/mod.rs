@@ -22,9 +22,10 @@ use goldseam::{Path, RunId, Seq, Summary};
 use crate::api::{Answer, Api, Following, Tell};
 use crate::caller::Caller;
 use crate::doc::change::{
-    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed,
-    Signalled,
+    Answered, Branched, Done, Jumped, NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason,
+    Recovery, Resumed, Signalled,
 };
+use crate::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
 use crate::doc::event::{History, HistoryQuery};
 use crate::doc::heal::{
     Checkup, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep, RecoveriesQuery, Sweep,
@@ -142,8 +143,17 @@ impl Api for Remote {
         self.told(caller, (run, "resume"), reason).await
     }
 
-    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
+    async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled> {
         self.told(caller, (run, "cancel"), reason).await
+    }
+
+    async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated> {
+        self.told(caller, (run, "terminate"), reason).await
+    }
+
+    async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn> {
+        let new = NewWithdrawal { by: new.by.or_else(|| caller.who.clone()), ..new };
+        self.post(caller, run_path(run, "withdraw"), &new).await
     }
 
     async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped> {
@@ -151,12 +161,18 @@ impl Api for Remote {
         self.post(caller, run_path(run, "jump"), &new).await
     }
 
-    async fn retry(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
-        self.told(caller, (run, "retry"), reason).await
+    async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done> {
+        let new = NewRetry { by: new.by.or_else(|| caller.who.clone()), ..new };
+        self.post(caller, run_path(run, "retry"), &new).await
     }
 
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done> {
         self.told(caller, (run, "requeue"), reason).await
+    }
+
+    async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done> {
+        let new = NewMigration { by: new.by.or_else(|| caller.who.clone()), ..new };
+        self.post(caller, run_path(run, "migrate"), &new).await
     }
 
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {

@@ -1,9 +1,9 @@
 //! Events in a few words, for people.
 
 use goldseam::Payload;
-use goldseam::core::Event;
 use goldseam::core::branch::Why;
-use goldseam::core::event::{By, Cause, Note, Release, RunRecovered};
+use goldseam::core::event::{By, Cause, Note, Release, RunRecovered, Terminated};
+use goldseam::core::{Event, version};
 
 use super::text::{cut, form, one_line};
 use crate::moment;
@@ -25,13 +25,19 @@ pub fn describe(event: &Event, much: Much) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
         Event::RunQueued(run) => {
-            format!("{}@{} in queue {}, input {}", run.workflow, run.version, run.queue, short(&run.input))
+            let what = version::describe(&run.workflow, run.version);
+            format!("{what} in queue {}, input {}", run.queue, short(&run.input))
         }
         Event::RunStarted => String::new(),
-        Event::RunClaimed(claim) => match claim.cause {
-            Cause::Recovery => format!("by {}, recovery {} without progress", claim.node, claim.attempt),
-            Cause::Start | Cause::Wake => format!("by {}", claim.node),
-        },
+        Event::RunClaimed(claim) => {
+            let on = claim.version.map_or_else(String::new, |version| format!(", on version {version}"));
+            match claim.cause {
+                Cause::Recovery => {
+                    format!("by {}, recovery {} without progress{on}", claim.node, claim.attempt)
+                }
+                Cause::Start | Cause::Wake => format!("by {}{on}", claim.node),
+            }
+        }
         Event::RunReleased { reason } => released(*reason).to_owned(),
         Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
         Event::NoteAdded(note) => said(note),
@@ -39,7 +45,11 @@ pub fn describe(event: &Event, much: Much) -> String {
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),
         Event::RunFailed { failure } => one_line(&failure.message),
-        Event::RunCancelled { reason } => reason.clone(),
+        Event::RunCancelled { terminated: Some(left), .. } => terminated(left),
+        Event::RunCancelled { reason, .. } => reason.clone(),
+        Event::RequestWithdrawn(withdrawn) => {
+            format!("{} {}", withdrawn.what.as_str(), said(&withdrawn.note))
+        }
         Event::RunPruned(pruned) => format!("{} events archived to {}", pruned.events, pruned.archive),
         Event::SignalReceived { name, payload, .. } => format!("{name} {}", short(payload)),
         Event::InputAnswered { question, answer, by, .. } => match by {
@@ -54,7 +64,8 @@ pub fn describe(event: &Event, much: Much) -> String {
             }
             None => format!("{}: {}", opened.branch, why(&opened.why)),
         },
-        Event::VersionChanged { from, to, reason } => format!("{from} → {to}: {reason}"),
+        Event::VersionChanged { from, to, note: Some(note), .. } => format!("{from} → {to} {}", said(note)),
+        Event::VersionChanged { from, to, reason, note: None } => format!("{from} → {to}: {reason}"),
         _ => operation(event, much),
     }
 }
@@ -99,6 +110,7 @@ fn operation(event: &Event, much: Much) -> String {
         Event::CompensationStarted { path, failure: None } => path.to_string(),
         Event::CompensationFailed { path, failure } => format!("{path}: {}", one_line(&failure.message)),
         Event::ProgressEmitted { message, .. } => one_line(message),
+        Event::ChangeMarked { path, .. } => path.to_string(),
         _ => String::new(),
     }
 }
@@ -124,6 +136,24 @@ fn recovered(mended: &RunRecovered) -> String {
         _ => String::new(),
     };
     format!("{by}{cut}rule {}: {}", mended.rule, mended.evidence)
+}
+
+/// An end without code, and what it left standing.
+fn terminated(left: &Terminated) -> String {
+    let list = |names: Vec<&str>| names.join(", ");
+    let paths = |paths: &[goldseam::Path]| list(paths.iter().map(goldseam::Path::as_str).collect());
+    let mut parts = vec![format!("terminated {}", said(&left.note)).trim_end().to_owned()];
+    let mut add = |words: &str, names: String| {
+        if !names.is_empty() {
+            parts.push(format!("{words} {names}"));
+        }
+    };
+    add("left standing:", paths(&left.standing));
+    add("was being undone:", paths(&left.undoing));
+    add("tasks dropped:", paths(&left.remote));
+    add("children asked to cancel:", list(left.children.iter().map(goldseam::RunId::as_str).collect()));
+    add("may be incomplete:", left.unknown.clone().unwrap_or_default());
+    parts.join("; ")
 }
 
 fn released(reason: Release) -> &'static str {

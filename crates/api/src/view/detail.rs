@@ -2,17 +2,20 @@
 
 use goldseam::Outcome;
 use goldseam::core::branch::Branches;
-use goldseam::core::{Recorded, State, StepName};
+use goldseam::core::event::Request;
+use goldseam::core::{Recorded, Seq, State, StepName};
 
 use super::text::answer_line;
 use super::timeline::{self, Row};
 use super::{branches, log};
+use crate::doc::ending::Pending;
 use crate::doc::run::{Detail, More, OpenQuestion, Planned};
 
 /// The document of a run whose log is `history`.
 pub fn detail(state: State, history: &[Recorded]) -> Detail {
     let known = Branches::of(history);
     let steps = timeline::rows(&log::seen_by(history, &known, state.summary.branch));
+    let pending = pending(&state);
     let (output, failure) = match state.outcome {
         Some(Outcome::Completed(output)) => (Some(output), None),
         Some(Outcome::Failed(failure)) => (None, Some(failure)),
@@ -30,9 +33,40 @@ pub fn detail(state: State, history: &[Recorded]) -> Detail {
         branches: branches::items(history, &known),
         seams: timeline::seams(history),
         questions: summary.inputs.iter().map(question).collect(),
+        damage: Vec::new(),
         steps,
+        pending,
+        left_standing: state.terminated.map(|left| *left),
     };
     Detail { summary, more }
+}
+
+/// Requests that no worker has carried out yet.
+fn pending(state: &State) -> Vec<Pending> {
+    let summary = &state.summary;
+    let mut pending = Vec::new();
+    if let Some(jump) = state.jump.as_ref().filter(|_| !summary.status.is_terminal()) {
+        let cutoff = state.ops.get(&jump.to).map_or(Seq::ZERO, |op| op.first.before());
+        pending.push(Pending {
+            by: jump.note.by.clone(),
+            reason: jump.note.reason.clone(),
+            since: summary.jump.as_ref().map(|jump| jump.at),
+            to: Some(jump.to.clone()),
+            undoes: state.to_undo(cutoff),
+            what: Request::Jump,
+        });
+    }
+    if let Some(reason) = summary.cancel.as_ref().filter(|_| summary.is_cancel_pending()) {
+        pending.push(Pending {
+            by: summary.cancel_asked.as_ref().and_then(|asked| asked.by.clone()),
+            reason: reason.clone(),
+            since: summary.cancel_asked.as_ref().map(|asked| asked.at),
+            to: None,
+            undoes: state.to_undo(Seq::ZERO),
+            what: Request::Cancel,
+        });
+    }
+    pending
 }
 
 /// The declared steps, and whether each is complete.

@@ -41,7 +41,8 @@ pub fn diff(
         path,
         right: Some(fact),
     }));
-    Ok(Diff { items, left: left.to_string(), parted_after, right: right.to_string(), run: run.clone() })
+    let (left, right) = (left.to_string(), right.to_string());
+    Ok(Diff { items, left, parted_after, right, run: run.clone(), damage: Vec::new() })
 }
 
 /// How each operation ended, in the words of its last event.

@@ -126,7 +126,7 @@ pub struct Span {
 pub struct Seam {
     /// When.
     pub at: Millis,
-    /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel` or `taken over`.
+    /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel`, `withdrawn`, `terminated` or `taken over`.
     pub kind: String,
     /// In words.
     pub what: String,
@@ -196,6 +196,8 @@ fn seam(recorded: &Recorded, told: bool) -> Option<Seam> {
         Event::RunResumed(_) => "resumed",
         Event::RunParked { .. } => "parked",
         Event::RunCancelRequested(_) => "cancel",
+        Event::RunCancelled { terminated: Some(_), .. } => "terminated",
+        Event::RequestWithdrawn(_) => "withdrawn",
         _ => return None,
     };
     let what = describe(&recorded.event, Much::Some);
@@ -294,9 +296,10 @@ impl Rows {
 }
 
 impl Row {
-    /// Whether this is a leaf step of that name, whatever its key and arm.
+    /// Whether this is a step of that name, leaf, remote or group, whatever its key and arm.
     pub fn is_step(&self, name: &str) -> bool {
-        self.kind == Kind::Step && Path::new(&self.path).is_ok_and(|path| path.name() == name)
+        matches!(self.kind, Kind::Step | Kind::Remote | Kind::Group)
+            && Path::new(&self.path).is_ok_and(|path| path.name() == name)
     }
 
     fn open(&mut self, from: Millis, look: Look) {

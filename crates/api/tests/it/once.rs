@@ -4,7 +4,8 @@ use futures_util::future::BoxFuture;
 use goldseam::core::{LockName, TaskId};
 use goldseam::prelude::{Context, Engine};
 use goldseam::{Failure, Path, Payload, RunId};
-use goldseam_api::doc::change::{NewAnswer, NewJump, NewRecovery, NewSignal, Reason};
+use goldseam_api::doc::change::{NewAnswer, NewJump, NewMigration, NewRecovery, NewSignal, Reason};
+use goldseam_api::doc::ending::{NewRetry, NewWithdrawal};
 use goldseam_api::doc::lock::NewHold;
 use goldseam_api::doc::run::NewRun;
 use goldseam_api::doc::task::{Hold, NewClaim, NewFailure, NewResult, NewTask};
@@ -72,7 +73,13 @@ fn new_task(which: Which) -> NewTask {
 fn jump(which: Which) -> NewJump {
     let to = if which == Which::One { "charge" } else { "reserve" }.to_owned();
     let (by, reason) = (None, String::new());
-    NewJump { to, input: None, drop_mail: false, compensate: false, dry_run: false, by, reason }
+    let (drop_mail, compensate, dry_run, drop_cancel) = (false, false, false, false);
+    NewJump { to, input: None, drop_mail, compensate, dry_run, drop_cancel, by, reason }
+}
+
+fn migration(which: Which) -> NewMigration {
+    let to_version = if which == Which::One { 2 } else { 3 };
+    NewMigration { to_version, by: None, reason: String::new() }
 }
 
 fn recovery(which: Which) -> NewRecovery {
@@ -133,6 +140,13 @@ const CHANGES: &[Change] = &[
         },
     },
     Change {
+        name: "migrate",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.migrate(caller, &run("waits"), migration(which)).await) })
+        },
+    },
+    Change {
         name: "reset",
         run: Some("waits"),
         ask: |api, caller, which| {
@@ -164,7 +178,8 @@ const CHANGES: &[Change] = &[
         name: "retry",
         run: Some("failed"),
         ask: |api, caller, which| {
-            Box::pin(async move { told(api.retry(caller, &run("failed"), reason(which)).await) })
+            let new = NewRetry { reason: reason(which).reason, ..NewRetry::default() };
+            Box::pin(async move { told(api.retry(caller, &run("failed"), new).await) })
         },
     },
     Change {
@@ -186,6 +201,21 @@ const CHANGES: &[Change] = &[
         run: Some("waits"),
         ask: |api, caller, which| {
             Box::pin(async move { told(api.cancel(caller, &run("waits"), reason(which)).await) })
+        },
+    },
+    Change {
+        name: "withdraw",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            let new = NewWithdrawal { reason: reason(which).reason, ..NewWithdrawal::default() };
+            Box::pin(async move { told(api.withdraw(caller, &run("waits"), new).await) })
+        },
+    },
+    Change {
+        name: "terminate",
+        run: Some("waits"),
+        ask: |api, caller, which| {
+            Box::pin(async move { told(api.terminate(caller, &run("waits"), reason(which)).await) })
         },
     },
 ];

@@ -76,7 +76,7 @@ fn writes<'a>(piece: &Piece<'a>) -> Vec<Write<'a>> {
     let (rid, run) = (piece.rid, piece.run);
     let mut all: Vec<Write<'a>> = Vec::new();
     if piece.is_first() {
-        let (kind, owner) = (format!("advance:{}", run.workflow), "n-0123456789abcdef");
+        let (kind, owner) = (format!("advance:{}@1", run.workflow), "n-0123456789abcdef");
         let pool = format!("default/{kind}");
         all.push((
             TASK,

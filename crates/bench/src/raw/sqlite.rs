@@ -30,7 +30,7 @@ impl Connection {
     fn append(&self, piece: &Piece<'_>) -> Fallible<()> {
         let (rid, run) = (piece.rid, piece.run);
         if piece.is_first() {
-            let (kind, owner) = (format!("advance:{}", run.workflow), "n-0123456789abcdef");
+            let (kind, owner) = (format!("advance:{}@1", run.workflow), "n-0123456789abcdef");
             let values = params![run.task, format!("default/{kind}"), kind, run.id, owner, run.updated_at];
             self.conn.prepare_cached(TASK)?.execute(values)?;
             let values = params![

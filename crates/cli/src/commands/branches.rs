@@ -6,8 +6,8 @@ use goldseam_api::doc::run::BranchItem;
 
 use crate::app::App;
 use crate::fail::{Exit, Fail};
-use crate::out;
 use crate::table::Table;
+use crate::{damage, out};
 
 /// List the timelines of a run
 ///
@@ -28,9 +28,12 @@ pub(crate) async fn run(app: &App, args: BranchesArgs) -> Result<Exit, Fail> {
         () if app.json => out::json(&branches),
         () if app.jsonl => branches.items.iter().for_each(out::jsonl),
         () if app.quiet => branches.items.iter().for_each(|item| out::line(&item.branch)),
-        () => app.table(&table(&branches.items)),
+        () => {
+            app.table(&table(&branches.items));
+            damage::lines(app, &branches.damage);
+        }
     }
-    Ok(Exit::Ok)
+    Ok(damage::exit(&branches.damage))
 }
 
 fn table(items: &[BranchItem]) -> Table {

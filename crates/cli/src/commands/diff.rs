@@ -7,8 +7,8 @@ use goldseam_api::view::diff;
 
 use crate::app::App;
 use crate::fail::{Exit, Fail};
-use crate::out;
 use crate::paint::Hue;
+use crate::{damage, out};
 
 /// Compare two timelines of a run
 ///
@@ -31,11 +31,12 @@ pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, Fail> {
     let api = app.api().await?;
     if app.wants_json() {
         let query = DiffQuery { left: args.left, right: args.right };
-        out::json(&api.diff(&run, query).await?);
-        return Ok(Exit::Ok);
+        let diff = api.diff(&run, query).await?;
+        out::json(&diff);
+        return Ok(damage::exit(&diff.damage));
     }
     // A person is shown less of each payload than the document holds.
-    let history = super::history::recorded(&*api, &run).await?;
+    let (history, broken) = super::history::recorded(&*api, &run).await?;
     let diff = diff::diff(&run, &history, (&args.left, &args.right), app.much())?;
     app.remark(&format!("{} and {} are the same up to event {}", diff.left, diff.right, diff.parted_after));
     for item in diff.items {
@@ -45,5 +46,6 @@ pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, Fail> {
             }
         }
     }
-    Ok(Exit::Ok)
+    damage::lines(app, &broken);
+    Ok(damage::exit(&broken))
 }

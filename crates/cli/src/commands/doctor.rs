@@ -69,10 +69,15 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     }
     let of = |wanted: fn(Fate) -> bool| checkup.findings.iter().filter(move |finding| wanted(finding.fate));
     let mut parts = vec![text::count(checkup.findings.len() as u64, "finding")];
-    let healed = of(|fate| matches!(fate, Fate::Healed | Fate::Moved)).count();
-    if healed > 0 {
-        parts.push(format!("{healed} healed"));
-    }
+    let mut tell = |count: usize, words: &str| {
+        if count > 0 {
+            parts.push(format!("{count} {words}"));
+        }
+    };
+    tell(of(|fate| fate == Fate::Healed).count(), "healed");
+    tell(of(|fate| fate == Fate::Moved).count(), "moved on meanwhile");
+    tell(of(|fate| fate == Fate::Waits).count(), "recovered by a node without you: goldseam why RUN");
+    tell(of(|fate| fate == Fate::Stopped).count(), "stopped, to be looked at: goldseam explain P1");
     let told = of(|fate| matches!(fate, Fate::Told | Fate::Young)).count();
     if told > 0 {
         parts.push(format!("{told} can be healed: goldseam doctor --fix"));
@@ -89,4 +94,41 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     }
     let hue = if checkup.healthy { Hue::Good } else { Hue::Bad };
     (format!("{looked}{rows}: {}", parts.join(", ")), hue)
+}
+
+#[cfg(test)]
+mod tests {
+    use goldseam_api::doc::heal::Finding;
+
+    use super::*;
+
+    fn finding(fate: Fate) -> Finding {
+        Finding {
+            code: Some(Code::O2),
+            error: None,
+            event: None,
+            evidence: String::new(),
+            fate,
+            lock: None,
+            node: None,
+            record: None,
+            remedy: String::new(),
+            run: Some("r".to_owned()),
+            since: None,
+            state: None,
+            task: None,
+        }
+    }
+
+    #[test]
+    fn only_what_was_healed_is_called_healed() {
+        let words = |fate: Fate| {
+            let findings = vec![finding(fate)];
+            verdict(&Checkup { findings, healed: 0, healthy: true, rows_rewritten: 0, scanned: 1 }).0
+        };
+        assert!(words(Fate::Healed).ends_with("1 finding, 1 healed"));
+        for fate in [Fate::Moved, Fate::Waits, Fate::Stopped] {
+            assert!(!words(fate).contains("healed"), "{}", words(fate));
+        }
+    }
 }

@@ -4,6 +4,7 @@ use clap::Args;
 use goldseam::core::Recorded;
 use goldseam::{EngineError, RunId, Seq};
 use goldseam_api::Api;
+use goldseam_api::doc::Damage;
 use goldseam_api::doc::event::{EventDoc, History, HistoryQuery};
 use goldseam_api::view::describe::describe;
 
@@ -11,11 +12,12 @@ use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
 use crate::table::Table;
-use crate::{out, when};
+use crate::{damage, out, when};
 
 /// Show the events of a run
 ///
-/// The log is the truth about a run: append-only, across all of its branches.
+/// The log is the truth about a run: append-only, across all of its branches. Of a damaged log everything that can be
+/// read is shown, the damage stands at its position, and the exit code is 9.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam history ord-7\n  goldseam history ord-7 --branch b2      what that timeline sees\n  goldseam history ord-7 -f --jsonl       follow until the run ends"
@@ -39,7 +41,7 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
     let after = Seq(args.from).before();
-    let events = events(&*api, &run, args.branch, after).await?;
+    let (events, damage) = events(&*api, &run, args.branch, after).await?;
     if args.follow {
         for event in &events {
             line(app, event)?;
@@ -48,42 +50,62 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
         return super::watch::stream(app, &*api, &run, last).await.map(|_| Exit::Ok);
     }
     match () {
-        () if app.json => out::json(&History { items: events, next: None, run }),
-        () if app.jsonl => events.iter().for_each(out::jsonl),
+        () if app.json => {
+            out::json(&History { items: events, next: None, run, damage: damage.clone() });
+        }
+        () if app.jsonl => {
+            events.iter().for_each(out::jsonl);
+            damage.iter().for_each(|place| out::jsonl(&serde_json::json!({ "damage": place })));
+        }
         () if app.quiet => events.iter().for_each(|event| out::line(event.seq.to_string())),
         () => {
             let mut table = Table::new(&["SEQ", "AT", "BRANCH", "EVENT", "WHAT"]);
+            let mut places = damage.iter().peekable();
             for event in &events {
+                while let Some(place) = places.next_if(|place| place.seq <= event.seq) {
+                    table.row(broken(app, place));
+                }
                 table.row(cells(app, event)?);
             }
+            places.for_each(|place| table.row(broken(app, place)));
             app.table(&table);
         }
     }
-    Ok(Exit::Ok)
+    Ok(damage::exit(&damage))
+}
+
+/// A place where the log is damaged, as a line of the table.
+fn broken(app: &App, place: &Damage) -> Vec<String> {
+    let name = if place.newer { "(newer)" } else { "(damaged)" };
+    let [at, branch] = ["-", "-"].map(str::to_owned);
+    vec![place.seq.to_string(), at, branch, app.paint.on(Hue::Bad, name), place.reason.clone()]
 }
 
 /// The log of a run after a position, page by page.
-async fn events(
+pub(super) async fn events(
     api: &dyn Api,
     run: &RunId,
     branch: Option<String>,
     after: Seq,
-) -> Result<Vec<EventDoc>, Fail> {
-    let (mut events, mut after) = (Vec::new(), after);
+) -> Result<(Vec<EventDoc>, Vec<Damage>), Fail> {
+    let (mut events, mut damage, mut after) = (Vec::new(), Vec::new(), after);
     loop {
         let query = HistoryQuery { branch: branch.clone(), after: Some(after.0), limit: None };
         let page = api.history(run, query).await?;
         events.extend(page.items);
+        damage.extend(page.damage);
         match page.next {
             Some(next) => after = next,
-            None => return Ok(events),
+            None => return Ok((events, damage)),
         }
     }
 }
 
 /// The whole log of a run. Which write put an event there does not travel.
-pub(crate) async fn recorded(api: &dyn Api, run: &RunId) -> Result<Vec<Recorded>, Fail> {
-    events(api, run, None, Seq::ZERO).await?.iter().map(|event| read(run, event)).collect()
+pub(crate) async fn recorded(api: &dyn Api, run: &RunId) -> Result<(Vec<Recorded>, Vec<Damage>), Fail> {
+    let (events, damage) = events(api, run, None, Seq::ZERO).await?;
+    let recorded = events.iter().map(|event| read(run, event)).collect::<Result<_, Fail>>()?;
+    Ok((recorded, damage))
 }
 
 fn read(run: &RunId, event: &EventDoc) -> Result<Recorded, Fail> {

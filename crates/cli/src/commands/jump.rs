@@ -35,6 +35,9 @@ pub(crate) struct JumpArgs {
     /// Only tell what would be left standing
     #[arg(long, conflicts_with = "compensate")]
     dry_run: bool,
+    /// Drop a pending request to cancel; without this the jump is refused
+    #[arg(long)]
+    drop_cancel: bool,
     #[command(flatten)]
     who: Who,
 }
@@ -50,6 +53,7 @@ pub(crate) async fn run(app: &App, args: JumpArgs) -> Result<Exit, Fail> {
         drop_mail: args.drop_mail,
         compensate: args.compensate,
         dry_run,
+        drop_cancel: args.drop_cancel,
         by: None,
         reason: args.who.reason,
     };
@@ -57,15 +61,28 @@ pub(crate) async fn run(app: &App, args: JumpArgs) -> Result<Exit, Fail> {
     let (first, undone) = match &jumped.branch {
         _ if dry_run => (
             format!("{run} would go back to {step}"),
-            format!("to undo them first: goldseam jump {run} {step} --compensate"),
+            match &jumped.waits_for {
+                Some(condition) => format!("they cannot be undone first as it stands: {condition}"),
+                None => format!("to undo them first: goldseam jump {run} {step} --compensate"),
+            },
         ),
         Some(branch) if !jumped.compensating => (
             format!("{run} goes back to {step}, on branch {branch}"),
             format!("goldseam jump {run} {step} --compensate would have undone them first"),
         ),
-        _ => (format!("{run} goes back to {step} once what lies after it is undone"), String::new()),
+        _ => {
+            let waits_for = jumped.waits_for.as_deref().unwrap_or("a worker");
+            let first = format!("{run} goes back to {step} once what lies after it is undone");
+            (format!("{first}; it waits for {waits_for}"), String::new())
+        }
     };
-    let words = [vec![first], left(&jumped.standing, jumped.over, undone)].concat().join("\n");
+    let cancel = match (jumped.cancel_pending, dry_run) {
+        (false, _) => None,
+        (true, true) => Some("a request to cancel is pending: only with --drop-cancel, which drops it"),
+        (true, false) => Some("the pending request to cancel was dropped"),
+    };
+    let cancel = cancel.into_iter().map(str::to_owned).collect();
+    let words = [vec![first], left(&jumped.standing, jumped.over, undone), cancel].concat().join("\n");
     Ok(app.did(&run, &jumped, &words))
 }
 

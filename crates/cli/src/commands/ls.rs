@@ -10,12 +10,17 @@ use goldseam_api::Api;
 use goldseam_api::doc::Page;
 use goldseam_api::doc::run::{Order, RunsQuery};
 
-use super::pages;
+use super::{Fleet, pages};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
+use crate::paint::Hue;
 use crate::table::Table;
 use crate::{out, text, when};
 
+/// Suspects of crashing their process that are looked at one by one.
+const SUSPECTS_MAX: usize = 50;
+/// How `why` says that a suspect waits.
+const QUARANTINE: &str = "waits in quarantine";
 /// Columns of the list.
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "STEP", "AGE", "NOTE"];
 
@@ -64,8 +69,52 @@ pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
     if args.watch {
         return watch(app, &*api, (query, args.limit)).await;
     }
-    show(app, &list(&*api, &query, args.limit).await?);
+    let page = list(&*api, &query, args.limit).await?;
+    let seen = Seen { held: quarantined(app, &*api, &page).await, fleet: fleet(app, &*api, &page).await? };
+    show(app, &page, &seen);
     Ok(Exit::Ok)
+}
+
+/// What the rows of a table need to know beside the runs.
+#[derive(Default)]
+struct Seen {
+    /// Where suspects of crashing their process wait.
+    held: HashMap<RunId, String>,
+    /// The workflows that live nodes have, if a row asks for them.
+    fleet: Option<Fleet>,
+}
+
+/// Where suspects of crashing their process wait: only their tasks tell.
+async fn quarantined(app: &App, api: &dyn Api, page: &Page<Summary>) -> HashMap<RunId, String> {
+    let mut held = HashMap::new();
+    if app.wants_json() || app.quiet {
+        return held;
+    }
+    let suspect = |summary: &&Summary| summary.lived_ms.is_some() && summary.status.is_active();
+    for summary in page.items.iter().filter(suspect).take(SUSPECTS_MAX) {
+        let Ok(explained) = api.why(&summary.run).await else { continue };
+        let waits = explained.links.into_iter().find(|link| link.what.contains(QUARANTINE));
+        held.extend(waits.map(|link| (summary.run.clone(), link.what)));
+    }
+    held
+}
+
+/// The workflows that live nodes have, if a row of the table asks for them.
+async fn fleet(app: &App, api: &dyn Api, page: &Page<Summary>) -> Result<Option<Fleet>, Fail> {
+    let asks = page.items.iter().any(|summary| summary.status == Status::Queued);
+    if asks && !app.wants_json() && !app.quiet { Fleet::of(api).await.map(Some) } else { Ok(None) }
+}
+
+/// What a run is about right now; of one that no live node can execute, what it waits for.
+fn note(app: &App, summary: &Summary, seen: &Seen) -> String {
+    if let Some(waits) = seen.held.get(&summary.run) {
+        return waits.clone();
+    }
+    let queued = seen.fleet.as_ref().filter(|_| summary.status == Status::Queued);
+    match queued.and_then(|fleet| fleet.missing(&summary.workflow, summary.version)) {
+        Some(_) => format!("waits for a worker with {}", summary.needs()),
+        None => text::note(summary, app.now()),
+    }
 }
 
 async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, Fail> {
@@ -94,28 +143,45 @@ fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, Fail> {
     })
 }
 
-fn show(app: &App, page: &Page<Summary>) {
+fn show(app: &App, page: &Page<Summary>, seen: &Seen) {
     let summaries = &page.items;
     match () {
         () if app.json => out::json(page),
-        () if app.jsonl => summaries.iter().for_each(out::jsonl),
-        () if app.quiet => summaries.iter().for_each(|summary| out::line(summary.run.as_str())),
+        () if app.jsonl => {
+            summaries.iter().for_each(out::jsonl);
+            page.unreadable.iter().for_each(out::jsonl);
+        }
+        () if app.quiet => {
+            summaries.iter().for_each(|summary| out::line(summary.run.as_str()));
+            page.unreadable.iter().for_each(|item| out::line(&item.id));
+        }
         () => {
-            app.table(&table(app, summaries));
+            app.table(&table(app, page, seen));
             app.remark(&footer(summaries, page.next.is_some()));
+            if !page.unreadable.is_empty() {
+                app.remark("unreadable: the row is lost or damaged, the log is the truth; goldseam doctor tells more");
+            }
         }
     }
 }
 
-fn table(app: &App, summaries: &[Summary]) -> Table {
+fn table(app: &App, page: &Page<Summary>, seen: &Seen) -> Table {
     let mut table = Table::new(HEAD);
-    for summary in summaries {
-        table.row(row(app, summary));
+    for summary in &page.items {
+        table.row(row(app, summary, seen));
+    }
+    for item in &page.unreadable {
+        let status = match app.terminal {
+            true => app.paint.on(Hue::Bad, format!("✖ {}", item.status)),
+            false => item.status.clone(),
+        };
+        let [step, age] = ["-", "-"].map(str::to_owned);
+        table.row(vec![item.id.clone(), "-".to_owned(), status, step, age, item.reason.clone()]);
     }
     table
 }
 
-fn row(app: &App, summary: &Summary) -> Vec<String> {
+fn row(app: &App, summary: &Summary, seen: &Seen) -> Vec<String> {
     let now = app.now();
     let step = summary.step.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let branch = if summary.branch.0 > 1 { format!(" ({})", summary.branch) } else { String::new() };
@@ -133,7 +199,7 @@ fn row(app: &App, summary: &Summary) -> Vec<String> {
         status,
         format!("{step}{branch}"),
         age,
-        text::note(summary, now),
+        note(app, summary, seen),
     ]
 }
 
@@ -162,6 +228,7 @@ async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Re
     let mut mark = 0;
     loop {
         let page = list(api, &query, limit).await?;
+        let seen = Seen { fleet: fleet(app, api, &page).await?, ..Seen::default() };
         let is_fresh = |summary: &&Summary| known.get(&summary.run) != Some(&summary.as_of);
         let fresh: Vec<&Summary> = page.items.iter().filter(is_fresh).collect();
         match () {
@@ -169,9 +236,9 @@ async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Re
             () if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
             () if app.terminal => {
                 out::clear();
-                show(app, &page);
+                show(app, &page, &seen);
             }
-            () => fresh.iter().for_each(|summary| out::line(row(app, summary).join("\t"))),
+            () => fresh.iter().for_each(|summary| out::line(row(app, summary, &seen).join("\t"))),
         }
         known.extend(page.items.iter().map(|summary| (summary.run.clone(), summary.as_of)));
         mark = api.changed(pages::changes(mark)).await?.mark;

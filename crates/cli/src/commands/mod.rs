@@ -15,9 +15,11 @@ pub(crate) mod jump;
 pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod ls;
+pub(crate) mod migrate;
 mod pages;
 pub(crate) mod pass;
 pub(crate) mod pause;
+pub(crate) mod preflight;
 pub(crate) mod prune;
 pub(crate) mod queue;
 pub(crate) mod recover;
@@ -32,12 +34,17 @@ pub(crate) mod signal;
 pub(crate) mod start;
 pub(crate) mod store;
 pub(crate) mod sweeper;
+pub(crate) mod terminate;
 pub(crate) mod version;
 pub(crate) mod watch;
 mod who;
 pub(crate) mod why;
+pub(crate) mod withdraw;
 
+use goldseam::core::WorkflowName;
+use goldseam::core::version::{UNDECIDED, label};
 use goldseam_api::Api;
+use goldseam_api::doc::node::Workflow;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
@@ -66,7 +73,11 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
         Command::Requeue(args) => requeue::run(app, args).await,
         Command::Reset(args) => reset::run(app, args).await,
         Command::Cancel(args) => cancel::run(app, args).await,
+        Command::Terminate(args) => terminate::run(app, args).await,
+        Command::Withdraw(args) => withdraw::run(app, args).await,
         Command::Jump(args) => jump::run(app, args).await,
+        Command::Preflight(args) => preflight::run(app, args).await,
+        Command::Migrate(args) => migrate::run(app, args).await,
         Command::Retry(args) => retry::run(app, args).await,
         Command::Branches(args) => branches::run(app, args).await,
         Command::Diff(args) => diff::run(app, args).await,
@@ -105,9 +116,27 @@ fn until_told() -> Result<impl Future<Output = ()>, Fail> {
     })
 }
 
-/// Whether a live node has a workflow.
-async fn someone_has(api: &dyn Api, workflow: &str) -> Result<bool, Fail> {
-    Ok(api.workflows().await?.items.iter().any(|found| found.name.as_str() == workflow))
+/// The workflows that live nodes have.
+struct Fleet(Vec<Workflow>);
+
+impl Fleet {
+    /// Looks them up.
+    async fn of(api: &dyn Api) -> Result<Self, Fail> {
+        Ok(Self(api.workflows().await?.items))
+    }
+
+    /// The worker that a run on this version of a workflow waits for, if none lives.
+    fn missing(&self, workflow: &WorkflowName, version: u32) -> Option<String> {
+        let Some(found) = self.0.iter().find(|found| found.name == *workflow) else {
+            return Some(format!("an engine that has workflow {workflow}; none is running"));
+        };
+        if version == UNDECIDED || found.versions.contains(&version) {
+            return None;
+        }
+        let live: Vec<String> = found.versions.iter().map(u32::to_string).collect();
+        let needs = label(workflow, version);
+        Some(format!("a worker with {needs}; live nodes have {}", live.join(", ")))
+    }
 }
 
 /// Reads `KEY=VALUE`.

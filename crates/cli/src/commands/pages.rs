@@ -18,12 +18,13 @@ pub(crate) async fn gather<T, F>(
 where
     F: Future<Output = Answer<Page<T>>>,
 {
-    let mut whole = Page { items: Vec::new(), next: after };
+    let mut whole = Page::new(Vec::new(), after);
     let mut left = limit;
     while left > 0 {
-        let Page { items, next } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
+        let Page { items, next, unreadable } = page(whole.next.take(), left.min(PAGE_MAX)).await?;
         left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
         whole.items.extend(items);
+        whole.unreadable.extend(unreadable);
         whole.next = next;
         if whole.next.is_none() {
             break;

@@ -13,7 +13,8 @@ use crate::out;
 /// Find out what is wrong with a run, and heal it
 ///
 /// Heals by the first rule that applies, or by the one that is named. A remedy that cuts opens a new branch: nothing
-/// is ever deleted, and --undo goes back to the other side of the seam. A run that is well is left alone.
+/// is ever deleted, and --undo goes back to the other side of the seam. A run that is well is left alone. Exits with 9 if
+/// only a person can help.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam recover ord-7 --dry-run\n  goldseam recover ord-7 --rule A2\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain A2"
@@ -49,13 +50,15 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     let (rule, dry_run, compensate) = (args.rule, args.dry_run, args.compensate);
     let new = NewRecovery { rule, dry_run, compensate, by: None, reason: args.who.reason };
     let recovery = api.recover(&caller, &run, new).await?;
+    let needs_help = recovery.needed && !recovery.healed && recovery.automatic == Some(false);
+    let exit = if needs_help && !dry_run { Exit::NeedsHelp } else { Exit::Ok };
     if app.wants_json() {
         out::json(&recovery);
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     if app.is_quiet() {
         out::line(run.as_str());
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     for line in lines(&run, &recovery, dry_run) {
         out::line(line);
@@ -63,7 +66,7 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     if recovery.branch.is_some() {
         app.remark(&format!("both sides: goldseam show {run}; back again: goldseam recover {run} --undo"));
     }
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
 fn lines(run: &RunId, recovery: &Recovery, dry_run: bool) -> Vec<String> {
@@ -79,6 +82,7 @@ fn lines(run: &RunId, recovery: &Recovery, dry_run: bool) -> Vec<String> {
         (false, _) if dry_run => format!("needs you: {remedy}"),
         (true, _) if dry_run => format!("would: {remedy}"),
         (_, Some(branch)) if recovery.healed => format!("healed: now on branch {branch}"),
+        (_, None) if recovery.healed && *rule == Code::P1 => format!("stopped: {remedy}"),
         (_, None) if recovery.healed => format!("healed: {remedy}"),
         (true, _) => "it moved on meanwhile: nothing was changed".to_owned(),
         (false, _) => format!("needs you, nothing was changed: {remedy}"),

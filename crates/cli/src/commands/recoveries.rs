@@ -12,6 +12,7 @@ use goldseam_api::doc::heal::{Healing, HealingStats, HealingStatsQuery, Recoveri
 use super::pages;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
+use crate::paint::Hue;
 use crate::table::Table;
 use crate::{out, text, when};
 
@@ -23,7 +24,7 @@ const SLACK: Duration = Duration::from_secs(60);
 /// List what was healed, newest first
 ///
 /// Every recovery stands in its run's log for ever: the rule, what was seen, how long the run had been still, and the
-/// branch that was opened, if one was. HEAL is the time from the recovery to the run's next sign of progress.
+/// branch that was opened, if one was. Runs that a rule stopped instead, parked or failed, are listed apart. HEAL is the time from the recovery to the run's next sign of progress.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam recoveries\n  goldseam recoveries --since 1h --stats\n  goldseam recoveries -f --jsonl"
@@ -58,13 +59,22 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
         return follow(app, &*api, healings).await;
     }
     match () {
-        () if app.json => out::json(&Items { items: healings }),
+        () if app.json => out::json(&Items::from(healings)),
         () if app.jsonl => healings.iter().for_each(out::jsonl),
         () if app.quiet => healings.iter().for_each(|healing| out::line(healing.run.as_str())),
         () => {
-            let mut table = Table::wrapping(HEAD);
-            healings.iter().for_each(|healing| table.row(cells(app, healing)));
-            app.table(&table);
+            let (stopped, healed): (Vec<_>, Vec<_>) = healings.iter().partition(|one| one.ended.is_some());
+            if !healed.is_empty() || stopped.is_empty() {
+                let mut table = Table::wrapping(HEAD);
+                healed.iter().for_each(|healing| table.row(cells(app, healing)));
+                app.table(&table);
+            }
+            if !stopped.is_empty() {
+                out::line(app.paint.on(Hue::Bad, STOPPED));
+                let mut table = Table::wrapping(HEAD_STOPPED);
+                stopped.iter().for_each(|healing| table.row(cells_stopped(app, healing)));
+                app.table(&table);
+            }
             if healings.is_empty() {
                 app.remark("nothing had to be healed");
             }
@@ -72,6 +82,11 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
     }
     Ok(Exit::Ok)
 }
+
+/// Above the runs that were not healed.
+const STOPPED: &str = "Stopped, not healed:";
+
+const HEAD_STOPPED: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "ATTEMPT", "ENDED", "EVIDENCE"];
 
 const HEAD: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
 
@@ -108,6 +123,23 @@ fn cells(app: &App, healing: &Healing) -> Vec<String> {
     ]
 }
 
+/// A run that was stopped.
+fn cells_stopped(app: &App, healing: &Healing) -> Vec<String> {
+    let at = match app.terminal {
+        true => format!("{} ago", when::age(healing.at_ms, app.now())),
+        false => when::iso(healing.at_ms),
+    };
+    vec![
+        at,
+        healing.run.to_string(),
+        healing.workflow.to_string(),
+        healing.rule.clone(),
+        healing.attempt.to_string(),
+        healing.ended.clone().unwrap_or_default(),
+        text::one_line(&healing.evidence),
+    ]
+}
+
 /// Shows what comes, oldest first, until somebody ends it.
 async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit, Fail> {
     let mut seen: BTreeSet<(Millis, RunId, Seq)> = BTreeSet::new();
@@ -122,7 +154,11 @@ async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit,
                 () if known => {}
                 () if app.wants_json() => out::jsonl(healing),
                 () if app.quiet => out::line(healing.run.as_str()),
-                () => out::line(cells(app, healing).join(separator(app))),
+                () => {
+                    let line = cells(app, healing).join(separator(app));
+                    let stopped = healing.ended.is_some();
+                    out::line(if stopped { app.paint.on(Hue::Bad, line) } else { line });
+                }
             }
             from = from.max(healing.at_ms - SLACK);
         }
@@ -148,8 +184,13 @@ fn stats(app: &App, stats: &Items<HealingStats>) {
         true => when::span(Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
         false => ms.to_string(),
     };
-    for HealingStats { rule, count, stalled_ms, heal_ms } in &stats.items {
+    let mut stopped = Table::new(&["RULE", "COUNT", "WHAT"]);
+    for HealingStats { rule, count, ended, stalled_ms, heal_ms } in &stats.items {
         let title = rule.parse().map_or("", |code: goldseam::recovery::Code| code.rule().title);
+        if *ended {
+            stopped.row(vec![rule.clone(), count.to_string(), title.to_owned()]);
+            continue;
+        }
         table.row(vec![
             rule.clone(),
             count.to_string(),
@@ -161,4 +202,8 @@ fn stats(app: &App, stats: &Items<HealingStats>) {
         ]);
     }
     app.table(&table);
+    if stats.items.iter().any(|item| item.ended) {
+        out::line(app.paint.on(Hue::Bad, STOPPED));
+        app.table(&stopped);
+    }
 }

@@ -28,5 +28,9 @@ pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, Fail> {
         None => format!("resumed {run}"),
         Some(rule) => format!("resumed {run}, recovered by rule {rule} first"),
     };
+    let text = match &resumed.warning {
+        None => text,
+        Some(warning) => format!("{text}; {warning}"),
+    };
     Ok(app.did(&run, &resumed, &text))
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use goldseam::RunId;
+use goldseam_api::doc::ending::NewRetry;
 
 use super::who::Who;
 use crate::app::App;
@@ -15,6 +16,9 @@ use crate::fail::{Exit, Fail};
 pub(crate) struct RetryArgs {
     /// The run
     run: String,
+    /// Drop a pending request to cancel
+    #[arg(long)]
+    drop_cancel: bool,
     #[command(flatten)]
     who: Who,
 }
@@ -22,6 +26,8 @@ pub(crate) struct RetryArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: RetryArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
-    let done = app.api().await?.retry(&args.who.caller(), &run, args.who.reason()).await?;
+    let caller = args.who.caller();
+    let new = NewRetry { drop_cancel: args.drop_cancel, by: None, reason: args.who.reason };
+    let done = app.api().await?.retry(&caller, &run, new).await?;
     Ok(app.did(&run, &done, &format!("trying again: {run}")))
 }

@@ -2,20 +2,22 @@
 
 use clap::Args;
 use goldseam::core::branch::Branches;
-use goldseam::core::{Event, Recorded};
+use goldseam::core::{Event, Recorded, version};
 use goldseam::{RunId, Status, Summary};
 use goldseam_api::Api;
+use goldseam_api::doc::ending::Pending;
 use goldseam_api::doc::run::{Detail, OpenQuestion, WaitQuery};
 use goldseam_api::view::describe::{Much, short};
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, Row};
 
+use super::Fleet;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
 use crate::table::Table;
 use crate::timeline::{Range, draw, mark, tree};
-use crate::{out, text, when};
+use crate::{damage, out, text, when};
 
 /// Show a run: what it did, what it waits for, and how it ended
 ///
@@ -37,14 +39,25 @@ pub(crate) struct ShowArgs {
 pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
+    let mut broken = Vec::new();
     match (args.width, app.terminal) {
-        _ if app.wants_json() => out::json(&api.detail(&run).await?),
+        _ if app.wants_json() => {
+            let detail = api.detail(&run).await?;
+            out::json(&detail);
+            return Ok(damage::exit(&detail.more.damage));
+        }
         _ if app.quiet => out::line(api.result(&run, WaitQuery::default()).await?.run.as_str()),
-        (Some(width), _) => out::raw(&picture(app, &*api, &run, width).await?),
-        (None, true) => out::raw(&picture(app, &*api, &run, out::width()).await?),
-        (None, false) => View::load(app, &*api, &run).await?.facts(app),
+        (width, is_terminal) => {
+            let view = View::load(app, &*api, &run).await?;
+            match width.or(is_terminal.then(out::width)) {
+                Some(width) => out::raw(&view.picture(app, width)),
+                None => view.facts(app),
+            }
+            broken.clone_from(&view.detail.more.damage);
+        }
     }
-    Ok(Exit::Ok)
+    damage::lines(app, &broken);
+    Ok(damage::exit(&broken))
 }
 
 /// The whole page for a person.
@@ -59,18 +72,20 @@ struct View {
     branches: Branches,
     /// The steps with the times that a picture needs.
     rows: Vec<Row>,
-    has_engine: bool,
+    /// The worker that it needs, if none lives.
+    missing: Option<String>,
     now: goldseam::Millis,
 }
 
 impl View {
     async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, Fail> {
-        let history = super::history::recorded(api, run).await?;
+        let (history, _) = super::history::recorded(api, run).await?;
         let detail = api.detail(run).await?;
         let branches = Branches::of(&history);
         let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));
-        let has_engine = super::someone_has(api, detail.summary.workflow.as_str()).await?;
-        Ok(Self { detail, history, branches, rows, has_engine, now: app.now() })
+        let Summary { workflow, version, .. } = &detail.summary;
+        let missing = Fleet::of(api).await?.missing(workflow, *version);
+        Ok(Self { detail, history, branches, rows, missing, now: app.now() })
     }
 
     fn summary(&self) -> &Summary {
@@ -89,6 +104,25 @@ impl View {
         }
     }
 
+    /// A request that no worker has carried out yet.
+    fn pending(&self, pending: &Pending) -> String {
+        let what = match &pending.to {
+            Some(to) => format!("jump to {to}"),
+            None => "request to cancel".to_owned(),
+        };
+        let by = pending.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let since = pending.since.map_or_else(String::new, |at| format!(", {} ago", when::age(at, self.now)));
+        let steps: Vec<&str> = pending.undoes.iter().map(goldseam::Path::as_str).collect();
+        let undoes = match steps.is_empty() {
+            true => String::new(),
+            false => format!(" to undo {}", steps.join(", ")),
+        };
+        format!(
+            "{what}{by}{since}: waits for a worker{undoes}; goldseam why {} tells which",
+            self.summary().run
+        )
+    }
+
     fn lasted(&self) -> String {
         let summary = self.summary();
         match summary.finished_at {
@@ -101,7 +135,7 @@ impl View {
     fn header(&self, much: Much) -> Vec<(&'static str, String)> {
         let summary = self.summary();
         let mut lines = vec![
-            ("workflow", format!("{}@{}", summary.workflow, summary.version)),
+            ("workflow", version::describe(&summary.workflow, summary.version)),
             (
                 "queued",
                 format!(
@@ -137,6 +171,12 @@ impl View {
         if let Some(message) = self.history.iter().rev().find_map(progress) {
             lines.push(("progress", message.to_owned()));
         }
+        lines.extend(self.detail.more.pending.iter().map(|pending| ("pending", self.pending(pending))));
+        if let Some(left) = &self.detail.more.left_standing {
+            let by = left.note.by.as_ref().map_or_else(String::new, |by| format!("by {by}: "));
+            lines.push(("terminated", format!("{by}{}", left.note.reason)));
+            lines.extend(super::terminate::left(left).into_iter().map(|line| ("left", line)));
+        }
         lines.extend(self.waiting().into_iter().map(|words| ("waits for", words)));
         lines
     }
@@ -152,23 +192,21 @@ impl View {
             Status::Parked => {
                 return vec![format!("an operator   → goldseam resume {run}, or goldseam retry {run}")];
             }
-            Status::Queued if !self.has_engine => {
-                return vec![format!("an engine that has workflow {}; none is running", summary.workflow)];
+            Status::Queued => {
+                return vec![self.missing.clone().unwrap_or_else(|| "an engine with room".to_owned())];
             }
-            Status::Queued => return vec!["an engine with room".to_owned()],
             _ => {}
         }
         let mut lines = Vec::new();
         for wait in &summary.waits {
             let mut words = text::waits_for(wait, self.now);
             if let Some(signal) = wait.signals.first() {
-                words.push_str(&format!("   → goldseam signal {run} {signal} --data '{{}}'"));
+                let line = text::signal_line(run, signal, wait.schemas.get(signal));
+                words.push_str(&format!("   → {line}"));
             }
             lines.push(words);
         }
-        if !self.has_engine && !summary.status.is_terminal() {
-            lines.push(format!("an engine that has workflow {}; none is running", summary.workflow));
-        }
+        lines.extend(self.missing.clone());
         lines
     }
 
@@ -290,7 +328,7 @@ fn cancelled(recorded: &Recorded) -> Option<&str> {
         event => event,
     };
     match event {
-        Event::RunCancelled { reason } => Some(reason),
+        Event::RunCancelled { reason, .. } => Some(reason),
         _ => None,
     }
 }

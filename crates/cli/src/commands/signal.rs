@@ -35,5 +35,8 @@ pub(crate) async fn run(app: &App, args: SignalArgs) -> Result<Exit, Fail> {
     let payload = payload::read(args.data.as_deref())?;
     let new = NewSignal { name: args.name, payload, id: args.id };
     let sent = app.api().await?.signal(&who::caller(None), &run, new).await?;
+    if let Some(warning) = &sent.warning {
+        app.warn(warning);
+    }
     Ok(app.did(&run, &sent, &format!("sent {} to {run}", sent.signal)))
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 use goldseam::core::WorkflowName;
+use goldseam::core::version::UNDECIDED;
 use goldseam::{EngineError, Failure, RunId};
 use goldseam_api::Api;
 use goldseam_api::doc::run::{Ending, NewRun, Started, WaitQuery};
 use serde_json::json;
 
-use super::who;
+use super::{Fleet, who};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::{out, payload, when};
@@ -43,7 +44,8 @@ pub(crate) struct StartArgs {
     /// The queue that the run stands in
     #[arg(long, default_value = "default")]
     queue: String,
-    /// The version of the workflow; 1 unless given
+    /// The version of the workflow, from 1 on; unless given, the newest that a running engine has. If none has the
+    /// workflow, the first engine that claims the run decides
     #[arg(long)]
     workflow_version: Option<u32>,
     /// Wait for the end and print what the run returned
@@ -71,8 +73,9 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, Fail> {
     };
     let started = api.start(&who::caller(None), new).await?;
     let Started { run, workflow, .. } = &started;
-    if !super::someone_has(&*api, workflow.as_str()).await? {
-        app.remark(&format!("no running engine has workflow {workflow}: the run waits for one"));
+    let asked = args.workflow_version.unwrap_or(UNDECIDED);
+    if let Some(missing) = Fleet::of(&*api).await?.missing(workflow, asked) {
+        app.remark(&format!("the run waits for {missing}"));
     }
     if args.wait {
         return wait(app, &*api, run, args.timeout).await;

@@ -17,7 +17,7 @@ use crate::{finding, out, text, when};
 /// Look over all active runs, and heal those that are stalled
 ///
 /// A finding must have held for --stale-after, the run not moving, before it is healed. A sweeper that stays remembers
-/// when it first saw a finding. With --once the age is told by the log's last event, the row, the task and the owner's last
+/// when it first saw a finding. With --once the age comes from the log's last event, the row, the task and the owner's last
 /// beat, by the store's clock; --stale-after 0 heals at the first look. No age makes a run stalled that a live node executes.
 /// Any number of sweepers may run at once, beside engines that sweep too.
 ///

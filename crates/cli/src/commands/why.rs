@@ -1,6 +1,7 @@
 //! `goldseam why`.
 
 use clap::Args;
+use goldseam::recovery::Code;
 use goldseam::{Millis, RunId};
 use goldseam_api::doc::run::{Explanation, Link};
 
@@ -76,7 +77,15 @@ fn chain(link: &Link, is_over: bool, now: Millis) -> String {
 /// When it moves without anybody's help.
 fn moves(explained: &Explanation, now: Millis) -> String {
     let sick = explained.findings.iter().any(|wrong| wrong.automatic);
+    let is_damaged = explained.findings.iter().any(|wrong| wrong.code == Code::K1);
     match explained.moves_at.map(|at| at.0) {
+        _ if is_damaged && sick => {
+            let run = &explained.run;
+            format!(
+                "it does not move by itself: its log is damaged; an engine, or goldseam recover {run}, parks it"
+            )
+        }
+        _ if is_damaged => "it does not move by itself: its log is damaged, and it is parked".to_owned(),
         _ if sick => {
             let run = &explained.run;
             format!("a running engine heals it by itself after a while, goldseam recover {run} does so now")

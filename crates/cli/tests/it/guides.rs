@@ -72,7 +72,7 @@ fn the_walk_for_serving_a_store_is_true() {
 }
 
 /// Runs the commands of all `console` blocks, in order; says how many there were.
-fn walk(place: &Place, guide: &str) -> usize {
+pub(crate) fn walk(place: &Place, guide: &str) -> usize {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut inside = false;
     for line in guide.lines() {
@@ -93,10 +93,15 @@ fn walk(place: &Place, guide: &str) -> usize {
 fn run(place: &Place, command: &str, shown: &[&str]) {
     let (command, wanted) = command.split_once("# exit code ").unwrap_or((command, "0"));
     let command = command.replace("$GOLDSEAM_STORE", place.store.as_deref().unwrap_or_default());
-    let words = words(&command);
+    let (command, file) =
+        command.split_once(" > ").map_or((&*command, None), |(c, file)| (c, Some(file.trim())));
+    let words = words(command);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert_eq!(words[0], "goldseam", "{command}");
     let ran = place.run(&words[1..]);
+    if let Some(file) = file {
+        std::fs::write(place.path(file), &ran.out).unwrap();
+    }
     let told = format!("$ {command}\n{}{}", ran.out, ran.err);
     assert_eq!(ran.code.to_string(), wanted.trim(), "{told}");
     let mut lines = ran.out.lines();

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bucket;
+mod changing;
 mod copy;
 #[cfg(feature = "crash-points")]
 mod crash;
+mod damage;
 mod demo;
 mod disk;
 mod drill;
+mod ending;
 mod errors;
 mod guides;
 mod healing;

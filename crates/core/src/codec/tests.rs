@@ -1,6 +1,7 @@
 //! Bytes there and back, and every way they can be damaged.
 
 use crate::codec::{chain, decode, decode_all, encode};
+use crate::event::Recorded;
 use crate::hash::Hash;
 use crate::testing::*;
 use crate::time::Seq;
@@ -62,7 +63,7 @@ fn a_newer_format_is_named_and_never_guessed() {
         (r#"{"v":9,"what":"ever"}"#.to_owned(), "newer release (format 9"),
         (text.replacen("\"v\":1", "\"v\":0", 1), "no format 0"),
         (text.replacen("\"v\":1,", "", 1), "cannot be decoded"),
-        (text.replace("run.queued", "run.teleported"), "cannot be decoded"),
+        (text.replace("run.queued", "run.teleported"), "newer release: event type `run.teleported`"),
         (text.replace("\"branch\":1", "\"branch\":0"), "numbered from 1"),
         (String::new(), "cannot be decoded"),
     ] {
@@ -75,4 +76,38 @@ fn a_newer_format_is_named_and_never_guessed() {
 fn fields_that_a_later_release_adds_are_passed_over() {
     let text = a_log().bodies[0].replacen("\"version\":1", "\"version\":1,\"colour\":\"gold\"", 1);
     assert!(decode(Seq(1), &text).is_ok());
+}
+
+fn unknown(recorded: &Recorded) -> String {
+    encode(recorded).replacen("\"type\":\"", "\"type\":\"later.", 1)
+}
+
+#[test]
+fn an_event_type_of_a_newer_release_is_no_damage() {
+    let text = unknown(&a_log().records[0]);
+    let corrupt = decode(Seq(1), &text).unwrap_err();
+    assert!(corrupt.is_newer, "{corrupt}");
+    assert!(corrupt.to_string().contains("newer release: event type `later."), "{corrupt}");
+    assert!(!corrupt.to_string().contains("damaged"), "{corrupt}");
+    for broken in [text.replacen("\"prev\"", "\"perv\"", 1), text[..text.len() - 2].to_owned()] {
+        assert!(!decode(Seq(1), &broken).unwrap_err().is_newer, "{broken}");
+    }
+    let later = text.replacen("\"v\":1", "\"v\":2", 1);
+    assert!(decode(Seq(1), &later).unwrap_err().is_newer);
+}
+
+#[test]
+fn an_unknown_type_that_breaks_the_chain_is_damage() {
+    let first = a_log().records[0].clone();
+    let whole = unknown(&first);
+    let next = encode(&Recorded { seq: Seq(2), prev: chain(&whole), ..first.clone() });
+    let read = |texts: &[&str]| {
+        let numbered = (1..).map(Seq).zip(texts.iter().copied());
+        decode_all(Seq::ZERO, first.prev, numbered).unwrap_err()
+    };
+    assert!(read(&[&whole, &next]).is_newer);
+    let flipped = encode(&first).replacen("\"type\":\"r", "\"type\":\"q", 1);
+    let followed = encode(&Recorded { seq: Seq(2), prev: chain(&encode(&first)), ..first.clone() });
+    assert!(!read(&[&flipped, &followed]).is_newer, "the next event names another text");
+    assert!(read(&[&flipped]).is_newer, "nothing follows it, so nothing contradicts it");
 }

@@ -1,7 +1,7 @@
 //! What healers and operators do to a run: each is one append at exactly the end that was looked at.
 
 use super::prune::refuse_archived;
-use super::{Decision, Refusal, TaskMove, View, remote, travel};
+use super::{Decision, Refusal, TaskMove, View, ending, remote, travel};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
 use crate::event::{Event, Note, RunRecovered};
@@ -42,9 +42,25 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
             let mail = super::outside::child_event(child, result);
             Decision::new(now, vec![mail, recovered(None)], TaskMove::Wake)
         }
+        Remedy::ChangeVersion { to } => {
+            let (from, reason) = (summary.version, heal.evidence.clone());
+            let changed = Event::VersionChanged { from, to: *to, reason, note: None };
+            // The task's kind names the version: a new task, which nodes with the new version are offered.
+            Decision::new(now, vec![changed, recovered(None)], TaskMove::Renew(now))
+        }
         Remedy::Fail { failure } => {
-            let failed = Event::RunFailed { failure: failure.clone() };
-            let decision = Decision::new(now, vec![recovered(None), failed], TaskMove::Remove);
+            let decision = match state.to_undo(Seq::ZERO).first() {
+                None => {
+                    let failed = Event::RunFailed { failure: failure.clone() };
+                    Decision::new(now, vec![recovered(None), failed], TaskMove::Remove)
+                }
+                // What it did is undone first, by a node that lets it in alone.
+                Some(path) => {
+                    let (path, failure) = (path.clone(), Some(failure.clone()));
+                    let undo = Event::CompensationStarted { path, failure };
+                    Decision::new(now, vec![recovered(None), undo], TaskMove::Renew(now))
+                }
+            };
             decision.dropping(state.handed_out.clone())
         }
         Remedy::Park { reason } => {
@@ -108,9 +124,17 @@ pub(super) fn requeue(view: View<'_>, note: &Note, now: Millis) -> Result<Decisi
 /// Whatever has not settled runs again, on a new branch.
 pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
-    let cutoff = last_stable(state).unwrap_or(state.branches.active().opened);
+    // What was undone would stand as done before a cut: a run that is being undone goes on undoing.
+    let cutoff = match state.is_being_undone() {
+        true => state.summary.as_of,
+        false => last_stable(state).unwrap_or(state.branches.active().opened),
+    };
+    if !state.is_being_undone() {
+        travel::refuse_undone_before(state, cutoff)?;
+    }
     let opened = travel::open(state, cutoff, Why::Reset, None);
-    let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
+    let mut events: Vec<Event> = ending::drop_jump(state, note).into_iter().collect();
+    events.extend([Event::NoteAdded(note.clone()), Event::BranchOpened(opened)]);
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 

@@ -4,7 +4,9 @@
 //! is no longer current, on the first try and on every retry after a conflict. Commands from outside
 //! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
 
+mod ending;
 mod heal;
+mod migrate;
 mod outside;
 mod owned;
 mod prune;
@@ -14,7 +16,7 @@ mod travel;
 use crate::command::Command;
 use crate::event::Event;
 use crate::hash::Hash;
-use crate::id::{NodeId, RunId, TaskId};
+use crate::id::{NodeId, RunId, SignalName, TaskId};
 use crate::limits::Limits;
 use crate::path::Path;
 use crate::state::State;
@@ -73,6 +75,8 @@ pub struct Decision {
     pub handed: Vec<Task>,
     /// Tasks of remote steps that nobody waits for any more.
     pub dropped: Vec<TaskId>,
+    /// It is a signal that no open wait of the run looks for.
+    pub unawaited: bool,
 }
 
 /// An event and the time that it carries.
@@ -134,6 +138,9 @@ pub enum Refusal {
     /// Load the run again: something must be undone before it may end. Never shown to users.
     #[error("a step that completed meanwhile must be undone first")]
     LeftToUndo,
+    /// Load the run again and go on undoing: nothing new may begin.
+    #[error("the run is being undone: no new operation may begin")]
+    BeingUndone,
     /// Somebody else has the run.
     #[error("the run is owned by {owner}")]
     Owned {
@@ -185,6 +192,14 @@ pub enum Refusal {
         /// Why.
         reason: String,
     },
+    /// Send something else.
+    #[error("signal {name} was refused: {reason}")]
+    InvalidSignal {
+        /// The signal.
+        name: SignalName,
+        /// Why.
+        reason: String,
+    },
     /// Ask another way.
     #[error("the question cannot be asked: {reason}")]
     InvalidForm {
@@ -223,6 +238,30 @@ pub enum Refusal {
         /// Why.
         why: &'static str,
     },
+    /// Drop the request explicitly, or withdraw it first.
+    #[error("a request to cancel the run is pending, and this would drop it")]
+    CancelPending,
+    /// Let the undoing finish, or end the run.
+    #[error("step {step} is being undone or was undone, so the {what} can no longer be {how}")]
+    UndoBegun {
+        /// A step whose compensation has begun.
+        step: Path,
+        /// The request.
+        what: &'static str,
+        /// `taken back` or `replaced`.
+        how: &'static str,
+    },
+    /// Wait until the node has carried it out.
+    #[error("node {owner} has the run and acts on the {what}, so it can no longer be taken back")]
+    ActedOn {
+        /// The owner.
+        owner: NodeId,
+        /// The request.
+        what: &'static str,
+    },
+    /// Start another run.
+    #[error("the run was terminated; nothing follows that")]
+    Terminated,
     /// The author must use `continue_as_new`.
     #[error("the history has {0}")]
     HistoryTooLong(TooLong),
@@ -265,8 +304,12 @@ impl Refusal {
             Self::HistoryTooLong(_) => "GS0112",
             Self::InvalidForm { .. } => "GS0115",
             Self::LateResult { .. } => "GS0119",
+            Self::BeingUndone => "GS0122",
+            Self::InvalidSignal { .. } => "GS0123",
             Self::Archived { .. } => "GS0131",
             Self::NotPrunable { .. } => "GS0132",
+            Self::CancelPending | Self::UndoBegun { .. } | Self::ActedOn { .. } => "GS0136",
+            Self::Terminated => "GS0137",
         }
     }
 }
@@ -278,18 +321,30 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Claim(claim) => outside::claim(view, claim, now),
         Command::Signal { .. }
         | Command::Answer { .. }
-        | Command::Cancel(_)
         | Command::Pause(_)
         | Command::Resume(_)
         | Command::Annotate(_)
         | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
+        Command::Cancel(note) => ending::cancel(view, note, ending::Code::MayBeLive, now),
+        Command::CancelUnmanned { note, lost } => {
+            ending::cancel(view, note, ending::Code::Nowhere { lost: lost.as_ref() }, now)
+        }
+        Command::Terminate(note) => ending::terminate(view, note, now),
+        Command::Withdraw(withdraw) => ending::withdraw(view, withdraw, now),
         Command::StepEnded(ended) => remote::ended(view, ended, now),
-        Command::Jump(jump) => travel::jump(view, jump, now),
-        Command::Retry(note) => travel::retry(view, note, now),
+        Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Refuse, now),
+        Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Refuse, now),
+        Command::DropCancel(command) => match &**command {
+            Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Drop, now),
+            Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Drop, now),
+            other => decide(view, other, now, limits),
+        },
         Command::Heal(heal) => heal::heal(view, heal, now),
         Command::Requeue(note) => heal::requeue(view, note, now),
         Command::Reset(note) => heal::reset(view, note, now),
         Command::UndoSeam(note) => heal::undo_seam(view, note, now),
+        Command::Migrate(migrate) => migrate::migrate(view, migrate, now),
+        Command::HandBack(node) => outside::hand_back(view, node, now),
         Command::Prune(pruned) => prune::prune(view, pruned, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }

@@ -2,29 +2,32 @@
 
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, TooLong, View};
-use crate::command::{Claim, Command};
+use crate::command::{Claim, Command, Starter};
 use crate::error::Failure;
-use crate::event::{Cause, Event, RunClaimed, RunQueued, RunRecovered};
-use crate::id::{NodeId, RunId};
+use crate::event::{Cause, Event, Release, RunClaimed, RunQueued, RunRecovered};
+use crate::form;
+use crate::id::{NodeId, RunId, SignalName};
 use crate::limits::Limits;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
-use crate::recovery::{Code, Reason, next_attempt};
+use crate::recovery::{Code, Policy, Reason, next_attempt};
 use crate::summary::{Status, Summary, child_command};
 use crate::time::Millis;
+use crate::version::UNDECIDED;
 
 pub(super) fn start(
     view: View<'_>,
     queued: &RunQueued,
-    claim: Option<&NodeId>,
+    claim: Option<&Starter>,
     now: Millis,
 ) -> Result<Decision, Refusal> {
     let Ok(summary) = view.summary() else {
         let mut events = vec![Event::RunQueued(queued.clone())];
-        let Some(node) = claim else {
+        let Some(Starter { node, recovery }) = claim else {
             return Ok(Decision::new(now, events, TaskMove::Ready));
         };
-        events.push(Event::RunClaimed(claimed(node, Cause::Start, 0)));
+        let recovery = news(None, *recovery);
+        events.push(Event::RunClaimed(RunClaimed { recovery, ..claimed(node, Cause::Start, 0) }));
         events.push(Event::RunStarted);
         return Ok(Decision::new(now, events, TaskMove::Held));
     };
@@ -39,7 +42,13 @@ pub(super) fn start(
 }
 
 fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> RunClaimed {
-    RunClaimed { node: node.clone(), cause, attempt, alone: false }
+    let (alone, version, plan, recovery) = (false, None, Vec::new(), None);
+    RunClaimed { node: node.clone(), cause, attempt, alone, version, plan, recovery }
+}
+
+/// The claimant's policy, if the log does not say it already. The default policy needs no word.
+fn news(said: Option<Policy>, own: Option<Policy>) -> Option<Policy> {
+    own.filter(|own| *own != said.unwrap_or_default())
 }
 
 pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decision, Refusal> {
@@ -52,7 +61,8 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     let cause = match (&summary.owner, &claim.lost) {
         (Some(owner), Some(lost)) if *owner == lost.node && *owner != claim.node => {
             if lost.proven && !planted::is(Bug::AttemptNotCounted) {
-                attempt = next_attempt(summary, lost.lived);
+                let policy = Policy::of(summary, claim.recovery.unwrap_or_default());
+                attempt = next_attempt(summary, lost.lived, policy.bounds(), claim.alone);
             }
             if planted::is(Bug::CounterReset) {
                 attempt = 1;
@@ -78,11 +88,28 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
         _ if summary.started => Cause::Wake,
         _ => Cause::Start,
     };
-    events.push(Event::RunClaimed(RunClaimed { alone: claim.alone, ..claimed(&claim.node, cause, attempt) }));
+    let (alone, recovery) = (claim.alone, news(summary.recovery, claim.recovery));
+    let version = claim.version.filter(|_| summary.version == UNDECIDED);
+    let plan = if summary.started { Vec::new() } else { claim.plan.clone() };
+    let claimed = RunClaimed { alone, version, plan, recovery, ..claimed(&claim.node, cause, attempt) };
+    events.push(Event::RunClaimed(claimed));
     if !summary.started {
         events.push(Event::RunStarted);
     }
     Ok(Decision::new(now, events, TaskMove::Keep))
+}
+
+/// How long a run is left alone by nodes that cannot read its log.
+const HANDED_BACK: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The node gives up its claim without a word about the run itself: it knows only what the cached row says.
+pub(super) fn hand_back(view: View<'_>, node: &NodeId, now: Millis) -> Result<Decision, Refusal> {
+    let summary = view.summary()?;
+    if summary.owner.as_ref() != Some(node) {
+        return Ok(Decision::default());
+    }
+    let released = Event::RunReleased { reason: Release::Unfit };
+    Ok(Decision::new(now, vec![released], TaskMove::Rest(now + HANDED_BACK)))
 }
 
 pub(super) fn mail(
@@ -94,20 +121,25 @@ pub(super) fn mail(
     let summary = view.summary()?;
     let id = match command {
         Command::Signal { id, .. } | Command::Answer { id, .. } => id.clone(),
-        Command::Cancel(note) | Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => {
-            note.id.clone()
-        }
+        Command::Pause(note) | Command::Resume(note) | Command::Annotate(note) => note.id.clone(),
         Command::ChildEnded { child, .. } => child_command(child),
         Command::Start { .. }
         | Command::Claim(_)
+        | Command::Cancel(_)
+        | Command::CancelUnmanned { .. }
+        | Command::Terminate(_)
+        | Command::Withdraw(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::DropCancel(_)
         | Command::StepEnded(_)
         | Command::Heal(_)
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Migrate(_)
         | Command::Prune(_)
+        | Command::HandBack(_)
         | Command::Owned(..) => {
             return Err(Refusal::NeedsHistory);
         }
@@ -120,11 +152,28 @@ pub(super) fn mail(
     let event = mail_event(summary, command, limits)?;
     let task = match &event {
         Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
-        Event::RunPaused(_) | Event::RunResumed(_) | Event::RunCancelRequested(_) => TaskMove::Wake,
+        Event::RunPaused(_) | Event::RunResumed(_) => TaskMove::Wake,
         event if summary.awaits(event) && summary.status.is_active() => TaskMove::Wake,
         _ => TaskMove::Keep,
     };
-    Ok(Decision::new(now, vec![event], task))
+    let unawaited = match &event {
+        Event::SignalReceived { name, .. } => summary.waits.iter().all(|wait| wait.wants(name).is_none()),
+        _ => false,
+    };
+    Ok(Decision { unawaited, ..Decision::new(now, vec![event], task) })
+}
+
+/// A signal that every open wait for its name would leave unread is refused where it can still be corrected.
+fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Result<(), Refusal> {
+    let mut refused = None;
+    for wanted in summary.waits.iter().filter_map(|wait| wait.wants(name)) {
+        let Some(schema) = wanted else { return Ok(()) };
+        match form::check_signal(schema, payload) {
+            Ok(()) => return Ok(()),
+            Err(invalid) => refused = Some(Refusal::InvalidSignal { name: name.clone(), reason: invalid.0 }),
+        }
+    }
+    refused.map_or(Ok(()), Err)
 }
 
 fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
@@ -144,6 +193,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             alive()?;
             room()?;
             fits()?;
+            check_signal(summary, name, payload)?;
             Ok(Event::SignalReceived { name: name.clone(), id: id.clone(), payload: payload.clone() })
         }
         Command::Answer { question, since, id, answer, by } => {
@@ -160,13 +210,6 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             let (question, id, answer, by) = (question.clone(), id.clone(), answer.clone(), by.clone());
             Ok(Event::InputAnswered { question, id, answer, by })
         }
-        Command::Cancel(note) => {
-            alive()?;
-            if summary.cancel.is_some() {
-                return Err(Refusal::NothingToDo { why: "the run is being cancelled already" });
-            }
-            Ok(Event::RunCancelRequested(note.clone()))
-        }
         Command::Pause(note) => {
             alive()?;
             if summary.paused {
@@ -181,21 +224,25 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             }
             Ok(Event::RunResumed(note.clone()))
         }
-        Command::ChildEnded { child, result } => {
-            alive()?;
-            Ok(child_event(child, result))
-        }
+        Command::ChildEnded { child, result } => alive().map(|()| child_event(child, result)),
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)
+        | Command::Cancel(_)
+        | Command::CancelUnmanned { .. }
+        | Command::Terminate(_)
+        | Command::Withdraw(_)
         | Command::Jump(_)
         | Command::Retry(_)
+        | Command::DropCancel(_)
         | Command::StepEnded(_)
         | Command::Heal(_)
         | Command::Requeue(_)
         | Command::Reset(_)
         | Command::UndoSeam(_)
+        | Command::Migrate(_)
         | Command::Prune(_)
+        | Command::HandBack(_)
         | Command::Owned(..) => Err(Refusal::NeedsHistory),
     }
 }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, remote, travel};
+use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, ending, remote, travel};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
+use crate::error::Failure;
 use crate::event::{
     BranchOpened, By, Carried, Cause, Event, Release, RunClaimed, RunQueued, RunRecovered, WaitStarted,
 };
+use crate::form::check_schema_itself;
 use crate::id::TaskId;
 use crate::limits::Limits;
 use crate::path::Path;
@@ -33,7 +35,9 @@ pub(super) fn decide(
 ) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     let superseded = summary.epoch != fence.epoch && !planted::is(Bug::NoFence);
-    if superseded || summary.branch != fence.branch || summary.owner.is_none() {
+    let goes_on = summary.terminated && planted::is(Bug::TerminatedGoesOn);
+    let unowned = summary.owner.is_none() && !goes_on;
+    if superseded || summary.branch != fence.branch || unowned {
         return Err(Refusal::Fenced);
     }
     let state = view.state()?;
@@ -54,6 +58,7 @@ pub(super) fn decide(
         undone: BTreeSet::new(),
         handed: Vec::new(),
         dropped: BTreeSet::new(),
+        undoing: state.is_being_undone(),
         left: false,
     };
     for doing in doings {
@@ -61,7 +66,7 @@ pub(super) fn decide(
         batch.take(&doing.what)?;
     }
     let Batch { events, task, handed, dropped, .. } = batch;
-    Ok(Decision { events, task, handed, dropped: dropped.into_iter().collect() })
+    Ok(Decision { events, task, handed, dropped: dropped.into_iter().collect(), unawaited: false })
 }
 
 /// Whether it ends or shortens the run: a run past its limit may do this, and what goes with it.
@@ -122,6 +127,8 @@ struct Batch<'a> {
     handed: Vec<Task>,
     /// Tasks of remote steps that nobody waits for any more.
     dropped: BTreeSet<TaskId>,
+    /// The run is being undone, this append included: nothing new begins.
+    undoing: bool,
     /// Ownership ended: nothing more may follow.
     left: bool,
 }
@@ -139,6 +146,9 @@ impl Batch<'_> {
         // What the same append ends, or hands to another branch, has no owner left to release it.
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
+        }
+        if self.undoing && self.leads_on(doing) && !planted::is(Bug::BeginsWhileUndoing) {
+            return Err(Refusal::BeingUndone);
         }
         if self.state.summary.paused && closes(doing) {
             self.release(Release::Paused);
@@ -193,10 +203,13 @@ impl Batch<'_> {
                 let (path, ord, message) = (path.clone(), *ord, message.clone());
                 self.push(Event::ProgressEmitted { path, ord, message });
             }
+            Owned::Change { path, ord } => self.mark(path, *ord),
             Owned::UndoStarted { path, failure } => {
                 self.not_undone(path)?;
                 self.drop_tasks();
-                self.push(Event::CompensationStarted { path: path.clone(), failure: failure.clone() });
+                let failure = failure.clone().or_else(|| self.cause_of_undoing());
+                self.undoing |= failure.is_some();
+                self.push(Event::CompensationStarted { path: path.clone(), failure });
             }
             Owned::UndoCompleted(path) => {
                 self.not_undone(path)?;
@@ -214,7 +227,7 @@ impl Batch<'_> {
             Owned::ContinueAsNew(input) => self.continue_as_new(input),
             Owned::ChangeVersion { to, reason } => {
                 let from = self.state.summary.version;
-                self.push(Event::VersionChanged { from, to: *to, reason: reason.clone() });
+                self.push(Event::VersionChanged { from, to: *to, reason: reason.clone(), note: None });
                 self.push(Event::RunRecovered(self.fell_back(reason)));
             }
             Owned::Complete(output) => self.finish(Event::RunCompleted { output: output.clone() }),
@@ -225,12 +238,62 @@ impl Batch<'_> {
             Owned::EndCancelled => {
                 self.nothing_left()?;
                 let reason = self.state.summary.cancel.clone().unwrap_or_default();
-                self.finish(Event::RunCancelled { reason });
+                self.finish(Event::RunCancelled { reason, terminated: None });
             }
             Owned::Park { code, reason } => self.park(code, reason.clone()),
             Owned::Release(reason) => self.release(*reason),
         }
         Ok(())
+    }
+
+    /// A change is marked once on a lineage.
+    fn mark(&mut self, path: &Path, ord: u32) {
+        let marked = |stamped: &Stamped| matches!(&stamped.event, Event::ChangeMarked { path: there, .. } if there == path);
+        if !self.state.changes.contains(path) && !self.events.iter().any(marked) {
+            self.push(Event::ChangeMarked { path: path.clone(), ord });
+        }
+    }
+
+    /// Whether this begins an operation, or ends the run as if it had not failed. The end of an attempt whose start is in
+    /// the log is a fact and is recorded.
+    fn leads_on(&self, doing: &Owned) -> bool {
+        let begins = |path: &Path| match self.state.ops.get(path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.progress != StepProgress::Started,
+            _ => true,
+        };
+        match doing {
+            Owned::StepCompleted(completed) => begins(&completed.path),
+            Owned::StepFailed { failed, .. } => begins(&failed.path),
+            Owned::StepStarted(_)
+            | Owned::Wait { .. }
+            | Owned::Child(_)
+            | Owned::Sleep { .. }
+            | Owned::Progress { .. }
+            | Owned::Change { .. }
+            | Owned::ContinueAsNew(_)
+            | Owned::Complete(_) => true,
+            Owned::Check(_)
+            | Owned::UndoStarted { .. }
+            | Owned::UndoCompleted(_)
+            | Owned::UndoFailed { .. }
+            | Owned::FinishJump
+            | Owned::ChangeVersion { .. }
+            | Owned::Fail(_)
+            | Owned::EndCancelled
+            | Owned::Park { .. }
+            | Owned::Release(_) => false,
+        }
+    }
+
+    /// Why the run is being undone, if the first compensation does not say so: without it, a replay would go forward.
+    fn cause_of_undoing(&self) -> Option<Failure> {
+        if self.undoing || self.state.jump.is_some() {
+            return None;
+        }
+        Some(match self.state.summary.cancel {
+            Some(_) => Failure::terminal("the run is being cancelled").with_code("cancelled"),
+            None => Failure::terminal("the run failed and does not say why"),
+        })
     }
 
     /// A step that is over on this lineage is never recorded again, nor an attempt that was given up.
@@ -286,6 +349,9 @@ impl Batch<'_> {
         ask: Option<&crate::event::InputRequested>,
     ) -> Result<(), Refusal> {
         self.not_found(&wanted.path)?;
+        for schema in wanted.schemas.values() {
+            check_schema_itself(schema).map_err(|invalid| Refusal::InvalidForm { reason: invalid.0 })?;
+        }
         let mail = self.state.mail_for(wanted, &self.taken);
         if let (Some(ask), None) = (ask, mail) {
             ask.form.check_itself().map_err(|invalid| Refusal::InvalidForm { reason: invalid.0 })?;
@@ -301,6 +367,9 @@ impl Batch<'_> {
         let (Some(wanted), None, false) = (&wait.wanted, &wait.found, self.over.contains(path)) else {
             return;
         };
+        if self.undoing && !planted::is(Bug::BeginsWhileUndoing) {
+            return;
+        }
         let mail = self.state.mail_for(wanted, &self.taken);
         self.resolve(wanted, mail);
     }
@@ -328,6 +397,9 @@ impl Batch<'_> {
         let cutoff = travel::cutoff_before(self.state, &jump.to)?;
         self.drop_tasks();
         self.push(travel::open_jump(self.state, jump, cutoff));
+        if let Some(again) = ending::cancel_again(self.state) {
+            self.push(again);
+        }
         self.task = TaskMove::Ready;
         self.left = true;
         Ok(())
@@ -364,7 +436,15 @@ impl Batch<'_> {
             carried: Some(Carried { run, summary: Box::new(summary), mail, mail_bytes, children }),
         }));
         if let Some(node) = owner {
-            self.push(Event::RunClaimed(RunClaimed { node, cause: Cause::Wake, attempt: 0, alone: false }));
+            self.push(Event::RunClaimed(RunClaimed {
+                node,
+                cause: Cause::Wake,
+                attempt: 0,
+                alone: false,
+                version: None,
+                plan: Vec::new(),
+                recovery: None,
+            }));
         }
         self.left = true;
     }

@@ -22,7 +22,9 @@ pub(super) fn prune(view: View<'_>, prune: &Prune, now: Millis) -> Result<Decisi
     let ended = match state.outcome.clone() {
         Some(Outcome::Completed(output)) => Event::RunCompleted { output },
         Some(Outcome::Failed(failure)) => Event::RunFailed { failure },
-        Some(Outcome::Cancelled(reason)) => Event::RunCancelled { reason },
+        Some(Outcome::Cancelled(reason)) => {
+            Event::RunCancelled { reason, terminated: state.terminated.clone() }
+        }
         None => return Err(Refusal::NotPrunable { why: "its log does not say how it ended" }),
     };
     let pruned = RunPruned {

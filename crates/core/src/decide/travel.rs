@@ -1,5 +1,6 @@
 //! Going back: jumps and retries open a branch; what lies after the cutoff stays in the log.
 
+use super::ending::{self, OnCancel};
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
 use crate::branch::{BranchId, Why};
@@ -10,36 +11,50 @@ use crate::state::{Op, OpKind, State, StepOp, StepProgress, Undo};
 use crate::summary::Status;
 use crate::time::{Millis, Seq};
 
-pub(super) fn jump(view: View<'_>, jump: &JumpRequested, now: Millis) -> Result<Decision, Refusal> {
+pub(super) fn jump(
+    view: View<'_>,
+    jump: &JumpRequested,
+    on_cancel: OnCancel,
+    now: Millis,
+) -> Result<Decision, Refusal> {
     let state = view.state()?;
     if state.has_seen(&jump.note.id) {
         return Ok(Decision::default());
     }
     refuse_archived(&state.summary)?;
-    if state.jump.is_some() {
-        return Err(Refusal::NothingToDo { why: "a jump is under way already" });
-    }
+    ending::refuse_terminated(state)?;
+    ending::refuse_begun(state, "replaced")?;
+    let mut events = ending::drop_cancel(state, &jump.note, on_cancel)?;
     if jump.compensate && state.failure.is_some() && !state.summary.status.is_terminal() {
         return Err(Refusal::NothingToDo { why: "the run is being undone; jump once it has ended" });
     }
     let cutoff = cutoff_before(state, &jump.to)?;
-    // What was undone would stand as done on the new branch.
-    let stands = |path: &Path| state.ops.get(path).is_some_and(|op| op.last <= cutoff);
-    if state.undone.iter().any(|(path, undo)| *undo == Undo::Completed && stands(path)) {
-        return Err(Refusal::NothingToDo { why: "a step before it was undone; jump to that one, or retry" });
-    }
+    refuse_undone_before(state, cutoff)?;
     if jump.compensate && !state.to_undo(cutoff).is_empty() {
         // Nobody may claim a run that is over, so nobody would undo anything.
         let status = state.summary.status;
         if status.is_terminal() {
             return Err(Refusal::Finished { status });
         }
-        let requested = vec![Event::JumpRequested(jump.clone())];
-        return Ok(Decision::new(now, requested, TaskMove::Wake).dropping(state.handed_out.clone()));
+        // Nothing would claim a parked run to undo anything.
+        if status == Status::Parked {
+            events.push(Event::RunResumed(ending::along(&jump.note, "resume")));
+        }
+        events.push(Event::JumpRequested(jump.clone()));
+        return Ok(Decision::new(now, events, TaskMove::Wake).dropping(state.handed_out.clone()));
     }
-    let requested = Event::JumpRequested(JumpRequested { compensate: false, ..jump.clone() });
-    let events = vec![requested, open_jump(state, jump, cutoff)];
+    events.push(Event::JumpRequested(JumpRequested { compensate: false, ..jump.clone() }));
+    events.push(open_jump(state, jump, cutoff));
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
+}
+
+/// Refuses a cut that keeps a step which was undone: it would stand as done on the new branch.
+pub(super) fn refuse_undone_before(state: &State, cutoff: Seq) -> Result<(), Refusal> {
+    let stands = |path: &Path| state.ops.get(path).is_some_and(|op| op.last <= cutoff);
+    if state.undone.iter().any(|(path, undo)| *undo == Undo::Completed && stands(path)) {
+        return Err(Refusal::NothingToDo { why: "a step before it was undone; jump to that one, or retry" });
+    }
+    Ok(())
 }
 
 /// The last position before the operation that `to` names began.
@@ -92,7 +107,12 @@ fn consumed_after(state: &State, cutoff: Seq) -> Vec<Seq> {
     consumed
 }
 
-pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
+pub(super) fn retry(
+    view: View<'_>,
+    note: &Note,
+    on_cancel: OnCancel,
+    now: Millis,
+) -> Result<Decision, Refusal> {
     let state = view.state()?;
     if state.has_seen(&note.id) {
         return Ok(Decision::default());
@@ -101,6 +121,8 @@ pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
     if !matches!(state.summary.status, Status::Failed | Status::Parked) {
         return Err(Refusal::NothingToDo { why: "only a failed or parked run can be tried again" });
     }
+    let mut events = ending::drop_cancel(state, note, on_cancel)?;
+    events.extend(ending::drop_jump(state, note));
     let failed = state.ops.iter().filter_map(|(path, op)| Some((path, failed_at(state, path, op)?)));
     let from = failed.min_by_key(|(_, cut)| *cut).map(|(path, cut)| (path.clone(), cut.before()));
     // A step that was undone must be done again: the cut lies before the first of them.
@@ -109,7 +131,8 @@ pub(super) fn retry(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
     let latest = from.as_ref().map_or_else(|| end_of_work(state), |(_, cutoff)| *cutoff);
     let cutoff = undone.map_or(latest, |undone| undone.min(latest));
     let why = Why::Retry { from: from.map(|(path, _)| path) };
-    let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(open(state, cutoff, why, None))];
+    events.push(Event::NoteAdded(note.clone()));
+    events.push(Event::BranchOpened(open(state, cutoff, why, None)));
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 

@@ -21,7 +21,7 @@ use crate::time::{Millis, Seq};
 pub struct RunQueued {
     /// The workflow.
     pub workflow: WorkflowName,
-    /// Version it begins with.
+    /// Version it begins with; 0: the first claim decides it.
     pub version: u32,
     /// Input of the workflow function.
     pub input: Payload,
@@ -55,9 +55,18 @@ pub struct RunClaimed {
     /// Recoveries since the last progress, this one included.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub attempt: u32,
-    /// No other suspect of crashing its process was let in beside it.
+    /// It was let in alone: its process had lived long enough without it, and nothing else began beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// How the run is recovered from now on, where that differs from what the log said so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<crate::recovery::Policy>,
+    /// The version that the run is on from here on; only where it was not decided before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Names of the steps that the workflow declared, as the claiming node knows them; only in the first claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<StepName>,
 }
 
 fn is_none_u32(value: &u32) -> bool {
@@ -123,6 +132,7 @@ pub struct RunRecovered {
 
 /// Who did something from outside, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Note {
     /// Deduplicates a repeated command.
     pub id: String,
@@ -247,6 +257,9 @@ pub struct WaitStarted {
     /// Children by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
+    /// What the content of a signal must look like, as a JSON Schema by name. A signal that does not fit stays unread.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub schemas: BTreeMap<SignalName, serde_json::Value>,
     /// When it gives up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,
@@ -306,6 +319,70 @@ pub struct JumpRequested {
     /// Undo what lies after the step before going back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compensate: bool,
+}
+
+/// See [`super::Event::RequestWithdrawn`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestWithdrawn {
+    /// Who and why.
+    pub note: Note,
+    /// What was taken back.
+    pub what: Request,
+}
+
+/// Something that an operator asked of a run and that a worker must carry out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// A jump that waits for its compensations.
+    Jump,
+    /// A request to cancel.
+    Cancel,
+}
+
+impl Request {
+    /// The word in JSON and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Jump => "jump",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// What an operator who ended a run without its code left standing. See [`super::Event::RunCancelled`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Terminated {
+    /// Who and why.
+    pub note: Note,
+    /// Completed steps with a compensation that was not run, latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing: Vec<Path>,
+    /// Steps whose compensation had begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undoing: Vec<Path>,
+    /// Children that had not ended; they are asked to cancel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<RunId>,
+    /// Remote steps that were handed out; their tasks are dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remote: Vec<Path>,
+    /// Why the lists above may be incomplete: the log is damaged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+impl Terminated {
+    /// Whether nothing was left standing, as far as the log tells.
+    pub fn is_clean(&self) -> bool {
+        self.unknown.is_none()
+            && self.standing.is_empty()
+            && self.undoing.is_empty()
+            && self.children.is_empty()
+            && self.remote.is_empty()
+    }
 }
 
 /// See [`super::Event::BranchOpened`].

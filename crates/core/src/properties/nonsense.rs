@@ -132,6 +132,8 @@ proptest! {
             Command::Retry(note("t")),
             Command::Jump(jump_to("j", "a")),
             Command::Jump(jump_to("j", "b")),
+            Command::Terminate(note("e")),
+            Command::CancelUnmanned { note: note("u"), lost: state.summary.owner.clone() },
             take_over("n-9", "n-1", true),
             signal("go", "s9"),
             Command::Owned(fence, vec![]),

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::command::{Command, Doing, Fence, Owned, StepEnded};
-use crate::event::{By, Event, JumpRequested, Release, StepStarted};
+use crate::command::{Command, Doing, Fence, Owned, StepEnded, Withdraw};
+use crate::event::{By, Event, JumpRequested, Note, Release, Request, StepStarted};
 use crate::form::Form;
 use crate::recovery::{Code, Remedy};
 use crate::state::derive;
@@ -39,7 +39,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => (0..3u8, 0..3u8, any::<bool>()).prop_map(|(by, from, proven)| Move::TakeOver(by, from, proven)),
         3 => (0..2u8, 0..60u8).prop_map(|(name, id)| Move::Tell(name, id)),
         1 => (0..3u8).prop_map(Move::Answer),
-        2 => (0..6u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
+        3 => (0..11u8, 0..9u8).prop_map(|(what, id)| Move::Note(what, id)),
         1 => (0..4u8, any::<bool>(), any::<bool>()).prop_map(|(to, drop, undo)| Move::Jump(to, drop, undo)),
         1 => (0..2u8).prop_map(Move::Child),
         3 => (0..4u8, 0..2u64, any::<bool>()).prop_map(|(n, fence, well)| Move::End(n, fence, well)),
@@ -78,7 +78,10 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
             Owned::Sleep { path: path(&format!("z{n}")), ord: 90 + u32::from(n), due: Millis(log.now.0 + 30) }
         }
         10 => Owned::Child(log.child(&format!("k{n}"), &format!("c{n}"))),
-        11 => Owned::UndoStarted { path: path(&step), failure: None },
+        11 => Owned::UndoStarted {
+            path: path(&step),
+            failure: (n > 1).then(|| Failure::terminal("x").with_code("x")),
+        },
         12 => Owned::UndoCompleted(path(&step)),
         13 => Owned::Release(
             [Release::Unload, Release::HandOver, Release::Paused, Release::Unfit][usize::from(n)],
@@ -107,6 +110,10 @@ fn handed_out(log: &Log, n: u8) -> (Path, u32, TaskId) {
     started.take(4).nth(usize::from(n)).unwrap_or_else(|| (path("s0"), 1, TaskId::new("s-none").unwrap()))
 }
 
+fn withdraw(log: &Log, note: Note, what: Request) -> Command {
+    Command::Withdraw(Withdraw { note, what, lost: log.state().summary.owner.clone() })
+}
+
 fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Command> {
     let name = |n: u8| format!("n-{n}");
     Some(match next {
@@ -122,6 +129,11 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
                 2 => Command::Cancel(note),
                 3 => Command::Retry(note),
                 4 => Command::Reset(note),
+                5 => Command::CancelUnmanned { note, lost: log.state().summary.owner.clone() },
+                6 => withdraw(log, note, Request::Jump),
+                7 => withdraw(log, note, Request::Cancel),
+                8 => Command::DropCancel(Box::new(Command::Retry(note))),
+                9 if *id < 2 => Command::Terminate(note),
                 _ => Command::Annotate(note),
             }
         }
@@ -200,6 +212,11 @@ fn the_log_is_sound(log: &Log) {
         if recorded.event.is_terminal() {
             ended.insert(recorded.branch, recorded.seq);
         }
+        if let Event::RunCancelled { terminated: Some(_), .. } = &recorded.event {
+            let mut later = log.records[at + 1..].iter().map(|later| &later.event);
+            let audit = |event: &Event| matches!(event, Event::NoteAdded(_) | Event::RunPruned(_));
+            assert!(later.all(audit), "something follows a termination at {}", recorded.seq);
+        }
         if let Event::RunPruned(pruned) = &recorded.event {
             assert!(
                 pruned.summary.status.is_terminal(),
@@ -231,6 +248,36 @@ fn the_lineage_is_sound(log: &Log) {
             Event::CompensationCompleted { path } => {
                 assert!(undone.insert(path.clone()), "{path} undone twice");
             }
+            _ => {}
+        }
+    }
+}
+
+/// Once a branch is being undone, nothing begins on it, no wait ends and nothing is returned.
+fn nothing_begins_while_undoing(log: &Log) {
+    let mut undoing = BTreeSet::new();
+    let mut begun = BTreeSet::new();
+    for recorded in &log.records {
+        let (branch, event) = (recorded.branch, &recorded.event);
+        let forward = match event {
+            Event::StepCompleted(e) => !begun.contains(&(branch, &e.path)),
+            Event::StepFailed(e) => !begun.contains(&(branch, &e.path)),
+            Event::StepStarted(_)
+            | Event::WaitStarted(_)
+            | Event::WaitResolved { .. }
+            | Event::InputRequested(_)
+            | Event::TimerSet { .. }
+            | Event::TimerFired { .. }
+            | Event::ChildStarted(_)
+            | Event::ProgressEmitted { .. }
+            | Event::RunCompleted { .. } => true,
+            Event::BranchOpened(opened) => opened.why == crate::branch::Why::Continue,
+            _ => false,
+        };
+        assert!(!forward || !undoing.contains(&branch), "{} at {} while undoing", event.name(), recorded.seq);
+        match event {
+            Event::StepStarted(e) => _ = begun.insert((branch, &e.path)),
+            Event::CompensationStarted { failure: Some(_), .. } => _ = undoing.insert(branch),
             _ => {}
         }
     }
@@ -269,8 +316,25 @@ fn remote_steps_are_sound(log: &Log) {
     );
 }
 
+/// A request to cancel that was acknowledged is pending until the run ends or the log says that it was taken back.
+fn no_cancel_is_forgotten(log: &Log) {
+    let mut pending = false;
+    for recorded in &log.records {
+        match &recorded.event {
+            Event::RunCancelRequested(_) => pending = true,
+            Event::RequestWithdrawn(withdrawn) if withdrawn.what == Request::Cancel => pending = false,
+            event if event.is_terminal() => pending = false,
+            _ => {}
+        }
+    }
+    assert!(!pending || log.state().summary.is_cancel_pending(), "a request to cancel was forgotten");
+    assert!(!pending || log.state().summary.cancel_asked.is_some());
+}
+
 fn the_row_is_sound(log: &Log) {
     let row = &log.state().summary;
+    let waits = log.state().jump.as_ref().map(|jump| &jump.to);
+    assert_eq!(row.jump.as_ref().map(|jump| &jump.to), waits, "the row and the state differ on a jump");
     match row.status {
         Status::Waiting => assert!(row.waits.iter().any(|wait| !wait.is_sleep())),
         Status::Sleeping => assert!(!row.waits.is_empty() && row.waits.iter().all(|wait| wait.is_sleep())),
@@ -306,6 +370,8 @@ proptest! {
         the_row_is_sound(&log);
         remote_steps_are_sound(&log);
         commands_are_taken_once(&log);
+        no_cancel_is_forgotten(&log);
+        nothing_begins_while_undoing(&log);
         prop_assert_eq!(log.read_back(), log.records.clone());
         prop_assert_eq!(&derive(&log.run, &log.since_base(), log.head).unwrap(), log.state());
         for until in 1..=log.records.len() {

@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, next_attempt, pace, used_up};
+use super::{Code, Diagnosis, Owner, Pace, Remedy, Sight, pace, seen_of, used_up};
 use crate::error::Class;
+use crate::form::check_signal;
+use crate::lines::signal_line;
 use crate::path::Path;
 use crate::state::{Found, Mail, Op, OpKind, State, StepOp, StepProgress, WaitOp};
 use crate::summary::{Status, Summary};
 use crate::task::{Task, TaskState};
 use crate::time::{Millis, Seq};
+use crate::version::UNDECIDED;
 
 /// A task that is due within this time does not sleep: a node put it aside for a moment.
 const ASIDE_MAX: Duration = Duration::from_secs(10);
@@ -47,7 +50,7 @@ fn cut_at_stable(state: &State) -> Remedy {
     match last_stable(state) {
         Some(cutoff) => Remedy::Branch { cutoff },
         None if state.ops.is_empty() => Remedy::Branch { cutoff: state.branches.active().opened },
-        None => Remedy::Park { reason: "no stable event found".to_owned() },
+        None => Remedy::Park { reason: super::NO_STABLE_EVENT.to_owned() },
     }
 }
 
@@ -79,15 +82,16 @@ pub(super) fn unended(sight: &Sight<'_>) -> Option<Diagnosis> {
     if settled_status(sight)? != Status::Running || plan.is_empty() || !is_under_way(sight.state) {
         return None;
     }
-    let leaves = || sight.state.ops.iter().filter(|(_, op)| is_done_leaf(op));
-    let all = plan.iter().all(|name| leaves().any(|(path, _)| path.name() == name.as_str()));
-    let cutoff = leaves().map(|(_, op)| op.last).max()?;
+    let done = || sight.state.ops.iter().filter(|(_, op)| is_done(op));
+    let all = plan.iter().all(|name| done().any(|(path, _)| path.name() == name.as_str()));
+    let cutoff = done().map(|(_, op)| op.last).max()?;
     let evidence = format!("all {} declared steps are complete, and the run has no end", plan.len());
     all.then_some(Diagnosis { rule: Code::A3, evidence, remedy: Remedy::Branch { cutoff } })
 }
 
-fn is_done_leaf(op: &Op) -> bool {
-    matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Completed(_), group: false, .. }))
+/// Whether this is a completed step: a plan may name leaf steps and group steps.
+fn is_done(op: &Op) -> bool {
+    matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Completed(_), .. }))
 }
 
 /// A4
@@ -139,12 +143,10 @@ fn half_jump_in(state: &State) -> Option<Diagnosis> {
 pub(super) fn poison(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { proven: true, lived, .. } = &sight.owner else { return None };
     let summary = &sight.state.summary;
-    let attempt = next_attempt(summary, *lived);
-    if pace(summary, attempt, sight.bounds) != Pace::Never {
+    if pace(summary, *lived, sight.bounds) != Pace::Never {
         return None;
     }
-    let evidence = format!("{} recoveries without progress, and it died alone", summary.attempt);
-    found(Code::P1, evidence, used_up(summary.attempt, sight.bounds))
+    found(Code::P1, seen_of(summary), used_up(summary, sight.bounds))
 }
 
 /// O2
@@ -154,11 +156,14 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
         Some(task) if task.state == TaskState::Claimed && !sight.claimant.is_alive() => Remedy::Reclaim,
         // Nobody takes it over while its task sleeps: W1.
         Some(task) if task.state == TaskState::Ready && task.run_at > sight.now + ASIDE_MAX => return None,
-        // Nobody can take it over: that is what must be said.
-        Some(task) if task.state.is_live() && nobody_fit(sight).is_some() => return None,
-        Some(task) if task.state.is_live() => {
-            Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() }
-        }
+        // No live node can take it over: that is what must be said.
+        Some(task) if task.state.is_live() && !is_fit(sight) => return None,
+        Some(task) if task.state.is_live() => Remedy::Tell {
+            hint: match task.quarantine() {
+                Some(waits) => format!("it waits in quarantine {}", waits.place),
+                None => "a node that has its workflow takes it over".to_owned(),
+            },
+        },
         // Without a task nobody comes to take it over: O1.
         _ => return None,
     };
@@ -177,6 +182,25 @@ pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
     }
     let why = wanted(sight.state, sight.now)?;
     found(Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake)
+}
+
+/// W2
+pub(super) fn misfit(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let state = sight.state;
+    if state.summary.mail_unread == 0 || state.summary.status != Status::Waiting {
+        return None;
+    }
+    let taken = std::collections::BTreeSet::new();
+    // If one that fits is there as well, the run goes on by itself.
+    let is_stuck = |path: &Path| match state.ops.get(path).map(|op| &op.kind) {
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => state.mail_for(wanted, &taken).is_none(),
+        _ => false,
+    };
+    let (path, name, at, schema) = state.misfits().into_iter().find(|(path, ..)| is_stuck(path))?;
+    let Some(Mail::Signal { payload, .. }) = state.unread.get(&at) else { return None };
+    let reason = check_signal(&schema, payload).err().map(|invalid| invalid.0).unwrap_or_default();
+    let evidence = format!("signal {name} at event {at} does not fit wait {path}: {reason}");
+    found(Code::W2, evidence, Remedy::Tell { hint: signal_line(&state.summary.run, &name, Some(&schema)) })
 }
 
 /// Why a run that nobody executes should move now, if it should.
@@ -223,11 +247,21 @@ pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
             }
             return found(Code::O1, lapsed(task), Remedy::Reclaim);
         }
+        // Only nodes that have the version which the kind names are offered it.
+        Some(task) if task.state == TaskState::Ready && !is_offered(sight, task) => {
+            let needs = sight.state.summary.needs();
+            format!("its advance task is of kind {}, and the run needs {needs}", task.kind)
+        }
         Some(task) if task.state.is_live() => return None,
         Some(task) => format!("its advance task is {}", task.state.as_str()),
     };
     let run_at = due_at(sight.state, sight.now);
     found(Code::O1, evidence, Remedy::Requeue { run_at })
+}
+
+fn is_offered(sight: &Sight<'_>, task: &Task) -> bool {
+    let Summary { workflow, version, .. } = &sight.state.summary;
+    !task.is_advance() || task.is_offered_to(workflow.as_str(), *version)
 }
 
 fn lapsed(task: &Task) -> String {
@@ -286,16 +320,68 @@ pub(super) fn silent_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
     })
 }
 
+/// Whether a live node can execute the run, as far as was looked up.
+fn is_fit(sight: &Sight<'_>) -> bool {
+    let version = sight.state.summary.version;
+    sight.versions.is_none_or(|live| match version {
+        UNDECIDED => !live.is_empty(),
+        version => live.contains(&version),
+    })
+}
+
+/// Whether the run should move and no live node has it, although none can execute it.
+fn waits_for_worker(sight: &Sight<'_>) -> bool {
+    !is_fit(sight) && !sight.owner.is_alive() && wanted(sight.state, sight.now).is_some()
+}
+
 /// N1
 pub(super) fn nobody_fit(sight: &Sight<'_>) -> Option<Diagnosis> {
     let summary = &sight.state.summary;
-    let moves = wanted(sight.state, sight.now).is_some();
-    if sight.fit != Some(false) || sight.owner.is_alive() || !moves {
+    if !waits_for_worker(sight) || sight.versions.is_some_and(|live| !live.is_empty()) {
         return None;
     }
     let Summary { workflow, .. } = summary;
     let hint = format!("start a node that has workflow {workflow}");
-    found(Code::N1, format!("no live node has workflow {workflow}"), Remedy::Tell { hint })
+    let evidence =
+        format!("no live node has workflow {workflow}: the run waits for a worker with {}", summary.needs());
+    found(Code::N1, evidence, Remedy::Tell { hint })
+}
+
+/// E2
+pub(super) fn no_version(sight: &Sight<'_>) -> Option<Diagnosis> {
+    let live = sight.versions.filter(|live| !live.is_empty())?;
+    if !waits_for_worker(sight) {
+        return None;
+    }
+    let summary = &sight.state.summary;
+    let missing = missing(summary, live);
+    let remedy = match summary.initial_version {
+        initial if initial != summary.version && live.contains(&initial) => {
+            Remedy::ChangeVersion { to: initial }
+        }
+        _ => Remedy::Park { reason: missing.clone() },
+    };
+    found(Code::E2, format!("{missing}: the run waits for a worker with {}", summary.needs()), remedy)
+}
+
+/// "no live node has version 2 of order (live nodes have 1)"
+fn missing(summary: &Summary, live: &[u32]) -> String {
+    let Summary { workflow, version, .. } = summary;
+    let has = match live {
+        [] => "no live node has the workflow".to_owned(),
+        live => format!("live nodes have {}", live.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    format!("no live node has version {version} of {workflow} ({has})")
+}
+
+/// What brings a run back that E2 parked.
+pub(super) fn comes_back(sight: &Sight<'_>) -> String {
+    let Summary { run, .. } = &sight.state.summary;
+    let needs = sight.state.summary.needs();
+    match is_fit(sight) {
+        true => format!("a live node has {needs} now: goldseam resume {run}"),
+        false => format!("start a worker with {needs}, then: goldseam resume {run}"),
+    }
 }
 
 fn end(sight: &Sight<'_>) -> Seq {

@@ -161,7 +161,7 @@ impl Foreign {
         self.standing_by(&TaskStanding::of(task, lapsed))
     }
 
-    /// The same, given what a queue knows of its task, whoever's queue that is.
+    /// The same, given what a queue knows of its task, in any queue.
     pub fn standing_by(&self, task: &TaskStanding) -> Standing {
         let (true, Some(name)) = (self.is_active(), self.task()) else { return Standing::Skipped };
         let stalled = |what: &str| Standing::Stalled { evidence: format!("its task {name} is {what}") };

@@ -4,6 +4,7 @@
 //! the end of the log that it was made from. So two healers do no more than one, and a run that
 //! moved meanwhile is left alone.
 
+mod blame;
 mod detect;
 pub mod foreign;
 mod rules;
@@ -19,6 +20,10 @@ use crate::task::Task;
 use crate::time::{Millis, Seq};
 use crate::{Failure, Status};
 
+pub use blame::{
+    Bounds, Lived, Pace, Policy, control, next_attempt, pace, probation, seen_of, suspected, used_up,
+    was_executing,
+};
 pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
 
 /// The cached row as the store has it.
@@ -70,21 +75,6 @@ pub struct Remote {
     pub since: Millis,
 }
 
-/// How often a run may be recovered without progress, and what happens then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Recoveries without progress.
-    pub attempts_max: u32,
-    /// Park the run instead of failing it.
-    pub park: bool,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { attempts_max: 3, park: false }
-    }
-}
-
 /// Everything that is known about one run.
 #[derive(Debug, Clone)]
 pub struct Sight<'a> {
@@ -100,8 +90,8 @@ pub struct Sight<'a> {
     pub owner: Owner,
     /// The task's claimant.
     pub claimant: Owner,
-    /// Whether a live node has the workflow; none: nobody looked.
-    pub fit: Option<bool>,
+    /// The versions of its workflow that live nodes have, ascending; none: not looked up.
+    pub versions: Option<&'a [u32]>,
     /// Open remote steps.
     pub remote: &'a [Remote],
     /// Children that it waits for and that have ended, though its log does not say so.
@@ -177,6 +167,11 @@ pub enum Remedy {
         /// The task, as it was seen: any heartbeat since then defeats the remedy.
         task: Box<Task>,
     },
+    /// The run goes on under another version of its workflow.
+    ChangeVersion {
+        /// That version.
+        to: u32,
+    },
     /// The run fails for good.
     Fail {
         /// Why.
@@ -213,6 +208,7 @@ impl Remedy {
             Self::TakeResult { path, .. } => format!("take the result of step {path} from its task"),
             Self::SendAgain { path, .. } => format!("make a new task for step {path}"),
             Self::GiveUp { path, attempt, .. } => format!("give up attempt {attempt} of step {path}"),
+            Self::ChangeVersion { to } => format!("change its version to {to}"),
             Self::Fail { failure } => format!("fail the run: {}", failure.message),
             Self::Park { .. } => "park the run".to_owned(),
             Self::Tell { hint } => hint.clone(),
@@ -246,6 +242,11 @@ pub fn at_claim(state: &State) -> Option<Diagnosis> {
 /// What is wrong with a run whose log cannot be read.
 pub fn damaged(what: &crate::Corrupt) -> Diagnosis {
     let reason = what.to_string();
+    if what.is_newer {
+        let hint = "start a node of the release that wrote it, or upgrade this one; the run waits, unharmed"
+            .to_owned();
+        return Diagnosis { rule: Code::K2, evidence: reason, remedy: Remedy::Tell { hint } };
+    }
     Diagnosis { rule: Code::K1, evidence: reason.clone(), remedy: Remedy::Park { reason } }
 }
 
@@ -260,72 +261,19 @@ fn parked(sight: &Sight<'_>) -> Diagnosis {
         (None, Some(code)) => format!(" (goldseam explain {code})"),
         _ => String::new(),
     };
-    let hint = format!("deal with it{read}, then: goldseam resume {}", summary.run);
+    let hint = match rule {
+        Some(Code::E2) => detect::comes_back(sight),
+        _ => format!("deal with it{read}, then: goldseam resume {}", summary.run),
+    };
     Diagnosis { rule: rule.unwrap_or(Code::V1), evidence, remedy: Remedy::Tell { hint } }
 }
+
+/// Why a run is parked that a cut would have healed.
+pub const NO_STABLE_EVENT: &str = "no stable event found";
 
 /// The last event that may be trusted whatever came after: a completed step, or an answer that was read.
 pub fn last_stable(state: &State) -> Option<Seq> {
     detect::last_stable(state)
-}
-
-/// How a suspect of crashing its process is let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
-    /// With everybody else.
-    Crowd,
-    /// With a few other suspects.
-    Cohort,
-    /// With no other suspect.
-    Alone,
-    /// Not at all: it is the one.
-    Never,
-}
-
-/// How long a lost owner had a run, as far as can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Lived {
-    /// For so long at least.
-    pub least: Duration,
-    /// For so long at the most.
-    pub most: Duration,
-    /// Two lives that differ by less do not differ: a crash takes a little longer one time than another.
-    pub doubt: Duration,
-}
-
-/// The number of the recovery that a loss of its owner would be, counted since the last progress.
-///
-/// Who lived for more than twice as long as before its last crash did not cause this one, so it is
-/// not counted: a long run beside a poisonous one must not pay for it.
-pub fn next_attempt(summary: &Summary, lived: Lived) -> u32 {
-    let before = summary.lived_ms.map(Duration::from_millis);
-    let innocent = summary.attempt > 0
-        && before.is_some_and(|before| lived.least > before.saturating_mul(2).saturating_add(lived.doubt));
-    if innocent { summary.attempt } else { summary.attempt.saturating_add(1) }
-}
-
-/// How the next recovery of the run is let in.
-pub fn pace(summary: &Summary, attempt: u32, bounds: Bounds) -> Pace {
-    match attempt {
-        attempt if attempt > bounds.attempts_max && summary.alone => Pace::Never,
-        0 | 1 => Pace::Crowd,
-        attempt if attempt < bounds.attempts_max => Pace::Cohort,
-        _ => Pace::Alone,
-    }
-}
-
-/// How long a suspect is watched before others are let in: who lives for longer is innocent.
-pub fn probation(lived: Lived) -> Duration {
-    lived.most.saturating_mul(2).saturating_add(lived.doubt)
-}
-
-/// What P1 does to a run.
-pub fn used_up(attempts: u32, bounds: Bounds) -> Remedy {
-    let message = format!("recovery failed after {attempts} attempts");
-    match bounds.park {
-        true => Remedy::Park { reason: message },
-        false => Remedy::Fail { failure: Failure::terminal(message).with_code(Code::P1.as_str()) },
-    }
 }
 
 /// Who heals, why, and from where: what a heal says about itself in the log.

@@ -27,10 +27,14 @@ pub enum Code {
     L1,
     L2,
     W1,
+    W2,
     V1,
     P1,
     N1,
     K1,
+    K2,
+    C1,
+    U1,
 }
 
 /// How a rule is found to apply.
@@ -119,10 +123,14 @@ impl Code {
             Self::L1 => "L1",
             Self::L2 => "L2",
             Self::W1 => "W1",
+            Self::W2 => "W2",
             Self::V1 => "V1",
             Self::P1 => "P1",
             Self::N1 => "N1",
             Self::K1 => "K1",
+            Self::K2 => "K2",
+            Self::C1 => "C1",
+            Self::U1 => "U1",
         }
     }
 }
@@ -136,7 +144,7 @@ impl fmt::Display for Code {
 /// The text names no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, V1, P1, N1, K1"
+    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, W2, V1, P1, N1, K1, K2, C1, U1"
 )]
 pub struct NoRule(String);
 
@@ -157,6 +165,30 @@ pub const CATALOGUE: &[Rule] = &[
         wrong: "An event is missing, changed or cannot be understood.",
         remedy: "The run is parked and the evidence kept; nothing is guessed.",
         budget: Budget::Once,
+        detector: Detector::Reader,
+    },
+    Rule {
+        code: Code::K2,
+        title: "written by a newer release",
+        wrong: "The log has an event of a type that this release does not know.",
+        remedy: "The run is handed back unharmed and put aside; a node of the newer release takes it.",
+        budget: Budget::Never,
+        detector: Detector::Reader,
+    },
+    Rule {
+        code: Code::C1,
+        title: "the cached row is lost, unreadable or wrong",
+        wrong: "The run's cached row is missing, cannot be read, or says something else than the log.",
+        remedy: "The row is written again from the log; nothing else of the run changes.",
+        budget: Budget::AsNeeded,
+        detector: Detector::Reader,
+    },
+    Rule {
+        code: Code::U1,
+        title: "a record that cannot be read",
+        wrong: "A task, a lock, a node or another record beside the logs is damaged or of a newer release.",
+        remedy: "It is passed over and named; nothing else stops, and nothing is deleted.",
+        budget: Budget::Never,
         detector: Detector::Reader,
     },
     Rule {
@@ -202,8 +234,8 @@ pub const CATALOGUE: &[Rule] = &[
     Rule {
         code: Code::P1,
         title: "recovery attempts used up",
-        wrong: "The run took its process down each time it was recovered, the last time alone, without progress.",
-        remedy: "The run fails with \"recovery failed after N attempts\", or is parked by policy; nothing is deleted.",
+        wrong: "The run's process died each time it was recovered, the last time executing only this run, without progress.",
+        remedy: "The run is parked with the evidence; by policy it fails instead, once what it did is undone. Nothing is deleted.",
         budget: Budget::Once,
         detector: Detector::Run(detect::poison),
     },
@@ -222,6 +254,14 @@ pub const CATALOGUE: &[Rule] = &[
         remedy: "What a child brought is delivered, and the task is due now.",
         budget: Budget::AsNeeded,
         detector: Detector::Run(detect::asleep),
+    },
+    Rule {
+        code: Code::W2,
+        title: "a signal does not fit",
+        wrong: "The run waits for a signal, and one of that name in its mail is not what the wait accepts.",
+        remedy: "It stays unread, and the next one that fits is taken.",
+        budget: Budget::Never,
+        detector: Detector::Run(detect::misfit),
     },
     Rule {
         code: Code::O1,
@@ -257,11 +297,12 @@ pub const CATALOGUE: &[Rule] = &[
     },
     Rule {
         code: Code::E2,
-        title: "the version is not known",
-        wrong: "The run's version of its workflow is not registered.",
-        remedy: "The run goes on under the version it began with, else it is parked.",
+        title: "no live node has the version",
+        wrong: "The run could move, and live nodes have its workflow, but none of them its version.",
+        remedy: "It waits for a node that has the version. If none comes for longer than a deploy takes, it goes on under \
+                 the version it began with, if a live node has that; else it is parked.",
         budget: Budget::Once,
-        detector: Detector::Execution,
+        detector: Detector::Run(detect::no_version),
     },
     Rule {
         code: Code::V1,

@@ -3,7 +3,7 @@
 //! Payloads are data. They stay as they came; whoever writes them can ask which of them hold a secret.
 
 use super::Redactor;
-use crate::command::{Command, Owned};
+use crate::command::{Command, Owned, Withdraw};
 use crate::error::Failure;
 use crate::event::Note;
 use crate::payload::Payload;
@@ -17,6 +17,9 @@ impl Command {
             Self::Heal(heal) => edit(&mut heal.evidence),
             Self::Answer { by, .. } => by.iter_mut().for_each(edit),
             Self::Cancel(note)
+            | Self::CancelUnmanned { note, .. }
+            | Self::Terminate(note)
+            | Self::Withdraw(Withdraw { note, .. })
             | Self::Pause(note)
             | Self::Resume(note)
             | Self::Retry(note)
@@ -25,11 +28,13 @@ impl Command {
             | Self::Reset(note)
             | Self::UndoSeam(note) => redact_note(note, redactor),
             Self::Jump(jump) => redact_note(&mut jump.note, redactor),
+            Self::Migrate(migrate) => redact_note(&mut migrate.note, redactor),
+            Self::DropCancel(command) => command.redact(redactor),
             Self::Prune(prune) => redact_note(&mut prune.note, redactor),
             Self::ChildEnded { result, .. } => redact_result(result, redactor),
             Self::StepEnded(ended) => redact_result(&mut ended.result, redactor),
             Self::Owned(_, doings) => doings.iter_mut().for_each(|doing| doing.what.redact(redactor)),
-            Self::Start { .. } | Self::Signal { .. } => {}
+            Self::Start { .. } | Self::Signal { .. } | Self::HandBack(_) => {}
         }
     }
 
@@ -40,12 +45,16 @@ impl Command {
             Self::Signal { name, payload, .. } => vec![(name.as_str(), payload)],
             Self::Answer { question, answer, .. } => vec![(question.as_str(), answer)],
             Self::Jump(jump) => jump.input.iter().map(|input| ("input", input)).collect(),
+            Self::DropCancel(command) => command.payloads(),
             Self::ChildEnded { child, result } => result.iter().map(|out| (child.as_str(), out)).collect(),
             Self::StepEnded(ended) => ended.result.iter().map(|out| (ended.path.as_str(), out)).collect(),
             Self::Owned(_, doings) => doings.iter().filter_map(|doing| doing.what.payload()).collect(),
             Self::Claim(_)
             | Self::Heal(_)
             | Self::Cancel(_)
+            | Self::CancelUnmanned { .. }
+            | Self::Terminate(_)
+            | Self::Withdraw(_)
             | Self::Pause(_)
             | Self::Resume(_)
             | Self::Retry(_)
@@ -53,6 +62,8 @@ impl Command {
             | Self::Requeue(_)
             | Self::Reset(_)
             | Self::UndoSeam(_)
+            | Self::Migrate(_)
+            | Self::HandBack(_)
             | Self::Prune(_) => Vec::new(),
         }
     }
@@ -75,6 +86,7 @@ impl Owned {
             | Self::Child(_)
             | Self::Sleep { .. }
             | Self::Check(_)
+            | Self::Change { .. }
             | Self::UndoCompleted(_)
             | Self::FinishJump
             | Self::ContinueAsNew(_)
@@ -98,6 +110,7 @@ impl Owned {
             | Self::Sleep { .. }
             | Self::Check(_)
             | Self::Progress { .. }
+            | Self::Change { .. }
             | Self::UndoStarted { .. }
             | Self::UndoCompleted(_)
             | Self::UndoFailed { .. }

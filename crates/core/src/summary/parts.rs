@@ -1,5 +1,7 @@
 //! What a row is made of besides plain fields.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -23,6 +25,10 @@ pub struct OpenWait {
     /// Signals by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SignalName>,
+    /// What the content of a signal must look like, as a JSON Schema by name. A signal that does not fit stays unread.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, serde_json::Value>))]
+    pub schemas: BTreeMap<SignalName, serde_json::Value>,
     /// Questions by identity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Path>,
@@ -40,11 +46,17 @@ pub struct OpenWait {
 impl OpenWait {
     pub(super) fn new(path: &Path, since: Millis) -> Self {
         let (signals, inputs, children, tasks) = (vec![], vec![], vec![], vec![]);
-        Self { path: path.clone(), since, signals, inputs, children, tasks, due: None }
+        let schemas = BTreeMap::new();
+        Self { path: path.clone(), since, signals, schemas, inputs, children, tasks, due: None }
     }
 
     pub(super) fn until(path: &Path, since: Millis, due: Millis) -> Self {
         Self { due: Some(due), ..Self::new(path, since) }
+    }
+
+    /// Whether it looks for this signal, and what its content must look like.
+    pub fn wants(&self, name: &SignalName) -> Option<Option<&serde_json::Value>> {
+        self.signals.contains(name).then(|| self.schemas.get(name))
     }
 
     /// Whether only time can end it.

@@ -68,12 +68,25 @@ fn a_lost_claimant_costs_a_delivery_and_no_attempt() {
 
 #[test]
 fn an_advance_task_is_never_dead() {
-    let mut task = Task { kind: Task::advance_kind("checkout"), ..ready() };
+    let mut task = Task { kind: Task::advance_kind("checkout", 1), ..ready() };
     for _ in 0..9 {
         task = task.claimed("n-1", Millis(20)).reclaimed("gone", 2, Millis(30));
     }
     assert_eq!((task.state, task.audit.len()), (TaskState::Ready, 8));
-    assert_eq!(task.pool(), "default/advance:checkout");
+    assert_eq!(task.pool(), "default/advance:checkout@1");
+}
+
+#[test]
+fn a_task_handed_back_is_offered_to_the_right_version_only() {
+    let undecided = Task { kind: Task::advance_kind("checkout", UNDECIDED), ..ready() };
+    assert_eq!(undecided.pool(), "default/advance:checkout");
+    assert!(undecided.is_offered_to("checkout", 1) && undecided.is_offered_to("checkout", 2));
+    let claimed = undecided.claimed("n-1", Millis(20));
+    let back = claimed.clone().handed_back(Task::advance_kind("checkout", 2), Millis(30));
+    assert_eq!((back.state, back.deliveries, back.attempts), (TaskState::Ready, 0, 0));
+    assert_eq!((back.priority, &back.id, back.version), (claimed.priority, &claimed.id, claimed.version + 1));
+    assert!(back.run_at <= Millis(30) && back.flaw().is_none());
+    assert!(back.is_offered_to("checkout", 2) && !back.is_offered_to("checkout", 1));
 }
 
 #[test]

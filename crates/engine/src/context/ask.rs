@@ -1,5 +1,6 @@
 //! Questions to people. A question can stay open for ever; an answer that does not fit is refused.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use crate::cell::Spot;
 use crate::error::{Error, Result};
 
 impl Context {
-    /// Asks a person and waits for the answer: any JSON, unless a form is given.
+    /// Asks a person and waits for the answer. Its form is derived from `T`, unless one is given.
     pub fn ask<T: DeserializeOwned>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
         let (spot, prompt) = (self.spot(name), prompt.into());
-        Ask { ctx: self, spot, prompt, form: Form::Any, timeout: None, value: PhantomData }
+        Ask { ctx: self, spot, prompt, form: None, timeout: None, value: PhantomData }
     }
 }
 
@@ -29,7 +30,7 @@ pub struct Ask<'a, T> {
     ctx: &'a Context,
     spot: Result<Spot>,
     prompt: String,
-    form: Form,
+    form: Option<Form>,
     timeout: Option<Duration>,
     value: PhantomData<fn() -> T>,
 }
@@ -37,19 +38,19 @@ pub struct Ask<'a, T> {
 impl<T> Ask<'_, T> {
     /// The answer must be a text.
     pub fn text(mut self) -> Self {
-        self.form = Form::Text;
+        self.form = Some(Form::Text);
         self
     }
 
     /// The answer must be one of these.
     pub fn choice<C: Into<String>>(mut self, choices: impl IntoIterator<Item = C>) -> Self {
-        self.form = Form::Choice(choices.into_iter().map(Into::into).collect());
+        self.form = Some(Form::Choice(choices.into_iter().map(Into::into).collect()));
         self
     }
 
     /// The answer must be valid under this JSON Schema.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
-        self.form = Form::Schema(schema);
+        self.form = Some(Form::Schema(schema));
         self
     }
 
@@ -68,18 +69,19 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Ask<'a, T> {
         let Self { ctx, spot, prompt, form, timeout, value: _ } = self;
         Box::pin(async move {
             let spot = spot?;
-            let prompt = prompt.chars().take(ctx.cell.ledger.limits.text_bytes_max).collect();
-            let ask = InputRequested { path: spot.path.clone(), ord: spot.ord, prompt, form };
-            let wanted = |now: Millis| WaitStarted {
-                path: spot.path.clone(),
-                ord: spot.ord,
-                signals: vec![],
-                inputs: vec![spot.path.clone()],
-                children: vec![],
-                due: timeout.map(|span| now + span),
+            let wanted = |now: Millis| {
+                let (path, ord, due) = (spot.path.clone(), spot.ord, timeout.map(|span| now + span));
+                let form = form.unwrap_or_else(crate::shapes::form_of::<T>);
+                let prompt = prompt.chars().take(ctx.cell.ledger.limits.text_bytes_max).collect();
+                let ask = InputRequested { path: path.clone(), ord, prompt, form };
+                let (signals, schemas, inputs, children) =
+                    (vec![], BTreeMap::new(), vec![path.clone()], vec![]);
+                (WaitStarted { path, ord, signals, schemas, inputs, children, due }, Some(ask))
             };
-            match wait::wait(ctx, &spot, wanted, Some(ask)).await? {
-                Found::Mail(Mail::Answer { answer, .. }) => wait::read(&spot.path, &answer),
+            match wait::wait(ctx, &spot, wanted).await? {
+                Found::Mail(Mail::Answer { answer, .. }) => {
+                    Ok(ctx.read_logged(&format!("the answer to {}", spot.path), &answer).await)
+                }
                 Found::Mail(_) => ctx.mismatch(&spot).await,
                 Found::Timer => Err(Error::timeout(&spot.path)),
             }

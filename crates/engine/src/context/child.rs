@@ -1,5 +1,6 @@
 //! Child runs: wanted in the parent's log before they are created, so that none is ever lost or doubled.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Context, Name, wait};
-use crate::cell::{Cell, Spot, Stop};
+use crate::cell::{Cell, Mode, Spot, Stop};
 use crate::error::{EngineError, Error, Result};
 use crate::node::child_ended;
 
@@ -90,12 +91,18 @@ async fn begin<T>(child: Child<'_, T>) -> Result<(RunId, Spot)> {
             run
         }
     };
-    create(ctx, &run, workflow, input).await?;
+    // A child that was wanted and is not there is not wanted any more.
+    if ctx.cell.lock().mode != Mode::Replay {
+        create(ctx, &run, workflow, input).await?;
+    }
     Ok((run, spot))
 }
 
 /// Creates the child unless it is there. After a crash this may be the second time; that is harmless.
 async fn create(ctx: &Context, run: &RunId, workflow: WorkflowName, input: Payload) -> Result<()> {
+    if ctx.cell.lock().mode == Mode::Look {
+        return Ok(());
+    }
     let _busy = ctx.cell.busy();
     match make(&ctx.cell, run, workflow, input).await {
         Ok(()) => Ok(()),
@@ -110,7 +117,7 @@ async fn make(cell: &Cell, run: &RunId, workflow: WorkflowName, input: Payload) 
         let summary = &inner.state.summary;
         (summary.queue.clone(), summary.priority, summary.tags.clone())
     };
-    let version = cell.hub().newest(&workflow).unwrap_or(1);
+    let version = cell.ledger.newest(&workflow).await?;
     let parent = Some(cell.run.clone());
     let plan = cell.hub().plan(&workflow);
     let queued = RunQueued { workflow, version, input, queue, priority, tags, parent, plan };
@@ -153,16 +160,14 @@ pub(crate) async fn create_for(cell: &Cell, child: ChildStarted) {
 }
 
 async fn finish<T: DeserializeOwned>(ctx: &Context, spot: &Spot, run: RunId) -> Result<T> {
-    let wanted = |_| WaitStarted {
-        path: spot.path.clone(),
-        ord: spot.ord,
-        signals: vec![],
-        inputs: vec![],
-        children: vec![run],
-        due: None,
+    let wanted = |_| {
+        let (path, ord, signals, schemas) = (spot.path.clone(), spot.ord, vec![], BTreeMap::new());
+        (WaitStarted { path, ord, signals, schemas, inputs: vec![], children: vec![run], due: None }, None)
     };
-    match wait::wait(ctx, spot, wanted, None).await? {
-        Found::Mail(Mail::Child { result: Ok(output), .. }) => wait::read(&spot.path, &output),
+    match wait::wait(ctx, spot, wanted).await? {
+        Found::Mail(Mail::Child { result: Ok(output), .. }) => {
+            Ok(ctx.read_logged(&format!("the result of child {}", spot.path), &output).await)
+        }
         Found::Mail(Mail::Child { result: Err(failure), .. }) => Err(Error::of_step(&spot.path, failure)),
         Found::Mail(_) | Found::Timer => ctx.mismatch(spot).await,
     }

@@ -5,6 +5,7 @@
 //! outside come through the context.
 
 mod ask;
+mod changed;
 pub(crate) mod child;
 mod name;
 mod remote;
@@ -18,6 +19,7 @@ use futures_util::future::join_all;
 use goldseam_core::state::OpKind;
 use goldseam_core::{Millis, Owned, Path, Payload, RunId};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::cell::{Cell, Spot};
 use crate::error::{Error, Result};
@@ -146,6 +148,16 @@ impl Context {
             Ok(kind) => kind,
             Err(stop) => self.cell.stop_and_hang(stop).await,
         }
+    }
+
+    /// Reads what the log holds. Never returns if the code's type does not fit: that is a difference like any other, and
+    /// no failure of the run.
+    pub(crate) async fn read_logged<T: DeserializeOwned>(&self, what: &str, value: &Payload) -> T {
+        let detail = match value.read() {
+            Ok(value) => return value,
+            Err(error) => crate::shapes::misfit::<T>(what, value, &error),
+        };
+        self.cell.stop_and_hang(crate::cell::Stop::Diverged(detail)).await
     }
 
     pub(crate) async fn mismatch<T>(&self, spot: &Spot) -> T {

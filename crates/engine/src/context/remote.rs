@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::step::undo_with;
 use super::{Context, Name, wait};
-use crate::cell::{Mode, Slow, Spot, UndoFn};
+use crate::cell::{Slow, Spot, UndoFn};
 use crate::engine::default_queue;
 use crate::error::{Error, Result};
 
@@ -121,7 +121,7 @@ impl<T: DeserializeOwned> Remote<'_, T> {
             };
             let StepOp { attempts, progress, remote, .. } = step;
             match progress {
-                StepProgress::Completed(output) => return wait::read(&spot.path, &output),
+                StepProgress::Completed(output) => return Ok(ctx.read_result(&spot, &output).await),
                 StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure)),
                 StepProgress::Retry(due) => {
                     wait::until(ctx, due).await?;
@@ -161,10 +161,6 @@ impl Call<'_> {
     /// Starts an attempt: its task is there once this returns.
     async fn hand_out(&self, attempt: u32) -> Result<()> {
         let cell = &self.ctx.cell;
-        if self.is_being_undone() {
-            // The code comes to the failure that the log has without this step.
-            std::future::pending::<()>().await;
-        }
         cell.gate().await?;
         let (task, delivery) = next_task(&cell.lock().state, &self.spot.path, attempt);
         let remote = Some(Box::new(Sent {
@@ -184,14 +180,6 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Whether the run is being undone for another reason than a request to cancel it.
-    fn is_being_undone(&self) -> bool {
-        let inner = self.ctx.cell.lock();
-        let cancelled = inner.state.summary.cancel.is_some();
-        let failure = inner.state.failure.as_ref();
-        failure.is_some_and(|failure| !cancelled || failure.code.as_deref() != Some("cancelled"))
-    }
-
     /// Whether somebody is to do it.
     fn is_open(&self) -> bool {
         let inner = self.ctx.cell.lock();
@@ -208,7 +196,7 @@ impl Call<'_> {
         loop {
             let (revision, cancelled) = {
                 let inner = cell.lock();
-                (inner.revision(), inner.state.summary.cancel.is_some() && inner.mode == Mode::Run)
+                (inner.revision(), inner.state.summary.cancel.is_some() && inner.mode.heeds_cancel())
             };
             if !self.is_open() {
                 return Ok(());

@@ -9,7 +9,7 @@ use goldseam_core::decide::idempotency_key;
 use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::state::{OpKind, StepOp, StepProgress};
-use goldseam_core::{Failure, Hash, Millis, Owned, Payload, Retry};
+use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
 use goldseam_store::TaskChange;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +18,7 @@ use super::{Context, Name, wait};
 use crate::attempt::{self, Limits, Outcome};
 use crate::cell::{Spot, UndoFn};
 use crate::error::{Error, Result};
+use crate::shapes;
 
 pub use crate::attempt::Attempt;
 
@@ -176,7 +177,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
             match &step.progress {
                 StepProgress::Completed(output) => {
                     self.remember(&spot);
-                    return wait::read(&spot.path, output);
+                    return Ok(ctx.read_result(&spot, output).await);
                 }
                 StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure.clone())),
                 StepProgress::Retry(due) if due.0 > 0 => wait::until(ctx, *due).await?,
@@ -211,14 +212,17 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
         let (path, ord) = (spot.path.clone(), spot.ord);
         let started = StepStarted { path, ord, attempt: number, input, remote: None };
         let traced = self.at_most_once && !planted::is(Bug::OnceWithoutTrace);
-        if traced || self.probe.is_some() || self.limits.silence.is_some() {
+        // Should this attempt take its process down, the log names it.
+        let suspect = cell.lock().is_suspect();
+        if traced || self.probe.is_some() || self.limits.silence.is_some() || suspect {
             let ticket = cell.queue(Owned::StepStarted(started.clone()));
             cell.durable(ticket).await;
         }
         let key = idempotency_key(&cell.lock().state, &spot.path);
         let _busy = cell.busy();
         let attempt = Attempt::new(number, key, self.limits.silence.is_some());
-        let (outcome, details) = attempt::run(cell, &started, attempt, self.limits, &mut self.body).await;
+        let limits = Limits { marked: suspect, ..self.limits };
+        let (outcome, details) = attempt::run(cell, &started, attempt, limits, &mut self.body).await;
         let (failure, timeout) = match outcome {
             Outcome::Done(value) => match Payload::of(&value, &cell.ledger.limits) {
                 Ok(output) => {
@@ -316,20 +320,35 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
     async fn ask_person(&mut self, spot: &Spot, facts: Facts) -> Result<Option<T>> {
         let ctx = self.ctx.arm(("after-crash", facts.number))?;
         let prompt = format!("A crash cut off step {}. Did it happen? If so, with which result?", spot.path);
+        let result = shapes::of::<T>().schema().unwrap_or_default();
+        let result = if result.is_null() { true.into() } else { result };
         let schema = serde_json::json!({
             "type": "object",
             "required": ["done"],
-            "properties": { "done": { "type": "boolean" }, "result": {} },
+            "properties": { "done": { "type": "boolean" }, "result": true },
+            "if": { "properties": { "done": { "const": true } } },
+            "then": { "properties": { "result": result } },
         });
         let answer: serde_json::Value = ctx.ask("happened", prompt).schema(schema).await?;
         if answer["done"] != serde_json::Value::Bool(true) {
             return Ok(None);
         }
         let output = Payload::of(&answer["result"], &self.ctx.cell.ledger.limits)?;
-        let value = wait::read(&spot.path, &output)?;
+        let value = self.ctx.read_result(spot, &output).await;
         self.record(spot, output, facts);
         Ok(Some(value))
     }
+}
+
+impl Context {
+    /// Reads what a step returned, as the log has it.
+    pub(super) async fn read_result<T: DeserializeOwned>(&self, spot: &Spot, output: &Payload) -> T {
+        self.read_logged(&result_of(&spot.path), output).await
+    }
+}
+
+fn result_of(path: &Path) -> String {
+    format!("the result of {path}")
 }
 
 /// The undoing of a step with its types erased.
@@ -340,14 +359,11 @@ where
     E: Into<Error>,
     T: DeserializeOwned + 'static,
 {
-    Arc::new(move |output: Payload| {
-        let undoing = output.read::<T>().map(&undo);
-        Box::pin(async move {
-            match undoing {
-                Ok(undoing) => undoing.await.map_err(Into::into),
-                Err(error) => Err(Error::terminal(format!("the recorded output does not fit: {error}"))),
-            }
-        })
+    Arc::new(move |path, output| {
+        let value = output.read::<T>();
+        let value = value.map_err(|error| shapes::misfit::<T>(&result_of(path), output, &error))?;
+        let undoing = undo(value);
+        Ok(Box::pin(async move { undoing.await.map_err(Into::into) }))
     })
 }
 
@@ -385,7 +401,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
             match ctx.recorded(&spot, None).await {
                 None => {}
                 Some(OpKind::Step(StepOp { progress: StepProgress::Completed(output), .. })) => {
-                    return wait::read(&spot.path, &output);
+                    return Ok(ctx.read_result(&spot, &output).await);
                 }
                 Some(OpKind::Step(StepOp { progress: StepProgress::Failed(failure), .. })) => {
                     return Err(Error::of_step(&spot.path, failure));
@@ -395,7 +411,9 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T
             let began = ctx.cell.now();
             let inner = Context { cell: Arc::clone(&ctx.cell), arm: spot.path.clone() };
             let (path, ord, input, group, fence) = (spot.path.clone(), spot.ord, None, true, None);
-            match (self.body)(inner).await {
+            let result = (self.body)(inner).await;
+            ctx.cell.unless_replaying().await;
+            match result {
                 Ok(value) => {
                     let output = Payload::of(&value, &ctx.cell.ledger.limits)?;
                     let (attempt, undo) = (1, false);

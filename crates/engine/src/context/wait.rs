@@ -3,7 +3,7 @@
 //! Parking is the append of `wait.started`: a signal that came first makes it conflict and is looked
 //! at. So nothing is lost between looking and sleeping.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, select};
 use goldseam_core::event::{InputRequested, WaitStarted};
 use goldseam_core::form::Form;
 use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
-use goldseam_core::{Failure, Millis, Owned, Path, Payload, RunId, SignalName};
+use goldseam_core::{Failure, Millis, Owned, Payload, RunId, SignalName};
 use serde::de::DeserializeOwned;
 
 use super::{ChildHandle, Context, Name};
@@ -43,12 +43,11 @@ fn pace(ctx: &Context, due: Option<Millis>, only_slow: bool) -> Slow {
     if only_slow && !near { Slow::Yes } else { Slow::No }
 }
 
-/// Opens a wait unless the log has it, and returns what resolved it.
+/// Opens a wait unless the log has it, and returns what resolved it. What it looks for is made only if it is opened.
 pub(super) async fn wait(
     ctx: &Context,
     spot: &Spot,
-    wanted: impl FnOnce(Millis) -> WaitStarted,
-    ask: Option<InputRequested>,
+    wanted: impl FnOnce(Millis) -> (WaitStarted, Option<InputRequested>),
 ) -> Result<Found> {
     let (due, slow) = match ctx.recorded(spot, None).await {
         Some(OpKind::Wait(WaitOp { found: Some(found), .. })) => return Ok(found),
@@ -56,7 +55,7 @@ pub(super) async fn wait(
         Some(OpKind::Step(_) | OpKind::Progress) => return ctx.mismatch(spot).await,
         Some(OpKind::Wait(_)) | None => {
             ctx.cell.gate().await?;
-            let wanted = wanted(ctx.cell.now());
+            let (wanted, ask) = wanted(ctx.cell.now());
             let (due, slow) = (wanted.due, is_slow(&wanted));
             let _waiting = ctx.cell.waiting(pace(ctx, due, slow));
             let ticket = ctx.cell.queue(Owned::Wait { wanted, ask });
@@ -90,7 +89,7 @@ fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
     let mail = wait.wanted.as_ref().and_then(|wanted| state.mail_for(wanted, &BTreeSet::new()));
     let due = due.filter(|_| live);
     let there = live && mail.is_some() || due.is_some_and(|due| due <= ctx.cell.now());
-    let cancelled = state.summary.cancel.is_some() && live;
+    let cancelled = state.summary.cancel.is_some() && inner.mode.heeds_cancel();
     Some(Seen { found: wait.found, there, cancelled, due, revision })
 }
 
@@ -133,7 +132,7 @@ pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
     loop {
         let (cancelled, revision) = {
             let inner = cell.lock();
-            (inner.state.summary.cancel.is_some() && inner.mode == Mode::Run, inner.revision())
+            (inner.state.summary.cancel.is_some() && inner.mode.heeds_cancel(), inner.revision())
         };
         if cancelled {
             return Err(Error::cancelled());
@@ -148,11 +147,12 @@ pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
 }
 
 impl Context {
-    /// Waits for a signal. One that came before is found; each is delivered once, in order.
+    /// Waits for a signal. One that came before is found; each is delivered once, in order. Its content must fit `T`.
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Signal<'_, T> {
         Signal {
             ctx: self,
             name: SignalName::new(name),
+            schema: None,
             timeout: None,
             spot: self.spot(name),
             value: PhantomData,
@@ -162,7 +162,8 @@ impl Context {
     /// Waits for the first of several things.
     pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
         let spot = self.spot(name);
-        Select { ctx: self, spot, signals: vec![], children: vec![], ask: None, timeout: None, flaw: None }
+        let (signals, schemas, children) = (vec![], BTreeMap::new(), vec![]);
+        Select { ctx: self, spot, signals, schemas, children, ask: None, timeout: None, flaw: None }
     }
 }
 
@@ -171,12 +172,22 @@ impl Context {
 pub struct Signal<'a, T> {
     ctx: &'a Context,
     name: Result<SignalName, goldseam_core::IdError>,
+    schema: Option<serde_json::Value>,
     timeout: Option<Duration>,
     spot: Result<Spot>,
     value: PhantomData<fn() -> T>,
 }
 
 impl<T> Signal<'_, T> {
+    /// Its content must be valid under this JSON Schema; without it, under one that is derived from the type.
+    ///
+    /// A signal that is not is refused while the run waits for it. One that came earlier stays unread, and the next one that
+    /// fits is taken.
+    pub fn schema(mut self, schema: serde_json::Value) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
     /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
@@ -189,28 +200,31 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
     type IntoFuture = BoxFuture<'a, Result<T>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { ctx, name, timeout, spot, value: _ } = self;
+        let Self { ctx, name, schema, timeout, spot, value: _ } = self;
         Box::pin(async move {
             let (spot, name) = (spot?, name?);
-            let wanted = |now: Millis| WaitStarted {
-                path: spot.path.clone(),
-                ord: spot.ord,
-                signals: vec![name],
-                inputs: vec![],
-                children: vec![],
-                due: timeout.map(|span| now + span),
+            let wanted = |now: Millis| {
+                let schema = schema.or_else(|| crate::shapes::of::<T>().schema());
+                let wanted = WaitStarted {
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    schemas: schema.map(|schema| (name.clone(), schema)).into_iter().collect(),
+                    signals: vec![name],
+                    inputs: vec![],
+                    children: vec![],
+                    due: timeout.map(|span| now + span),
+                };
+                (wanted, None)
             };
-            match wait(ctx, &spot, wanted, None).await? {
-                Found::Mail(Mail::Signal { payload, .. }) => read(&spot.path, &payload),
+            match wait(ctx, &spot, wanted).await? {
+                Found::Mail(Mail::Signal { payload, .. }) => {
+                    Ok(ctx.read_logged(&format!("the signal for {}", spot.path), &payload).await)
+                }
                 Found::Mail(_) => ctx.mismatch(&spot).await,
                 Found::Timer => Err(Error::timeout(&spot.path)),
             }
         })
     }
-}
-
-pub(super) fn read<T: DeserializeOwned>(path: &Path, payload: &Payload) -> Result<T> {
-    payload.read().map_err(|e| Error::terminal(format!("what {path} got does not fit: {e}")))
 }
 
 /// A wait for the first of several things; see [`Context::select`].
@@ -219,6 +233,7 @@ pub struct Select<'a> {
     ctx: &'a Context,
     spot: Result<Spot>,
     signals: Vec<SignalName>,
+    schemas: BTreeMap<SignalName, serde_json::Value>,
     children: Vec<RunId>,
     ask: Option<(String, Form)>,
     timeout: Option<Duration>,
@@ -258,6 +273,18 @@ impl Select<'_> {
         self
     }
 
+    /// Also takes this signal, if its content is valid under this JSON Schema.
+    pub fn signal_with(mut self, name: &str, schema: serde_json::Value) -> Self {
+        match SignalName::new(name) {
+            Ok(name) => {
+                self.schemas.insert(name.clone(), schema);
+                self.signals.push(name);
+            }
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
     /// Also takes the end of this child.
     pub fn child(mut self, child: &ChildHandle) -> Self {
         self.children.push(child.run_id().clone());
@@ -282,28 +309,25 @@ impl<'a> IntoFuture for Select<'a> {
     type IntoFuture = BoxFuture<'a, Result<Selected>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { ctx, spot, signals, children, ask, timeout, flaw } = self;
+        let Self { ctx, spot, signals, schemas, children, ask, timeout, flaw } = self;
         Box::pin(async move {
             if let Some(flaw) = flaw {
                 return Err(flaw);
             }
             let spot = spot?;
-            let inputs = ask.iter().map(|_| spot.path.clone()).collect();
-            let wanted = |now: Millis| WaitStarted {
-                path: spot.path.clone(),
-                ord: spot.ord,
-                signals,
-                inputs,
-                children,
-                due: timeout.map(|span| now + span),
+            let wanted = |now: Millis| {
+                let (path, ord, due) = (spot.path.clone(), spot.ord, timeout.map(|span| now + span));
+                let inputs = ask.iter().map(|_| path.clone()).collect();
+                let wanted = WaitStarted { path, ord, signals, schemas, inputs, children, due };
+                let ask = ask.map(|(prompt, form)| InputRequested {
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    prompt: prompt.chars().take(ctx.cell.ledger.limits.text_bytes_max).collect(),
+                    form,
+                });
+                (wanted, ask)
             };
-            let ask = ask.map(|(prompt, form)| InputRequested {
-                path: spot.path.clone(),
-                ord: spot.ord,
-                prompt: prompt.chars().take(ctx.cell.ledger.limits.text_bytes_max).collect(),
-                form,
-            });
-            match wait(ctx, &spot, wanted, ask).await? {
+            match wait(ctx, &spot, wanted).await? {
                 Found::Mail(Mail::Signal { name, payload }) => Ok(Selected::Signal { name, payload }),
                 Found::Mail(Mail::Child { run, result }) => Ok(Selected::Child { run, result }),
                 Found::Mail(Mail::Answer { answer, .. }) => Ok(Selected::Answer(answer)),

@@ -1,7 +1,7 @@
 //! Locks: held ones with their holders, all of them with their fences, which never go back.
 
 use goldseam_core::lock::Lock;
-use goldseam_store::{Expect, Written};
+use goldseam_store::{Expect, Unreadable, Written};
 
 use super::Copier;
 use super::crew::each;
@@ -60,6 +60,10 @@ impl Copier {
     }
 
     async fn carry_lock(&self, session: &Session, lock: &Lock) -> Result<Fate, EngineError> {
+        if Unreadable::is_lock(lock) {
+            let what = "it cannot be read".to_owned();
+            return Ok(Fate::LeftBehind(CopyFinding::new("U1", ("lock", lock.name.as_str()), what)));
+        }
         let found = match session.is_dry() {
             true => self.to.lock(&lock.name).await?,
             false => match self.put_lock(lock, Expect::Absent).await? {

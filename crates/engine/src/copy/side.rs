@@ -6,7 +6,9 @@ use std::time::Duration;
 use goldseam_core::lock::Lock;
 use goldseam_core::task::Task;
 use goldseam_core::{LockName, RunId, Seq, TaskId};
-use goldseam_store::{Head, LockFilter, Record, Row, RunFilter, RunOrder, Store, StoreError, TaskFilter};
+use goldseam_store::{
+    Head, LockFilter, Record, Row, RunFilter, RunOrder, Store, StoreError, TaskFilter, Unreadable,
+};
 
 use super::mark;
 use crate::commit::{Ledger, Patience};
@@ -140,7 +142,10 @@ impl Pages for Runs<'_> {
                     let page = self.side.ask("listing runs", || store.runs(filter.clone())).await?;
                     self.at = page.next.map_or(At::End, |next| At::Rows(Some(next)));
                     let listed = |row: Row| Listed { run: row.summary.run.clone(), row: Some(Box::new(row)) };
-                    page.items.into_iter().map(listed).collect()
+                    let unreadable = page.unreadable.iter().filter_map(Unreadable::run);
+                    let unreadable: Vec<RunId> = unreadable.collect();
+                    let lost = unreadable.into_iter().map(|run| Listed { run, row: None });
+                    page.items.into_iter().map(listed).chain(lost).collect()
                 }
                 At::End => return Ok(None),
             };

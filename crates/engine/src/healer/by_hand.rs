@@ -1,8 +1,9 @@
 //! Healing by hand: one run at a time, by somebody who wants to know what was done.
 
+use goldseam_core::command::Migrate;
 use goldseam_core::decide::Refusal;
-use goldseam_core::recovery::{Code, Reason, Remedy};
-use goldseam_core::{BranchId, Command, Path, RunId, Seq, State, Status};
+use goldseam_core::recovery::{Code, NO_STABLE_EVENT, Reason, Remedy};
+use goldseam_core::{BranchId, Command, NodeId, Path, RunId, Seq, State, Status};
 
 use super::monitor::Monitor;
 use super::sweeper::{SweepOptions, Sweeper};
@@ -74,6 +75,19 @@ fn first_after(state: &State, remedy: &Remedy) -> Option<Path> {
     after.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
+/// Whether a cut would have healed the run, and its log has no event to cut at.
+fn lacks_stable_event(found: &Found) -> bool {
+    match &found.diagnosis.remedy {
+        Remedy::Park { reason } => reason == NO_STABLE_EVENT,
+        Remedy::Tell { .. } => found.diagnosis.evidence == NO_STABLE_EVENT,
+        _ => false,
+    }
+}
+
+fn no_stable_event(run: &RunId, found: &Found, before: Status) -> EngineError {
+    EngineError::NoStableEvent { run: run.clone(), rule: found.diagnosis.rule, before }
+}
+
 impl Client {
     /// Somebody who mends runs because a person asked.
     pub fn healer(&self) -> Healer {
@@ -120,8 +134,17 @@ impl Client {
             }
             return Ok(recovery);
         };
+        // A deploy may bring the version: only a sweep that has watched for long enough, or an operator who names the rule,
+        // goes on without it.
+        let found = match &examined.state {
+            Some(state) if options.rule != Some(Code::E2) => found.before_grace(&state.summary),
+            _ => found,
+        };
         if let (Remedy::Branch { cutoff }, Some(state)) = (&found.diagnosis.remedy, &examined.state) {
             recovery.standing = state.to_undo(*cutoff);
+        }
+        if status == Status::Parked && lacks_stable_event(&found) {
+            return Err(no_stable_event(run, &found, status));
         }
         if options.dry_run {
             recovery.found = Some(found);
@@ -136,6 +159,9 @@ impl Client {
             recovery.standing.clear();
         } else {
             recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);
+        }
+        if lacks_stable_event(&found) {
+            return Err(no_stable_event(run, &found, status));
         }
         recovery.found = Some(found);
         Ok(recovery)
@@ -169,6 +195,17 @@ impl Client {
         self.tell(run, Command::Requeue(note)).await
     }
 
+    /// Moves a run to another version of its workflow, without asking whether its history fits: if it does not, the run
+    /// parks (rule V1) and can be moved back. A run that a live node executes is refused: pause it first.
+    pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
+        let liveness = self.healer().liveness().await?;
+        let summary = self.get(run).await?;
+        let gone = |owner: &NodeId| !liveness.owner(Some(owner), summary.claimed_at).is_alive();
+        let lost = summary.owner.clone().filter(gone);
+        let note = self.note(by);
+        self.tell(run, Command::Migrate(Migrate { note, to, lost })).await
+    }
+
     /// Takes back what has not settled: it runs again from the last stable event, on a new branch.
     pub async fn reset(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
         let note = self.note(by);
@@ -177,11 +214,12 @@ impl Client {
 
     /// Lets a paused or parked run go on. Whatever else is wrong with it is recovered first.
     pub async fn resume(&self, run: &RunId, by: By) -> Result<Resumed, EngineError> {
-        let recovery = match self.recover(run, RecoverOptions::default()).await? {
-            recovery if recovery.status == Status::Parked => {
-                Recovery { found: None, healed: None, ..recovery }
-            }
-            recovery => recovery,
+        let nothing = |status| Recovery { status, found: None, healed: None, standing: Vec::new() };
+        let recovery = match self.recover(run, RecoverOptions::default()).await {
+            // A run that is parked already goes on as the operator wants.
+            Err(EngineError::NoStableEvent { before: Status::Parked, .. }) => nothing(Status::Parked),
+            Ok(recovery) if recovery.status == Status::Parked => nothing(Status::Parked),
+            recovery => recovery?,
         };
         let note = self.note(by);
         match self.tell(run, Command::Resume(note)).await {

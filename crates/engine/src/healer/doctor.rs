@@ -1,6 +1,7 @@
 //! The doctor: every rule over the whole store, told or healed.
 
 use goldseam_core::recovery::Code;
+use goldseam_store::{RecordKind, Unreadable};
 
 use super::sweeper::{Fate, Stalled, SweepOptions, SweepReport};
 use crate::client::Client;
@@ -9,6 +10,9 @@ use crate::error::EngineError;
 /// Looks at the whole store in one examination: what was healed is looked at again, because what stood behind
 /// it is seen only then.
 const LOOKS_MAX: u32 = 3;
+
+/// Records read at a time.
+const RECORDS: u32 = 5_000;
 
 /// What the doctor is to do.
 #[derive(Debug, Clone, Default)]
@@ -30,13 +34,19 @@ pub enum Subject {
     Task(String),
     /// A lock.
     Lock(String),
+    /// A node.
+    Node(String),
+    /// Another record, by its place.
+    Record(String),
 }
 
 impl Subject {
     /// Its name.
     pub fn name(&self) -> &str {
         match self {
-            Self::Run(name) | Self::Task(name) | Self::Lock(name) => name,
+            Self::Run(name) | Self::Task(name) | Self::Lock(name) | Self::Node(name) | Self::Record(name) => {
+                name
+            }
         }
     }
 
@@ -46,6 +56,8 @@ impl Subject {
             Self::Run(_) => "run",
             Self::Task(_) => "task",
             Self::Lock(_) => "lock",
+            Self::Node(_) => "node",
+            Self::Record(_) => "record",
         }
     }
 }
@@ -81,14 +93,15 @@ pub struct Checkup {
 impl Checkup {
     /// Whether something is left that is wrong.
     pub fn is_healthy(&self) -> bool {
-        self.findings.iter().all(|finding| matches!(finding.fate, Fate::Healed | Fate::Moved))
+        let is_well = |fate: &Fate| matches!(fate, Fate::Healed | Fate::Moved | Fate::Waits);
+        self.findings.iter().all(|finding| is_well(&finding.fate))
     }
 
     /// Adds a finding; one that is known already takes the newer fate.
     fn add(&mut self, new: Finding) {
         let same = |old: &&mut Finding| old.code == new.code && old.subject == new.subject;
         match self.findings.iter_mut().find(same) {
-            Some(old) if old.fate == Fate::Healed && new.fate == Fate::Moved => {}
+            Some(old) if old.fate == Fate::Healed && matches!(new.fate, Fate::Moved | Fate::Waits) => {}
             Some(old) => *old = new,
             None => self.findings.push(new),
         }
@@ -116,6 +129,7 @@ impl Client {
             // No rule speaks of them.
             foreign: None,
             from_log: false,
+            walk: 0,
         };
         let mut sweeper = self.sweeper(sweep);
         let mut checkup = Checkup::default();
@@ -133,10 +147,30 @@ impl Client {
             }
         }
         self.examine_claims(&options, &mut checkup).await?;
+        self.examine_records(options.deep, &mut checkup).await?;
         checkup.findings.retain(|finding| options.rule.is_none_or(|rule| rule == finding.code));
         let healed = checkup.findings.iter().filter(|finding| finding.fate == Fate::Healed);
         checkup.healed = healed.count() as u64;
         Ok(checkup)
+    }
+
+    /// Rule U1: tasks, locks, nodes and other records that cannot be read.
+    async fn examine_records(&self, deep: bool, checkup: &mut Checkup) -> Result<(), EngineError> {
+        let mut kinds = vec![RecordKind::Task, RecordKind::Lock, RecordKind::Node];
+        // On object storage these are read one by one, and nothing else reads them all.
+        kinds.extend(deep.then_some(RecordKind::Index));
+        for kind in kinds {
+            let mut after = None;
+            loop {
+                let page = self.store().unreadable(kind, after.as_deref(), RECORDS).await?;
+                page.items.into_iter().map(unreadable).for_each(|finding| checkup.add(finding));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Rules L1 and L2: locks and tasks that nobody alive holds.
@@ -176,6 +210,25 @@ impl Client {
     }
 }
 
+fn unreadable(found: Unreadable) -> Finding {
+    // Rule O1 finds the run of an advance task, too.
+    let fate = if found.advance { Fate::Told } else { Fate::NeedsHelp };
+    let (subject, remedy) = match found.kind {
+        RecordKind::Row => (Subject::Run(found.key), "its row is written again from its log"),
+        RecordKind::Task if found.advance => (Subject::Task(found.key), "rule O1 makes a new one"),
+        RecordKind::Task => {
+            (Subject::Task(found.key), "no worker gets it; put it right, or remove it by hand")
+        }
+        RecordKind::Lock => {
+            (Subject::Lock(found.key), "it counts as held; put it right, or remove it by hand")
+        }
+        RecordKind::Node => (Subject::Node(found.key), "it counts as up; its next beat writes it again"),
+        RecordKind::Index => (Subject::Record(found.key), "its key or lane stays shut; remove it by hand"),
+    };
+    let (evidence, remedy) = (format!("it cannot be read: {}", found.reason), remedy.to_owned());
+    Finding { code: Code::U1, subject, evidence, remedy, fate }
+}
+
 fn finding(stalled: Stalled) -> Finding {
     let diagnosis = stalled.found.diagnosis;
     Finding {
@@ -202,6 +255,8 @@ mod tests {
             (Subject::Run("x".into()), "run"),
             (Subject::Task("x".into()), "task"),
             (Subject::Lock("x".into()), "lock"),
+            (Subject::Node("x".into()), "node"),
+            (Subject::Record("x".into()), "record"),
         ] {
             assert_eq!((subject.name(), subject.kind()), ("x", kind));
         }
@@ -240,8 +295,9 @@ mod tests {
             let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
             Checkup { findings, ..Checkup::default() }.is_healthy()
         };
-        let fates = [Fate::Healed, Fate::Moved, Fate::Young, Fate::Told, Fate::NeedsHelp];
-        assert_eq!(fates.map(is_healthy), [true, true, false, false, false]);
+        let fates =
+            [Fate::Healed, Fate::Moved, Fate::Waits, Fate::Young, Fate::Told, Fate::NeedsHelp, Fate::Stopped];
+        assert_eq!(fates.map(is_healthy), [true, true, true, false, false, false, false]);
         assert!(!is_healthy(Fate::Failed("no".to_owned())));
         assert!(Checkup::default().is_healthy());
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use goldseam_core::codec::{chain, decode};
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{Event, RunRecovered};
-use goldseam_core::recovery::{Cached, Code, Diagnosis, Remote, Sight, damaged, diagnose};
+use goldseam_core::recovery::{
+    Cached, Code, Diagnosis, Lived, Owner, Policy, Remedy, Remote, Sight, damaged, diagnose,
+};
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::state::{OpenRemote, Outcome};
 use goldseam_core::summary::Trouble;
@@ -34,6 +36,20 @@ pub struct Found {
     pub diagnosis: Diagnosis,
 }
 
+impl Found {
+    /// The same while a deploy may still bring the version that E2 misses: what to do, and what happens otherwise.
+    pub(super) fn before_grace(mut self, summary: &Summary) -> Self {
+        let (run, needs, later) = (&self.run, summary.needs(), self.diagnosis.remedy.describe());
+        if self.diagnosis.rule == Code::E2 && self.diagnosis.remedy.is_automatic() {
+            let hint = format!(
+                "start a worker with {needs}; if none comes, a sweep will {later}: goldseam recover {run} --rule E2 does so now"
+            );
+            self.diagnosis.remedy = Remedy::Tell { hint };
+        }
+        self
+    }
+}
+
 /// What a look at a run brought.
 #[derive(Debug, Clone)]
 pub struct Examined {
@@ -43,6 +59,10 @@ pub struct Examined {
     pub found: Vec<Found>,
     /// The cached row was lost, late or wrong.
     pub row_is_off: bool,
+    /// Why the cached row has to be written again, where it says nothing or something false.
+    pub row_is: Option<String>,
+    /// There is a cached row that can be read.
+    pub has_row: bool,
 }
 
 impl Healer {
@@ -80,14 +100,26 @@ impl Healer {
     pub async fn examine(&self, run: &RunId, liveness: &Liveness) -> Result<Examined, EngineError> {
         let refused =
             || EngineError::Refused { run: run.clone(), refusal: goldseam_core::Refusal::NoSuchRun };
-        let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Err(refused()) };
+        let Some(Head { end, row, unreadable }) = self.ledger.store.head(run).await? else {
+            return Err(refused());
+        };
         let state = match self.read(run, end, row.as_ref()).await {
             Ok(state) => state,
-            Err(EngineError::Corrupt { corrupt, .. }) => return Ok(broken(run, end, row.as_ref(), &corrupt)),
+            Err(EngineError::Corrupt { corrupt, .. }) => {
+                let rests = row.is_none() && self.ends_parked(run, end).await?;
+                return Ok(broken(run, end, (row.as_ref(), rests), &corrupt));
+            }
             Err(error) => return Err(error),
         };
         if row.as_ref().is_some_and(|row| is_being_healed(&row.summary, &state.summary, liveness.now)) {
-            return Ok(Examined { found: Vec::new(), row_is_off: false, state: Some(state) });
+            let found = Vec::new();
+            return Ok(Examined {
+                found,
+                row_is_off: false,
+                row_is: None,
+                has_row: true,
+                state: Some(state),
+            });
         }
         let task = match row.as_ref().and_then(|row| row.task.clone()) {
             Some(id) => self.task(id).await?,
@@ -105,18 +137,19 @@ impl Healer {
         };
         let liveness = again.as_ref().unwrap_or(liveness);
         let since = task.as_ref().and_then(|task| task.started_at);
+        let policy = self.rules.policy_for(summary);
+        let versions = liveness.versions(&summary.workflow);
         let sight = Sight {
             now: liveness.now,
             state: &state,
             row: row.as_ref().map(|row| Cached { summary: &row.summary, task: row.task.as_ref() }),
             task: task.as_ref(),
-            owner: liveness.owner(summary.owner.as_ref(), summary.claimed_at),
-            claimant: claimant
-                .map_or(goldseam_core::recovery::Owner::Nobody, |claimant| liveness.holder(claimant, since)),
-            fit: Some(liveness.has(&summary.workflow)),
+            owner: with_doubt(liveness.owner(summary.owner.as_ref(), summary.claimed_at), policy),
+            claimant: claimant.map_or(Owner::Nobody, |claimant| liveness.holder(claimant, since)),
+            versions: Some(&versions),
             remote: &remote,
             children: &children,
-            bounds: self.rules.recovery_for(&summary.workflow).bounds(),
+            bounds: policy.bounds(),
         };
         let found =
             diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
@@ -125,7 +158,18 @@ impl Healer {
         let differs = |row: &Row| !row.summary.agrees_with(summary) && !sight.owner.is_alive();
         let adrift = |row: &Row| row.task.is_none() && task.is_some();
         let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
-        Ok(Examined { found, row_is_off, state: Some(state) })
+        let row_is = match &row {
+            None => Some(unreadable.map_or_else(
+                || "the cached row is lost".to_owned(),
+                |reason| format!("the cached row cannot be read: {reason}"),
+            )),
+            Some(row) if differs(row) => Some(format!(
+                "the cached row says {} as of event {}, the log says {} as of event {}",
+                row.summary.status, row.summary.as_of, summary.status, summary.as_of
+            )),
+            Some(_) => None,
+        };
+        Ok(Examined { found, row_is_off, row_is, has_row: row.is_some(), state: Some(state) })
     }
 
     /// The state at `end`, from where the row says loading may begin unless the row is off.
@@ -141,7 +185,14 @@ impl Healer {
         Ok(state)
     }
 
-    async fn advance_task_of(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
+    /// Whether the log ends with a parking by rule K1.
+    async fn ends_parked(&self, run: &RunId, end: Seq) -> Result<bool, EngineError> {
+        let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
+        let last = last.and_then(|last| decode(last.seq, &last.body).ok());
+        Ok(last.is_some_and(|last| is_parking(&last.event)))
+    }
+
+    pub(super) async fn advance_task_of(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
         let filter =
             TaskFilter { run: Some(run.clone()), advance: Some(true), limit: 16, ..TaskFilter::default() };
         let tasks = self.ledger.store.tasks(filter).await?;
@@ -163,7 +214,7 @@ impl Healer {
                 Err(EngineError::Corrupt { .. }) => false,
                 Err(error) => return Err(error),
             };
-            if over && let Some(outcome) = self.ledger.load(child).await?.state.outcome {
+            if over && let Some(outcome) = self.ledger.outcome(child).await? {
                 ended.extend(told(child, outcome));
             }
         }
@@ -195,7 +246,9 @@ impl Healer {
 
     /// Writes the cached row anew from the log. Losing the race to somebody else is no error.
     pub async fn rewrite_row(&self, run: &RunId, state: &State) -> Result<Healed, EngineError> {
-        let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Ok(Healed::Moved) };
+        let Some(Head { end, row, .. }) = self.ledger.store.head(run).await? else {
+            return Ok(Healed::Moved);
+        };
         if end != state.summary.as_of {
             return Ok(Healed::Moved);
         }
@@ -214,14 +267,16 @@ impl Healer {
 
     /// Parks a run whose log cannot be read: at its very end, touching nothing of the evidence.
     pub(super) async fn park_damaged(&self, run: &RunId, reason: &str) -> Result<Healed, EngineError> {
-        let Some(Head { end, row }) = self.ledger.store.head(run).await? else { return Ok(Healed::Moved) };
+        let Some(Head { end, row, .. }) = self.ledger.store.head(run).await? else {
+            return Ok(Healed::Moved);
+        };
+        if let Some(healed) = self.stays_terminated(run, end, row.as_ref()).await? {
+            return Ok(healed);
+        }
         let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
         let prev = last.as_ref().map_or(Hash::ZERO, |last| chain(&last.body));
         let decoded = last.and_then(|last| decode(last.seq, &last.body).ok());
-        if decoded
-            .as_ref()
-            .is_some_and(|last| matches!(&last.event, Event::RunParked { code, .. } if code == "K1"))
-        {
+        if decoded.as_ref().is_some_and(|last| is_parking(&last.event)) {
             return Ok(Healed::Moved);
         }
         let branch = decoded.map(|last| last.branch).or(row.as_ref().map(|row| row.summary.branch));
@@ -237,13 +292,26 @@ impl Healer {
         let recovered = Event::RunRecovered(self.found_damage(reason));
         let sealed = seal(place, [recovered, parked].map(|event| Stamped { at: now, event }).into());
         let heads = sealed.heads.last().copied().unwrap_or_default();
-        let row = row.map(|row| Box::new(parked_row(row.summary, reason, (end.next().next(), heads))));
+        let row = match row {
+            Some(row) => Some(row.summary),
+            None => self.first_row(run).await?,
+        };
+        let row = row.map(|row| Box::new(parked_row(row, reason, (end.next().next(), heads))));
         let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
         match self.ledger.store.append(append).await {
             Ok(end) => Ok(Healed::Done { end, branch: None, stale: None }),
             Err(StoreError::Conflict { .. }) => Ok(Healed::Moved),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What the first event of a log tells of its run, if it can be read.
+    async fn first_row(&self, run: &RunId) -> Result<Option<Summary>, EngineError> {
+        let first = self.ledger.store.read(run, Seq::ZERO, 1).await?.pop();
+        Ok(first.and_then(|first| {
+            let recorded = decode(first.seq, &first.body).ok()?;
+            Summary::first(run, &recorded, chain(&first.body)).ok()
+        }))
     }
 
     fn found_damage(&self, reason: &str) -> RunRecovered {
@@ -262,6 +330,16 @@ impl Healer {
     }
 }
 
+/// The same, judged by how much two lives of this run may differ.
+fn with_doubt(owner: Owner, policy: Policy) -> Owner {
+    match owner {
+        Owner::Lost { proven, evidence, lived } => {
+            Owner::Lost { proven, evidence, lived: Lived { doubt: policy.doubt(), ..lived } }
+        }
+        other => other,
+    }
+}
+
 /// Whether somebody has appended a recovery and is about to write what follows from it: some stores write the row and
 /// the task a moment after the log. If they never come, the recovery is an old one soon.
 fn is_being_healed(row: &Summary, log: &Summary, now: Millis) -> bool {
@@ -269,6 +347,10 @@ fn is_being_healed(row: &Summary, log: &Summary, now: Millis) -> bool {
         && log.recovered_at == Some(log.last_event_at)
         && row.recovered_at != log.recovered_at
         && now.since(log.last_event_at) < FOLLOWS_WITHIN
+}
+
+fn is_parking(event: &Event) -> bool {
+    matches!(event, Event::RunParked { code, .. } if code == Code::K1.as_str())
 }
 
 /// The row of a run whose log cannot be read: what it was, and that it needs a person.
@@ -288,17 +370,19 @@ fn parked_row(row: Summary, reason: &str, (as_of, head): (Seq, Hash)) -> Summary
     }
 }
 
-/// What `diagnose` cannot see: there is no state at all.
-fn broken(run: &RunId, end: Seq, row: Option<&Row>, corrupt: &Corrupt) -> Examined {
+/// What `diagnose` cannot see: there is no state at all. `is_parked` says whether the log ends with its parking.
+fn broken(run: &RunId, end: Seq, (row, is_parked): (Option<&Row>, bool), corrupt: &Corrupt) -> Examined {
     let mut diagnosis = damaged(corrupt);
     let rests = |row: &Row| row.summary.status == Status::Parked && row.summary.as_of == end;
     // What is over stays as it ended: there is nothing left to keep from moving.
-    if row.is_some_and(|row| rests(row) || row.summary.status.is_terminal()) {
+    let is_still = is_parked || row.is_some_and(|row| rests(row) || row.summary.status.is_terminal());
+    if is_still && !corrupt.is_newer {
         let hint =
             format!("restore the log of {run} from a backup; goldseam history {run} shows what is left");
-        diagnosis.remedy = goldseam_core::recovery::Remedy::Tell { hint };
+        diagnosis.remedy = Remedy::Tell { hint };
     }
-    Examined { state: None, found: vec![Found { run: run.clone(), at: end, diagnosis }], row_is_off: false }
+    let found = vec![Found { run: run.clone(), at: end, diagnosis }];
+    Examined { state: None, found, row_is_off: false, row_is: None, has_row: row.is_some() }
 }
 
 fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failure>)> {
@@ -310,8 +394,6 @@ fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failu
 
 #[cfg(test)]
 mod tests {
-    use goldseam_core::recovery::Remedy;
-
     use super::super::sample::started;
     use super::*;
 
@@ -369,7 +451,7 @@ mod tests {
         let end = row.summary.as_of;
         let corrupt = Corrupt::new(Seq(1), "a gap");
         let tells = |row: Option<&Row>| {
-            let examined = broken(&RunId::new("r").unwrap(), end, row, &corrupt);
+            let examined = broken(&RunId::new("r").unwrap(), end, (row, false), &corrupt);
             assert!(examined.state.is_none() && !examined.row_is_off);
             assert_eq!((examined.found.len(), examined.found[0].at), (1, end));
             assert_eq!(examined.found[0].diagnosis.rule, Code::K1);

@@ -25,6 +25,39 @@ pub struct Healing {
     pub recovered: RunRecovered,
     /// When the run first did something after it; none: not yet.
     pub moved_at: Option<Millis>,
+    /// How it stopped the run, if that is what it did instead of healing it.
+    pub ended: Option<Ending>,
+}
+
+/// How a rule stopped a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It is parked and needs a person.
+    Parked,
+    /// It failed.
+    Failed,
+    /// It fails once what it did is undone.
+    Undoing,
+}
+
+impl Ending {
+    /// The word in JSON and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Parked => "parked",
+            Self::Failed => "failed",
+            Self::Undoing => "undoing",
+        }
+    }
+
+    fn of(event: &Event) -> Option<Self> {
+        match event {
+            Event::RunParked { .. } => Some(Self::Parked),
+            Event::RunFailed { .. } => Some(Self::Failed),
+            Event::CompensationStarted { .. } => Some(Self::Undoing),
+            _ => None,
+        }
+    }
 }
 
 /// A place in the feed: when, of which run, and where in its log.
@@ -98,7 +131,17 @@ impl Client {
             Err(error) => return Err(error),
         };
         let mut healings: Vec<Healing> = Vec::new();
+        let mut write = None;
         for recorded in history {
+            // What a rule does to the run stands in the same write as what it says about it.
+            if write == Some(recorded.write)
+                && let Some(healing) = healings.last_mut()
+            {
+                healing.ended = healing.ended.or(Ending::of(&recorded.event));
+            }
+            if matches!(recorded.event, Event::RunRecovered(_)) {
+                write = Some(recorded.write);
+            }
             match recorded.event {
                 Event::RunRecovered(recovered) => healings.push(Healing {
                     run: run.clone(),
@@ -107,6 +150,7 @@ impl Client {
                     at: recorded.at,
                     recovered,
                     moved_at: None,
+                    ended: None,
                 }),
                 event if event.path().is_some() || event.is_terminal() => {
                     for healing in healings.iter_mut().filter(|healing| healing.moved_at.is_none()) {

@@ -24,7 +24,7 @@ use crate::queue::Queue;
 
 pub use goldseam_core::recovery::foreign::TaskStanding;
 
-/// How foreign states are healed. Nothing is done to them unless somebody gives this.
+/// How foreign states are healed. Without these options, foreign states are left alone.
 #[derive(Debug, Clone)]
 pub struct ForeignOptions {
     /// Queue of the tasks that healing creates.
@@ -56,7 +56,7 @@ impl Eq for ForeignOptions {}
 /// The queue that foreign states belong to, where it is not the store's own.
 #[async_trait]
 pub trait TaskLookup: Debug + Send + Sync {
-    /// Says how the task stands that a foreign state names. If this fails, the state is left alone and the error is told.
+    /// Says how the task stands that a foreign state names. If this fails, the state is left alone and the report has the error.
     async fn look_up(&self, task: &str) -> Result<TaskStanding, Box<dyn Error + Send + Sync>>;
 }
 

@@ -1,10 +1,14 @@
 //! Who lives, as far as the store tells: by locks that the system drops, else by beats in the store's time.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use goldseam_core::recovery::{Lived, Owner};
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Millis, NodeId, WorkflowName};
 use goldseam_store::{NodeSeen, NodeState, Pulse};
+
+use crate::node::Newest;
 
 /// All nodes at one moment.
 #[derive(Debug, Clone)]
@@ -67,23 +71,64 @@ impl Liveness {
         let until_now = self.now.since(since);
         match self.find(node) {
             Some(seen) => {
-                let least = seen.beat_at.since(since);
-                Lived { least, most: (least + self.beat * 2).min(until_now).max(least), doubt: self.doubt }
+                let (least, doubt) = (seen.beat_at.since(since), self.doubt);
+                let process = seen.beat_at.since(seen.record.started_at);
+                Lived { least, most: (least + self.beat * 2).min(until_now).max(least), doubt, process }
             }
-            None => Lived { least: Duration::ZERO, most: until_now, doubt: self.doubt },
+            None => Lived { most: until_now, doubt: self.doubt, ..Lived::default() },
         }
     }
 
-    /// Whether a live node has the workflow.
-    pub fn has(&self, workflow: &WorkflowName) -> bool {
-        let label =
-            |label: &String| label.rsplit_once('@').is_some_and(|(name, _)| name == workflow.as_str());
-        self.nodes.iter().any(|seen| {
-            self.holder(seen.record.id.as_str(), None).is_alive()
-                && seen.record.state == NodeState::Up
-                && seen.record.workflows.iter().any(label)
+    /// Nodes that live and work.
+    fn working(&self) -> impl Iterator<Item = &NodeSeen> {
+        self.nodes.iter().filter(|seen| {
+            seen.record.state == NodeState::Up && self.holder(seen.record.id.as_str(), None).is_alive()
         })
     }
+
+    /// The versions of a workflow that live nodes have, ascending.
+    pub fn versions(&self, workflow: &WorkflowName) -> Vec<u32> {
+        let of_it = |(name, version): (&str, u32)| (name == workflow.as_str()).then_some(version);
+        let all: BTreeSet<u32> = self.working().flat_map(labels).filter_map(of_it).collect();
+        all.into_iter().collect()
+    }
+
+    /// Whether a live node can execute a run that is on this version; of an undecided one, whether any has the workflow.
+    pub fn can_execute(&self, workflow: &WorkflowName, version: u32) -> bool {
+        let fits =
+            |label: (&str, u32)| label.0 == workflow.as_str() && (version == UNDECIDED || label.1 == version);
+        self.working().flat_map(labels).any(fits)
+    }
+
+    /// When a node that has this version last gave a sign of life, as far as the store still knows: of the dead, too.
+    pub fn last_had(&self, workflow: &WorkflowName, version: u32) -> Option<Millis> {
+        let has = |seen: &&NodeSeen| labels(seen).any(|label| label == (workflow.as_str(), version));
+        self.nodes.iter().filter(has).map(|seen| seen.beat_at).max()
+    }
+
+    /// The newest version of each workflow that live nodes have.
+    pub(crate) fn newest(&self) -> Newest {
+        let mut newest = Newest::new();
+        for (name, version) in self.working().flat_map(labels) {
+            if let Ok(name) = WorkflowName::new(name) {
+                let known = newest.entry(name).or_default();
+                *known = version.max(*known);
+            }
+        }
+        newest
+    }
+}
+
+/// What a node says that it has: names and versions.
+fn labels(seen: &NodeSeen) -> impl Iterator<Item = (&str, u32)> {
+    let parse = |label: &'_ String| {
+        let (name, version) = label.rsplit_once('@')?;
+        Some((name.len(), version.parse::<u32>().ok()?))
+    };
+    seen.record.workflows.iter().filter_map(move |label| {
+        let (end, version) = parse(label)?;
+        Some((&label[..end], version))
+    })
 }
 
 #[cfg(test)]
@@ -167,7 +212,7 @@ mod tests {
     fn a_life_ends_between_the_last_beat_and_the_next_but_one() {
         let all = everybody();
         let lived = |node: &str, since: i64| {
-            let Lived { least, most, doubt } = all.lived(node, Millis(since));
+            let Lived { least, most, doubt, .. } = all.lived(node, Millis(since));
             assert_eq!(doubt, SECOND);
             (least.as_millis(), most.as_millis())
         };
@@ -180,10 +225,26 @@ mod tests {
     #[test]
     fn a_workflow_is_had_by_live_nodes_that_work() {
         let all = everybody();
-        let has = |name: &str| all.has(&WorkflowName::new(name).unwrap());
+        let has = |name: &str| all.can_execute(&WorkflowName::new(name).unwrap(), UNDECIDED);
         let names = ["of-well", "of-suspect", "of-leaving", "of-left", "of-gone", "of-dropped", "of-silent"];
         assert_eq!(names.map(has), [true, true, false, false, false, false, false]);
         assert!(has("pay") && !has("pa") && !has("ship"));
-        assert!(!seen(Vec::new()).has(&WorkflowName::new("pay").unwrap()));
+        assert!(!seen(Vec::new()).can_execute(&WorkflowName::new("pay").unwrap(), UNDECIDED));
+    }
+
+    #[test]
+    fn versions_are_those_of_live_nodes_and_the_dead_tell_when_they_last_had_one() {
+        let all = everybody();
+        let name = |name: &str| WorkflowName::new(name).unwrap();
+        assert_eq!(all.versions(&name("pay")), [1]);
+        assert_eq!(all.versions(&name("of-well")), [2]);
+        assert_eq!(all.versions(&name("of-silent")), [0; 0]);
+        assert!(all.can_execute(&name("of-well"), 2) && !all.can_execute(&name("of-well"), 1));
+        assert!(!all.can_execute(&name("of-gone"), 2));
+        assert_eq!(all.last_had(&name("of-silent"), 2), Some(Millis(90_000)));
+        assert_eq!((all.last_had(&name("of-silent"), 1), all.last_had(&name("ship"), 1)), (None, None));
+        let newest = all.newest();
+        assert_eq!(newest.get(&name("of-well")), Some(&2));
+        assert_eq!((newest.get(&name("pay")), newest.get(&name("of-gone"))), (Some(&1), None));
     }
 }

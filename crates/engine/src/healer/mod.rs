@@ -3,6 +3,7 @@
 //! Nothing here executes a run: a healed run is claimable, and some node claims it. Any number of
 //! healers at once do no more than one, because a remedy lands only at the log end it was made for.
 
+pub mod audit;
 pub mod by_hand;
 pub mod doctor;
 mod examine;
@@ -12,6 +13,7 @@ pub mod foreign;
 mod liveness;
 pub mod monitor;
 pub mod sweeper;
+mod terminate;
 pub mod why;
 
 use std::collections::BTreeMap;
@@ -20,9 +22,9 @@ use std::time::Duration;
 use goldseam_core::command::Heal;
 use goldseam_core::decide::Refusal;
 use goldseam_core::event::Note;
-use goldseam_core::recovery::{Code, Diagnosis, Healer as Who, Reason, Remedy};
+use goldseam_core::recovery::{Code, Diagnosis, Healer as Who, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{BranchId, Command, Event, RunId, Seq, WorkflowName};
+use goldseam_core::{BranchId, Command, Event, RunId, Seq, Summary, WorkflowName};
 use goldseam_store::{Expect, Written};
 
 pub use examine::{Examined, Found};
@@ -59,8 +61,14 @@ impl Rules {
         }
     }
 
+    /// How this process recovers runs of this workflow.
     fn recovery_for(&self, workflow: &WorkflowName) -> &Recovery {
         self.recovery_of.get(workflow).unwrap_or(&self.recovery)
+    }
+
+    /// How this run is recovered: as its log says, else as this process is configured.
+    fn policy_for(&self, summary: &Summary) -> Policy {
+        Policy::of(summary, self.recovery_for(&summary.workflow).policy())
     }
 }
 
@@ -94,7 +102,13 @@ impl Healer {
         match &healed {
             Ok(Healed::Done { stale, .. }) => {
                 self.count(run, diagnosis, *stale, begun).await;
-                tracing::info!(%run, rule = %diagnosis.rule, evidence = diagnosis.evidence, "healed");
+                let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
+                match rule {
+                    Code::P1 => {
+                        tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down")
+                    }
+                    _ => tracing::info!(%run, %rule, evidence, "healed"),
+                }
             }
             Ok(Healed::Moved | Healed::NotByItself) => {}
             Err(error) => {
@@ -109,9 +123,11 @@ impl Healer {
         let Ok(Some(head)) = self.ledger.store.head(run).await else { return };
         let workflow = head.row.map_or_else(String::new, |row| row.summary.workflow.as_str().to_owned());
         let heal = self.ledger.clock.elapsed().saturating_sub(begun);
-        self.ledger.meter.recovered(diagnosis.rule.as_str(), &workflow, self.reason.as_str(), (stale, heal));
-        if diagnosis.rule == Code::P1 {
-            self.ledger.meter.attempts_exceeded(&workflow);
+        match diagnosis.rule {
+            Code::P1 => self.ledger.meter.attempts_exceeded(&workflow),
+            rule => {
+                self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal))
+            }
         }
     }
 
@@ -137,7 +153,8 @@ impl Healer {
         match self.ledger.commit(run, &Command::Heal(heal)).await {
             Ok(committed) => {
                 self.ledger.hub.poke(run);
-                if let Remedy::Fail { .. } = diagnosis.remedy {
+                if committed.records.iter().any(|recorded| matches!(recorded.event, Event::RunFailed { .. }))
+                {
                     self.cancel_children(run).await;
                 }
                 let (mut branch, mut stale) = (None, None);
@@ -248,6 +265,7 @@ mod sample {
             path: Path::new("nap").unwrap(),
             since: Millis(0),
             signals: Vec::new(),
+            schemas: std::collections::BTreeMap::new(),
             inputs: Vec::new(),
             children: Vec::new(),
             tasks: Vec::new(),

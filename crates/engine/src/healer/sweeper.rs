@@ -4,17 +4,19 @@
 //! Cost grows with what is active and has changed: a run that a live node executes costs nothing but
 //! its place in the list, and one that has not changed since it was last found healthy is not read again.
 
+mod walk;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::planted::{self, Bug};
-use goldseam_core::recovery::{Code, Diagnosis, Reason, Remedy};
+use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Hash, Millis, RunId, Seq, Status};
 use goldseam_store::{Row, RunFilter, RunOrder};
 
-use super::foreign::{ForeignOptions, ForeignReport, Others, Treatment};
+use super::foreign::{ForeignOptions, ForeignReport, ForeignStalled, Others, Treatment};
 use super::{Examined, Found, Healed, Healer, Liveness};
 use crate::error::EngineError;
 
@@ -45,9 +47,12 @@ pub struct SweepOptions {
     /// Look at the states of others too, and heal them like this, where the store has a place for them; none: leave them
     /// alone.
     pub foreign: Option<ForeignOptions>,
-    /// How long a finding has held is told by the log, the row, the task and the owner's last beat, by the store's clock,
+    /// How long a finding has held comes from the log, the row, the task and the owner's last beat, by the store's clock,
     /// instead of by earlier sweeps: for a single sweep, which has seen nothing before. States of others are not judged so.
     pub from_log: bool,
+    /// Rows of runs that are expected to rest that are compared with their logs, too, going on where the sweep before
+    /// ended.
+    pub walk: u32,
 }
 
 impl Default for SweepOptions {
@@ -60,6 +65,7 @@ impl Default for SweepOptions {
             deep: false,
             foreign: None,
             from_log: false,
+            walk: 0,
         }
     }
 }
@@ -77,6 +83,10 @@ pub enum Fate {
     Moved,
     /// Only a person, or time, can help.
     NeedsHelp,
+    /// It heals by itself: a node has its task, or will.
+    Waits,
+    /// The run was stopped: it takes its process down, and needs a person.
+    Stopped,
     /// The remedy failed; another sweep tries again.
     Failed(String),
 }
@@ -90,6 +100,8 @@ impl Fate {
             Self::Told => "told",
             Self::Moved => "moved",
             Self::NeedsHelp => "needs_help",
+            Self::Waits => "waits",
+            Self::Stopped => "stopped",
             Self::Failed(_) => "failed",
         }
     }
@@ -174,6 +186,8 @@ pub struct Sweeper {
     healer: Healer,
     options: SweepOptions,
     stage: Stage,
+    /// Where the walk over runs that rest goes on.
+    walked: Option<String>,
     sightings: HashMap<RunId, Sighting>,
     /// What was found well: fingerprint of the run's id, and of what its row and task were then.
     well: HashMap<u64, u64>,
@@ -183,7 +197,8 @@ pub struct Sweeper {
 impl Sweeper {
     pub(crate) fn new(healer: Healer, options: SweepOptions) -> Self {
         let (sightings, well) = (HashMap::new(), HashMap::new());
-        Self { healer, options, stage: Stage::default(), sightings, well, others: Others::default() }
+        let (stage, others) = (Stage::default(), Others::default());
+        Self { healer, options, stage, walked: None, sightings, well, others }
     }
 
     /// Changes how long a finding must hold and why it is looked for, from the next tick on.
@@ -216,7 +231,7 @@ impl Sweeper {
                     }
                     left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
                     for run in &lost {
-                        self.look_deep(run, None, &liveness, &mut report).await?;
+                        self.look_at_lost(run, &liveness, &mut report).await?;
                     }
                     // What could not be mended stays in the list, and must not hide what comes after it.
                     self.stage = match lost.last() {
@@ -230,8 +245,9 @@ impl Sweeper {
                     if planted::is(Bug::SweepWrites) {
                         self.touch().await?;
                     }
-                    for row in &page.items {
-                        self.look(row, &liveness, &mut report).await?;
+                    self.look_at_page(&page, &liveness, &mut report).await?;
+                    if page.next.is_none() {
+                        self.walk(&liveness, &mut report).await?;
                     }
                     match page.next {
                         Some(next) => self.stage = Stage::Active(Some(next)),
@@ -255,7 +271,8 @@ impl Sweeper {
     async fn page(&self, after: Option<String>) -> Result<goldseam_store::Page<Row>, EngineError> {
         let mut statuses = ACTIVE.to_vec();
         if self.options.parked {
-            statuses.push(Status::Parked);
+            // A paused run is a finding if its log is damaged.
+            statuses.extend([Status::Parked, Status::Paused]);
         }
         if self.options.deep {
             statuses.clear();
@@ -293,6 +310,12 @@ impl Sweeper {
         let treatment = Treatment { options, stale_after, dry_run: self.options.dry_run };
         let page = place.states(after.as_deref(), PAGE).await?;
         let found = report.foreign.get_or_insert_default();
+        for unreadable in page.unreadable {
+            let Ok(id) = RunId::new(unreadable.key) else { continue };
+            (found.scanned, found.skipped) = (found.scanned + 1, found.skipped + 1);
+            let (evidence, since) = (format!("it cannot be read: {}", unreadable.reason), liveness.now);
+            found.stalled.push(ForeignStalled { id, evidence, since, fate: Fate::NeedsHelp });
+        }
         for state in &page.items {
             let look = self.healer.look_at_foreign((place, state), &mut self.others, treatment, liveness);
             found.add(look.await?);
@@ -370,15 +393,22 @@ impl Sweeper {
             }
             return Ok(());
         };
-        let changed = known.map(|(_, changed)| changed).filter(|_| self.options.from_log);
+        // A deploy may bring what E2 misses: that is counted from this sweeper's own first look.
+        let by_log = self.options.from_log && !self.waits_for_deploy(&found);
+        let changed = known.map(|(_, changed)| changed).filter(|_| by_log);
         let first = match changed {
             Some(changed) => self.held_since(&found, changed, liveness.now).await?,
             None => liveness.now,
         };
         let since = self.seen_since(&found, moves(&examined, found.at), first);
+        let since = since.max(self.last_had_version(&found, &examined, liveness).unwrap_or(since));
         // Silence has lasted for as long as it must already.
         let silent = found.diagnosis.rule == Code::H1;
-        let old_enough = silent || liveness.now.since(since) >= self.stale_after(&examined);
+        let old_enough = silent || liveness.now.since(since) >= self.held_for(&found, &examined);
+        let found = match &examined.state {
+            Some(state) if !old_enough && self.waits_for_deploy(&found) => found.before_grace(&state.summary),
+            _ => found,
+        };
         let fate = self.treat(&found, old_enough).await;
         if fate == Fate::Healed {
             report.healed += 1;
@@ -402,9 +432,18 @@ impl Sweeper {
         liveness: &Liveness,
         report: &mut SweepReport,
     ) -> Result<Examined, EngineError> {
-        let Examined { state: Some(state), row_is_off: true, found } = &examined else { return Ok(examined) };
+        let Examined { state: Some(state), row_is_off: true, found, .. } = &examined else {
+            return Ok(examined);
+        };
         let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
-        if self.options.dry_run || by_rule || self.options.rule.is_some() {
+        let is_wanted = self.options.rule.is_none_or(|rule| rule == Code::C1);
+        if by_rule || !is_wanted {
+            return Ok(examined);
+        }
+        if self.options.dry_run {
+            if let Some(evidence) = examined.row_is.clone() {
+                report.stalled.push(walk::off_row(run, state.summary.as_of, evidence, liveness.now));
+            }
             return Ok(examined);
         }
         match self.healer.rewrite_row(run, state).await? {
@@ -433,19 +472,38 @@ impl Sweeper {
         sighting.since
     }
 
-    fn stale_after(&self, examined: &Examined) -> Duration {
-        self.options.stale_after.unwrap_or_else(|| {
-            let workflow = examined.state.as_ref().map(|state| &state.summary.workflow);
-            workflow
-                .map_or(&self.healer.rules.recovery, |name| self.healer.rules.recovery_for(name))
-                .stale_after
-        })
+    /// How long this finding must have held before it is healed.
+    fn held_for(&self, found: &Found, examined: &Examined) -> Duration {
+        let rules = &self.healer.rules;
+        let summary = examined.state.as_ref().map(|state| &state.summary);
+        let stale_after = self.options.stale_after.unwrap_or_else(|| {
+            let policy = summary.map(|summary| rules.policy_for(summary));
+            policy.map_or(rules.recovery.stale_after, Policy::stale_after)
+        });
+        let recovery = summary.map_or(&rules.recovery, |summary| rules.recovery_for(&summary.workflow));
+        match self.waits_for_deploy(found) {
+            true => stale_after.max(recovery.version_grace),
+            false => stale_after,
+        }
+    }
+
+    /// Whether a deploy may still bring what is missing. An operator who asks for this very rule knows better.
+    fn waits_for_deploy(&self, found: &Found) -> bool {
+        found.diagnosis.rule == Code::E2
+            && self.options.rule != Some(Code::E2)
+            && !planted::is(Bug::NoVersionGrace)
+    }
+
+    /// When a node that has the version which a run waits for last gave a sign of life.
+    fn last_had_version(&self, found: &Found, examined: &Examined, liveness: &Liveness) -> Option<Millis> {
+        let summary = &examined.state.as_ref().filter(|_| self.waits_for_deploy(found))?.summary;
+        liveness.last_had(&summary.workflow, summary.version)
     }
 
     async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
         match &found.diagnosis {
-            // Somebody has put its task back already, and a node takes it over.
-            Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Moved,
+            // Its task is in the queue again, or a node has it: that node takes the run over.
+            Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Waits,
             diagnosis if !diagnosis.remedy.is_automatic() => return Fate::NeedsHelp,
             _ => {}
         }
@@ -457,6 +515,7 @@ impl Sweeper {
             return Fate::Young;
         }
         match self.healer.heal(&found.run, found.at, &found.diagnosis).await {
+            Ok(Healed::Done { .. }) if found.diagnosis.rule == Code::P1 => Fate::Stopped,
             Ok(Healed::Done { .. }) => Fate::Healed,
             Ok(Healed::Moved) => Fate::Moved,
             Ok(Healed::NotByItself) => Fate::NeedsHelp,
@@ -498,7 +557,11 @@ fn mark(row: &Row, task: Option<&Task>) -> u64 {
 fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
     let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
     match task.state {
-        TaskState::Ready => !overdue || task.run_at <= liveness.now,
+        // What can be claimed now needs a live node that has its version.
+        TaskState::Ready if task.run_at <= liveness.now => {
+            liveness.can_execute(&row.summary.workflow, row.summary.version)
+        }
+        TaskState::Ready => !overdue,
         TaskState::Claimed => {
             task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
         }
@@ -519,10 +582,12 @@ mod tests {
             Fate::Told,
             Fate::Moved,
             Fate::NeedsHelp,
+            Fate::Waits,
+            Fate::Stopped,
             Fate::Failed(String::new()),
         ];
         let words = fates.each_ref().map(Fate::as_str);
-        assert_eq!(words, ["healed", "young", "told", "moved", "needs_help", "failed"]);
+        assert_eq!(words, ["healed", "young", "told", "moved", "needs_help", "waits", "stopped", "failed"]);
     }
 
     #[test]

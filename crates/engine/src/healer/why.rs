@@ -1,10 +1,14 @@
 //! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
 
-use goldseam_core::recovery::Remedy;
-use goldseam_core::state::{OpKind, StepOp, StepProgress};
-use goldseam_core::summary::OpenWait;
+use std::collections::BTreeMap;
+
+use goldseam_core::event::Terminated;
+use goldseam_core::lines::{answer_line, signal_line};
+use goldseam_core::recovery::{Code, Remedy, suspected};
+use goldseam_core::state::{Mail, OpKind, StepOp, StepProgress};
+use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::task::TaskState;
-use goldseam_core::{Millis, RunId, State, Status, TaskId};
+use goldseam_core::{Millis, Path, RunId, SignalName, State, Status, TaskId};
 
 use super::{Examined, Found, Healer, Liveness};
 use crate::client::Client;
@@ -51,15 +55,25 @@ impl Client {
         let healer = self.healer();
         let liveness = healer.liveness().await?;
         let examined = healer.examine(run, &liveness).await?;
-        let Some(state) = &examined.state else { return Ok(unreadable(run, examined.found)) };
+        let Some(state) = &examined.state else {
+            let is_newer = examined.found.iter().any(|found| found.diagnosis.rule == Code::K2);
+            let row = self.store().head(run).await?.and_then(|head| head.row).filter(|_| is_newer);
+            let status = row.map_or(Status::Parked, |row| row.summary.status);
+            let ended = self.termination(run).await?;
+            return Ok(unreadable(run, status, examined.found, ended.map(|ended| ended.left)));
+        };
         let mut explained = Explanation {
             run: run.clone(),
             status: state.summary.status,
             links: Vec::new(),
             moves_at: state.summary.due().filter(|_| state.summary.status.is_active()),
             you_can: Vec::new(),
-            found: examined.found.clone(),
+            found: examined.found.iter().map(|found| found.clone().before_grace(&state.summary)).collect(),
         };
+        if let Some(what) = examined.row_is.clone().filter(|_| !examined.has_row) {
+            let what = format!("{what}; the next sweep writes it again");
+            explained.links.push(Link { depth: 0, what, since: None, until: None });
+        }
         let mut open = vec![(0, examined.clone())];
         while let Some((depth, examined)) = open.pop() {
             let Some(state) = &examined.state else { continue };
@@ -86,16 +100,26 @@ impl Client {
     }
 }
 
-fn unreadable(run: &RunId, found: Vec<Found>) -> Explanation {
+fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Terminated>) -> Explanation {
     let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
-    Explanation {
-        run: run.clone(),
-        status: Status::Parked,
-        links: vec![Link { depth: 0, what: format!("its log is damaged: {what}"), since: None, until: None }],
-        found,
-        moves_at: None,
-        you_can: vec![format!("goldseam history {run}"), "goldseam explain K1".to_owned()],
-    }
+    let rule = found.first().map_or(Code::K1, |found| found.diagnosis.rule);
+    let what = if rule == Code::K1 { format!("its log is damaged: {what}") } else { what };
+    let link = |what: String| Link { depth: 0, what, since: None, until: None };
+    let mut you_can = vec![format!("goldseam history {run}"), format!("goldseam explain {rule}")];
+    let mut links = vec![link(what)];
+    let status = match ended {
+        Some(left) => {
+            links.insert(0, link(format!("it was terminated: {}", left.note.reason)));
+            Status::Cancelled
+        }
+        None => {
+            if rule == Code::K1 {
+                you_can.push(format!("goldseam terminate {run} --reason REASON"));
+            }
+            status
+        }
+    };
+    Explanation { run: run.clone(), status, links, found, moves_at: None, you_can }
 }
 
 /// What to do about what is wrong, or about what the run waits for.
@@ -110,18 +134,32 @@ fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
         can.push(format!("goldseam explain {}", found.diagnosis.rule));
     }
     let summary = examined.state.as_ref().map(|state| &state.summary);
+    if let Some(state) = examined.state.as_ref().filter(|state| !state.summary.status.is_terminal()) {
+        if state.jump.is_some() && state.undone.is_empty() {
+            can.push(format!("goldseam withdraw {run} --jump"));
+        }
+        if state.summary.is_cancel_pending() {
+            can.push(format!("goldseam withdraw {run} --cancel"));
+            can.push(format!("goldseam terminate {run} --reason REASON"));
+        }
+    }
     match explained.status {
         Status::Paused => can.push(format!("goldseam resume {run}")),
-        Status::Failed => can.push(format!("goldseam retry {run}")),
+        Status::Failed => {
+            let code = summary.and_then(|summary| summary.trouble.as_ref()?.code.as_deref());
+            if code == Some(Code::P1.as_str()) {
+                can.push(format!("goldseam explain {}", Code::P1));
+            }
+            can.push(format!("goldseam retry {run}"));
+        }
         // Whatever it waited for before, only a person's decision moves it now.
         Status::Parked | Status::Completed | Status::Cancelled => {}
         _ => {
             let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
+            let inputs = summary.map(|summary| summary.inputs.as_slice()).unwrap_or_default();
+            can.extend(inputs.iter().map(|input| answer_line(run, &input.path, &input.form)));
             for wait in waits {
-                can.extend(
-                    wait.inputs.iter().map(|question| format!("goldseam answer {run} {question} ANSWER")),
-                );
-                can.extend(wait.signals.iter().map(|name| format!("goldseam signal {run} {name}")));
+                can.extend(wait.signals.iter().map(|name| signal_line(run, name, wait.schemas.get(name))));
             }
         }
     }
@@ -145,11 +183,44 @@ impl Seen<'_> {
         Link { depth: self.depth, what, since, until }
     }
 
+    /// Requests that no worker has carried out yet: by which operator, since when, and what they wait for.
+    fn requests(&self, into: &mut Explanation) {
+        let summary = &self.state.summary;
+        if summary.status.is_terminal() {
+            return;
+        }
+        let by = |by: Option<&String>| by.map_or_else(String::new, |by| format!(" by {by}"));
+        let worker = self.liveness.worker_for(summary);
+        if let Some(jump) = &self.state.jump {
+            let since = summary.jump.as_ref().map(|jump| jump.at);
+            let undoes = crate::ending::undoes(self.state);
+            let what = format!(
+                "a jump to {}{} is pending: it waits for {worker} to undo {undoes}",
+                jump.to,
+                by(jump.note.by.as_ref())
+            );
+            into.links.push(self.link(what, since, None));
+        }
+        if summary.is_cancel_pending() {
+            let asked = summary.cancel_asked.as_ref();
+            let who = by(asked.and_then(|asked| asked.by.as_ref()));
+            let what = format!("a request to cancel it{who} is pending: it waits for {worker}");
+            into.links.push(self.link(what, asked.map(|asked| asked.at), None));
+        }
+    }
+
     async fn explain(&self, into: &mut Explanation) -> Result<(), EngineError> {
+        self.requests(into);
         let summary = &self.state.summary;
         let trouble = || summary.trouble.as_ref().map_or_else(String::new, |t| format!(": {}", t.message));
         match summary.status {
+            Status::Cancelled if summary.terminated => self.terminated(into),
             Status::Completed | Status::Failed | Status::Cancelled => {
+                let stopped = |trouble: &Trouble| trouble.code.as_deref() == Some(Code::P1.as_str());
+                if summary.trouble.as_ref().is_some_and(stopped) {
+                    let what = "rule P1 stopped it: its process died each time it was recovered".to_owned();
+                    into.links.push(self.link(what, summary.finished_at, None));
+                }
                 into.links.push(self.link(
                     format!("it is over, {}{}", summary.status, trouble()),
                     summary.finished_at,
@@ -180,7 +251,27 @@ impl Seen<'_> {
             }
             Status::Queued | Status::Running | Status::Compensating => self.moves(into).await?,
         }
+        if !summary.status.is_terminal() {
+            into.links.extend(self.unawaited());
+        }
         Ok(())
+    }
+
+    /// An end without code, and what it left standing.
+    fn terminated(&self, into: &mut Explanation) {
+        let Some(left) = &self.state.terminated else { return };
+        let by = left.note.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let what = format!("it was terminated{by}: {}", left.note.reason);
+        into.links.push(self.link(what, self.state.summary.finished_at, None));
+        let mut add = |words: &str, names: Vec<&str>| {
+            if !names.is_empty() {
+                into.links.push(self.link(format!("{words}: {}", names.join(", ")), None, None));
+            }
+        };
+        add("left standing, not undone", left.standing.iter().map(Path::as_str).collect());
+        add("was being undone", left.undoing.iter().map(Path::as_str).collect());
+        add("handed out to workers, tasks dropped", left.remote.iter().map(Path::as_str).collect());
+        add("children, asked to cancel", left.children.iter().map(RunId::as_str).collect());
     }
 
     /// A step that somebody else does: who, and for how long they may still be silent.
@@ -201,6 +292,24 @@ impl Seen<'_> {
             }
             _ => self.link(format!("the task of step {path} is {state}"), Some(task.changed_at), None),
         })
+    }
+
+    /// Signals that no open wait looks for.
+    fn unawaited(&self) -> Vec<Link> {
+        let waits = &self.state.summary.waits;
+        let mut counts: BTreeMap<&SignalName, usize> = BTreeMap::new();
+        for mail in self.state.unread.values() {
+            if let Mail::Signal { name, .. } = mail
+                && waits.iter().all(|wait| wait.wants(name).is_none())
+            {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
+        let said = |(name, count): (&SignalName, usize)| {
+            let signals = if count == 1 { "signal" } else { "signals" };
+            self.link(format!("{count} unread {signals} `{name}`: no wait for it so far"), None, None)
+        };
+        counts.into_iter().map(said).collect()
     }
 
     fn waits(&self, wait: &OpenWait) -> Link {
@@ -258,10 +367,28 @@ impl Seen<'_> {
         }
     }
 
+    /// Whether a live node has the run's version.
+    fn is_fit(&self) -> bool {
+        let summary = &self.state.summary;
+        self.liveness.can_execute(&summary.workflow, summary.version)
+    }
+
     async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
         let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
         let queue = &task.queue;
+        if let Some(waits) = task.quarantine().filter(|_| self.state.summary.owner.is_some()) {
+            let place = suspected(&self.state.summary);
+            let what = format!(
+                "it waits in quarantine {}: its process died while it was executing, {place}",
+                waits.place
+            );
+            return Ok(Some(self.link(what, Some(waits.since), Some(waits.until))));
+        }
         Ok(match task.state {
+            TaskState::Ready if task.run_at <= self.liveness.now && !self.is_fit() => {
+                let what = format!("it waits for a worker with {}", self.state.summary.needs());
+                Some(self.link(what, Some(task.changed_at), None))
+            }
             TaskState::Ready if task.run_at <= self.liveness.now => {
                 let what = format!("its task is ready in queue {queue}, for the next node with a free slot");
                 Some(self.link(what, Some(task.changed_at), None))
@@ -270,7 +397,7 @@ impl Seen<'_> {
                 Some(self.link(format!("its task rests in queue {queue}"), None, Some(task.run_at)))
             }
             TaskState::Claimed => {
-                let owner = task.owner.as_deref().unwrap_or("nobody");
+                let owner = task.owner.as_deref().unwrap_or("no node");
                 Some(self.link(format!("its task is claimed by {owner}"), task.started_at, None))
             }
             TaskState::Completed | TaskState::Failed | TaskState::Cancelled | TaskState::Dead => None,

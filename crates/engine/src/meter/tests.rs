@@ -163,16 +163,16 @@ async fn what_a_healer_does_is_counted_by_rule_and_the_end_of_all_attempts_apart
     let run = RunId::new("r").unwrap();
     client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
     let exceeded = "goldseam_recovery_attempts_exceeded_total{workflow=w}";
-    for (rule, count) in [(Code::W1, None), (Code::P1, Some(1.0))] {
+    for (rule, healed, stopped) in [(Code::W1, Some(1.0), None), (Code::P1, None, Some(1.0))] {
         let at = client.get(&run).await.unwrap().as_of;
         let remedy = match rule {
             Code::P1 => Remedy::Park { reason: "no luck".to_owned() },
             _ => Remedy::Wake,
         };
         let diagnosis = Diagnosis { rule, evidence: "seen".to_owned(), remedy };
-        let healed = client.healer().heal(&run, at, &diagnosis).await.unwrap();
-        assert!(matches!(healed, Healed::Done { .. }), "{healed:?}");
+        let done = client.healer().heal(&run, at, &diagnosis).await.unwrap();
+        assert!(matches!(done, Healed::Done { .. }), "{done:?}");
         let line = format!("goldseam_recoveries_total{{rule={rule},workflow=w,reason=manual}}");
-        assert_eq!((book.get(&line), book.get(exceeded)), (Some(1.0), count), "{book:?}");
+        assert_eq!((book.get(&line), book.get(exceeded)), (healed, stopped), "{book:?}");
     }
 }

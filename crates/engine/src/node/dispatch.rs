@@ -7,13 +7,14 @@ use std::time::Duration;
 use goldseam_core::command::{Claim, Lost};
 use goldseam_core::decide::Refusal;
 use goldseam_core::planted::{self, Bug};
-use goldseam_core::recovery::{Code, Diagnosis, Owner, Reason, at_claim, damaged, used_up};
+use goldseam_core::recovery::{Code, Diagnosis, Lived, Owner, Reason, at_claim, damaged, seen_of, used_up};
 use goldseam_core::task::Task;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary};
 use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
 
-use super::quarantine::Admission;
+use super::quarantine::{Admission, HeldBack};
 use super::{Node, mail};
 use crate::cell::Cell;
 use crate::clock::pause;
@@ -30,6 +31,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(20);
 /// How long a task that cannot be claimed now is put aside.
 const ASIDE: Duration = Duration::from_secs(1);
+/// The same for a run whose log only a newer release can read.
+const NEWER_ASIDE: Duration = Duration::from_secs(5);
+/// Runs of newer releases that are remembered.
+const NEWER_MAX: usize = 10_000;
 
 /// How old a look at all nodes may be that a claim goes by. Who was gone then is gone for ever.
 const FRESH: Duration = Duration::from_millis(50);
@@ -39,19 +44,24 @@ enum Taken {
     /// It is ours since the log ended at `end`; loading may begin at `base`.
     Ours { base: Seq, end: Seq },
     /// It is a suspect of crashing its process, and must wait its turn.
-    HeldBack { alone: bool, lived: Duration },
+    HeldBack(HeldBack),
     /// It is over.
     Over,
     /// An execution in this process has it, under a claim that stands.
     Here(Arc<Cell>),
+    /// This node lacks the run's version: only nodes that have it are offered a task of this kind.
+    Unfit { kind: String },
 }
 
 impl Node {
     fn pools(&self) -> Vec<String> {
         let mut pools = vec![mail::pool()];
         for queue in &self.config.queues {
-            for name in self.registry.names() {
-                pools.push(Task::pool_of(queue, Some(&Task::advance_kind(name.as_str()))));
+            for (name, versions) in self.registry.versions() {
+                // Those without a version: not decided yet, or written by a release whose tasks had none.
+                for version in versions.chain([UNDECIDED]) {
+                    pools.push(Task::pool_of(queue, Some(&Task::advance_kind(name.as_str(), version))));
+                }
             }
         }
         pools
@@ -82,6 +92,9 @@ impl Node {
     /// Runs that this node can still take: those on their way into memory have their place already, suspects
     /// that wait for their turn have none.
     fn free_slots(&self) -> u32 {
+        if self.hub().is_secluded() {
+            return 0;
+        }
         let held_back = self.held_back_count();
         let coming = self.taking().len().saturating_sub(held_back);
         let taken = u32::try_from(self.hub().hot_count() + coming).unwrap_or(u32::MAX);
@@ -172,7 +185,7 @@ impl Node {
             let here;
             (task, here) = match self.begin(run, task).await {
                 Ok(cell) => return cell,
-                Err(back) => back,
+                Err(back) => *back,
             };
             drop(turn);
             // The execution has a slot already, and is poked by itself.
@@ -187,12 +200,13 @@ impl Node {
 
     /// Claims the run and takes it into memory; what cannot be taken is put where it belongs. Hands the task back if the run
     /// is executed here already.
-    async fn begin(&self, run: &RunId, task: Task) -> Result<Option<Arc<Cell>>, (Task, Arc<Cell>)> {
+    async fn begin(&self, run: &RunId, task: Task) -> Result<Option<Arc<Cell>>, Box<(Task, Arc<Cell>)>> {
         match self.claim_run(run, &task).await {
             Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, (base, end), task).await),
-            Ok(Taken::Here(cell)) => return Err((task, cell)),
-            Ok(Taken::HeldBack { alone, lived }) => self.hold_back(task, alone, lived).await,
+            Ok(Taken::Here(cell)) => return Err(Box::new((task, cell))),
+            Ok(Taken::HeldBack(held)) => self.hold_back(task, held).await,
             Ok(Taken::Over) => {}
+            Ok(Taken::Unfit { kind }) => self.hand_back(task, kind).await,
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,
             Err(EngineError::Refused { refusal: Refusal::NotClaimable { status }, .. }) => {
                 let dormant = !status.is_terminal();
@@ -201,6 +215,10 @@ impl Node {
             Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => self.lay_down(task, false).await,
             Err(EngineError::Refused { refusal: Refusal::Owned { owner }, .. }) => {
                 self.hand_to(task, &owner).await;
+            }
+            Err(EngineError::Corrupt { corrupt, .. }) if corrupt.is_newer => {
+                self.found_newer(run, &corrupt);
+                self.put_aside(task, NEWER_ASIDE).await;
             }
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 self.found_damaged(run, &corrupt).await;
@@ -212,6 +230,21 @@ impl Node {
             }
         }
         Ok(None)
+    }
+
+    /// Remembers a run whose log only a newer release can read: it is not claimed again before its log is readable.
+    fn found_newer(&self, run: &RunId, corrupt: &Corrupt) {
+        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        if newer.len() >= NEWER_MAX {
+            newer.clear();
+        }
+        if newer.insert(run.clone()) {
+            tracing::warn!(node = %self.id, %run, %corrupt, "left a run to nodes of a newer release");
+        }
+    }
+
+    fn is_newer(&self, run: &RunId) -> bool {
+        self.newer.lock().unwrap_or_else(PoisonError::into_inner).contains(run)
     }
 
     async fn found_damaged(&self, run: &RunId, corrupt: &Corrupt) {
@@ -246,6 +279,14 @@ impl Node {
         let asked = self.ledger.clock.elapsed();
         let state = match self.ledger.load_from(run, base, end).await {
             Ok(state) => state,
+            Err(EngineError::Corrupt { corrupt, .. }) if corrupt.is_newer => {
+                self.found_newer(run, &corrupt);
+                let back = Command::HandBack(self.id.clone());
+                if let Err(error) = self.ledger.commit(run, &back).await {
+                    tracing::warn!(%run, %error, "failed to hand back a run of a newer release");
+                }
+                return None;
+            }
             Err(EngineError::Corrupt { corrupt, .. }) => {
                 self.found_damaged(run, &corrupt).await;
                 return None;
@@ -277,6 +318,10 @@ impl Node {
 
     /// Appends the claim; takes over from an owner that is lost.
     async fn claim_run(&self, run: &RunId, task: &Task) -> Result<Taken, EngineError> {
+        if self.is_newer(run) {
+            self.ledger.load(run).await?;
+            self.newer.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        }
         let known = self.ledger.look(run).await?;
         if known.task().is_some_and(|own| *own != task.id) {
             return Err(EngineError::Superseded { task: task.id.clone() });
@@ -284,24 +329,57 @@ impl Node {
         if let Some(cell) = known.summary().and_then(|summary| self.execution_of(summary)) {
             return Ok(Taken::Here(cell));
         }
+        if let Some(summary) = known.summary().filter(|summary| self.lacks(summary)) {
+            let kind = Task::advance_kind(summary.workflow.as_str(), summary.version);
+            return Ok(Taken::Unfit { kind });
+        }
         let base = known.summary().map_or(Seq(1), |summary| summary.base);
         let workflow = known.summary().map(|summary| summary.workflow.as_str().to_owned());
         let lost = match known.summary() {
             Some(summary) if summary.status.is_active() => self.lost_owner(summary).await?,
             _ => None,
         };
-        let mut claim = Claim { node: self.id.clone(), lost, alone: false };
+        let mut claim = Claim { lost, ..self.claim_of(known.summary()) };
         if let (Some(summary), Some(lost)) = (known.summary(), &claim.lost) {
             match self.admit(summary, lost) {
                 Admission::In { alone } => claim.alone = alone,
-                Admission::HeldBack { alone, lived } => return Ok(Taken::HeldBack { alone, lived }),
-                Admission::Never(attempts) => return self.end_poisonous(run, summary, attempts).await,
+                Admission::HeldBack(held) => return Ok(Taken::HeldBack(held)),
+                Admission::Never => return self.stop_poisonous(run, summary).await,
             }
         }
         let with = With { task: Some(&task.id), ..With::default() };
         let taken = self.ledger.commit_on(Some(known), run, &Command::Claim(claim), with).await?;
         self.count_takeover(&taken, workflow.as_deref());
         Ok(Taken::Ours { base, end: taken.end })
+    }
+
+    /// Whether the run could move and its version is not here.
+    fn lacks(&self, summary: &Summary) -> bool {
+        let is_here = self.registry.has(&summary.workflow, summary.version);
+        summary.status.is_active() && !is_here && !planted::is(Bug::ParksUnknownVersion)
+    }
+
+    /// This node's claim of a run: what the start left open, it decides by its own registry.
+    fn claim_of(&self, summary: Option<&Summary>) -> Claim {
+        let mut claim = Claim::by(self.id.clone());
+        if let Some(summary) = summary {
+            claim.version = self.registry.newest(&summary.workflow).filter(|_| summary.version == UNDECIDED);
+            claim.recovery = Some(self.config.recovery_for(&summary.workflow).policy());
+            if !summary.started {
+                claim.plan = self.registry.plan(&summary.workflow);
+            }
+        }
+        claim
+    }
+
+    /// The task of a run whose version is not here goes back unharmed; nothing is written to the run's log.
+    async fn hand_back(&self, task: Task, kind: String) {
+        tracing::debug!(node = %self.id, task = %task.id, kind, "handed back a task: its version is not here");
+        let now = self.ledger.clock.now();
+        let expect = Expect::Version(task.version);
+        if let Err(error) = self.ledger.store.put_task(task.handed_back(kind, now), expect).await {
+            tracing::debug!(node = %self.id, %error, "failed to hand back a task");
+        }
     }
 
     /// The execution in this process that has the run under a claim that stands.
@@ -311,15 +389,9 @@ impl Node {
     }
 
     /// Rule P1: the run took its process down too often, the last time alone.
-    async fn end_poisonous(
-        &self,
-        run: &RunId,
-        summary: &Summary,
-        attempts: u32,
-    ) -> Result<Taken, EngineError> {
-        let bounds = self.config.recovery_for(&summary.workflow).bounds();
-        let evidence = format!("{attempts} recoveries without progress, and it died alone");
-        let diagnosis = Diagnosis { rule: Code::P1, evidence, remedy: used_up(attempts, bounds) };
+    async fn stop_poisonous(&self, run: &RunId, summary: &Summary) -> Result<Taken, EngineError> {
+        let remedy = used_up(summary, self.policy_for(summary).bounds());
+        let diagnosis = Diagnosis { rule: Code::P1, evidence: seen_of(summary), remedy };
         let healer = self.healer(Reason::InfrastructureRestart);
         healer.heal(run, summary.as_of, &diagnosis).await?;
         Ok(Taken::Over)
@@ -349,6 +421,7 @@ impl Node {
             }
             _ => return Ok(None),
         };
+        let lived = Lived { doubt: self.policy_for(summary).doubt(), ..lived };
         Ok(Some(Lost { node: owner.clone(), proven, evidence, lived }))
     }
 

@@ -8,6 +8,7 @@ use goldseam_core::event::Release;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::Code;
 use goldseam_core::state::Outcome;
+use goldseam_core::version::label;
 use goldseam_core::{Command, Doing, Fence, Owned, Seq, State, Status, TaskId};
 
 use super::hub::Turn;
@@ -117,31 +118,26 @@ impl Node {
         drive(Arc::clone(cell), work).await
     }
 
-    /// The code for the run's version; falls back to the initial version, else parks the run (E2).
+    /// The code for the run's version. A run whose version is not here is given back: a node that has it takes it,
+    /// and only a healer may change its version or park it (E2).
     pub(super) async fn function(&self, cell: &Arc<Cell>) -> Option<WorkflowFn> {
-        let (workflow, version, initial) = {
+        let (workflow, version) = {
             let inner = cell.lock();
-            let summary = &inner.state.summary;
-            (summary.workflow.clone(), summary.version, summary.initial_version)
+            (inner.state.summary.workflow.clone(), inner.state.summary.version)
         };
         if let Some(function) = self.registry.get(&workflow, version) {
             return Some(function);
         }
-        let doing = match self.registry.get(&workflow, initial) {
-            Some(_) => {
-                Owned::ChangeVersion { to: initial, reason: format!("version {version} is not known here") }
-            }
-            None => Owned::Park {
-                code: "E2",
-                reason: format!("neither version {version} nor the initial {initial} of {workflow} is known"),
-            },
-        };
-        cell.queue(doing);
+        let needs = label(&workflow, version);
+        tracing::info!(run = %cell.run, needs, "released a run: its version is not here");
+        cell.queue(match planted::is(Bug::ParksUnknownVersion) {
+            true => Owned::Park { code: Code::E2.as_str(), reason: format!("{needs} is not known here") },
+            false => Owned::Release(Release::Unfit),
+        });
         if let Err(stop) = crate::append::append_queued(Arc::clone(cell)).await {
-            tracing::warn!(run = %cell.run, ?stop, "a version could not be settled");
-            return None;
+            tracing::warn!(run = %cell.run, ?stop, "failed to release a run whose version is not here");
         }
-        self.registry.get(&workflow, initial)
+        None
     }
 
     pub(super) async fn finish(&self, cell: &Arc<Cell>) {
@@ -223,7 +219,7 @@ impl Node {
             return None;
         }
         loop {
-            let claim = goldseam_core::command::Claim { node: self.id.clone(), lost: None, alone: false };
+            let claim = goldseam_core::command::Claim::by(self.id.clone());
             let with = With { task: Some(&cell.task), ..With::default() };
             let error = match self.ledger.commit_on(None, &cell.run, &Command::Claim(claim), with).await {
                 Ok(claimed) => return self.reload(cell, claimed.end).await,

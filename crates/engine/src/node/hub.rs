@@ -26,19 +26,24 @@ pub(crate) enum Ended {
     Elsewhere,
 }
 
+/// The newest version of each workflow.
+pub(crate) type Newest = BTreeMap<WorkflowName, u32>;
+
 /// Shared memory of one engine, or of a client that executes nothing.
 pub(crate) struct Hub {
     node: Option<NodeId>,
     registry: Registry,
-    /// The newest versions of workflows that workers in other processes told this one of.
-    heard_of: Mutex<BTreeMap<WorkflowName, u32>>,
+    /// The newest versions that live nodes had, and when they were looked up.
+    fleet: Mutex<Option<(Duration, Arc<Newest>)>>,
     started_at: Millis,
     sure_for: Duration,
     confirmed: Mutex<Confirmed>,
     leaving: AtomicBool,
     aborting: AtomicBool,
+    /// Nothing new begins here: a run is let in alone.
+    secluded: AtomicBool,
     hot: Mutex<Hot>,
-    /// An execution, or somebody's way into memory, is over.
+    /// An execution has left memory, or a turn is over.
     left: Notify,
     /// Appends of this process that have landed.
     appends: AtomicU64,
@@ -81,12 +86,13 @@ impl Hub {
         Self {
             node,
             registry,
-            heard_of: Mutex::default(),
+            fleet: Mutex::default(),
             started_at,
             sure_for,
             confirmed: Mutex::default(),
             leaving: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
+            secluded: AtomicBool::new(false),
             hot: Mutex::default(),
             left: Notify::new(),
             appends: AtomicU64::new(0),
@@ -115,18 +121,20 @@ impl Hub {
         self.started_at
     }
 
+    /// The newest version of a workflow that this process has.
     pub(crate) fn newest(&self, workflow: &WorkflowName) -> Option<u32> {
-        let heard_of = || self.heard_of.lock().unwrap_or_else(PoisonError::into_inner).get(workflow).copied();
-        self.registry.newest(workflow).or_else(heard_of)
+        self.registry.newest(workflow)
     }
 
-    /// A worker in another process has these workflows.
-    pub(crate) fn hear_of(&self, registry: &Registry) {
-        let mut heard_of = self.heard_of.lock().unwrap_or_else(PoisonError::into_inner);
-        for name in registry.names() {
-            let newest = heard_of.entry(name.clone()).or_default();
-            *newest = registry.newest(name).unwrap_or_default().max(*newest);
-        }
+    /// The newest versions that live nodes had at `since` or later, if that was looked up.
+    pub(crate) fn fleet(&self, since: Duration) -> Option<Arc<Newest>> {
+        let fleet = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        fleet.as_ref().filter(|(at, _)| *at >= since).map(|(_, newest)| Arc::clone(newest))
+    }
+
+    /// Remembers the newest versions that live nodes had at `at`.
+    pub(crate) fn remember_fleet(&self, at: Duration, newest: Arc<Newest>) {
+        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, newest));
     }
 
     /// The steps that the workflow declared.
@@ -177,6 +185,18 @@ impl Hub {
 
     pub(crate) fn is_aborting(&self) -> bool {
         self.aborting.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing new may begin here: a run is let in alone.
+    pub(crate) fn is_secluded(&self) -> bool {
+        self.secluded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn seclude(&self, secluded: bool) {
+        self.secluded.store(secluded, Ordering::Relaxed);
+        if secluded {
+            self.nudge_all();
+        }
     }
 
     pub(crate) fn leave(&self) {

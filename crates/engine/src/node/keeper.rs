@@ -357,7 +357,7 @@ mod tests {
         let options = crate::client::StartOptions::default();
         let run = RunId::new("r").unwrap();
         client.start("w", &run, Payload::null(), options).await.unwrap();
-        let claim = Claim { node: node.id.clone(), lost: None, alone: false };
+        let claim = Claim::by(node.id.clone());
         node.ledger.commit(&run, &Command::Claim(claim)).await.unwrap();
         let task = store.tasks(TaskFilter { limit: 1, ..TaskFilter::default() }).await.unwrap().remove(0);
         let expect = Expect::Version(task.version);

@@ -91,14 +91,9 @@ impl Node {
             return;
         };
         let Some(Ok(parent)) = names["parent"].as_str().map(RunId::new) else { return };
-        match self.ledger.load(&child).await {
-            Ok(loaded) => {
-                if let Some(outcome) = loaded.state.outcome {
-                    self.tell_parent(&parent, &child, outcome).await;
-                } else {
-                    self.drop_delivery(&child).await;
-                }
-            }
+        match self.ledger.outcome(&child).await {
+            Ok(Some(outcome)) => self.tell_parent(&parent, &child, outcome).await,
+            Ok(None) => self.drop_delivery(&child).await,
             Err(error) => tracing::warn!(%child, %error, "a child that ended could not be read"),
         }
     }

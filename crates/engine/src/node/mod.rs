@@ -13,7 +13,7 @@ mod mail;
 mod quarantine;
 mod sweep;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::spawn::{spawn, thread};
 
 pub(crate) use desk::{Desk, Lying};
 use hub::Entry;
-pub(crate) use hub::{Ended, Hub};
+pub(crate) use hub::{Ended, Hub, Newest};
 pub(crate) use mail::{child_ended, delivery_task};
 
 /// Beats in a row that the store must call itself damaged at before this node believes it.
@@ -61,6 +61,8 @@ pub(crate) struct Node {
     quarantine: Mutex<quarantine::Quarantine>,
     /// All nodes as they were seen lately, and when.
     nodes_seen: Mutex<Option<(Duration, Arc<Liveness>)>>,
+    /// Runs whose logs only a newer release can read.
+    newer: Mutex<HashSet<RunId>>,
     /// Grows for as long as the runtime moves.
     moves: AtomicU32,
     /// Grows for as long as somebody looks at the queue.
@@ -128,6 +130,7 @@ impl Node {
     ) -> Arc<Self> {
         let name = config.name.clone().unwrap_or_else(|| format!("{}:{}", host(), std::process::id()));
         let pace = ledger.store.pace();
+        let quarantine = Mutex::new(quarantine::Quarantine::new(ledger.clock.elapsed()));
         Arc::new(Self {
             id,
             ledger,
@@ -139,8 +142,9 @@ impl Node {
             time,
             seen: Mutex::default(),
             taking: Mutex::default(),
-            quarantine: Mutex::default(),
+            quarantine,
             nodes_seen: Mutex::default(),
+            newer: Mutex::default(),
             moves: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),

@@ -17,7 +17,8 @@ impl Node {
     pub(super) async fn keep_sweeping(self: &Arc<Self>) {
         let Some(every) = self.config.sweep else { return };
         let (stale_after, foreign) = (Some(Duration::ZERO), self.config.foreign.clone());
-        let options = SweepOptions { stale_after, foreign, ..SweepOptions::default() };
+        let walk = self.config.walks(&self.pace);
+        let options = SweepOptions { stale_after, foreign, walk, ..SweepOptions::default() };
         let mut sweeper = Sweeper::new(self.healer(Reason::InfrastructureRestart), options);
         let mut found: Vec<Code> = Vec::new();
         while !self.is_closed() && !self.hub().is_leaving() {

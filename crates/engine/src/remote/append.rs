@@ -234,6 +234,7 @@ fn explain(lying: &Lying, stop: Stop, doings: Vec<Doing>) -> Result<Done, Engine
         }
         (Stop::Fenced | Stop::Diverged(_), _) => Err(refused(run, Refusal::Fenced)),
         (Stop::Store(_), Some(refusal @ Refusal::LeftToUndo)) => Ok(Done::Again(refusal.to_string())),
+        (Stop::Store(_), Some(refusal @ Refusal::BeingUndone)) => Err(refused(run, refusal)),
         (Stop::Store(reason), _) => {
             tracing::warn!(%run, reason, "the store gave no answer to a worker's append");
             Err(EngineError::Patience { doing: "a worker's append", seconds: 0 })

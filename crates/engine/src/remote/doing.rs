@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
                 let remote = Some(Box::new(Remote { undo, ..remote }));
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
             }
-            Doing::Wait { path, ord, signals, children, ask, timeout_ms } => {
+            Doing::Wait { path, ord, signals, schemas, children, ask, timeout_ms } => {
                 self.place(&path, ord, Kind::Wait, None)?;
                 self.opens(&path, |wait| wait.wanted.is_none())?;
                 if signals.len().max(children.len()) > WANTED_MAX {
@@ -162,7 +162,10 @@ impl<'a> Reader<'a> {
                 let inputs = ask.iter().map(|_| path.clone()).collect();
                 let ask = ask.map(|ask| self.question(&path, ord, ask));
                 let due = timeout_ms.map(|span| self.after(span));
-                Owned::Wait { wanted: WaitStarted { path, ord, signals, inputs, children, due }, ask }
+                Owned::Wait {
+                    wanted: WaitStarted { path, ord, signals, schemas, inputs, children, due },
+                    ask,
+                }
             }
             Doing::Sleep { path, ord, span_ms, until } => {
                 self.place(&path, ord, Kind::Wait, None)?;
@@ -185,6 +188,10 @@ impl<'a> Reader<'a> {
                 self.place(&path, ord, Kind::Progress, None)?;
                 self.opens(&path, |_| false)?;
                 Owned::Progress { path, ord, message: self.text(&message) }
+            }
+            Doing::Change { path, ord } => {
+                self.predates_nothing(&path, ord)?;
+                Owned::Change { path, ord }
             }
             Doing::UndoStarted { path, failure } => {
                 self.has_undo(&path)?;
@@ -210,6 +217,8 @@ impl<'a> Reader<'a> {
                 self.nothing_left()?;
                 Owned::EndCancelled
             }
+            // That one worker lacks a version is no reason to park a run.
+            Doing::Park { code: Trouble::Version, .. } => Owned::Release(Release::Unfit),
             Doing::Park { code, reason } => Owned::Park { code: word(code), reason: self.text(&reason) },
             Doing::Release { reason } => Owned::Release(release(reason)),
         })
@@ -237,6 +246,18 @@ impl<'a> Reader<'a> {
             return Err(Flaw::Malformed(format!("{path} does not stand in one place, or not alone")));
         }
         Ok(())
+    }
+
+    /// A change is marked only where the arm's history ends: what is recorded behind it was made without the change.
+    fn predates_nothing(&self, path: &Path, ord: u32) -> Result<(), Flaw> {
+        if path.leaf().is_empty() {
+            return Err(Flaw::Malformed("a change has a name".to_owned()));
+        }
+        let state = self.state();
+        match state.goes_on(path.arm(), ord) && !state.changes.contains(path) {
+            true => Err(Flaw::Diverged(format!("the log goes on without the change {path}"))),
+            false => Ok(()),
+        }
     }
 
     /// The operation is opened once: it is not in the log yet, or `fits` what is there of it.

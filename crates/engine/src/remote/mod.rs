@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Event, Fence, NodeId, Recorded, Refusal, RunId, Seq, WorkflowName};
 
 use crate::claims::judge::node_name;
@@ -136,9 +137,8 @@ impl RemoteWorkers {
         }
         let lease = register.lease_ms.map_or(self.options.lease, Duration::from_millis);
         let lease = lease.clamp(LEASE_MIN, LEASE_MAX);
-        let registry = promised(&register.workflows)?;
+        let registry = promised(&register)?;
         let desk = Arc::new(Desk::new(holder, lease, self.ledger.clock.elapsed()));
-        self.ledger.hub.hear_of(&registry);
         let node = self.node(register, registry, &desk)?;
         node.start_for(&desk).await?;
         let worker = node.id.clone();
@@ -415,17 +415,31 @@ impl RemoteWorkers {
 }
 
 /// The workflows that a worker has.
-fn promised(labels: &[String]) -> Result<Registry, EngineError> {
+fn promised(register: &Register) -> Result<Registry, EngineError> {
+    let malformed = |why: String| RemoteRefusal::Malformed(why);
+    let labels = &register.workflows;
     if labels.is_empty() || labels.len() > NAMES_MAX {
-        return Err(RemoteRefusal::Malformed("a worker has at least one workflow".to_owned()).into());
+        return Err(malformed("a worker has at least one workflow".to_owned()).into());
     }
     let mut registry = Registry::default();
     for label in labels {
         let (name, version) = label.rsplit_once('@').unwrap_or((label, "1"));
-        let Ok(version) = version.parse() else {
-            return Err(RemoteRefusal::Malformed(format!("{label} is not name@version")).into());
+        let version = version.parse().ok().filter(|version| *version != UNDECIDED);
+        let Some(version) = version else {
+            return Err(malformed(format!("{label} is not name@version, with versions from 1 on")).into());
         };
         registry.promise(WorkflowName::new(name)?, version);
+    }
+    for (workflow, steps) in &register.plans {
+        if registry.newest(workflow).is_none() {
+            return Err(
+                malformed(format!("the plan of {workflow} belongs to no workflow of this worker")).into()
+            );
+        }
+        if steps.len() > NAMES_MAX {
+            return Err(malformed(format!("the plan of {workflow} has more than {NAMES_MAX} steps")).into());
+        }
+        registry.declare(workflow.clone(), steps.clone());
     }
     Ok(registry)
 }

@@ -3,12 +3,14 @@
 //! Requests refuse fields that they do not know. Answers may gain fields: a worker ignores what it does not know.
 //! Spans and moments are whole milliseconds, payloads are any JSON.
 
+use std::collections::BTreeMap;
+
 use goldseam_core::event::Tags;
 use goldseam_core::form::Form;
 use goldseam_core::retry::Policy;
 use goldseam_core::{
     BranchId, Event, Failure, Hash, Millis, NodeId, Path, Payload, QueueName, Recorded, RunId, Seq,
-    SignalName, WorkflowName,
+    SignalName, StepName, WorkflowName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,9 @@ pub struct Register {
     /// How long it may be silent; the server's own lease unless given.
     #[serde(default)]
     pub lease_ms: Option<u64>,
+    /// The steps, leaf or group, that a workflow always makes, by workflow; those without a plan are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub plans: BTreeMap<WorkflowName, Vec<StepName>>,
 }
 
 impl Register {
@@ -362,6 +367,10 @@ pub enum Doing {
         /// Signals by name.
         #[serde(default)]
         signals: Vec<SignalName>,
+        /// What the content of a signal must look like, as a JSON Schema by name.
+        #[serde(default)]
+        #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, serde_json::Value>))]
+        schemas: BTreeMap<SignalName, serde_json::Value>,
         /// Children by id.
         #[serde(default)]
         children: Vec<RunId>,
@@ -409,6 +418,13 @@ pub enum Doing {
         ord: u32,
         /// For people.
         message: String,
+    },
+    /// The code has a change, and the log has no marker of it and no later operation of its arm.
+    Change {
+        /// The arm, `/`, and the name of the change; in the root arm the name alone.
+        path: Path,
+        /// How many operations the arm has asked for before.
+        ord: u32,
     },
     /// A step is about to be undone.
     UndoStarted {
@@ -492,7 +508,7 @@ pub enum Trouble {
     /// Replay asked for something else than the log has.
     #[serde(rename = "V1")]
     Diverged,
-    /// The worker does not have the run's version.
+    /// The worker does not have the run's version: the run is not parked, it goes back to its queue like an unfit one.
     #[serde(rename = "E2")]
     Version,
     /// The history is as long as it may be.

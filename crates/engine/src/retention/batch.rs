@@ -144,26 +144,48 @@ pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
     Ok(runs)
 }
 
+/// Every run of a batch, with the state that its log derives to.
+pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, State)>, BatchFlaw> {
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut runs, mut at) = (Vec::new(), 0);
+    while at < lines.len().saturating_sub(1) {
+        let (header, whole) = whole(&lines[at..]).map_err(|what| BatchFlaw { line: at + 1, what })?;
+        at += 1 + usize::try_from(header.events).unwrap_or(usize::MAX);
+        runs.push((header.run, whole.state));
+    }
+    Ok(runs)
+}
+
 /// Reads the run that begins with the first line.
 fn read(lines: &[&str]) -> Result<ArchivedRun, String> {
+    let (header, whole) = whole(lines)?;
+    Ok(ArchivedRun {
+        run: header.run,
+        events: header.events,
+        sha256: header.sha256,
+        summary: whole.state.summary,
+    })
+}
+
+fn whole(lines: &[&str]) -> Result<(Header, Whole), String> {
     let Some((first, rest)) = lines.split_first() else { return Err("it is empty".to_owned()) };
     let header: Header = serde_json::from_str(first).map_err(|error| format!("it begins no run: {error}"))?;
     if header.goldseam_archive > FORMAT {
         return Err(format!("it was written by a newer release (format {})", header.goldseam_archive));
     }
-    let (run, count) = (header.run, usize::try_from(header.events).unwrap_or(usize::MAX));
+    let (run, count) = (header.run.clone(), usize::try_from(header.events).unwrap_or(usize::MAX));
     let Some(texts) = rest.get(..count) else { return Err(format!("run {run} is cut off")) };
     if fingerprint(texts.iter().copied()) != header.sha256 {
         return Err(format!("the fingerprint of run {run} is another one"));
     }
     let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
     let whole = Whole::new(&run, texts).map_err(|corrupt| format!("run {run}: {corrupt}"))?;
-    let (said, found) = (&header.summary, whole.state.summary);
+    let (said, found) = (&header.summary, &whole.state.summary);
     if (said.status, said.as_of, said.head) != (found.status, found.as_of, found.head) {
         return Err(format!(
             "run {run} is {} by its events and {} by its first line",
             found.status, said.status
         ));
     }
-    Ok(ArchivedRun { run, events: header.events, sha256: header.sha256, summary: found })
+    Ok((header, whole))
 }

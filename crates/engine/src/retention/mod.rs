@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use goldseam_core::{Millis, RunId, Seq, Status, TaskId, WorkflowName};
 
+pub(crate) use batch::archived_states;
 pub use batch::{ArchivedRun, BatchFlaw, verify};
 
 /// Which runs are to be pruned. Nothing is unless somebody asks.

@@ -5,13 +5,17 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod alone;
+pub mod changing;
 pub mod copying;
+pub mod ending;
 pub mod foreign;
 pub mod hints;
 pub mod logs;
 pub mod remote;
 pub mod retention;
 pub mod seams;
+pub mod unreadable;
+pub mod versions;
 pub mod views;
 pub mod ward;
 
@@ -48,8 +52,6 @@ macro_rules! healing {
             seams::a4_a_failed_step_without_tries_surfaces,
             seams::d2_half_a_jump_is_cut_off,
             seams::d2_is_mended_by_whoever_claims_the_run,
-            seams::e2_an_unknown_version_falls_back_and_says_so,
-            seams::e2_a_version_that_nobody_has_is_parked,
             seams::a_seam_can_be_undone,
             seams::a_reset_runs_the_open_step_again,
             hints::o1_a_lost_task_is_made_anew,
@@ -76,9 +78,31 @@ macro_rules! healing {
             logs::k1_an_event_that_cannot_be_read_parks_the_run,
             logs::k1_is_found_by_whoever_claims_the_run,
             logs::k1_a_finished_run_is_told_and_left_as_it_is,
+            unreadable::unreadable_hints_are_rebuilt_and_hide_no_other,
+            unreadable::a_signal_reaches_a_run_with_an_unreadable_row,
+            unreadable::c1_a_look_shows_the_rows_that_a_fix_writes,
+            unreadable::c1_a_false_row_of_a_resting_run_is_found_by_a_deep_look,
+            unreadable::a_false_row_of_a_resting_run_is_found_by_a_walk,
+            unreadable::k1_commands_to_a_damaged_run_are_refused,
+            unreadable::k2_an_event_of_a_newer_release_harms_nothing,
+            unreadable::a_damaged_log_is_shown_with_its_damage,
+            unreadable::engines_sweep_past_unreadable_records,
             logs::p1_a_run_that_always_crashes_is_ended,
             logs::p1_parks_by_policy,
+            logs::p1_a_client_goes_by_the_policy_of_the_node,
+            logs::p1_a_suspect_that_waits_is_told,
+            logs::o2_a_run_that_only_waits_is_never_charged,
             logs::n1_a_run_that_nobody_has_waits_and_says_so,
+            ending::cancel_ends_what_no_worker_must_undo,
+            ending::cancel_ends_a_parked_run,
+            ending::terminate_ends_what_cancel_cannot,
+            ending::terminate_fences_the_owner,
+            ending::terminate_reaches_parents_and_children,
+            ending::terminate_ends_a_damaged_run,
+            ending::a_terminated_damaged_run_stays_ended_without_its_row,
+            ending::a_jump_that_waits_is_shown_and_withdrawn,
+            ending::a_pending_cancel_is_not_forgotten,
+            ending::no_stable_event_is_an_error,
             alone::a_healthy_store_is_left_alone,
             alone::what_only_looks_stalled_is_left_alone,
             alone::a_dry_run_changes_nothing,
@@ -92,6 +116,14 @@ macro_rules! healing {
             alone::three_deploys_cost_a_long_step_nothing,
             alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
+            changing::a_preflight_of_unchanged_code_is_safe_and_writes_nothing,
+            changing::a_preflight_says_what_would_park_and_it_parks,
+            changing::a_preflight_does_not_guess_what_it_cannot_try,
+            changing::a_run_that_is_undone_needs_every_compensation,
+            changing::a_change_reaches_new_runs_and_leaves_older_ones,
+            changing::a_migrated_run_goes_on_and_a_wrong_one_can_go_back,
+            changing::a_migration_is_refused_where_it_cannot_be,
+            changing::a_paused_run_is_migrated_and_stays_paused,
             foreign::a_foreign_state_without_its_task_gets_a_new_one,
             foreign::a_foreign_state_is_judged_by_its_task,
             foreign::a_foreign_state_whose_tasks_lease_is_over_gets_a_new_one,
@@ -111,6 +143,16 @@ macro_rules! healing {
             retention::a_run_that_goes_on_meanwhile_stays_whole,
             retention::a_prune_that_dies_anywhere_is_ended_by_the_next_one,
             retention::an_archive_that_does_not_read_back_costs_nothing,
+            versions::an_old_node_beside_a_new_one_parks_no_run,
+            versions::a_task_without_a_version_is_handed_back_unharmed,
+            versions::o1_a_task_of_another_version_is_made_anew,
+            versions::a_start_takes_the_newest_live_version_or_leaves_it_open,
+            versions::a_rolling_deploy_moves_no_run_to_another_version,
+            versions::e2_an_unknown_version_falls_back_and_says_so,
+            versions::e2_a_version_that_nobody_has_is_parked,
+            versions::e2_acts_once_the_version_was_missing_for_the_grace,
+            versions::e2_is_counted_from_the_first_look_of_a_sweeper,
+            versions::the_first_claim_brings_the_plan,
             views::a_step_is_seen_to_run_beat_and_fail,
         }
     };

@@ -82,7 +82,7 @@ pub async fn h1_a_silent_worker_is_deprived_and_the_step_tried_again(fixture: &F
     engine.shutdown().await;
 }
 
-/// What a worker said about how far it is reaches whoever has the task next, and the task of the next attempt.
+/// What a worker said about how far it is reaches the next claimant of the task, and of the next attempt's task.
 pub async fn details_reach_the_next_claim_and_the_next_attempt(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     let engine = hands_out(&ward, SILENCE).await;

@@ -194,29 +194,6 @@ pub async fn d2_is_mended_by_whoever_claims_the_run(fixture: &Fixture) {
     engine.shutdown().await;
 }
 
-/// E2
-pub async fn e2_an_unknown_version_falls_back_and_says_so(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r").await;
-    ward.forge("r", vec![Event::VersionChanged { from: 1, to: 9, reason: "a deploy".to_owned() }]).await;
-    let engine = ward.two_steps_open().await;
-    assert_eq!(ward.result::<u32>("r").await, 2);
-    assert_eq!(ward.rules("r").await, ["E2"]);
-    engine.shutdown().await;
-}
-
-/// E2, where neither version is known.
-pub async fn e2_a_version_that_nobody_has_is_parked(fixture: &Fixture) {
-    let ward = Ward::on(fixture);
-    ward.between_steps("r").await;
-    let work = |_: crate::Context, _: bool| async { Ok::<u32, crate::Error>(0) };
-    let engine = ward.builder().workflow_version("two", 7, work).start().await.unwrap();
-    ward.reaches("r", Status::Parked).await;
-    let found = ward.look().await.findings;
-    assert_eq!((found.len(), found[0].code.to_string().as_str()), (1, "E2"));
-    engine.shutdown().await;
-}
-
 /// Both sides of a seam can be gone back to.
 pub async fn a_seam_can_be_undone(fixture: &Fixture) {
     let ward = Ward::on(fixture);

@@ -94,6 +94,16 @@ impl<'a> Ward<'a> {
         self.builder_with(Config { recovery, sweep, ..quick() })
     }
 
+    /// The same, keeping runs that only wait in memory for this long.
+    pub fn builder_lingering(&self, linger: Duration) -> Builder {
+        self.builder_with(Config { linger, ..quick() })
+    }
+
+    /// The same, comparing so many rows with their logs in each sweep.
+    pub fn builder_walking(&self, walk: u32, sweep: Duration) -> Builder {
+        self.builder_with(Config { walk: Some(walk), sweep: Some(sweep), ..quick() })
+    }
+
     fn builder_with(&self, config: Config) -> Builder {
         Engine::builder(Arc::clone(self.store())).config(config)
     }
@@ -148,6 +158,11 @@ impl<'a> Ward<'a> {
 
     /// Waits for a signal, for a time, or for a child, as told.
     pub async fn waiting(&self) -> Engine {
+        self.waiting_on(self.builder()).await
+    }
+
+    /// The same on another engine.
+    pub async fn waiting_on(&self, builder: Builder) -> Engine {
         let work = |ctx: Context, what: String| async move {
             match what.as_str() {
                 "signal" => ctx.signal::<u32>("go").await,
@@ -158,7 +173,7 @@ impl<'a> Ward<'a> {
                 }
             }
         };
-        self.builder().workflow("waits", work).start().await.unwrap()
+        builder.workflow("waits", work).start().await.unwrap()
     }
 
     /// Starts a run and leaves it where it is once it has `status`, nobody executing it.

@@ -214,7 +214,7 @@ fn detail(event: &Event, name_of: impl Fn(&str) -> String) -> String {
         Event::RunParked { code, reason } => format!(" {code}: {reason}"),
         Event::RunCompleted { output } => format!(" {}", output.as_str()),
         Event::RunFailed { failure } => format!(" {failure}"),
-        Event::RunCancelled { reason } => format!(" {reason}"),
+        Event::RunCancelled { reason, .. } => format!(" {reason}"),
         Event::StepFailed(failed) => format!(" {}: {}", failed.path, failed.failure),
         Event::SignalReceived { name, id, .. } => format!(" {name} ({id})"),
         other => other.path().map(|path| format!(" {path}")).unwrap_or_default(),

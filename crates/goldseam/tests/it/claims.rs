@@ -555,7 +555,7 @@ async fn by_hand_the_tasks_of_runs_are_left_to_living_nodes() {
     for place in places() {
         let (lives, dead) = (place.process(1).await, place.process(2).await);
         for process in [&lives, &dead] {
-            let kind = Task::advance_kind("order");
+            let kind = Task::advance_kind("order", 1);
             let new = NewTask { kind, ..task(&format!("advance-{}", process.id)) };
             let held = new.into_task(place.clock.now()).claimed(process.id.as_str(), place.clock.now());
             assert_eq!(place.store.put_task(held, Expect::Absent).await.unwrap(), Written::Done);

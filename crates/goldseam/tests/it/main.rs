@@ -23,5 +23,7 @@ mod steps;
 mod support;
 mod travel;
 mod tree;
+mod undoing;
+mod values;
 mod versions;
 mod workers;

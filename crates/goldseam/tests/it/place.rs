@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::core::NodeId;
 use goldseam::engine::remote::{PlainTokens, RemoteOptions, RemoteWorkers};
-use goldseam::{Client, Config, EngineError};
+use goldseam::{Client, Config, EngineError, Recovery};
 use serde_json::Value;
 
 use crate::support::Scratch;
@@ -24,6 +24,8 @@ impl Place {
             beat: Duration::from_millis(50),
             silence_max: Duration::from_millis(800),
             watch: Duration::from_millis(20),
+            // Suspects of crashing their process need not wait for long.
+            recovery: Recovery { delay: Duration::from_millis(5), ..Recovery::default() },
             ..Config::default()
         };
         let options = RemoteOptions { config, ..RemoteOptions::default() };

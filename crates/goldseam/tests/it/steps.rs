@@ -281,7 +281,7 @@ async fn heartbeat_details_survive_a_restart_between_attempts() {
     };
     eventually("the first attempt failed", failed).await;
     let kept = details(&client).await;
-    assert_eq!((kept.len(), kept[0].owner.as_deref()), (1, None), "nobody holds them: {kept:?}");
+    assert_eq!((kept.len(), kept[0].owner.as_deref()), (1, None), "the record has no owner: {kept:?}");
     first.crash();
     let second = scratch.builder().await.workflow("w", flow).start().await.unwrap();
     let run = second.handle(RunId::new("r").unwrap());

@@ -27,7 +27,7 @@ async fn a_run_stays_on_the_version_it_began_with() {
 }
 
 #[tokio::test]
-async fn a_run_whose_version_nobody_knows_is_parked_and_says_so() {
+async fn a_run_whose_version_no_node_has_waits_for_one() {
     let scratch = Scratch::new();
     let flow = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await };
     let first = scratch.builder().await.workflow_version("w", 1, flow).start().await.unwrap();
@@ -37,10 +37,104 @@ async fn a_run_whose_version_nobody_knows_is_parked_and_says_so() {
     let later = scratch.builder().await.workflow_version("w", 3, flow).start().await.unwrap();
     let run = later.handle(RunId::new("r").unwrap());
     run.signal("go", &()).await.unwrap();
-    reaches(&later, "r", Status::Parked).await;
-    let trouble = later.get(run.id()).await.unwrap().trouble.unwrap();
-    assert_eq!(trouble.code.as_deref(), Some("E2"));
+    let why = later.why(run.id()).await.unwrap();
+    let evidence = &why.found[0].diagnosis.evidence;
+    assert!(evidence.ends_with("(live nodes have 3): the run waits for a worker with w@1"), "{why:?}");
+    assert_ne!(why.status, Status::Parked);
+    let again = scratch.builder().await.workflow_version("w", 1, flow).start().await.unwrap();
+    run.result::<()>().await.unwrap();
     later.shutdown().await;
+    again.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_engine_leaves_a_version_that_it_lacks_to_others() {
+    let scratch = Scratch::new();
+    let flow = |_: Context, (): ()| async move { Ok::<_, Error>(()) };
+    let one = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let run = one.run_with("w", "r", &(), StartOptions::default().version(2)).await.unwrap();
+    assert_eq!(one.get(run.id()).await.unwrap().owner, None);
+    let two = scratch.builder().await.workflow_version("w", 2, flow).start().await.unwrap();
+    run.result::<()>().await.unwrap();
+    let zero = one.run_with("w", "z", &(), StartOptions::default().version(0)).await;
+    assert_eq!(zero.unwrap_err().code(), "GS0134");
+    let zero = scratch.builder().await.workflow_version("w", 0, flow).start().await;
+    assert_eq!(zero.unwrap_err().code(), "GS0134");
+    one.shutdown().await;
+    two.shutdown().await;
+}
+
+/// What a remote worker asks for and is given at once, as pairs of token and version.
+async fn claims(server: &Place, worker: &str, wait_ms: u64) -> Vec<(String, u64)> {
+    let path = format!("/v1/workers/{worker}/claim");
+    let told = server.call("POST", &path, json!({ "limit": 16, "wait_ms": wait_ms })).await.unwrap();
+    let given = told["executions"].as_array().unwrap().clone();
+    let pair = |one: &serde_json::Value| {
+        (one["token"].as_str().unwrap().to_owned(), one["version"].as_u64().unwrap())
+    };
+    given.iter().map(pair).collect()
+}
+
+async fn registers(server: &Place, body: serde_json::Value) -> String {
+    server.call("POST", "/v1/workers", body).await.unwrap()["worker"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn remote_workers_are_given_only_versions_that_they_have() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let plans = json!({ "pv": ["a", "b"] });
+    let old = json!({ "name": "old", "workflows": ["pv@1"], "slots": 16 });
+    let new = json!({ "name": "new", "workflows": ["pv@1", "pv@2"], "slots": 16, "plans": plans });
+    let (old, new) = (registers(&server, old).await, registers(&server, new).await);
+    for n in 0..16 {
+        let (run, input) = (RunId::new(format!("p-{n}")).unwrap(), Payload::null());
+        server.client.start("pv", &run, input, StartOptions::default().version(2)).await.unwrap();
+    }
+    let mut done = 0;
+    while done < 16 {
+        let (theirs, ours) = tokio::join!(claims(&server, &old, 100), claims(&server, &new, 5_000));
+        assert_eq!(theirs, []);
+        for (token, version) in ours {
+            assert_eq!(version, 2);
+            let doings = json!([{ "complete": { "output": 2 } }]);
+            let body = json!({ "token": token, "id": format!("a-{done}"), "after": 3, "doings": doings });
+            server.call("POST", "/v1/executions/append", body).await.unwrap();
+            done += 1;
+        }
+    }
+    for n in 0..16 {
+        let run = RunId::new(format!("p-{n}")).unwrap();
+        let state = server.client.state(&run).await.unwrap();
+        assert_eq!((state.summary.status, state.queued.plan.len()), (Status::Completed, 2), "{run}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_says_e2_gives_the_run_back() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let worker = registers(&server, json!({ "name": "w", "workflows": ["pv@2"], "slots": 1 })).await;
+    let run = RunId::new("r").unwrap();
+    server.client.start("pv", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    let (token, _) = claims(&server, &worker, 5_000).await.remove(0);
+    let doings = json!([{ "park": { "code": "E2", "reason": "unknown" } }]);
+    let body = json!({ "token": token, "id": "a-1", "after": 3, "doings": doings });
+    server.call("POST", "/v1/executions/append", body).await.unwrap();
+    let summary = server.client.get(&run).await.unwrap();
+    assert_eq!((summary.status, summary.owner), (Status::Queued, None));
+}
+
+#[tokio::test]
+async fn a_worker_with_version_0_or_a_plan_of_nothing_is_refused() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    for body in [
+        json!({ "name": "w", "workflows": ["pv@0"], "slots": 1 }),
+        json!({ "name": "w", "workflows": ["pv@1"], "slots": 1, "plans": { "other": ["a"] } }),
+    ] {
+        assert_eq!(server.call("POST", "/v1/workers", body).await.unwrap_err(), "GS0313");
+    }
 }
 
 #[tokio::test]

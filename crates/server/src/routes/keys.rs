@@ -23,7 +23,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 async fn list(State(app): State<Arc<App>>, place: In) -> Answer<Items<Key>> {
     let mut items = app.keyring.keys.list().await?;
     items.retain(|key| key.namespace == place.space.name);
-    Ok(Json(Items { items }))
+    Ok(Json(items.into()))
 }
 
 /// Makes a key for this namespace. Its credential is in the answer, and nowhere else.

@@ -1,5 +1,6 @@
 //! Every route. What it needs, takes and answers stands in its own description, and the guard goes by that.
 
+mod ending;
 mod everywhere;
 mod healing;
 mod health;
@@ -109,6 +110,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
     let mut router = OpenApiRouter::with_openapi(openapi)
         .merge(health::routes())
         .merge(runs::routes())
+        .merge(ending::routes())
         .merge(stream::routes())
         .merge(questions::routes())
         .merge(passes::routes())

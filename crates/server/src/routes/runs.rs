@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use goldseam::{RunId, Summary};
 use goldseam_api::doc::change::{
-    Branched, Done, Jumped, NewJump, NewRecovery, NewSignal, Reason, Recovery, Resumed, Signalled,
+    Branched, Done, Jumped, NewJump, NewMigration, NewRecovery, NewSignal, Reason, Recovery, Resumed,
+    Signalled,
 };
 use goldseam_api::doc::event::{History, HistoryQuery};
 use goldseam_api::doc::run::{
@@ -31,9 +32,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(diff))
         .routes(routes!(signal))
         .routes(routes!(pause))
-        .routes(routes!(cancel))
-        .routes(routes!(retry))
         .routes(routes!(requeue))
+        .routes(routes!(migrate))
         .routes(routes!(note))
         .routes(routes!(resume))
         .routes(routes!(reset))
@@ -150,36 +150,6 @@ async fn pause(
     Ok(Json(place.space.api.pause(&caller, &run, new).await?))
 }
 
-/// Asks a run to stop; it ends cancelled once it has undone what it must.
-#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn cancel(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.cancel(&caller, &run, new).await?))
-}
-
-/// Tries a failed run again from its failed step, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/retry", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn retry(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.retry(&caller, &run, new).await?))
-}
-
 /// Gives a run a new task, due now.
 #[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
@@ -193,6 +163,21 @@ async fn requeue(
 ) -> Answer<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
     Ok(Json(place.space.api.requeue(&caller, &run, new).await?))
+}
+
+/// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused: pause
+/// it first.
+#[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = NewMigration,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn migrate(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    Body(new): Body<NewMigration>,
+) -> Answer<Done> {
+    Ok(Json(place.space.api.migrate(&caller, &run, new).await?))
 }
 
 /// Leaves a note in a run's log.

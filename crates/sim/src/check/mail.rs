@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
 use goldseam_core::event::By;
-use goldseam_core::{Event, Millis, Path, RunId, Seq};
+use goldseam_core::{Event, Millis, Path, RunId, Seq, Why};
 
 use super::pace::landed;
 use super::{Evidence, Log, SKEW_MAX, Violation, before};
@@ -85,6 +85,8 @@ fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
     let mut active = 1;
     for recorded in &log.events {
         match &recorded.event {
+            // What is no number fits no wait that says what it wants.
+            Event::SignalReceived { payload, .. } if payload.as_str().starts_with('"') => {}
             Event::SignalReceived { name, .. } => {
                 came.entry(name.as_str()).or_default().push(recorded.seq);
                 names.insert(recorded.seq, name.as_str());
@@ -168,12 +170,58 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
             Some(Event::RunCompleted { .. }) if !undone.is_empty() => {
                 say(format!("completed, but undid {undone:?}"));
             }
+            // An operator who terminates a run leaves what it did standing, and the log says so.
+            Some(Event::RunCancelled { terminated: Some(left), .. }) => {
+                let standing: Vec<_> = to_undo.into_iter().filter(|path| !undone.contains(path)).collect();
+                let told = |path: &&Path| left.standing.contains(*path) || left.undoing.contains(*path);
+                if !standing.iter().all(told) {
+                    say(format!("left {standing:?} standing, told {:?}", left.standing));
+                }
+            }
             Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
                 say(format!("undid {undone:?}, had to undo {to_undo:?}"));
             }
             _ => {}
         }
         found.extend(stands_undone(run, log));
+        found.extend(begins_while_undoing(run, log));
+    }
+    found
+}
+
+/// Operations that begin, waits that end and results that are returned on a branch that is being undone.
+fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
+    let mut undoing = BTreeMap::new();
+    let mut begun = BTreeSet::new();
+    let mut found = Vec::new();
+    for recorded in &log.events {
+        let (branch, event) = (recorded.branch, &recorded.event);
+        let forward = match event {
+            Event::StepStarted(_)
+            | Event::WaitStarted(_)
+            | Event::WaitResolved { .. }
+            | Event::InputRequested(_)
+            | Event::TimerSet { .. }
+            | Event::TimerFired { .. }
+            | Event::ChildStarted(_)
+            | Event::ProgressEmitted { .. }
+            | Event::RunCompleted { .. } => true,
+            // The end of an attempt that had begun before is only noted.
+            Event::StepCompleted(_) | Event::StepFailed(_) => {
+                !event.path().is_some_and(|path| begun.contains(&(branch, path)))
+            }
+            Event::BranchOpened(opened) => opened.why == Why::Continue,
+            _ => false,
+        };
+        if let (true, Some(since)) = (forward, undoing.get(&branch)) {
+            let what = format!("{run}: {} at {}, undone since {since}", event.name(), recorded.seq.0);
+            found.push(Violation::new("I13", what));
+        }
+        match event {
+            Event::StepStarted(started) => _ = begun.insert((branch, &started.path)),
+            Event::CompensationStarted { failure: Some(_), .. } => _ = undoing.insert(branch, recorded.seq.0),
+            _ => {}
+        }
     }
     found
 }

@@ -3,11 +3,13 @@
 //! A check that cannot fail is worthless: each has a test with a hand-made bad history.
 
 mod data;
+mod ending;
 mod log;
 mod mail;
 mod outside;
 mod pace;
 mod run;
+mod versions;
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +17,7 @@ mod tests;
 use goldseam_core::{Millis, RunId, Status};
 
 pub use data::{Evidence, Log, Violation};
+pub use ending::i21_endings;
 pub use log::{
     i02_no_lost_event, i03_order, i05_fencing, i06_single_terminal, i07_status_is_fold, i08_replay,
 };
@@ -26,9 +29,11 @@ pub use run::{
     i15_liveness, i19_records_are_whole, late_effects,
 };
 
+pub use versions::i20_versions;
+
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 21] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 23] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -50,6 +55,8 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i16_read_your_ack,
         i17_stream,
         i19_records_are_whole,
+        i21_endings,
+        i20_versions,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use goldseam_core::codec::chain;
 use goldseam_core::state::{Applied, Mail};
-use goldseam_core::{Millis, RunId, Seq, State, Status, derive};
+use goldseam_core::{Event, Millis, RunId, Seq, State, Status, derive};
 
 use super::{Evidence, Log, Violation, before};
 
@@ -12,6 +12,12 @@ use super::{Evidence, Log, Violation, before};
 /// (2 s), a finding must hold (2 s) from one sweep to the next but one (3 s each, and a tenth), the step may take 2.5 s;
 /// the rest is for what backs off. The longest that was seen is 7.2 s.
 const GAP_MAX: i64 = 15_000;
+
+/// After a crash loop suspects wait for their turn, and a poisonous run ends processes in the calm, too.
+const LOOPS_TIMES: i64 = 6;
+
+/// A suspect of crashing its process waits for its turn.
+const SUSPECT_TIMES: i64 = 2;
 
 /// A stretch in which a run could go on and did not.
 struct Gap<'a> {
@@ -24,12 +30,24 @@ struct Gap<'a> {
 
 /// I15 and I12, in the calm: a run that waits for nobody goes on within the bound, and so does one whose time has come.
 pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
-    let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > GAP_MAX);
+    let most = |gap: &Gap<'_>| match gap {
+        _ if evidence.facts.loops => GAP_MAX * LOOPS_TIMES,
+        gap if was_suspect(evidence, gap) => GAP_MAX * SUSPECT_TIMES,
+        _ => GAP_MAX,
+    };
+    let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > most(gap));
     slow.map(|Gap { run, seq, status, ms }| {
         let rule = if matches!(status, Status::Sleeping | Status::Waiting) { "I12" } else { "I15" };
         Violation::new(rule, format!("{run}: it was {status} for {ms} ms in the calm before event {}", seq.0))
     })
     .collect()
+}
+
+/// Whether the stretch ended with a recovery that was not the first without progress.
+fn was_suspect(evidence: &Evidence, gap: &Gap<'_>) -> bool {
+    let Some(log) = evidence.logs.get(gap.run) else { return false };
+    let ended = log.events.iter().find(|recorded| recorded.seq == gap.seq);
+    ended.is_some_and(|ended| matches!(&ended.event, Event::RunRecovered(said) if said.attempt > 1))
 }
 
 /// The longest of these stretches in all runs, in milliseconds.

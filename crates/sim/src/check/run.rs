@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goldseam_core::codec::decode;
-use goldseam_core::{Event, NodeId, RunId, Seq, Status, Why};
+use goldseam_core::{Event, Hash, Millis, NodeId, RunId, Seq, Status, Summary, Why, derive};
 
-use super::{Evidence, Violation, before};
+use super::{Evidence, Log, Violation, before};
 use crate::book::{Ack, Executed, Seen, Window};
-use crate::flows::ONCE;
+use crate::flows::{ONCE, POISON, STRIKE};
 
 /// How long after a freeze its last call may still be answered, in milliseconds: a slow node waits so long at the most.
 const HELD_UP_MAX: i64 = 8_000;
@@ -151,15 +151,14 @@ pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
     vec![Violation::new("I9", format!("{writes} writes while there was nothing to do"))]
 }
 
-/// I10: recoveries are counted at the claim, reset by progress only, and never more than nodes died. Crashes are drawn at
-/// random here and no run is to blame, so none meets its limit; `crates/goldseam/tests/poison.rs` proves that the limit
-/// ends the poisonous run and no other.
+/// I10: recoveries are counted at the claim, reset by progress only, and never more than nodes died; a run that only waits
+/// is not charged. In seeds of crash loops P1 stops the poisonous run, soon, and no other.
 pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let mut found = blames(evidence);
     for (run, log) in &evidence.logs {
         let (mut attempt, mut lived) = (0, None);
         let mut owner: Option<&NodeId> = None;
-        for recorded in &log.events {
+        for (at, recorded) in log.events.iter().enumerate() {
             let seq = recorded.seq.0;
             let mut say =
                 |what: String| found.push(Violation::new("I10", format!("{run}: event {seq} {what}")));
@@ -167,9 +166,15 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
                 Event::RunRecovered(mended) => {
                     let proven = mended.rule == "O2" && mended.reason == "infrastructure_restart";
                     let long = |before: u64| mended.lived_ms.is_some_and(|lived| lived > 2 * before);
-                    // Who lived for more than twice as long as before did not cause the crash.
-                    let innocent = attempt > 0 && mended.attempt == attempt && lived.is_some_and(long);
-                    attempt += u32::from(proven && !innocent);
+                    if proven {
+                        let before = derive(run, &log.events[..at], Hash::ZERO).ok();
+                        let claim = log.events.get(at + 1).map(|next| &next.event);
+                        let waits = before.as_ref().is_some_and(|state| only_waits(&state.summary));
+                        // A run that lived for more than twice as long as before did not cause the crash.
+                        let innocent = attempt > 0 && lived.is_some_and(long) && mended.attempt <= attempt;
+                        attempt += u32::from(!waits && !innocent);
+                        attempt = attempt.min(most(claim, before.map(|state| state.summary)));
+                    }
                     lived = mended.lived_ms.or(lived);
                     if mended.attempt != attempt {
                         say(format!("counts attempt {}, it is {attempt}", mended.attempt));
@@ -195,10 +200,47 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
                 {
                     (attempt, lived) = (0, None);
                 }
-                event if event.is_progress() => (attempt, lived) = (0, None),
+                _ if recorded.is_progress() => (attempt, lived) = (0, None),
                 _ => {}
             }
         }
+    }
+    found
+}
+
+/// Whether the log shows nothing of the run but waits, and its owner had not kept it after a recovery.
+fn only_waits(summary: &Summary) -> bool {
+    let kept = summary.lived_ms.is_some() && summary.recovered_at == summary.claimed_at;
+    matches!(summary.status, Status::Waiting | Status::Sleeping) && summary.under_way.is_empty() && !kept
+}
+
+/// The most that a recovery counts: the last that the policy allows only if the run is alone.
+fn most(claim: Option<&Event>, before: Option<Summary>) -> u32 {
+    let Some(Event::RunClaimed(claim)) = claim else { return u32::MAX };
+    let policy = before.and_then(|summary| summary.recovery).or(claim.recovery).unwrap_or_default();
+    if claim.alone { policy.attempts_max } else { policy.attempts_max.saturating_sub(1) }
+}
+
+/// Strikes of a poisonous run in the calm before it must be stopped.
+const STRIKES_MAX: usize = 8;
+
+/// Whom P1 stopped, and whom it did not.
+fn blames(evidence: &Evidence) -> Vec<Violation> {
+    let stopped = |log: &Log| {
+        log.events.iter().any(|one| matches!(&one.event, Event::RunRecovered(said) if said.rule == "P1"))
+    };
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let poisonous = run.as_str() == POISON;
+        if stopped(log) != poisonous {
+            let verb = if poisonous { "does not stop" } else { "blames" };
+            found.push(Violation::new("I10", format!("P1 {verb} {run}")));
+        }
+    }
+    let calm = evidence.facts.calm_at.unwrap_or(Millis::NEVER);
+    let strikes = evidence.facts.seen.iter().filter(|seen| seen.step == STRIKE && seen.at > calm).count();
+    if strikes > STRIKES_MAX {
+        found.push(Violation::new("I10", format!("{POISON} took {strikes} nodes down in the calm")));
     }
     found
 }
@@ -211,7 +253,10 @@ pub fn i15_liveness(evidence: &Evidence) -> Vec<Violation> {
     }
     for (run, log) in &evidence.logs {
         for recorded in &log.events {
-            if let Event::RunParked { code, reason } = &recorded.event {
+            let meant = |code: &str| run.as_str() == POISON && code == "P1";
+            if let Event::RunParked { code, reason } = &recorded.event
+                && !meant(code)
+            {
                 found.push(Violation::new("I15", format!("{run} was parked: {code} {reason}")));
             }
         }

@@ -2,7 +2,8 @@
 
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{
-    BranchOpened, By, Cause, Note, Release, RunClaimed, RunQueued, RunRecovered, StepCompleted, WaitStarted,
+    BranchOpened, By, Cause, Note, Release, Request, RequestWithdrawn, RunClaimed, RunQueued, RunRecovered,
+    StepCompleted, Terminated, WaitStarted,
 };
 use goldseam_core::seal::{Place, seal};
 use goldseam_core::{
@@ -109,12 +110,28 @@ fn queued() -> Event {
 
 fn claimed(attempt: u32) -> Event {
     let node = NodeId::new("n1").unwrap();
-    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt, alone: false })
+    Event::RunClaimed(RunClaimed {
+        node,
+        cause: Cause::Start,
+        attempt,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+        recovery: None,
+    })
 }
 
 fn claimed_by(node: &str) -> Event {
     let node = NodeId::new(node).unwrap();
-    Event::RunClaimed(RunClaimed { node, cause: Cause::Start, attempt: 0, alone: false })
+    Event::RunClaimed(RunClaimed {
+        node,
+        cause: Cause::Start,
+        attempt: 0,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+        recovery: None,
+    })
 }
 
 fn done(name: &str, ord: u32, undo: bool) -> Event {
@@ -157,6 +174,7 @@ fn waits(name: &str, due: Option<i64>) -> Event {
         path: path(name),
         ord: 0,
         signals,
+        schemas: std::collections::BTreeMap::new(),
         inputs: vec![],
         children: vec![],
         due,
@@ -498,6 +516,18 @@ fn i13_catches_compensations_that_are_missing_doubled_or_out_of_order() {
 }
 
 #[test]
+fn i13_catches_whatever_begins_while_a_branch_is_undone() {
+    let failure = Some(Failure::terminal("x"));
+    let begun = |failure| Event::CompensationStarted { path: path("a"), failure };
+    let undoing = |failure| Maker::started().event(done("a", 0, true)).event(begun(failure));
+    assert_eq!(i13_saga(&undoing(failure.clone()).event(undone("a")).event(failed()).evidence()), []);
+    for forward in [done("b", 1, false), waits("w", None), over()] {
+        caught(i13_saga, &undoing(failure.clone()).event(forward).evidence());
+    }
+    assert_eq!(i13_saga(&undoing(None).event(done("b", 1, false)).evidence()), [], "a jump undoes, too");
+}
+
+#[test]
 fn i14_catches_a_second_run_under_one_id() {
     let mut taken = good();
     taken.facts.acks.push(Ack::OtherInput(run(), Answer::Taken));
@@ -555,4 +585,51 @@ fn i16_catches_an_acknowledgement_that_nobody_can_read() {
     };
     assert_eq!(i16_read_your_ack(&brought(2)), []);
     caught(i16_read_your_ack, &brought(1));
+}
+
+#[test]
+fn i21_catches_what_follows_a_termination_and_a_forgotten_cancel() {
+    let note = |id: &str| Note { id: id.to_owned(), by: None, reason: String::new() };
+    let asked = |id: &str| Event::RunCancelRequested(note(id));
+    let terminated = || {
+        let left = Terminated {
+            note: note("t"),
+            standing: vec![path("a")],
+            undoing: Vec::new(),
+            children: Vec::new(),
+            remote: Vec::new(),
+            unknown: None,
+        };
+        Event::RunCancelled { reason: String::new(), terminated: Some(Box::new(left)) }
+    };
+    let taken_back = || Event::RequestWithdrawn(RequestWithdrawn { note: note("w"), what: Request::Cancel });
+    let one = || Maker::started().event(done("a", 0, true));
+    let noted = one().event(terminated()).event(Event::NoteAdded(note("n"))).evidence();
+    assert_eq!((i21_endings(&noted), i13_saga(&noted)), (Vec::new(), Vec::new()));
+    caught(i21_endings, &one().event(terminated()).event(done("b", 1, false)).evidence());
+    caught(i21_endings, &one().event(terminated()).event(failed()).evidence());
+    let two = Maker::started().event(done("a", 0, true)).event(done("b", 1, true));
+    caught(i13_saga, &two.event(terminated()).evidence());
+    assert_eq!(i21_endings(&one().event(asked("c")).event(failed()).evidence()), []);
+    assert_eq!(i21_endings(&one().event(asked("c")).event(taken_back()).evidence()), []);
+    caught(i21_endings, &one().event(asked("c")).evidence());
+    caught(i21_endings, &one().event(asked("c")).event(taken_back()).event(asked("d")).evidence());
+    let jumped = one().event(asked("c")).event(opened(2, 1, 3)).event(over());
+    caught(i21_endings, &jumped.evidence());
+}
+
+#[test]
+fn i20_sees_a_run_with_a_node_that_lacks_its_version() {
+    let book = || Maker::new().event(queued()).event(claimed_by("n1"));
+    let with = |versions: Vec<u32>| {
+        let mut evidence = book().evidence();
+        evidence.facts.versions.insert(NodeId::new("n1").unwrap(), versions);
+        i20_versions(&evidence)
+    };
+    assert_eq!(with(vec![1, 2]), []);
+    assert_eq!(with(vec![2]).len(), 1);
+    let parked = Event::RunParked { code: "E2".to_owned(), reason: "unknown".to_owned() };
+    assert_eq!(i20_versions(&book().event(parked).evidence()).len(), 1);
+    let changed = Event::VersionChanged { from: 1, to: 2, reason: "unknown".to_owned(), note: None };
+    assert_eq!(i20_versions(&book().event(changed).evidence()).len(), 1);
 }

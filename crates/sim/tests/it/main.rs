@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "a search tells what it did")]
 
+mod blame;
 mod nth_memory;
 mod nth_real;
 mod nth_requests;

@@ -20,6 +20,7 @@ fn known(bug: Bug) -> u64 {
         Bug::UndoAgain => 9,
         Bug::OnceWithoutTrace => 6,
         Bug::ResultBeforeLog => 64,
+        Bug::ParksUnknownVersion | Bug::NoVersionGrace => 7,
         _ => 0,
     }
 }

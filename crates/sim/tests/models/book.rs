@@ -151,14 +151,14 @@ impl<I> Order<I> {
 
     /// Takes a run that nobody has.
     pub(crate) fn claim(&self) -> Option<Deed> {
-        Some(Deed::Ask(Command::Claim(Claim { node: self.node(), lost: None, alone: false })))
+        Some(Deed::Ask(Command::Claim(Claim::by(self.node()))))
     }
 
     /// Takes a run from its owner.
     pub(crate) fn take_over(&self, state: &State) -> Option<Deed> {
         let (node, lived) = (state.summary.owner.clone()?, Lived::default());
         let lost = goldseam_core::command::Lost { node, proven: true, evidence: String::new(), lived };
-        Some(Deed::Ask(Command::Claim(Claim { node: self.node(), lost: Some(lost), alone: false })))
+        Some(Deed::Ask(Command::Claim(Claim { lost: Some(lost), ..Claim::by(self.node()) })))
     }
 }
 

@@ -241,7 +241,15 @@ fn deed(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Deed> {
         Intent::Heal(at) => heal(log.now(), at),
         Intent::Wait(wait, rest) => {
             let (path, ord, signals) = (wait_path(wait), wait.into(), vec![id::<SignalName>("go")]);
-            let wanted = WaitStarted { path, ord, signals, inputs: vec![], children: vec![], due: None };
+            let wanted = WaitStarted {
+                path,
+                ord,
+                signals,
+                schemas: std::collections::BTreeMap::new(),
+                inputs: vec![],
+                children: vec![],
+                due: None,
+            };
             resting(log, order, Owned::Wait { wanted, ask: None }, rest)
         }
         Intent::Check(wait, rest) => resting(log, order, Owned::Check(wait_path(wait)), rest),
@@ -282,7 +290,7 @@ fn decided(log: &Log, command: &Command) -> Option<(Vec<Event>, TaskMove)> {
 fn heal(state: &State, at: u8) -> Option<Deed> {
     let task = NewTask {
         id: Record::advance_id(&state.summary.run, 1),
-        kind: Record::advance_kind("w"),
+        kind: Record::advance_kind("w", 0),
         queue: id("q"),
         lane: None,
         priority: 0,
@@ -300,7 +308,7 @@ fn heal(state: &State, at: u8) -> Option<Deed> {
         task: Some(&task),
         owner: if state.summary.owner.is_some() { Owner::Alive } else { Owner::Nobody },
         claimant: Owner::Nobody,
-        fit: None,
+        versions: None,
         remote: &[],
         children: &[],
         bounds: Bounds::default(),

@@ -137,7 +137,15 @@ fn deed(log: &Log, order: &Order<Intent>) -> Option<Deed> {
         Intent::Park(wait) => {
             let (path, ord) = (path(&format!("w{wait}")), 10 + u32::from(wait));
             let (signals, inputs, children) = (vec![signal], vec![], vec![]);
-            let wanted = WaitStarted { path, ord, signals, inputs, children, due: None };
+            let wanted = WaitStarted {
+                path,
+                ord,
+                signals,
+                schemas: std::collections::BTreeMap::new(),
+                inputs,
+                children,
+                due: None,
+            };
             order.owned(vec![Owned::Wait { wanted, ask: None }, Owned::Release(Release::Unload)])
         }
         Intent::Check(wait) => {

@@ -301,7 +301,7 @@ fn unasked(bug: Bug, state: &State, order: &Order<Intent>, doings: Vec<Owned>) -
         }
         _ => {
             task = TaskMove::Remove;
-            Event::RunCancelled { reason: String::new() }
+            Event::RunCancelled { reason: String::new(), terminated: None }
         }
     });
     let events = events.collect();

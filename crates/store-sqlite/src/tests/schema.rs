@@ -88,7 +88,11 @@ async fn recoveries_that_rows_of_an_older_database_know_are_listed() {
         ("never", serde_json::to_string(&make::summary("never", 1)).unwrap()),
         ("torn", "{".to_owned()),
     ] {
-        conn.execute("INSERT INTO runs (id, created_at, summary) VALUES (?1, 1, ?2)", [id, &text]).unwrap();
+        conn.execute(
+            "INSERT INTO runs (id, status, as_of, created_at, summary) VALUES (?1, 'queued', 1, 1, ?2)",
+            [id, &text],
+        )
+        .unwrap();
     }
     let filter = RunFilter { order: RunOrder::Recovered, limit: 10, ..RunFilter::default() };
     let page = open(&path).runs(filter).await.unwrap();

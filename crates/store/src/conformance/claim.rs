@@ -139,7 +139,7 @@ pub async fn pools_are_separate(fixture: &Fixture) {
     fixture.submit(task("a")).await;
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), ..task("b") }).await;
     fixture.submit(advance("r", "c")).await;
-    fixture.submit(Task { kind: Task::advance_kind("refund"), ..advance("r", "d") }).await;
+    fixture.submit(Task { kind: Task::advance_kind("refund", 1), ..advance("r", "d") }).await;
     let from = |pools: &[&str]| {
         let pools = pools.iter().map(|pool| (*pool).to_owned()).collect();
         fixture.store.claim(Claim { pools, ..claim_at(at(0)) })

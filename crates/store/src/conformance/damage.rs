@@ -6,12 +6,43 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{LockName, RunId, Seq, TaskId};
+use goldseam_core::{LockName, NodeId, RunId, Seq, TaskId};
 
 use super::Fixture;
 use super::make::{ALL, T, advance, append, append_with, append_with_row, at, create, run, task, task_id};
 use crate::api::{Append, Expect, LockFilter, RunFilter, TaskChange};
 use crate::error::StoreError;
+
+/// A record to be made unreadable.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// The cached row of a run.
+    Row(&'a RunId),
+    /// A task.
+    Task(&'a TaskId),
+    /// A lock.
+    Lock(&'a LockName),
+    /// A node.
+    Node(&'a NodeId),
+}
+
+/// How a record becomes unreadable; a store that has no such way takes another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Garble {
+    /// Text that is cut off.
+    Torn,
+    /// A state that only a later release knows.
+    Later,
+    /// Bytes that are no text.
+    Bytes,
+    /// A number where there was a text, or the other way round.
+    Type,
+}
+
+impl Garble {
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::Torn, Self::Later, Self::Bytes, Self::Type];
+}
 
 /// Harm to what a store keeps, done past the store itself. No product code can do this.
 #[async_trait]
@@ -38,6 +69,13 @@ pub trait Damage: Debug + Send + Sync + 'static {
 
     /// Every row and every advance task is lost. Logs, locks and users' tasks stay.
     async fn lose_hints(&self);
+
+    /// A record cannot be read any more.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such record.
+    async fn garble(&self, what: Target<'_>, how: Garble);
 
     /// Somebody else writes a state of his own under this name.
     ///

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded};
+use goldseam_core::command::{Claim, Command, Doing, Fence, Heal, Lost, Owned, StepEnded, Withdraw};
 use goldseam_core::decide::{Stamped, View, decide, next_task};
-use goldseam_core::event::{JumpRequested, Note, Release, Remote, RunQueued, StepCompleted, StepFailed};
+use goldseam_core::event::{
+    JumpRequested, Note, Release, Remote, Request, RunQueued, StepCompleted, StepFailed,
+};
 use goldseam_core::event::{StepStarted, WaitStarted};
 use goldseam_core::recovery::{Code, Healer, Lived, Reason, Remedy, last_stable};
 use goldseam_core::retry::Policy;
@@ -169,7 +171,7 @@ impl<'a> Life<'a> {
         let evidence = "its lock was dropped".to_owned();
         let lost = self.state().summary.owner.clone();
         let lost = lost.map(|node| Lost { node, proven, evidence, lived: Lived::default() });
-        Command::Claim(Claim { node: node(by), lost, alone: false })
+        Command::Claim(Claim { lost, ..Claim::by(node(by)) })
     }
 
     /// The process of whoever has the run is gone, and this node takes it.
@@ -229,8 +231,15 @@ impl<'a> Life<'a> {
             13..=16 => Owned::StepStarted(self.remote(n)),
             17 => {
                 let (signals, ord) = (vec![SignalName::new("go").unwrap()], self.ord(&wait));
-                let wanted =
-                    WaitStarted { path: wait, ord, signals, inputs: vec![], children: vec![], due: None };
+                let wanted = WaitStarted {
+                    path: wait,
+                    ord,
+                    signals,
+                    schemas: std::collections::BTreeMap::new(),
+                    inputs: vec![],
+                    children: vec![],
+                    due: None,
+                };
                 Owned::Wait { wanted, ask: None }
             }
             18 => Owned::Sleep {
@@ -424,13 +433,20 @@ impl<'a> Life<'a> {
 
     async fn operate(&mut self) {
         let note = self.note();
-        let command = match self.dice.below(7) {
+        let command = match self.dice.below(12) {
             0 => Command::Pause(note),
             1 => Command::Resume(note),
             2 => Command::Cancel(note),
             3 => Command::Retry(note),
             4 => Command::Reset(note),
             5 => Command::UndoSeam(note),
+            6 if self.dice.one_in(3) => Command::Terminate(note),
+            7 => Command::DropCancel(Box::new(Command::Retry(note))),
+            8 | 9 => {
+                let what = if self.dice.one_in(2) { Request::Jump } else { Request::Cancel };
+                Command::Withdraw(Withdraw { note, what, lost: self.state().summary.owner.clone() })
+            }
+            10 => Command::CancelUnmanned { note, lost: self.state().summary.owner.clone() },
             _ => Command::Annotate(note),
         };
         self.act(&command).await;

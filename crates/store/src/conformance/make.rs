@@ -78,11 +78,15 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         attempt: 0,
         claimed_at: None,
         alone: false,
+        under_way: Vec::new(),
+        recovery: None,
         lived_ms: None,
         recoveries: 0,
         recovered_at: None,
         paused: false,
         cancel: None,
+        cancel_asked: None,
+        jump: None,
         compensating: false,
         parked: false,
         waits: vec![],
@@ -94,6 +98,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
         steps: 0,
         step: None,
         trouble: None,
+        terminated: false,
         pruned: None,
     }
 }
@@ -122,7 +127,7 @@ pub fn task_in(lane: &str, name: &str) -> Task {
 
 /// The advance task of a run of `checkout`, due at `T`.
 pub fn advance(run_name: &str, name: &str) -> Task {
-    Task { kind: Task::advance_kind("checkout"), run: Some(run(run_name)), ..task(name) }
+    Task { kind: Task::advance_kind("checkout", 1), run: Some(run(run_name)), ..task(name) }
 }
 
 /// The pool of [`advance`] tasks.

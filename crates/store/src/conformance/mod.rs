@@ -29,6 +29,7 @@ pub mod rows;
 pub mod runs;
 pub mod tasks;
 pub mod trim;
+pub mod unreadable;
 pub mod views;
 pub mod watch;
 pub mod with_append;
@@ -263,6 +264,18 @@ macro_rules! conformance {
             damage::a_lost_end_is_no_gap,
             damage::a_changed_event_reads_as_it_is,
             damage::all_hints_are_lost_and_truths_stay,
+            unreadable::an_unreadable_row_counts_as_lost,
+            unreadable::an_unreadable_row_is_named_in_its_list,
+            unreadable::an_append_replaces_an_unreadable_row,
+            unreadable::put_row_replaces_an_unreadable_row,
+            unreadable::pages_go_on_behind_unreadable_rows,
+            unreadable::an_unreadable_task_is_left_out_and_hides_no_other,
+            unreadable::pages_of_tasks_go_on_behind_unreadable_ones,
+            unreadable::an_unreadable_task_is_never_claimed_and_blocks_no_other,
+            unreadable::a_new_advance_task_supersedes_an_unreadable_one,
+            unreadable::an_unreadable_lock_counts_as_held,
+            unreadable::an_unreadable_node_counts_as_up,
+            unreadable::what_is_readable_is_named_nowhere,
             feed::the_feed_tells_every_event_once,
             feed::the_feed_goes_on_from_any_place,
             feed::a_reader_of_the_feed_misses_no_racing_append,

@@ -47,6 +47,7 @@ fn rich() -> Summary {
         tasks: vec![super::make::task_id("s-1")],
         path: Path::new("approve").unwrap(),
         since: at(1),
+        schemas: std::collections::BTreeMap::new(),
         signals: vec![SignalName::new("go").unwrap()],
         inputs: vec![],
         children: vec![run("child")],

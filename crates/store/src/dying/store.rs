@@ -10,7 +10,7 @@ use goldseam_core::{Millis, NodeId, RunId, Seq, codec};
 use super::point::{self, Moment};
 use crate::api::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Record,
-    Row, RunFilter, Store, TaskFilter, Written,
+    RecordKind, Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::faulty::Op;
@@ -117,6 +117,15 @@ impl Store for DyingStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.call(Op::Runs, &[], self.0.runs(filter)).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        self.call(Op::Unreadable, &[], self.0.unreadable(kind, after, limit)).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

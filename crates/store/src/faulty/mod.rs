@@ -20,8 +20,8 @@ use tokio::sync::{Notify, watch};
 pub use plan::{Fault, Plan, Rates};
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
-    RunFilter, Store, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
+    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::error::StoreError;
 use crate::feed::{Fed, Feed, Stirred};
@@ -44,6 +44,7 @@ pub enum Op {
     PutRow,
     Runs,
     Rowless,
+    Unreadable,
     Beat,
     Nodes,
     Forget,
@@ -72,6 +73,7 @@ impl Op {
             Self::PutRow => "put_row",
             Self::Runs => "runs",
             Self::Rowless => "rowless",
+            Self::Unreadable => "unreadable",
             Self::Beat => "beat",
             Self::Nodes => "nodes",
             Self::Forget => "forget",
@@ -371,6 +373,18 @@ impl Store for FaultyStore {
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
         self.call(Op::Runs, filter, |inner, filter| async move { inner.runs(filter).await }).await
+    }
+
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        let unreadable = |inner: Arc<dyn Store>, after: Option<String>| async move {
+            inner.unreadable(kind, after.as_deref(), limit).await
+        };
+        self.call(Op::Unreadable, after.map(str::to_owned), unreadable).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {

@@ -1,25 +1,94 @@
 //! Damage on demand: hints that are lost, bytes that are changed. For tests of healing only.
 
-use goldseam_core::{RunId, Seq, TaskId};
+use goldseam_core::{LockName, NodeId, RunId, Seq, TaskId};
 
-use super::MemoryStore;
+use super::{MemoryStore, World};
+use crate::api::{NodeSeen, Page, RecordKind, Unreadable};
+
+/// Why a garbled record cannot be read.
+pub(super) const REASON: &str = "it was garbled";
+
+impl World {
+    /// Everything of a kind that cannot be read.
+    pub(super) fn unreadable(&self, kind: RecordKind) -> Page<Unreadable> {
+        let name = |key: &str| Unreadable::new(kind, key, REASON);
+        let items = match kind {
+            RecordKind::Row => {
+                let garbled = self.runs.iter().filter(|(_, run)| run.garbled.is_some());
+                garbled.map(|(id, _)| name(id.as_str())).collect()
+            }
+            RecordKind::Task => {
+                let is_advance = |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.is_advance());
+                let task = |id: &TaskId| Unreadable { advance: is_advance(id), ..name(id.as_str()) };
+                self.garbled.tasks.iter().map(task).collect()
+            }
+            RecordKind::Lock => self.garbled.locks.iter().map(|id| name(id.as_str())).collect(),
+            RecordKind::Node => self.garbled.nodes.iter().map(|id| name(id.as_str())).collect(),
+            RecordKind::Index => Vec::new(),
+        };
+        Page { items, ..Page::default() }
+    }
+
+    pub(super) fn list_nodes(&self) -> Vec<NodeSeen> {
+        let shown = |seen: &NodeSeen| match self.garbled.nodes.contains(&seen.record.id) {
+            true => Unreadable::node(seen.record.id.clone(), seen.beat_at, seen.pulse),
+            false => seen.clone(),
+        };
+        self.nodes.values().map(shown).collect()
+    }
+}
 
 impl MemoryStore {
+    /// Makes the cached row of a run unreadable.
+    pub fn garble_row(&self, run: &RunId) {
+        self.change(|world| {
+            if let Some(run) = world.runs.get_mut(run)
+                && let Some(row) = run.row.take()
+            {
+                run.garbled = Some(row);
+            }
+        });
+    }
+
+    /// Makes a task unreadable. Whether there was one.
+    pub fn garble_task(&self, task: &TaskId) -> bool {
+        self.change(|world| world.tasks.contains_key(task) && world.garbled.tasks.insert(task.clone()))
+    }
+
+    /// Makes a lock unreadable. Whether there was one.
+    pub fn garble_lock(&self, lock: &LockName) -> bool {
+        self.change(|world| world.locks.contains_key(lock) && world.garbled.locks.insert(lock.clone()))
+    }
+
+    /// Makes the record of a node unreadable, until it beats again. Whether there was one.
+    pub fn garble_node(&self, node: &NodeId) -> bool {
+        self.change(|world| world.nodes.contains_key(node) && world.garbled.nodes.insert(node.clone()))
+    }
+
     /// Loses the cached row of a run.
     pub fn lose_row(&self, run: &RunId) {
-        self.change(|world| world.runs.get_mut(run).map(|run| run.row = None));
+        self.change(|world| {
+            if let Some(run) = world.runs.get_mut(run) {
+                (run.row, run.garbled) = (None, None);
+            }
+        });
     }
 
     /// Loses a task.
     pub fn lose_task(&self, task: &TaskId) {
-        self.change(|world| world.tasks.remove(task));
+        self.change(|world| {
+            world.garbled.tasks.remove(task);
+            world.tasks.remove(task)
+        });
     }
 
     /// Loses every hint: all rows and all advance tasks. Logs, locks and users' tasks stay.
     pub fn lose_hints(&self) {
         self.change(|world| {
-            world.runs.values_mut().for_each(|run| run.row = None);
+            world.runs.values_mut().for_each(|run| (run.row, run.garbled) = (None, None));
             world.tasks.retain(|_, task| !task.is_advance());
+            let tasks = &world.tasks;
+            world.garbled.tasks.retain(|id| tasks.contains_key(id));
         });
     }
 
@@ -36,6 +105,9 @@ impl MemoryStore {
         })
     }
 }
+
+#[cfg(any(test, feature = "conformance"))]
+use crate::conformance::damage::{Garble, Target};
 
 #[cfg(any(test, feature = "conformance"))]
 #[async_trait::async_trait]
@@ -58,6 +130,19 @@ impl crate::conformance::Damage for MemoryStore {
 
     async fn lose_hints(&self) {
         self.lose_hints();
+    }
+
+    async fn garble(&self, what: Target<'_>, _: Garble) {
+        let was_there = match what {
+            Target::Row(run) => {
+                self.garble_row(run);
+                true
+            }
+            Target::Task(task) => self.garble_task(task),
+            Target::Lock(lock) => self.garble_lock(lock),
+            Target::Node(node) => self.garble_node(node),
+        };
+        assert!(was_there, "there is no {what:?}");
     }
 
     async fn put_foreign(&self, id: &RunId, body: &str) {

@@ -23,7 +23,7 @@ impl World {
         let items: Vec<_> =
             ids.by_ref().take(limit as usize).filter_map(|id| self.foreign_state(id)).collect();
         let next = ids.next().and(items.last()).map(|last| last.id.as_str().to_owned());
-        Page { items, next }
+        Page { items, next, unreadable: Vec::new() }
     }
 
     fn swap_foreign(&mut self, id: &RunId, version: &str, body: &str) -> Written<ForeignState> {

@@ -45,7 +45,7 @@ impl World {
                 TaskChange::Rest { task, run_at } => self.rest(&task, run_at),
                 TaskChange::Wake { at } => self.wake(own.as_ref(), at),
                 TaskChange::Cancel { task } => self.cancel(&task),
-                TaskChange::Remove { task } => drop(self.tasks.remove(&task)),
+                TaskChange::Remove { task } => self.remove(&task),
             }
         }
         if let Some(after) = summary_after.filter(|_| summary.is_some() || adopted) {
@@ -74,6 +74,11 @@ impl World {
         {
             *task = cancelled;
         }
+    }
+
+    fn remove(&mut self, id: &TaskId) {
+        self.garbled.tasks.remove(id);
+        self.tasks.remove(id);
     }
 
     fn wake(&mut self, own: Option<&TaskId>, at: Millis) {

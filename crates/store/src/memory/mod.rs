@@ -12,7 +12,7 @@ mod nodes;
 mod queue;
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +24,8 @@ use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, TaskId};
 use tokio::sync::Notify;
 
 use crate::api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, Row,
-    RunFilter, Store, TaskFilter, Written,
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, Page, Record, RecordKind,
+    Row, RunFilter, Store, TaskFilter, Unreadable, Written,
 };
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreError;
@@ -50,6 +50,8 @@ struct World {
     now: Millis,
     runs: BTreeMap<RunId, Run>,
     tasks: BTreeMap<TaskId, Task>,
+    /// What cannot be read any more, beside the rows.
+    garbled: Garbled,
     locks: BTreeMap<LockName, Lock>,
     nodes: BTreeMap<NodeId, NodeSeen>,
     /// States of others: version and text.
@@ -58,11 +60,21 @@ struct World {
     order: Vec<(RunId, Seq)>,
 }
 
+/// Names of records that cannot be read.
+#[derive(Debug, Default)]
+struct Garbled {
+    tasks: BTreeSet<TaskId>,
+    locks: BTreeSet<LockName>,
+    nodes: BTreeSet<NodeId>,
+}
+
 #[derive(Debug, Default)]
 struct Run {
     /// By position; dense unless something was lost.
     log: BTreeMap<Seq, String>,
     row: Option<Row>,
+    /// The row as it was before it was garbled.
+    garbled: Option<Row>,
 }
 
 impl Run {
@@ -145,7 +157,11 @@ impl Store for MemoryStore {
     }
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        let head = |run: &Run| Head { end: run.end(), row: run.row.clone() };
+        let head = |run: &Run| Head {
+            end: run.end(),
+            row: run.row.clone(),
+            unreadable: run.garbled.as_ref().map(|_| damage::REASON.to_owned()),
+        };
         Ok(self.with(|world| world.runs.get(run).map(head)))
     }
 
@@ -183,6 +199,15 @@ impl Store for MemoryStore {
         self.with(|world| world.list_runs(&filter))
     }
 
+    async fn unreadable(
+        &self,
+        kind: RecordKind,
+        _: Option<&str>,
+        _: u32,
+    ) -> Result<Page<Unreadable>, StoreError> {
+        Ok(self.with(|world| world.unreadable(kind)))
+    }
+
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
         Ok(self.with(|world| world.rowless(after, limit)))
     }
@@ -192,11 +217,14 @@ impl Store for MemoryStore {
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        Ok(self.with(|world| world.nodes.values().cloned().collect()))
+        Ok(self.with(|world| world.list_nodes()))
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.change(|world| world.nodes.remove(node));
+        self.change(|world| {
+            world.garbled.nodes.remove(node);
+            world.nodes.remove(node)
+        });
         Ok(())
     }
 

@@ -10,6 +10,7 @@ impl World {
         let now = self.now;
         let fresh = || NodeSeen { record: node.clone(), beats: 0, beat_at: now, pulse: Pulse::Held };
         let over = matches!(node.state, NodeState::Left | NodeState::Gone);
+        self.garbled.nodes.remove(&node.id);
         let seen = self.nodes.entry(node.id.clone()).or_insert_with(fresh);
         seen.record = node.clone();
         seen.beats += 1;

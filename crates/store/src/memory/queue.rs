@@ -8,17 +8,19 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{LaneName, Millis, TaskId};
 
 use super::World;
-use crate::api::{Claim, ClaimedTasks, Expect, LockFilter, TaskFilter, Written};
+use crate::api::{Claim, ClaimedTasks, Expect, LockFilter, TaskFilter, Unreadable, Written};
 
 impl World {
     pub(super) fn put_task(&mut self, task: Task, expect: Expect) -> Written<Task> {
         let found = self.tasks.get(&task.id);
         if !is_as_expected(found.map(|found| found.version), expect) {
-            return Written::Lost(found.cloned());
+            let is_readable = |found: &&Task| !self.garbled.tasks.contains(&found.id);
+            return Written::Lost(found.filter(is_readable).cloned());
         }
         if let Some(rival) = self.rival(&task) {
             return Written::Lost(Some(rival.clone()));
         }
+        self.garbled.tasks.remove(&task.id);
         self.tasks.insert(task.id.clone(), task);
         Written::Done
     }
@@ -67,8 +69,12 @@ impl World {
         claimed.filter_map(|task| task.lane.clone()).collect()
     }
 
+    fn readable_tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values().filter(|task| !self.garbled.tasks.contains(&task.id))
+    }
+
     fn due(&self, claim: &Claim) -> Vec<(TaskId, Option<LaneName>)> {
-        let wanted = self.tasks.values().filter(|task| claim.wants(task) && task.run_at <= claim.now);
+        let wanted = self.readable_tasks().filter(|task| claim.wants(task) && task.run_at <= claim.now);
         let mut due: Vec<&Task> = wanted.collect();
         due.sort_by_key(|task| (Reverse(task.priority), task.run_at));
         due.into_iter().map(|task| (task.id.clone(), task.lane.clone())).collect()
@@ -77,24 +83,31 @@ impl World {
     /// Tasks behind a busy lane are not counted: only the end of the claimed one can free them.
     fn next_due(&self, claim: &Claim, busy: &BTreeSet<LaneName>) -> Option<Millis> {
         let free = |task: &&Task| task.lane.as_ref().is_none_or(|lane| !busy.contains(lane));
-        let wanted = self.tasks.values().filter(|task| claim.wants(task)).filter(free);
+        let wanted = self.readable_tasks().filter(|task| claim.wants(task)).filter(free);
         wanted.map(|task| task.run_at).min().filter(|at| *at < Millis::NEVER)
     }
 
     pub(super) fn list_tasks(&self, filter: &TaskFilter) -> Vec<Task> {
         let after = |id: &TaskId| filter.after.as_ref().is_none_or(|after| id > after);
-        let found = self.tasks.values().filter(|task| after(&task.id) && filter.selects(task));
+        let found = self.readable_tasks().filter(|task| after(&task.id) && filter.selects(task));
         found.take(filter.limit as usize).cloned().collect()
     }
 
     pub(super) fn put_lock(&mut self, lock: Lock, expect: Expect) -> Written<Lock> {
+        if self.garbled.locks.contains(&lock.name) {
+            return Written::Lost(Some(Unreadable::lock(lock.name)));
+        }
         put(&mut self.locks, (lock.name.clone(), lock), expect, |lock| lock.version)
     }
 
     pub(super) fn list_locks(&self, filter: &LockFilter) -> Vec<Lock> {
         let after = |lock: &Lock| filter.after.as_ref().is_none_or(|after| lock.name > *after);
         let listed = |lock: &&Lock| after(lock) && filter.selects(lock);
-        self.locks.values().filter(listed).take(filter.limit as usize).cloned().collect()
+        let shown = |lock: &Lock| match self.garbled.locks.contains(&lock.name) {
+            true => Unreadable::lock(lock.name.clone()),
+            false => lock.clone(),
+        };
+        self.locks.values().filter(listed).take(filter.limit as usize).map(shown).collect()
     }
 }
 

@@ -362,7 +362,15 @@ mod tests {
 
     fn claimed(seq: u64, pid: u32) -> Recorded {
         let (attempt, alone) = (0, false);
-        let claimed = RunClaimed { node: node(pid), cause: Cause::Start, attempt, alone };
+        let claimed = RunClaimed {
+            node: node(pid),
+            cause: Cause::Start,
+            attempt,
+            alone,
+            version: None,
+            plan: Vec::new(),
+            recovery: None,
+        };
         recorded(seq, Event::RunClaimed(claimed))
     }
 

@@ -30,6 +30,7 @@ fn each_remedy_is_one_append_and_one_change_of_the_task() {
         ),
         (Remedy::Requeue { run_at: Millis(7) }, vec!["run.recovered"], TaskMove::Renew(Millis(7))),
         (Remedy::Wake, vec!["run.recovered"], TaskMove::Wake),
+        (Remedy::ChangeVersion { to: 2 }, vec!["version.changed", "run.recovered"], TaskMove::Renew(log.now)),
         (
             Remedy::Deliver { child, result: Ok(json("1")) },
             vec!["child.completed", "run.recovered"],
@@ -152,6 +153,11 @@ fn a_refusal_has_the_code_of_its_page() {
         (Refusal::NeedsHistory, "GS0114"),
         (Refusal::Fenced, "GS0114"),
         (Refusal::LeftToUndo, "GS0114"),
+        (Refusal::BeingUndone, "GS0122"),
+        (
+            Refusal::InvalidSignal { name: crate::SignalName::new("go").unwrap(), reason: "x".into() },
+            "GS0123",
+        ),
         (Refusal::Owned { owner: node("n-1") }, "GS0114"),
         (Refusal::NotClaimable { status }, "GS0114"),
         (Refusal::NoSuchRun, "GS0104"),

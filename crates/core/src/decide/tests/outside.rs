@@ -1,18 +1,19 @@
 //! Start, claim and mail.
 
-use crate::command::{Claim, Command};
+use crate::command::{Claim, Command, Owned};
 use crate::decide::{Decision, Refusal, TaskMove, View, decide};
 use crate::event::{Cause, Event, Release, RunQueued};
 use crate::form::Form;
-use crate::id::{RunId, WorkflowName};
+use crate::id::{RunId, StepName, WorkflowName};
 use crate::summary::Status;
 use crate::testing::*;
 use crate::time::{Millis, Seq};
+use crate::version::UNDECIDED;
 
 #[test]
 fn a_start_repeated_with_the_same_input_is_the_same_run() {
     let mut log = Log::new("r1");
-    let start = Command::Start { queued: order(r#"{"n": 1}"#), claim: Some(node("n-1")) };
+    let start = Command::Start { queued: order(r#"{"n": 1}"#), claim: Some(node("n-1").into()) };
     assert_eq!(log.try_act(&start).unwrap().task, TaskMove::Held);
     assert_eq!(log.names(), ["run.queued", "run.claimed", "run.started"]);
     assert_eq!(log.try_act(&start), Ok(Decision::default()));
@@ -28,6 +29,27 @@ fn a_start_with_other_input_or_workflow_is_refused() {
         let refusal = log.ask(&Command::Start { queued, claim: None }).unwrap_err();
         assert!(matches!(refusal, Refusal::OtherInput { .. }), "{refusal}");
     }
+}
+
+#[test]
+fn the_first_claim_decides_the_version_and_names_the_plan() {
+    let plan = || vec![StepName::new("a").unwrap(), StepName::new("b").unwrap()];
+    let newest = |version| Claim { version: Some(version), plan: plan(), ..Claim::by(node("n-1")) };
+    let log = Log::new("r1").act(undecided());
+    assert_eq!((log.state().summary.version, log.state().summary.needs().as_str()), (UNDECIDED, "checkout"));
+    let log = log.act(Command::Claim(newest(2))).released(Release::HandOver);
+    let decided = log.state();
+    assert_eq!((decided.summary.version, decided.summary.initial_version, decided.queued.version), (2, 2, 2));
+    assert_eq!(decided.queued.plan, plan());
+    let log = log.act(Command::Claim(newest(3)));
+    assert_eq!(log.state().summary.version, 2, "it is decided once");
+    let claims = log.records.iter().filter_map(|recorded| match &recorded.event {
+        Event::RunClaimed(claim) => Some((claim.version, claim.plan.len())),
+        _ => None,
+    });
+    assert_eq!(claims.collect::<Vec<_>>(), [(Some(2), 2), (None, 0)]);
+    let explicit = Log::new("r2").queued().act(Command::Claim(newest(2)));
+    assert_eq!((explicit.state().summary.version, explicit.state().queued.plan.len()), (1, 2));
 }
 
 fn causes(log: &Log) -> Vec<(Cause, u32)> {
@@ -262,8 +284,7 @@ fn a_run_that_is_not_there_is_told_nothing() {
 fn a_row_is_enough_for_claims_and_mail() {
     let log = Log::running().released(Release::HandOver);
     let row = View::Row(&log.state().summary);
-    for command in [Command::Claim(Claim { node: node("n-2"), lost: None, alone: false }), signal("go", "s1")]
-    {
+    for command in [Command::Claim(Claim::by(node("n-2"))), signal("go", "s1")] {
         assert_eq!(decide(row, &command, log.now, &log.limits), log.ask(&command), "{command:?}");
     }
     let jump = Command::Jump(jump_to("j1", "a"));
@@ -298,7 +319,7 @@ fn each_sort_of_mail_moves_the_task_as_it_should() {
 
 #[test]
 fn a_claim_is_the_epoch_of_itself_and_of_what_comes_with_it() {
-    let start = Command::Start { queued: order("{}"), claim: Some(node("n-1")) };
+    let start = Command::Start { queued: order("{}"), claim: Some(node("n-1").into()) };
     let log = Log::new("r1").act(start).act(Command::Annotate(note("n"))).completed("a");
     let epochs: Vec<_> = log.records.iter().map(|recorded| recorded.epoch.map(|seq| seq.0)).collect();
     assert_eq!(epochs, [None, Some(2), Some(2), None, Some(2)]);
@@ -316,4 +337,55 @@ fn a_take_over_says_what_was_lost_and_why_it_counts() {
         assert_eq!((said.stale_ms, said.node.clone()), (10, Some(node("n-2"))));
         assert_eq!(claimed.event.name(), "run.claimed");
     }
+}
+
+/// A run that waits for a number.
+fn wants_number(log: Log) -> Log {
+    let name = crate::SignalName::new("go").unwrap();
+    let schema = serde_json::json!({ "type": "integer", "description": "a whole number" });
+    let wanted = crate::event::WaitStarted { schemas: [(name, schema)].into(), ..log.wanted("w", &["go"]) };
+    log.owned(vec![Owned::Wait { wanted, ask: None }])
+}
+
+fn go(id: &str, payload: &str) -> Command {
+    let name = crate::SignalName::new("go").unwrap();
+    Command::Signal { name, id: id.into(), fresh: false, payload: json(payload) }
+}
+
+#[test]
+fn a_signal_that_no_open_wait_accepts_is_refused() {
+    let log = wants_number(Log::running());
+    let refusal = log.ask(&go("s1", "\"hush\"")).unwrap_err();
+    assert_eq!(refusal.to_string(), "signal go was refused: expected a whole number, got a text");
+    assert_eq!(refusal.code(), "GS0123");
+    let row = decide(View::Row(&log.state().summary), &go("s1", "null"), log.now, &log.limits);
+    assert_eq!(row.unwrap_err().code(), "GS0123", "the row alone is enough");
+    assert_eq!(log.act(go("s1", "7")).checks("w").state().unread.len(), 0);
+}
+
+#[test]
+fn an_early_signal_that_does_not_fit_stays_unread_and_the_next_is_taken() {
+    let log = wants_number(Log::running().act(go("s1", "\"hush\"")));
+    assert_eq!((log.status(), log.state().unread.len()), (Status::Waiting, 1));
+    let log = log.act(go("s2", "7")).checks("w");
+    assert_eq!((log.status(), log.state().unread.len()), (Status::Running, 1));
+    let found = &log.state().ops[&path("w")].kind;
+    assert!(matches!(found, crate::state::OpKind::Wait(wait) if wait.found.is_some()), "{found:?}");
+}
+
+#[test]
+fn a_signal_that_no_wait_looks_for_is_taken_and_said() {
+    let log = wants_number(Log::running());
+    assert!(!log.ask(&go("s1", "7")).unwrap().unawaited);
+    assert!(log.ask(&signal("other", "s1")).unwrap().unawaited);
+    assert!(Log::running().ask(&go("s1", "null")).unwrap().unawaited);
+}
+
+#[test]
+fn a_schema_that_makes_no_sense_is_refused() {
+    let log = Log::running();
+    let schemas = [(crate::SignalName::new("go").unwrap(), serde_json::json!({ "type": 7 }))].into();
+    let wanted = crate::event::WaitStarted { schemas, ..log.wanted("w", &["go"]) };
+    let refusal = log.ask(&log.by_owner(vec![Owned::Wait { wanted, ask: None }])).unwrap_err();
+    assert_eq!(refusal.code(), "GS0115");
 }

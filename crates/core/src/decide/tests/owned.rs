@@ -361,3 +361,77 @@ fn an_older_version_is_gone_back_to_by_rule_e2() {
     assert_eq!((said.rule.as_str(), said.evidence.as_str()), ("E2", "2 is not known"));
     assert_eq!(said.node, Some(node("n-1")));
 }
+
+/// A run that failed and whose first compensation has begun.
+fn undoing() -> Log {
+    let log = Log::running().completed_with_undo("reserve").started("pack", 1).waits("w", &["go"]);
+    let failure = Some(crate::Failure::terminal("no"));
+    log.owned(vec![Owned::UndoStarted { path: path("reserve"), failure }])
+}
+
+#[test]
+fn nothing_begins_while_a_run_is_undone() {
+    let log = undoing();
+    let started =
+        |step: &str| StepStarted { path: path(step), ord: 5, attempt: 2, input: None, remote: None };
+    let failed = Owned::StepFailed { failed: log.failure("ship"), retry_at: None, timeout: None };
+    let forward = [
+        Owned::StepStarted(started("ship")),
+        Owned::StepStarted(started("pack")),
+        Owned::StepCompleted(log.completion("ship")),
+        failed,
+        Owned::Wait { wanted: log.wanted("later", &["go"]), ask: None },
+        log.question("q", Form::Any, None),
+        Owned::Child(log.child("c", "child")),
+        Owned::Sleep { path: path("z"), ord: 6, due: Millis(1) },
+        Owned::Progress { path: path("progress"), ord: 6, message: "x".into() },
+        Owned::ContinueAsNew(json("1")),
+        Owned::Complete(json("1")),
+    ];
+    for doing in forward {
+        assert_eq!(refused(&log, vec![doing.clone()]), Refusal::BeingUndone, "{doing:?}");
+    }
+    let ended =
+        log.owned(vec![Owned::UndoCompleted(path("reserve")), Owned::Fail(crate::Failure::terminal("no"))]);
+    assert_eq!(ended.status(), Status::Failed);
+}
+
+#[test]
+fn one_append_cannot_begin_undoing_and_go_on() {
+    let log = Log::running().completed_with_undo("reserve");
+    let begins = Owned::UndoStarted { path: path("reserve"), failure: Some(crate::Failure::terminal("no")) };
+    let done = Owned::StepCompleted(log.completion("ship"));
+    assert_eq!(refused(&log, vec![begins.clone(), done.clone()]), Refusal::BeingUndone);
+    assert!(log.ask(&log.by_owner(vec![done, begins])).is_ok(), "what came first is kept");
+}
+
+#[test]
+fn an_attempt_that_had_begun_may_still_report_while_undoing() {
+    let log = undoing().completed("pack");
+    assert!(matches!(&log.state().ops[&path("pack")].kind, OpKind::Step(step) if step.attempts == 1));
+}
+
+#[test]
+fn a_wait_finds_nothing_while_a_run_is_undone() {
+    let log = undoing().signalled("go", "s1").checks("w");
+    assert_eq!((resolved_by(&log), log.state().unread.len()), (vec![], 1));
+}
+
+#[test]
+fn an_undoing_that_does_not_say_why_stops_the_run_all_the_same() {
+    let log = Log::running().completed_with_undo("reserve").undone("reserve");
+    assert_eq!(refused(&log, vec![Owned::Complete(json("1"))]), Refusal::BeingUndone);
+    let cancelled = Log::running().completed_with_undo("reserve").act(Command::Cancel(note("c1")));
+    let cancelled = cancelled.undone("reserve");
+    assert_eq!(
+        cancelled.state().failure.as_ref().and_then(|failure| failure.code.as_deref()),
+        Some("cancelled")
+    );
+}
+
+#[test]
+fn a_reset_does_not_turn_a_run_that_is_undone_forward() {
+    let log = undoing().act(Command::Reset(note("r1"))).claimed("n-2");
+    assert!(log.state().is_being_undone());
+    assert_eq!(refused(&log, vec![Owned::StepCompleted(log.completion("ship"))]), Refusal::BeingUndone);
+}

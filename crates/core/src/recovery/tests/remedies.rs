@@ -1,5 +1,6 @@
 //! Which remedy a rule has for which sight, at the edges of its conditions.
 
+use super::blame::{span, take_over};
 use super::*;
 use crate::event::{StepCompleted, StepFailed};
 
@@ -119,7 +120,7 @@ fn a_failure_is_tried_again_only_by_its_policy() {
 }
 
 #[test]
-fn a_run_is_unended_only_if_every_declared_step_is_a_completed_leaf() {
+fn a_run_is_unended_only_if_every_declared_step_is_complete() {
     let case = |log: Log| Case::resting(released(log), Queue::Ready).cached_as(Status::Running);
     let both = planned(&["a", "b"]).completed("b").completed("a");
     let cutoff = both.end();
@@ -127,9 +128,6 @@ fn a_run_is_unended_only_if_every_declared_step_is_a_completed_leaf() {
     assert_eq!(only(&case(both)), (Code::A3, evidence, Remedy::Branch { cutoff }));
     assert_eq!(case(planned(&["a", "b"]).completed("a")).diagnoses(), []);
     assert_eq!(case(Log::running().completed("a")).diagnoses(), [], "nobody can tell beforehand");
-    let log = planned(&["a"]);
-    let group = StepCompleted { group: true, ..log.completion("a") };
-    assert_eq!(case(log.owned(vec![Owned::StepCompleted(group)])).diagnoses(), []);
     let waits = planned(&["a"]).completed("a").waits("w", &["go"]).released(Release::Unload);
     let waits = Case::resting(waits, Queue::Sleeps).cached_as(Status::Running);
     assert!(!waits.codes().contains(&Code::A3));
@@ -163,16 +161,77 @@ fn a_phantom_wait_is_cut_at_the_last_stable_event() {
 
 #[test]
 fn nobody_is_missed_for_a_run_that_need_not_move() {
-    let case = |log, fit| Case { fit, ..Case::resting(log, Queue::Ready) };
+    let case = |log, versions| Case { versions, ..Case::resting(log, Queue::Ready) };
     let hint = "start a node that has workflow checkout".to_owned();
-    let evidence = "no live node has workflow checkout".to_owned();
+    let evidence =
+        "no live node has workflow checkout: the run waits for a worker with checkout@1".to_owned();
     let moves = || released(Log::running());
-    assert_eq!(only(&case(moves(), Some(false))), (Code::N1, evidence, Remedy::Tell { hint }));
-    for (log, fit) in [(moves(), None), (moves(), Some(true)), (waiting(), Some(false))] {
-        assert_eq!(case(log, fit).diagnoses(), []);
+    assert_eq!(only(&case(moves(), Some(vec![]))), (Code::N1, evidence, Remedy::Tell { hint }));
+    for (log, versions) in [(moves(), None), (moves(), Some(vec![1])), (waiting(), Some(vec![]))] {
+        assert_eq!(case(log, versions).diagnoses(), []);
     }
-    let alive = Case { fit: Some(false), ..Case::healthy(Log::running()) };
-    assert_eq!(alive.diagnoses(), [], "somebody has it");
+    let alive = Case { versions: Some(vec![]), ..Case::healthy(Log::running()) };
+    assert_eq!(alive.diagnoses(), [], "a live node has it");
+}
+
+#[test]
+fn a_version_that_no_live_node_has_falls_back_or_parks() {
+    let on_two = || {
+        let log = released(Log::running());
+        let change = log.heal(Code::E2, "1 is missing", Remedy::ChangeVersion { to: 2 });
+        log.act(change)
+    };
+    let case = |log, versions: &[u32]| Case {
+        versions: Some(versions.to_vec()),
+        ..Case::resting(log, Queue::Missing)
+    };
+    let found = |log, versions: &[u32]| {
+        let all = case(log, versions).diagnoses();
+        let found = all.into_iter().find(|found| found.rule == Code::E2);
+        found.map(|found| (found.evidence, found.remedy))
+    };
+    let lacks = "no live node has version 2 of checkout (live nodes have 1, 3)";
+    let waits = format!("{lacks}: the run waits for a worker with checkout@2");
+    assert_eq!(found(on_two(), &[1, 3]), Some((waits, Remedy::ChangeVersion { to: 1 })));
+    let lacks = "no live node has version 2 of checkout (live nodes have 3)".to_owned();
+    let waits = format!("{lacks}: the run waits for a worker with checkout@2");
+    assert_eq!(found(on_two(), &[3]), Some((waits, Remedy::Park { reason: lacks })));
+    assert_eq!(found(on_two(), &[2]), None);
+    assert_eq!(found(on_two(), &[]), None, "that is N1");
+    assert_eq!(found(waiting(), &[3]), None, "it need not move");
+    let undecided = || Log::new("r1").act(crate::testing::undecided());
+    assert_eq!(case(undecided(), &[3]).codes(), [Code::O1], "any version will do");
+    assert_eq!(case(undecided(), &[]).codes(), [Code::O1, Code::N1]);
+}
+
+#[test]
+fn a_run_parked_by_e2_says_what_brings_it_back() {
+    let log = released(Log::running());
+    let park = log.heal(Code::E2, "seen", Remedy::Park { reason: "version 1 is missing".into() });
+    let log = log.act(park);
+    let hint = |versions: &[u32]| {
+        let case = Case { versions: Some(versions.to_vec()), ..Case::resting(log.clone(), Queue::Sleeps) };
+        match only(&case) {
+            (Code::E2, _, Remedy::Tell { hint }) => hint,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(hint(&[2]), "start a worker with checkout@1, then: goldseam resume r1");
+    assert_eq!(hint(&[1]), "a live node has checkout@1 now: goldseam resume r1");
+}
+
+#[test]
+fn a_plan_of_group_steps_is_complete_with_its_groups() {
+    let group = |log: &Log| StepCompleted { group: true, ..log.completion("g") };
+    let begun = planned(&["g"]).completed("g/leaf");
+    let half = Case::resting(released(begun.clone()), Queue::Ready).cached_as(Status::Running);
+    assert!(!half.codes().contains(&Code::A3), "the group has not ended");
+    let whole = group(&begun);
+    let log = released(begun.owned(vec![Owned::StepCompleted(whole)]));
+    let case = Case::resting(log.clone(), Queue::Ready).cached_as(Status::Running);
+    let cutoff = log.state().ops[&path("g")].last;
+    let (rule, _, remedy) = only(&case);
+    assert_eq!((rule, remedy), (Code::A3, Remedy::Branch { cutoff }));
 }
 
 #[test]
@@ -204,5 +263,7 @@ fn a_suspicion_never_ends_a_run() {
     let codes = |proven| Case { owner: gone(proven), ..Case::healthy(log.clone()) }.codes();
     assert_eq!((codes(true)[0], codes(false)), (Code::P1, vec![Code::O2]));
     let found = Case { owner: gone(true), ..Case::healthy(log.clone()) }.diagnoses().remove(0);
-    assert_eq!(found.evidence, "4 recoveries without progress, and it died alone");
+    let seen = "the worker died after each of 3 recoveries without progress, the last time executing only this run, in \
+                workflow code before its first step";
+    assert_eq!(found.evidence, seen);
 }

@@ -1,5 +1,6 @@
 //! What a finding says to people, what is mended at a claim, and the small sums of recovery.
 
+use super::blame::span;
 use super::*;
 use crate::Corrupt;
 use crate::form::Form;
@@ -94,13 +95,17 @@ fn stable_is_a_completed_step_or_an_answer_that_was_read() {
 #[test]
 fn a_run_that_was_never_recovered_is_counted_however_long_it_lived() {
     let summary = Summary { attempt: 0, lived_ms: Some(1), ..Log::running().state().summary.clone() };
-    assert_eq!(next_attempt(&summary, span(1_000)), 1);
-    assert_eq!(next_attempt(&Summary { attempt: 4, lived_ms: None, ..summary }, span(1_000)), 5);
+    let bounds = Bounds { attempts_max: 9, park: true };
+    assert_eq!(next_attempt(&summary, span(1_000), bounds, false), 1);
+    let often = Summary { attempt: 4, lived_ms: None, ..summary };
+    assert_eq!(next_attempt(&often, span(1_000), bounds, false), 5);
 }
 
 #[test]
 fn used_up_fails_the_run_with_the_code_of_its_rule() {
-    let Remedy::Fail { failure } = used_up(3, Bounds::default()) else { panic!("it fails") };
+    let bounds = Bounds { park: false, ..Bounds::default() };
+    let summary = &Log::running().state().summary.clone();
+    let Remedy::Fail { failure } = used_up(summary, bounds) else { panic!("it fails") };
     assert_eq!((failure.class, failure.code.as_deref()), (crate::Class::Terminal, Some("P1")));
 }
 

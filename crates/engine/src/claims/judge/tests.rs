@@ -81,7 +81,7 @@ fn a_silent_or_suspect_node_is_not_a_gone_one() {
 
 #[test]
 fn the_engines_own_tasks_are_left_to_their_keepers() {
-    let advance = Task { kind: Task::advance_kind("order"), ..claimed(DEAD) };
+    let advance = Task { kind: Task::advance_kind("order", 1), ..claimed(DEAD) };
     let queue = |name| Task { queue: QueueName::new(name).unwrap(), ..claimed(DEAD) };
     for task in [&advance, &queue(QUEUE_MAIL), &queue(QUEUE_DETAILS)] {
         assert_eq!(reason(task, i64::MAX / 2), None);
@@ -114,7 +114,7 @@ fn by_hand_the_threshold_decides_but_living_nodes_keep_what_is_the_engines() {
     assert_eq!(hand(&patient("worker-1"), 9_999), None);
     assert_eq!(hand(&patient("worker-1"), 10_000), Some("manual"));
     assert_eq!(hand(&patient(LIVES), 10_000), Some("manual"));
-    let advance = |owner| Task { kind: Task::advance_kind("order"), ..claimed(owner) };
+    let advance = |owner| Task { kind: Task::advance_kind("order", 1), ..claimed(owner) };
     assert_eq!(hand(&advance(LIVES), 10_000), None);
     assert_eq!(hand(&advance(DEAD), 10_000), Some("manual"));
     let details = Task { queue: QueueName::new(QUEUE_DETAILS).unwrap(), ..claimed(DEAD) };

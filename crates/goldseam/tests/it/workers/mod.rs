@@ -243,7 +243,11 @@ async fn a_worker_drops_a_run_before_it_is_given_the_run_again() {
     // Its run goes to another branch, and its node claims it again.
     server.client.reset(&id("o-1"), By::default()).await.unwrap();
     eventually("it is claimed again", || async {
-        assert_eq!(worker.claim(1, &[&first]).await.unwrap().len(), 0, "the worker still has the first one");
+        assert_eq!(
+            worker.claim(1, &[&first.token]).await.unwrap().len(),
+            0,
+            "the worker still has the first one"
+        );
         types(&server, "o-1").await.iter().filter(|event| *event == "run.claimed").count() == 2
     })
     .await;
@@ -287,7 +291,7 @@ async fn a_worker_that_takes_its_process_down_again_and_again_is_ended_by_p1() {
     let ended = Worker::register(&server, "w", &ops, lease).await;
     eventually("rule P1 ends it", || async {
         let _ = ended.claim(1, &[]).await;
-        server.client.get(&id("o-1")).await.unwrap().status == Status::Failed
+        server.client.get(&id("o-1")).await.unwrap().status == Status::Parked
     })
     .await;
 }
@@ -438,4 +442,24 @@ async fn a_run_that_a_person_sends_back_is_lost_to_its_worker() {
     let again = worker.next().await;
     assert_eq!(worker.execute(again).await, Left::Over);
     assert_eq!(shown(&server, "o-1").await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_terminated_run_is_lost_to_its_worker() {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
+    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
+    start(&server, "order", "o-1").await;
+    let execution = worker.next().await;
+    worker.death = Death::AfterAppends(1);
+    assert_eq!(worker.execute(execution.clone()).await, Left::Dead);
+    worker.death = Death::Never;
+    server.client.terminate(&id("o-1"), goldseam::client::By::default()).await.unwrap();
+    assert_eq!(worker.execute(execution.clone()).await, Left::Refused("GS0114".to_owned()));
+    let told = worker.heartbeat(&[&execution], 0).await.unwrap();
+    assert_eq!(told["lost"], json!([execution.token]));
+    assert_eq!(shown(&server, "o-1").await["status"], "cancelled");
+    let types = types(&server, "o-1").await;
+    assert_eq!(types.last().map(String::as_str), Some("run.cancelled"));
 }

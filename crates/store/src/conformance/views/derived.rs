@@ -236,7 +236,7 @@ pub(super) fn happened(life: &Derived, recorded: &Recorded) -> Option<Cells> {
     let kind = if kind == "recovered" { "recovery" } else { kind };
     let reason = match &recorded.event {
         Event::RunRecovered(e) => text(&e.reason),
-        Event::RunParked { reason, .. } | Event::RunCancelled { reason } => text(reason),
+        Event::RunParked { reason, .. } | Event::RunCancelled { reason, .. } => text(reason),
         Event::RunFailed { failure } => text(&failure.message),
         Event::RunPaused(note) | Event::RunResumed(note) | Event::RunCancelRequested(note) => {
             text(&note.reason).filter(|reason| !reason.is_empty())

@@ -1,0 +1,42 @@
+//! Moving a run to another version of its workflow, from outside.
+
+use super::prune::refuse_archived;
+use super::{Decision, Refusal, TaskMove, View};
+use crate::command::Migrate;
+use crate::event::{Event, Release};
+use crate::time::Millis;
+
+/// Appends `version.changed` and makes a new advance task: the old one is of the old version.
+///
+/// A run that a live node executes is refused: a second node would begin the step that the first one is at.
+pub(super) fn migrate(view: View<'_>, migrate: &Migrate, now: Millis) -> Result<Decision, Refusal> {
+    let summary = view.summary()?;
+    if view.has_seen(&migrate.note.id)? {
+        return Ok(Decision::default());
+    }
+    refuse_archived(summary)?;
+    if summary.status.is_terminal() {
+        return Err(Refusal::Finished { status: summary.status });
+    }
+    if migrate.to == 0 {
+        return Err(Refusal::NothingToDo { why: "versions begin at 1" });
+    }
+    if migrate.to == summary.version {
+        return Err(Refusal::NothingToDo { why: "the run is on this version already" });
+    }
+    if let Some(owner) = &summary.owner
+        && migrate.lost.as_ref() != Some(owner)
+    {
+        return Err(Refusal::Owned { owner: owner.clone() });
+    }
+    let reason = migrate.note.reason.clone();
+    let (from, to, note) = (summary.version, migrate.to, Some(migrate.note.clone()));
+    let task = match summary.paused {
+        true => TaskMove::Renew(Millis::NEVER),
+        false => TaskMove::Ready,
+    };
+    // A lost owner's claim ends by an event of its own, as every claim does.
+    let released = summary.owner.as_ref().map(|_| Event::RunReleased { reason: Release::HandOver });
+    let changed = Event::VersionChanged { from, to, reason, note };
+    Ok(Decision::new(now, released.into_iter().chain([changed]).collect(), task))
+}

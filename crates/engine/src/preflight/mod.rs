@@ -1,0 +1,326 @@
+//! Preflight: the code of this process is tried against stored histories, without effects and without a write.
+//!
+//! Each run's function is called with its real context on the state that its log derives to, and stops at the frontier:
+//! the first operations that the log does not have. What the live engine would park there is the verdict here.
+//!
+//! Two things make sure that nothing happens. The context's gate stays shut ([`Cell::to_look_at`]), so no step, probe,
+//! wait, question, sleep or child begins. And every store in reach refuses writes: the one that is read from, and the
+//! one that the context could write to.
+
+mod exported;
+mod replay;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use goldseam_core::version::UNDECIDED;
+use goldseam_core::{Hash, RunId, State, Status, WorkflowName};
+use goldseam_store::{Closed, ClosedStore, MemoryStore, RunFilter, RunOrder, Store};
+
+use crate::cell::Cell;
+use crate::client::Client;
+use crate::commit::Ledger;
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::registry::Registry;
+
+pub use report::{Finding, Group, PreflightReport, Verdict};
+
+/// Runs listed, and logs loaded, at a time.
+const PAGE: u32 = 200;
+/// Logs that are loaded side by side.
+const LOADS: usize = 8;
+
+/// Which runs are tried, and how. Begin with [`Preflight::all`].
+#[derive(Debug, Clone)]
+pub struct Preflight {
+    pub(crate) runs: Vec<RunId>,
+    pub(crate) workflow: Option<WorkflowName>,
+    pub(crate) sample: Option<usize>,
+    pub(crate) parked: bool,
+    pub(crate) to_version: Option<u32>,
+    pub(crate) histories: Option<PathBuf>,
+    pub(crate) patience: Duration,
+    pub(crate) apart: bool,
+}
+
+impl Preflight {
+    /// Every run that is active or paused.
+    pub fn all() -> Self {
+        Self {
+            runs: Vec::new(),
+            workflow: None,
+            sample: None,
+            parked: false,
+            to_version: None,
+            histories: None,
+            patience: Duration::from_secs(10),
+            apart: true,
+        }
+    }
+
+    /// At most `count` runs of each workflow and version: the same ones each time.
+    pub fn sample(count: usize) -> Self {
+        Self { sample: Some(count), ..Self::all() }
+    }
+
+    /// These runs, whatever their status.
+    pub fn runs(runs: impl IntoIterator<Item = RunId>) -> Self {
+        Self { runs: runs.into_iter().collect(), ..Self::all() }
+    }
+
+    /// Exported histories instead of a store: a file, or a directory with files, as `goldseam history RUN --json`,
+    /// `goldseam history RUN --jsonl` (named `RUN.jsonl`) and `goldseam prune --archive` write them.
+    pub fn histories(path: impl Into<PathBuf>) -> Self {
+        Self { histories: Some(path.into()), ..Self::all() }
+    }
+
+    /// Only runs of this workflow.
+    pub fn workflow(mut self, name: &str) -> Result<Self, EngineError> {
+        self.workflow = Some(WorkflowName::new(name)?);
+        Ok(self)
+    }
+
+    /// At most `count` runs of each workflow and version.
+    #[must_use]
+    pub fn at_most(mut self, count: usize) -> Self {
+        self.sample = Some(count);
+        self
+    }
+
+    /// Parked runs, too: whether they would park again.
+    #[must_use]
+    pub fn with_parked(mut self) -> Self {
+        self.parked = true;
+        self
+    }
+
+    /// Tries each run on this version instead of its own, as after a migration.
+    #[must_use]
+    pub fn to_version(mut self, version: u32) -> Self {
+        self.to_version = Some(version);
+        self
+    }
+
+    /// How long one run's replay may take, 10 seconds unless given. One that takes longer is unknown.
+    #[must_use]
+    pub fn patience(mut self, span: Duration) -> Self {
+        self.patience = span;
+        self
+    }
+
+    /// Replays in the caller's own task instead of a thread beside it: for simulation, where time is virtual. Code that
+    /// never yields then stops the preflight, too.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn in_task(mut self) -> Self {
+        self.apart = false;
+        self
+    }
+
+    fn statuses(&self) -> Vec<Status> {
+        let wanted = |status: &Status| {
+            status.is_active() || *status == Status::Paused || self.parked && *status == Status::Parked
+        };
+        Status::ALL.into_iter().filter(wanted).collect()
+    }
+}
+
+/// The stores in reach of a preflight refuse every write.
+fn sealed(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let closed = Closed {
+        code: "GS0126",
+        what: "a preflight writes nothing".to_owned(),
+        hint: "start the program without GOLDSEAM_PREFLIGHT to run it".to_owned(),
+    };
+    Arc::new(ClosedStore::new(store, closed))
+}
+
+/// A store for a preflight: it can be read only.
+pub fn read_only(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    sealed(store)
+}
+
+/// Tries the code of a registry against histories.
+pub(crate) struct Pilot {
+    /// For reading: its store refuses writes.
+    client: Client,
+    /// For contexts: its store is empty and refuses writes.
+    blank: Ledger,
+    config: Arc<Config>,
+    registry: Registry,
+    what: Preflight,
+}
+
+impl Pilot {
+    pub(crate) fn new(ledger: &Ledger, config: Arc<Config>, registry: Registry, what: Preflight) -> Self {
+        let reading = Ledger { store: sealed(Arc::clone(&ledger.store)), ..ledger.clone() };
+        let blank = Ledger { store: sealed(Arc::new(MemoryStore::default())), asks: None, ..ledger.clone() };
+        Self { client: Client::of(reading), blank, config, registry, what }
+    }
+
+    /// Tries all that was asked for.
+    pub(crate) async fn fly(&self) -> Result<PreflightReport, EngineError> {
+        let mut report = PreflightReport::default();
+        match &self.what.histories {
+            Some(path) => self.exported(path, &mut report).await?,
+            None if !self.what.runs.is_empty() => self.load_all(self.what.runs.clone(), &mut report).await?,
+            None if self.what.sample.is_some() => {
+                let runs = self.sampled().await?;
+                self.load_all(runs, &mut report).await?;
+            }
+            None => self.whole_store(&mut report).await?,
+        }
+        report.finish();
+        Ok(report)
+    }
+
+    async fn whole_store(&self, report: &mut PreflightReport) -> Result<(), EngineError> {
+        let mut after = None;
+        loop {
+            let (page, next) = self.page(after).await?;
+            self.load_all(page.into_iter().map(|(run, ..)| run).collect(), report).await?;
+            let Some(next) = next else { break };
+            after = Some(next);
+        }
+        self.rowless(report).await
+    }
+
+    /// A page of runs, each with workflow and version.
+    async fn page(
+        &self,
+        after: Option<String>,
+    ) -> Result<(Vec<(RunId, WorkflowName, u32)>, Option<String>), EngineError> {
+        let filter = RunFilter {
+            statuses: self.what.statuses(),
+            workflow: self.what.workflow.clone(),
+            order: RunOrder::Oldest,
+            after,
+            limit: PAGE,
+            ..RunFilter::default()
+        };
+        let page = self.client.list(filter).await?;
+        let rows = page.items.into_iter().map(|row| row.summary);
+        Ok((rows.map(|row| (row.run, row.workflow, row.version)).collect(), page.next))
+    }
+
+    /// Runs that have lost their row: only their logs tell whether they are active.
+    async fn rowless(&self, report: &mut PreflightReport) -> Result<(), EngineError> {
+        let mut after: Option<RunId> = None;
+        loop {
+            let runs = self.client.store().rowless(after.as_ref(), PAGE).await?;
+            let Some(last) = runs.last() else { return Ok(()) };
+            after = Some(last.clone());
+            self.load_all(runs, report).await?;
+        }
+    }
+
+    /// Of each workflow and version the runs whose ids have the smallest fingerprints: spread over all of them, the same
+    /// each time, and no more in memory than are taken.
+    async fn sampled(&self) -> Result<Vec<RunId>, EngineError> {
+        let most = self.what.sample.unwrap_or(usize::MAX);
+        let mut taken: BTreeMap<(WorkflowName, u32), BTreeMap<Hash, RunId>> = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let (page, next) = self.page(after).await?;
+            for (run, workflow, version) in page {
+                let of_kind = taken.entry((workflow, version)).or_default();
+                of_kind.insert(Hash::of(run.as_str().as_bytes()), run);
+                if of_kind.len() > most {
+                    of_kind.pop_last();
+                }
+            }
+            let Some(next) = next else { break };
+            after = Some(next);
+        }
+        Ok(taken.into_values().flat_map(BTreeMap::into_values).collect())
+    }
+
+    /// Loads these runs, a few at a time, and tries each. What was fetched is dropped before the next ones are.
+    async fn load_all(&self, runs: Vec<RunId>, report: &mut PreflightReport) -> Result<(), EngineError> {
+        let named = !self.what.runs.is_empty();
+        let load = |run: RunId| async move {
+            let loaded = self.client.ledger().load_surely(&run).await;
+            (run, loaded)
+        };
+        let mut loading = stream::iter(runs).map(load).buffered(LOADS);
+        while let Some((run, loaded)) = loading.next().await {
+            let state = match loaded {
+                Ok(loaded) => loaded.state,
+                Err(EngineError::Corrupt { corrupt, .. }) => {
+                    report.add(Finding::unreadable(run, &corrupt));
+                    continue;
+                }
+                // Pruned or unknown: an id that was asked for is an error, one of a list has just gone.
+                Err(EngineError::Refused { .. }) if !named => continue,
+                Err(error) => return Err(error),
+            };
+            // Since the list was made the run may have ended.
+            if !named && !self.what.statuses().contains(&state.summary.status) {
+                continue;
+            }
+            self.judge(state, report).await;
+        }
+        Ok(())
+    }
+
+    async fn exported(
+        &self,
+        path: &std::path::Path,
+        report: &mut PreflightReport,
+    ) -> Result<(), EngineError> {
+        let mut counts: BTreeMap<(WorkflowName, u32), usize> = BTreeMap::new();
+        for file in exported::files(path)? {
+            for (run, state) in exported::read(&file)? {
+                let state = match state {
+                    Ok(state) => state,
+                    Err(corrupt) => {
+                        report.add(Finding::unreadable(run, &corrupt));
+                        continue;
+                    }
+                };
+                let kind = (state.summary.workflow.clone(), state.summary.version);
+                let count = counts.entry(kind).or_default();
+                *count += 1;
+                let wanted = self.what.runs.is_empty() || self.what.runs.contains(&run);
+                if wanted && self.what.sample.is_none_or(|most| *count <= most) {
+                    self.judge(state, report).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries one run.
+    async fn judge(&self, mut state: State, report: &mut PreflightReport) {
+        let summary = &state.summary;
+        if self.what.workflow.as_ref().is_some_and(|workflow| *workflow != summary.workflow) {
+            return;
+        }
+        let newest = || self.registry.newest(&summary.workflow).unwrap_or(UNDECIDED);
+        // A run that was never claimed gets the newest version.
+        let own = if summary.version == UNDECIDED { newest() } else { summary.version };
+        let version = self.what.to_version.unwrap_or(own);
+        let (run, workflow) = (summary.run.clone(), summary.workflow.clone());
+        state.summary.version = version;
+        let verdict = match self.registry.get(&workflow, version) {
+            Some(_) if self.registry.is_elsewhere(&workflow, version) => Verdict::Unknown {
+                reason: "its code runs in another process; only its worker can replay it".to_owned(),
+            },
+            Some(function) => {
+                let input = state.queued.input.clone();
+                let cell = Arc::new(Cell::to_look_at(self.blank.clone(), Arc::clone(&self.config), state));
+                match self.what.apart {
+                    true => replay::apart(cell, function, input, self.what.patience).await,
+                    false => replay::here(cell, function, input, self.what.patience).await,
+                }
+            }
+            None => Verdict::Unknown { reason: format!("{workflow}@{version} is not in this build") },
+        };
+        report.add(Finding { run, workflow: Some(workflow), version: Some(version), verdict });
+    }
+}

@@ -1,0 +1,227 @@
+//! One run, replayed up to where its log ends.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::{Context as Cx, Poll};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, select};
+use goldseam_core::state::{Found, Mail, OpKind, State, StepProgress};
+use goldseam_core::{Failure, Owned, Payload, Seq};
+use tokio::sync::oneshot;
+
+use super::Verdict;
+use crate::cell::{Cell, Inner, Stop};
+use crate::clock::pause;
+use crate::context::Context;
+use crate::driver::panicked;
+use crate::error::{Error, Result};
+use crate::registry::WorkflowFn;
+use crate::spawn::thread;
+use crate::undo;
+
+/// Turns that other arms get after the first one has come to its frontier.
+const TURNS: u32 = 4;
+
+/// How far a replay came.
+enum Reached {
+    /// Everything that the code wants next is not in the log.
+    Frontier,
+    /// The function returned.
+    Returned(Result<Payload>),
+    /// The function panicked.
+    Panicked(Failure),
+    /// The context stopped it.
+    Stopped(Stop),
+    /// It waits for something that does not come through its context.
+    Unsettled,
+}
+
+/// Replays on a thread of its own: code that never yields costs one verdict and not the preflight.
+pub(super) async fn apart(
+    cell: Arc<Cell>,
+    function: WorkflowFn,
+    input: Payload,
+    patience: Duration,
+) -> Verdict {
+    let (sender, receiver) = oneshot::channel();
+    let work = {
+        let (cell, function, input) = (Arc::clone(&cell), Arc::clone(&function), input.clone());
+        async move {
+            let _ = sender.send(here(cell, function, input, patience).await);
+        }
+    };
+    if thread("goldseam-preflight", work).is_err() {
+        return here(cell, function, input, patience).await;
+    }
+    // The replay has its own bound; this one is for code that never comes back to it.
+    let late = std::pin::pin!(pause(patience + Duration::from_secs(1)));
+    match select(receiver, late).await {
+        Either::Left((Ok(verdict), _)) => verdict,
+        Either::Left((Err(_), _)) => Verdict::Unknown { reason: "its replay was cut off".to_owned() },
+        Either::Right(_) => unsettled(patience),
+    }
+}
+
+/// Replays in this task.
+pub(super) async fn here(
+    cell: Arc<Cell>,
+    function: WorkflowFn,
+    input: Payload,
+    patience: Duration,
+) -> Verdict {
+    let context = Context::new(Arc::clone(&cell));
+    let made = std::panic::catch_unwind(AssertUnwindSafe(|| function(context, input)));
+    let reached = match made {
+        Ok(work) => drive(&cell, work, patience).await,
+        Err(panic) => Reached::Panicked(panicked(&*panic)),
+    };
+    judge(&cell.lock(), reached, patience)
+}
+
+async fn drive(cell: &Cell, mut work: BoxFuture<'static, Result<Payload>>, patience: Duration) -> Reached {
+    let mut late = Box::pin(pause(patience));
+    let mut turns = 0;
+    poll_fn(move |cx| {
+        loop {
+            if let Some(stop) = enter(cell, cx) {
+                return Poll::Ready(Reached::Stopped(stop));
+            }
+            match std::panic::catch_unwind(AssertUnwindSafe(|| work.poll_unpin(cx))) {
+                Ok(Poll::Ready(result)) => return Poll::Ready(returned(cell, result)),
+                Ok(Poll::Pending) => {}
+                Err(panic) => return Poll::Ready(Reached::Panicked(panicked(&*panic))),
+            }
+            let (stopped, frontier) = {
+                let mut inner = cell.lock();
+                inner.polling = false;
+                (inner.stop.is_some(), inner.is_at_the_frontier())
+            };
+            if stopped {
+                continue;
+            }
+            if frontier && turns == TURNS {
+                return Poll::Ready(Reached::Frontier);
+            }
+            if late.poll_unpin(cx).is_ready() {
+                return Poll::Ready(Reached::Unsettled);
+            }
+            if frontier {
+                turns += 1;
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
+    })
+    .await
+}
+
+/// Takes part in the cell as a driver does: it is woken, and it looks whether the context stopped the execution.
+fn enter(cell: &Cell, cx: &Cx<'_>) -> Option<Stop> {
+    let mut inner = cell.lock();
+    match &mut inner.driver {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => inner.driver = Some(cx.waker().clone()),
+    }
+    inner.polling = true;
+    inner.stop.take()
+}
+
+/// One arm may have stopped the execution in the very poll in which the function returned.
+fn returned(cell: &Cell, result: Result<Payload>) -> Reached {
+    match cell.lock().stop.take() {
+        Some(stop) => Reached::Stopped(stop),
+        None => Reached::Returned(result),
+    }
+}
+
+fn unsettled(patience: Duration) -> Verdict {
+    let seconds = patience.as_secs_f64();
+    let reason = format!(
+        "its code did not come to an operation within {seconds} s: it loops, or awaits something else"
+    );
+    Verdict::Unknown { reason }
+}
+
+fn parks(code: &str, reason: String) -> Verdict {
+    Verdict::Parks { code: code.to_owned(), reason }
+}
+
+fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
+    let result = match reached {
+        Reached::Stopped(Stop::Diverged(detail)) => return parks("V1", detail),
+        Reached::Stopped(Stop::Form(detail)) => return parks("GS0115", detail),
+        Reached::Stopped(stop) => {
+            return Verdict::Unknown { reason: format!("its replay was stopped: {stop:?}") };
+        }
+        Reached::Unsettled => return unsettled(patience),
+        Reached::Panicked(failure) => Some(Err(Error::from(failure))),
+        Reached::Returned(result) => Some(result),
+        Reached::Frontier => None,
+    };
+    if let Some(path) = left_out(inner) {
+        return parks("V1", undo::left_out(&path));
+    }
+    if let Some(verdict) = cannot_undo(inner) {
+        return verdict;
+    }
+    match result {
+        Some(Ok(_)) => match undo::disagrees(inner) {
+            Some(detail) if !inner.state.summary.status.is_terminal() || inner.state.failure.is_none() => {
+                parks("V1", detail)
+            }
+            _ => Verdict::Safe,
+        },
+        Some(Err(error)) if !error.is_continue() && !is_explained(&inner.state, &error) => {
+            Verdict::Fails { reason: error.to_string() }
+        }
+        Some(Err(_)) | None => Verdict::Safe,
+    }
+}
+
+/// An operation that the log has in a group which the code leaves without asking for it.
+fn left_out(inner: &Inner) -> Option<goldseam_core::Path> {
+    let asked = inner.arm_counts();
+    let groups = inner.queue.iter().filter_map(|doing| match &doing.what {
+        Owned::StepCompleted(done) if done.group => Some(done.path.as_str()),
+        _ => None,
+    });
+    let in_groups = groups.map(|group| (group.to_owned(), asked.get(group).copied().unwrap_or_default()));
+    undo::unasked(&inner.state, &in_groups.collect())
+}
+
+/// A run that is being undone, or goes back with compensations, needs the compensation of every step that is left.
+fn cannot_undo(inner: &Inner) -> Option<Verdict> {
+    let state = &inner.state;
+    if state.summary.status.is_terminal() {
+        return None;
+    }
+    let cutoff = match &state.jump {
+        Some(jump) => state.ops.get(&jump.to).map_or(Seq::ZERO, |op| op.first.before()),
+        None if state.failure.is_some() => Seq::ZERO,
+        None => return None,
+    };
+    let missing = state.to_undo(cutoff).into_iter().find(|path| !inner.undo.contains_key(path))?;
+    let reason = format!("step {missing} cannot be undone: the code has no compensation for {missing}");
+    Some(parks("GS0116", reason))
+}
+
+/// Whether the log gives a reason for the error that the code returns: then the run fails with the old code, too.
+fn is_explained(state: &State, error: &Error) -> bool {
+    let failed = |kind: &OpKind| match kind {
+        OpKind::Step(step) => matches!(step.progress, StepProgress::Failed(_)),
+        OpKind::Wait(wait) => {
+            matches!(wait.found, Some(Found::Timer | Found::Mail(Mail::Child { result: Err(_), .. })))
+        }
+        OpKind::Progress => false,
+    };
+    let ended =
+        state.summary.status.is_terminal() && state.summary.status != goldseam_core::Status::Completed;
+    ended
+        || error.is_cancelled()
+        || state.failure.is_some()
+        || state.summary.cancel.is_some()
+        || state.ops.values().any(|op| failed(&op.kind))
+}

@@ -1,0 +1,62 @@
+//! Shapes of the types that workflows read, each found out once, and what is said where a value does not fit.
+
+use std::any::type_name;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use goldseam_core::Payload;
+use goldseam_core::form::Form;
+use goldseam_core::shape::{Accepted, Shape};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Longest account of a difference.
+const TEXT_MAX: usize = 1_000;
+
+/// A type: its name, and the code that reads it, as names may be shared.
+type Key = (&'static str, usize);
+
+static KNOWN: LazyLock<Mutex<HashMap<Key, Arc<Accepted>>>> = LazyLock::new(Mutex::default);
+
+/// What `T` accepts. Found out at the first call.
+pub(crate) fn of<T: DeserializeOwned>() -> Arc<Accepted> {
+    let find: fn() -> Accepted = Accepted::by::<T>;
+    let key = (type_name::<T>(), find as usize);
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known().get(&key) {
+        return Arc::clone(found);
+    }
+    // Not under the lock: the type's own code runs.
+    let found = Arc::new(find());
+    Arc::clone(known().entry(key).or_insert(found))
+}
+
+/// The form of an answer that is read as `T`.
+pub(crate) fn form_of<T: DeserializeOwned>() -> Form {
+    let accepted = of::<T>();
+    match accepted.shape {
+        Shape::Text { like: "" } => Form::Text,
+        _ => accepted.schema().map_or(Form::Any, Form::Schema),
+    }
+}
+
+/// How `value` differs from what `T` accepts: kinds and names of fields, and none of the values, which may be secret.
+pub(crate) fn misfit<T: DeserializeOwned>(what: &str, value: &Payload, error: &serde_json::Error) -> String {
+    let shape = &of::<T>().shape;
+    let value: Value = value.read().unwrap_or_default();
+    let difference = shape.difference(&value).or_else(|| names_only(error));
+    let difference = difference.unwrap_or_else(|| "the type does not accept its content".to_owned());
+    let found = Shape::of_value(&value);
+    let text = format!(
+        "{what} does not fit the code: {difference}; the log has {found}, the code expects {shape} ({})",
+        type_name::<T>()
+    );
+    text.chars().take(TEXT_MAX).collect()
+}
+
+/// What serde says, if it tells names only.
+fn names_only(error: &serde_json::Error) -> Option<String> {
+    let said = error.to_string();
+    let said = said.split(" at line ").next().unwrap_or_default();
+    ["missing field", "duplicate field"].iter().any(|start| said.starts_with(start)).then(|| said.to_owned())
+}

@@ -1,0 +1,81 @@
+//! Ending runs, and taking back what was asked of them.
+
+use std::sync::Arc;
+
+use goldseam::RunId;
+use goldseam_api::doc::change::{Done, Reason};
+use goldseam_api::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
+use goldseam_api::{Api, Problem};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::extract::{Body, By, In, Named};
+use crate::reply::{Answer, Json};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(cancel))
+        .routes(routes!(terminate))
+        .routes(routes!(withdraw))
+        .routes(routes!(retry))
+}
+
+/// Asks a run to stop; it ends cancelled once it has undone what it must. Says what a pending request waits for.
+#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Cancelled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn cancel(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<Reason>>,
+) -> Answer<Cancelled> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.cancel(&caller, &run, new).await?))
+}
+
+/// Ends a run now, without its code and without compensation; needs a reason. Says what was left standing.
+#[utoipa::path(post, path = "/v1/runs/{run}/terminate", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = Reason,
+    responses((status = 200, body = Terminated), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn terminate(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    Body(new): Body<Reason>,
+) -> Answer<Terminated> {
+    Ok(Json(place.space.api.terminate(&caller, &run, new).await?))
+}
+
+/// Takes back a jump or a request to cancel that no worker has acted on.
+#[utoipa::path(post, path = "/v1/runs/{run}/withdraw", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = NewWithdrawal,
+    responses((status = 200, body = Withdrawn), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn withdraw(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<NewWithdrawal>>,
+) -> Answer<Withdrawn> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.withdraw(&caller, &run, new).await?))
+}
+
+/// Tries a failed run again from its failed step, on a new branch.
+#[utoipa::path(post, path = "/v1/runs/{run}/retry", tag = "runs", security(("key" = ["operate"])),
+    params(("run" = String, Path, description = "the run")),
+    request_body = NewRetry,
+    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn retry(
+    place: In,
+    By(caller): By,
+    Named(run): Named<RunId>,
+    body: Option<Body<NewRetry>>,
+) -> Answer<Done> {
+    let new = body.map(|Body(new)| new).unwrap_or_default();
+    Ok(Json(place.space.api.retry(&caller, &run, new).await?))
+}

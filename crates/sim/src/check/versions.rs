@@ -1,0 +1,39 @@
+//! The invariant of fleets with mixed versions.
+
+use goldseam_core::Event;
+use goldseam_core::version::UNDECIDED;
+
+use super::{Evidence, Violation};
+
+/// I20: a run is executed only by nodes that have its version, and no run is parked or moved to another version because
+/// of its version: here a deploy never lasts for as long as the grace of rule E2.
+pub fn i20_versions(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (run, log) in &evidence.logs {
+        let mut version = UNDECIDED;
+        for recorded in &log.events {
+            let seq = recorded.seq.0;
+            let mut say =
+                |what: String| found.push(Violation::new("I20", format!("{run}: event {seq} {what}")));
+            match &recorded.event {
+                Event::RunQueued(queued) => version = queued.version,
+                Event::RunClaimed(claim) => {
+                    version = claim.version.filter(|_| version == UNDECIDED).unwrap_or(version);
+                    let node = &claim.node;
+                    let has = evidence.facts.versions.get(node);
+                    if has.is_some_and(|has| !has.contains(&version)) {
+                        say(format!("gives version {version} to {node}, which has {has:?}"));
+                    }
+                }
+                Event::VersionChanged { to, note: Some(_), .. } => version = *to,
+                Event::VersionChanged { from, to, reason, note: None } => {
+                    version = *to;
+                    say(format!("moves it from version {from} to {to}: {reason}"));
+                }
+                Event::RunParked { code, reason } if code == "E2" => say(format!("parks it: {reason}")),
+                _ => {}
+            }
+        }
+    }
+    found
+}
