@@ -235,10 +235,10 @@ impl Shape {
                 return None;
             }
             (Self::Number, Value::Number(_)) => return None,
-            (Self::Integer { unsigned }, Value::Number(number)) => {
-                if number.is_u64() || (number.is_i64() && !unsigned) {
-                    return None;
-                }
+            (Self::Integer { unsigned }, Value::Number(number))
+                if number.is_u64() || (number.is_i64() && !unsigned) =>
+            {
+                return None;
             }
             (Self::List(item), Value::Array(items)) => {
                 let differs = |(n, value): (usize, &Value)| item.differs(value, &format!("{place}[{n}]"));
@@ -264,10 +264,8 @@ impl Shape {
                 return fields.iter().find_map(differs);
             }
             (Self::Record { lists: true, .. }, Value::Array(_)) => return None,
-            (Self::Choice { variants, .. }, value) => {
-                if variants.iter().any(|variant| variant.fits(value)) {
-                    return None;
-                }
+            (Self::Choice { variants, .. }, value) if variants.iter().any(|variant| variant.fits(value)) => {
+                return None;
             }
             _ => {}
         }

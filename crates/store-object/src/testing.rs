@@ -156,7 +156,7 @@ impl Damage for Vandal {
         let found = self.get(&key).await.unwrap_or_else(|| panic!("there is no {what:?} to garble"));
         let text = String::from_utf8(found.body.to_vec()).unwrap();
         let body = match (how, what) {
-            (Garble::Torn, _) => text[..text.len() / 2].as_bytes().to_vec(),
+            (Garble::Torn, _) => text.as_bytes()[..text.len() / 2].to_vec(),
             (Garble::Later, Target::Row(_)) => {
                 text.replace("\"status\":\"", "\"status\":\"later_").into_bytes()
             }

@@ -88,13 +88,13 @@ async fn write(
         Lost::Unreadable(at) if expect == Expect::Absent => {
             Ok(match put_at(link, (row, task), Some(at), now).await? {
                 Lost::Nothing => Written::Done,
-                Lost::To(row) => Written::Lost(row),
+                Lost::To(row) => Written::Lost(*row),
                 Lost::Unreadable(_) => Written::Lost(None),
             })
         }
         Lost::Unreadable(_) => Ok(Written::Lost(None)),
         Lost::Nothing => Ok(Written::Done),
-        Lost::To(row) => Ok(Written::Lost(row)),
+        Lost::To(row) => Ok(Written::Lost(*row)),
     }
 }
 
@@ -103,7 +103,7 @@ enum Lost {
     /// It was done.
     Nothing,
     /// This is there instead.
-    To(Option<Row>),
+    To(Box<Option<Row>>),
     /// A row that cannot be read, of this version.
     Unreadable(i64),
 }
@@ -137,9 +137,9 @@ async fn put_at(
     if column(found, 0)? {
         return Ok(Lost::Nothing);
     }
-    let Some(raw) = RawRow::read(found, 1, None)? else { return Ok(Lost::To(None)) };
+    let Some(raw) = RawRow::read(found, 1, None)? else { return Ok(Lost::To(Box::default())) };
     let at = raw.updated_at;
-    Ok(raw.parse().map_or(Lost::Unreadable(at), |row| Lost::To(Some(row))))
+    Ok(raw.parse().map_or(Lost::Unreadable(at), |row| Lost::To(Box::new(Some(row)))))
 }
 
 /// A row as the database has it.

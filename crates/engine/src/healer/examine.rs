@@ -159,14 +159,8 @@ impl Healer {
         let adrift = |row: &Row| row.task.is_none() && task.is_some();
         let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
         let row_is = match &row {
-            None => Some(unreadable.map_or_else(
-                || "the cached row is lost".to_owned(),
-                |reason| format!("the cached row cannot be read: {reason}"),
-            )),
-            Some(row) if differs(row) => Some(format!(
-                "the cached row says {} as of event {}, the log says {} as of event {}",
-                row.summary.status, row.summary.as_of, summary.status, summary.as_of
-            )),
+            None => Some(lost_row(unreadable)),
+            Some(row) if differs(row) => Some(false_row(&row.summary, summary)),
             Some(_) => None,
         };
         Ok(Examined { found, row_is_off, row_is, has_row: row.is_some(), state: Some(state) })
@@ -383,6 +377,21 @@ fn broken(run: &RunId, end: Seq, (row, is_parked): (Option<&Row>, bool), corrupt
     }
     let found = vec![Found { run: run.clone(), at: end, diagnosis }];
     Examined { state: None, found, row_is_off: false, row_is: None, has_row: row.is_some() }
+}
+
+/// What is said of a row that is not there, or cannot be read for this reason.
+fn lost_row(unreadable: Option<String>) -> String {
+    match unreadable {
+        Some(reason) => format!("the cached row cannot be read: {reason}"),
+        None => "the cached row is lost".to_owned(),
+    }
+}
+
+/// What is said of a row that does not agree with its log.
+fn false_row(row: &Summary, log: &Summary) -> String {
+    let (says, as_of) = (row.status, row.as_of);
+    let (status, end) = (log.status, log.as_of);
+    format!("the cached row says {says} as of event {as_of}, the log says {status} as of event {end}")
 }
 
 fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failure>)> {

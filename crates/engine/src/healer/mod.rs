@@ -105,7 +105,7 @@ impl Healer {
                 let (rule, evidence) = (diagnosis.rule, &diagnosis.evidence);
                 match rule {
                     Code::P1 => {
-                        tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down")
+                        tracing::error!(%run, %rule, evidence, "stopped a run that takes its process down");
                     }
                     _ => tracing::info!(%run, %rule, evidence, "healed"),
                 }
@@ -126,7 +126,7 @@ impl Healer {
         match diagnosis.rule {
             Code::P1 => self.ledger.meter.attempts_exceeded(&workflow),
             rule => {
-                self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal))
+                self.ledger.meter.recovered(rule.as_str(), &workflow, self.reason.as_str(), (stale, heal));
             }
         }
     }

@@ -43,7 +43,7 @@ impl Healer {
             let left = seen.left(note, corrupt);
             let row = row.map(|row| (row.summary, row.task)).or_else(|| first_row(run, &events));
             let sealed = self.seal_end(run, (end, row.as_ref().map(|(row, _)| row)), &left).await?;
-            let append = self.append_of(run, end, row, &sealed, &seen.tasks).await?;
+            let append = self.append_of(run, (end, row), &sealed, &seen.tasks).await?;
             match self.ledger.store.append(append).await {
                 Ok(end) => {
                     self.ledger.hub.poke(run);
@@ -82,8 +82,7 @@ impl Healer {
     async fn append_of(
         &self,
         run: &RunId,
-        end: Seq,
-        row: Option<(Summary, Option<TaskId>)>,
+        (end, row): (Seq, Option<(Summary, Option<TaskId>)>),
         sealed: &Sealed,
         remote: &[TaskId],
     ) -> Result<Append, EngineError> {

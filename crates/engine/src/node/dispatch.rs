@@ -44,7 +44,7 @@ enum Taken {
     /// It is ours since the log ended at `end`; loading may begin at `base`.
     Ours { base: Seq, end: Seq },
     /// It is a suspect of crashing its process, and must wait its turn.
-    HeldBack(HeldBack),
+    HeldBack(Box<HeldBack>),
     /// It is over.
     Over,
     /// An execution in this process has it, under a claim that stands.
@@ -204,7 +204,7 @@ impl Node {
         match self.claim_run(run, &task).await {
             Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, (base, end), task).await),
             Ok(Taken::Here(cell)) => return Err(Box::new((task, cell))),
-            Ok(Taken::HeldBack(held)) => self.hold_back(task, held).await,
+            Ok(Taken::HeldBack(held)) => self.hold_back(task, *held).await,
             Ok(Taken::Over) => {}
             Ok(Taken::Unfit { kind }) => self.hand_back(task, kind).await,
             Err(EngineError::Superseded { .. }) => self.supersede(task).await,

@@ -121,7 +121,7 @@ pub(super) enum Admission {
         alone: bool,
     },
     /// It waits for its turn.
-    HeldBack(HeldBack),
+    HeldBack(Box<HeldBack>),
     /// It is the one.
     Never,
 }
@@ -183,7 +183,7 @@ impl Node {
             return Admission::In { alone: place.alone };
         }
         let (owner, claimed_at) = (lost.node.clone(), summary.claimed_at);
-        Admission::HeldBack(HeldBack { pace, lived: lost.lived, claimed_at, owner, task: None })
+        Admission::HeldBack(Box::new(HeldBack { pace, lived: lost.lived, claimed_at, owner, task: None }))
     }
 
     /// How many wait in memory for their turn.

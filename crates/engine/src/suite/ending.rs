@@ -165,7 +165,7 @@ pub async fn terminate_reaches_parents_and_children(fixture: &Fixture) {
 
     let kid = child("other").await;
     let done = ward.client.terminate(&id("other"), by("t1")).await.unwrap();
-    assert_eq!(done.left.children, [kid.clone()]);
+    assert_eq!(done.left.children, std::slice::from_ref(&kid));
     ward.reaches(kid.as_str(), Status::Cancelled).await;
     engine.shutdown().await;
 }

@@ -260,11 +260,11 @@ fn a_policy_is_written_where_the_log_does_not_say_it() {
         other => other,
     };
     let says = |log: &Log| {
-        let claims = log.records.iter().filter_map(|recorded| match &recorded.event {
+        let mut claims = log.records.iter().filter_map(|recorded| match &recorded.event {
             Event::RunClaimed(claim) if claim.cause != Cause::Recovery => Some(claim.recovery),
             _ => None,
         });
-        claims.last().flatten()
+        claims.next_back().flatten()
     };
     let queued = || Log::new("r1").act(Command::Start { queued: order("{}"), claim: None });
     let default = queued().act(by("n-1", Some(Policy::default())));
