@@ -231,7 +231,6 @@ async fn storm() {
 
 /// A policy of failing keeps the promise of `failed`: what had to be undone is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "holds once nothing begins while a run is undone"]
 async fn a_poisonous_run_is_undone_before_it_fails() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();

@@ -136,7 +136,7 @@ fn a_damaged_log_is_shown_as_far_as_it_can_be_read() {
         "UPDATE events SET body = 'garbage' WHERE seq = 4 AND rid = (SELECT rid FROM runs WHERE id = 'asks')",
     );
     let history = place.run(&["history", "asks"]);
-    assert_eq!(history.code, 9, "{}", history.err);
+    assert_eq!(history.code, 10, "{}", history.err);
     let lines: Vec<&str> = history.out.lines().collect();
     assert!(
         lines.iter().any(|line| line.starts_with("4\t") && line.contains("(damaged)")),
@@ -146,7 +146,7 @@ fn a_damaged_log_is_shown_as_far_as_it_can_be_read() {
     assert!(lines.iter().any(|line| line.contains("input.requested")), "{}", history.out);
     let document_of = |args: &[&str]| {
         let ran = place.run(args);
-        assert_eq!(ran.code, 9, "{args:?}: {} {}", ran.out, ran.err);
+        assert_eq!(ran.code, 10, "{args:?}: {} {}", ran.out, ran.err);
         document(&ran)
     };
     for args in
@@ -156,7 +156,7 @@ fn a_damaged_log_is_shown_as_far_as_it_can_be_read() {
     }
     for args in [&["show", "asks"][..], &["branches", "asks"], &["show", "asks", "--width", "80"]] {
         let ran = place.run(args);
-        assert_eq!(ran.code, 9, "{args:?}: {}", ran.err);
+        assert_eq!(ran.code, 10, "{args:?}: {}", ran.err);
         assert!(ran.out.contains("event 4 is damaged"), "{args:?}: {}", ran.out);
     }
 }
@@ -174,7 +174,7 @@ fn commands_to_a_damaged_run_say_so() {
     for args in
         [&["pause", "asks"][..], &["resume", "asks"], &["signal", "asks", "paid"], &["cancel", "asks"]]
     {
-        let words = place.run(args).fails(9, "GS0224");
+        let words = place.run(args).fails(10, "GS0224");
         assert!(words.contains("damaged") && words.contains("goldseam history asks"), "{words}");
     }
     let told = place.run(&["doctor", "--json"]);
