@@ -3,7 +3,9 @@
 //! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps,
 //! waits, timers) only from the active branch's lineage. Folding is deterministic and never panics.
 
+mod children;
 mod data;
+mod mail;
 mod remote;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,7 +20,7 @@ use crate::event::{
 };
 use crate::form::fits;
 use crate::hash::Hash;
-use crate::id::{RunId, SignalName, TaskId};
+use crate::id::{RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
@@ -580,35 +582,6 @@ impl State {
         let mut fitting = self.unread.iter().filter(|(seq, mail)| !taken.contains(*seq) && fits(mail));
         let found = if planted::is(Bug::NewestMailFirst) { fitting.next_back() } else { fitting.next() };
         found.map(|(seq, _)| *seq)
-    }
-
-    /// Unread signals that an open wait looks for by name and that do not fit it: the wait, the name, where each stands, and
-    /// what its content must look like.
-    pub fn misfits(&self) -> Vec<(Path, SignalName, Seq, serde_json::Value)> {
-        let mut found = Vec::new();
-        for wait in &self.summary.waits {
-            for (seq, mail) in &self.unread {
-                if let Mail::Signal { name, payload } = mail
-                    && let Some(Some(schema)) = wait.wants(name)
-                    && !fits(schema, payload)
-                {
-                    found.push((wait.path.clone(), name.clone(), *seq, schema.clone()));
-                }
-            }
-        }
-        found
-    }
-
-    /// Children of branches that were left, which nobody will ever ask for again.
-    pub fn stray_children(&self) -> Vec<RunId> {
-        let lineage = self.branches.lineage(self.summary.branch);
-        let strays = self.children.iter().filter(|(_, c)| !c.ended && !lineage.sees(c.branch, c.seq));
-        strays.map(|(run, _)| run.clone()).collect()
-    }
-
-    /// Children that have not ended, as far as this log knows.
-    pub fn open_children(&self) -> Vec<RunId> {
-        self.children.iter().filter(|(_, child)| !child.ended).map(|(run, _)| run.clone()).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: a summary is a fold of the log up to `as_of` and nothing else, so a late one is
 //! rewritten by folding on, and a lost one by folding from the start.
 
+mod ids;
 mod parts;
 mod requests;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::branch::{BranchId, Why};
 use crate::codec::Corrupt;
 use crate::error::Failure;
-use crate::event::{By, Event, Recorded, RequestWithdrawn, RunPruned, RunQueued, Tags};
+use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
 use crate::form::fits;
 use crate::hash::Hash;
 use crate::id::{NodeId, QueueName, RunId, WorkflowName};
@@ -20,6 +21,8 @@ pub use crate::status::{NoStatus, Status};
 use crate::time::{Millis, Seq};
 use crate::version::{self, UNDECIDED};
 
+pub use ids::command_id;
+pub(crate) use ids::{child_command, is_run_wide};
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
 pub use requests::{Asked, PendingJump};
 
@@ -581,42 +584,4 @@ impl Summary {
             self.mail_ids.remove(0);
         }
     }
-}
-
-/// The id by which a repeated command from outside is recognised, on whatever branch it was taken.
-pub fn command_id(event: &Event) -> Option<String> {
-    match event {
-        Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
-        Event::RunPaused(note)
-        | Event::RunResumed(note)
-        | Event::RunCancelRequested(note)
-        | Event::RequestWithdrawn(RequestWithdrawn { note, .. })
-        | Event::NoteAdded(note)
-        | Event::VersionChanged { note: Some(note), .. } => Some(note.id.clone()),
-        Event::RunCancelled { terminated: Some(terminated), .. } => Some(terminated.note.id.clone()),
-        Event::JumpRequested(jump) => Some(jump.note.id.clone()),
-        Event::ChildCompleted { run, .. } | Event::ChildFailed { run, .. } => Some(child_command(run)),
-        _ => None,
-    }
-}
-
-/// The id under which a child's end is remembered: set apart, as a signal may be named like a run.
-pub(crate) fn child_command(run: &RunId) -> String {
-    format!("child:{run}")
-}
-
-/// Ownership and notes are of the run; what steps did is of a branch.
-pub(crate) fn is_run_wide(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::RunQueued(_)
-            | Event::RunStarted
-            | Event::RunClaimed(_)
-            | Event::RunReleased { .. }
-            | Event::RunRecovered(_)
-            | Event::RunPruned(_)
-            | Event::RequestWithdrawn(_)
-            | Event::NoteAdded(_)
-            | Event::VersionChanged { .. }
-    )
 }

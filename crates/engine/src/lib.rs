@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`commit`], `recall` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
+//! | [`commit`], `recall`, `patience` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
 //! | [`page`] | pieces of a log that fit into memory |
 //! | [`salvage`] | logs as they are: what can be read, and where something is wrong |
 //! | [`client`], `fleet` | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
@@ -58,6 +58,7 @@ mod attempt;
 mod cell;
 mod driver;
 mod fleet;
+mod patience;
 mod recall;
 mod spawn;
 mod tries;
