@@ -97,7 +97,7 @@ pub async fn cancel_ends_a_parked_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
     let work = |_: Context, _: bool| async { Ok::<u32, Error>(0) };
-    let engine = ward.builder().workflow_version("two", 7, work).start().await.unwrap();
+    let engine = ward.builder().workflow("two", work).start().await.unwrap();
     ward.reaches("r", Status::Parked).await;
     ward.client.cancel(&id("r"), by("c1")).await.unwrap();
     assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Cancelled);

@@ -200,7 +200,8 @@ pub async fn foreign_states_that_are_not_for_us_are_skipped(fixture: &Fixture) {
     }
     let report = house.sweep().await;
     assert_eq!((report.scanned, report.skipped, report.stalled.len()), (7, 7, 0), "{report:?}");
-    for (name, body) in &bodies {
+    // One that is no JSON is a finding, and no page has its text.
+    for (name, body) in bodies.iter().filter(|(name, _)| *name != "f") {
         assert_eq!(&house.body(name).await, body);
     }
     assert_eq!(house.all_tasks().await, []);
