@@ -87,7 +87,7 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
     }
     let asks = why(&ward, "asks").await;
     assert_eq!(said(&asks), [(0, "it waits for an answer to approve (Ship it?)")]);
-    assert_eq!(can(&asks), ["goldseam answer asks approve ANSWER"]);
+    assert_eq!(can(&asks), [r#"goldseam answer asks approve '"text"'"#]);
     assert_eq!((asks.found.len(), asks.moves_at), (0, None));
     let since = ward.client.get(&id("asks")).await.unwrap().waits[0].since;
     assert_eq!((asks.links[0].since, asks.links[0].until), (Some(since), None));
@@ -228,7 +228,10 @@ async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
     let lost = format!("node {node} ({name}) had it and is lost");
     eventually("the node is lost", || async { why(&ward, "r").await.links[0].what == lost }).await;
     let lost = why(&ward, "r").await;
-    assert_eq!((lost.links.len(), lost.links[1].what.clone()), (2, format!("its task is claimed by {node}")));
+    // The bystander puts the task back as soon as it knows of the loss; it has no code for it.
+    let tasks = [format!("its task is claimed by {node}"), "it waits for a worker with two@1".to_owned()];
+    assert_eq!(lost.links.len(), 2, "{lost:?}");
+    assert!(tasks.contains(&lost.links[1].what), "{lost:?}");
     assert!(can(&lost).starts_with(&["goldseam recover r", "goldseam explain O2"]), "{lost:?}");
     bystander.shutdown().await;
 }
@@ -254,7 +257,7 @@ async fn a_queued_run_is_explained_by_its_task() {
     let ward = Ward::on(&fixture);
     ward.between_steps("r").await;
     let ready = why(&ward, "r").await;
-    assert_eq!(said(&ready), [(0, "its task is ready in queue default, for the next node with a free slot")]);
+    assert_eq!(said(&ready), [(0, "it waits for a worker with two@1")]);
     let task = ward.task("r").await.unwrap();
     assert_eq!(ready.links[0].since, Some(task.changed_at));
     let later = ward.store().now().await.unwrap() + Duration::from_secs(5);
