@@ -95,7 +95,7 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
     let listens = why(&ward, "listens").await;
     assert_eq!(
         (said(&listens), can(&listens)),
-        (vec![(0, "it waits for signal go")], vec!["goldseam signal listens go"])
+        (vec![(0, "it waits for signal go")], vec!["goldseam signal listens go --data 1"])
     );
     let naps = why(&ward, "naps").await;
     assert_eq!((said(&naps), can(&naps)), (vec![(0, "it sleeps (nap)")], vec![]));

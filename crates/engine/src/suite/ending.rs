@@ -96,7 +96,8 @@ pub async fn cancel_ends_what_no_worker_must_undo(fixture: &Fixture) {
 pub async fn cancel_ends_a_parked_run(fixture: &Fixture) {
     let ward = Ward::on(fixture);
     ward.between_steps("r").await;
-    let work = |_: Context, _: bool| async { Ok::<u32, Error>(0) };
+    let work =
+        |ctx: Context, _: bool| async move { ctx.step("other", || async { Ok::<u32, Error>(0) }).await };
     let engine = ward.builder().workflow("two", work).start().await.unwrap();
     ward.reaches("r", Status::Parked).await;
     ward.client.cancel(&id("r"), by("c1")).await.unwrap();
