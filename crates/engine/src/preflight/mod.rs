@@ -3,7 +3,7 @@
 //! Each run's function is called with its real context on the state that its log derives to, and stops at the frontier:
 //! the first operations that the log does not have. What the live engine would park there is the verdict here.
 //!
-//! Two things make sure that nothing happens. The context's gate stays shut ([`Cell::to_look_at`]), so no step, probe,
+//! Two things make sure that nothing happens. The context's gate stays shut (`Cell::to_look_at`), so no step, probe,
 //! wait, question, sleep or child begins. And every store in reach refuses writes: the one that is read from, and the
 //! one that the context could write to.
 
