@@ -34,7 +34,7 @@ impl Inner {
         Ok(Written::Lost(before.map(|held| held.record)))
     }
 
-    /// A lock as it was found; one that cannot be read is held, as far as anybody can tell.
+    /// A lock as it was found; one that cannot be read is held, as far as can be known.
     fn held(&self, found: Option<Held<Lock>>, wanted: &Lock) -> Option<Lock> {
         let unreadable = || self.locks.why_unreadable(&keys::lock(&wanted.name)).is_some();
         let stands = || unreadable().then(|| Unreadable::lock(wanted.name.clone()));

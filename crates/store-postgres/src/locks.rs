@@ -97,7 +97,7 @@ pub(crate) async fn list(link: &Link, filter: &LockFilter) -> Result<Vec<Lock>, 
     locks.map_err(|fault| fault.to_read_error())
 }
 
-/// A lock as lists show it: one that cannot be read is held, as far as anybody can tell.
+/// A lock as lists show it: one that cannot be read is held, as far as can be known.
 fn seen(text: &str) -> Option<Lock> {
     Flat::parse(text).ok().or_else(|| LockName::new(name_of(text)?).ok().map(Unreadable::lock))
 }

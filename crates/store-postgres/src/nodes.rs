@@ -123,7 +123,7 @@ pub(crate) async fn list(link: &Link, settled: bool) -> Result<Vec<NodeSeen>, St
     seen.collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
 }
 
-/// A node as lists show it: one whose record cannot be read is up, as far as anybody can tell.
+/// A node as lists show it: one whose record cannot be read is up, as far as can be known.
 fn seen(row: &tokio_postgres::Row, settled: bool) -> Result<Option<NodeSeen>, Fault> {
     if let Ok(node) = read(row, settled) {
         return Ok(Some(node));

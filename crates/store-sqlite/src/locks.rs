@@ -51,7 +51,7 @@ pub(crate) fn put(work: &Work<'_>, lock: &Lock, expect: Expect) -> Result<Writte
     Ok(Written::Lost(found))
 }
 
-/// A lock as lists show it: one that cannot be read is held, as far as anybody can tell.
+/// A lock as lists show it: one that cannot be read is held, as far as can be known.
 fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Lock>> {
     match read(row) {
         Err(error) if is_unreadable(&error) => Ok(match cell(row, 0)? {

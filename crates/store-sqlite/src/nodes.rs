@@ -180,7 +180,7 @@ pub(crate) fn list(conn: &Connection, liveness: &Liveness) -> Result<Vec<NodeSee
     Ok(seen.into_iter().map(|node| NodeSeen { pulse: liveness.pulse(&node.record.id), ..node }).collect())
 }
 
-/// A node as lists show it: one whose record cannot be read is up, as far as anybody can tell.
+/// A node as lists show it: one whose record cannot be read is up, as far as can be known.
 fn seen(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<NodeSeen>> {
     match read(row) {
         Err(error) if is_unreadable(&error) => {

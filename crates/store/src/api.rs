@@ -148,7 +148,7 @@ impl Unreadable {
         Self { kind, key: key.into(), reason: reason.to_string(), advance: false }
     }
 
-    /// What stands in lists for a lock that cannot be read: held, as far as anybody can tell, and never expired. No
+    /// What stands in lists for a lock that cannot be read: held, as far as can be known, and never expired. No
     /// compare-and-set has its version.
     pub fn lock(name: LockName) -> Lock {
         Lock {
@@ -168,7 +168,7 @@ impl Unreadable {
         lock.version == u64::MAX && lock.holder.as_deref() == Some(UNREADABLE)
     }
 
-    /// What stands in lists for a node whose record cannot be read: a node that works, as far as anybody can tell.
+    /// What stands in lists for a node whose record cannot be read: a node that works, as far as can be known.
     /// Its last beat and its pulse say the rest.
     pub fn node(id: NodeId, beat_at: Millis, pulse: Pulse) -> NodeSeen {
         let record = NodeRecord {

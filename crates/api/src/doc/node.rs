@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// One incarnation of an engine process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// Whether it works, as far as anybody can tell.
+    /// Whether it works, as far as can be known.
     pub alive: bool,
     /// When it last gave a sign of life, by the store's clock.
     pub beat_at: Millis,
