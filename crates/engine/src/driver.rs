@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context as Cx, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -31,6 +32,9 @@ pub(crate) enum End {
     /// The execution was dropped; the log decides what happens next.
     Dropped(Stop),
 }
+
+/// How far a node's clock may be behind the store's without the node noticing, twice.
+const ALMOST: Duration = Duration::from_millis(100);
 
 type Io = BoxFuture<'static, Result<(), Stop>>;
 
@@ -145,15 +149,23 @@ impl Driver {
                 false
             }
             Some(Slow::Yes) => true,
-            // Whoever finds it owned knows that more than a wait was under way; and beside a run that must be alone,
-            // none that waits is to wake up.
-            Some(Slow::No) if inner.is_suspect() || self.cell.hub().is_secluded() => true,
+            // A process that finds it owned knows that more than a wait was under way.
+            Some(Slow::No) if inner.is_suspect() && !self.is_almost_due(inner) => true,
+            // Beside a run that must be alone, none that waits is to wake up.
+            Some(Slow::No) if !inner.is_suspect() && self.cell.hub().is_secluded() => true,
             Some(Slow::No) => {
                 let span = self.cell.config.linger;
                 let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));
                 timer.poll_unpin(cx).is_ready()
             }
         }
+    }
+
+    /// Whether the run goes on at once. By the store's clock the moment may have come already: given back, the run would be
+    /// claimed and given back again until the node's clock agrees.
+    fn is_almost_due(&self, inner: &Inner) -> bool {
+        let due = inner.state.summary.due();
+        due.is_some_and(|due| due.since(self.cell.now()) <= ALMOST)
     }
 
     fn next_io(&self, inner: &mut Inner) -> Option<Io> {

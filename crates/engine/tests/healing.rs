@@ -10,4 +10,3 @@ async fn fresh() -> Fixture {
 }
 
 goldseam_engine::healing!(fresh);
-goldseam_engine::healing!(@each fresh; versions::e2_an_unknown_version_falls_back_and_says_so);

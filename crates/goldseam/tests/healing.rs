@@ -10,7 +10,6 @@ mod sqlite {
     }
 
     goldseam_engine::healing!(fresh);
-    goldseam_engine::healing!(@each fresh; versions::e2_an_unknown_version_falls_back_and_says_so);
 }
 
 mod postgres {
@@ -21,7 +20,6 @@ mod postgres {
     }
 
     goldseam_engine::healing!(fresh);
-    goldseam_engine::healing!(@each fresh; versions::e2_an_unknown_version_falls_back_and_says_so);
 }
 
 mod object_in_memory {
@@ -32,7 +30,6 @@ mod object_in_memory {
     }
 
     goldseam_engine::healing!(fresh);
-    goldseam_engine::healing!(@each fresh; versions::e2_an_unknown_version_falls_back_and_says_so);
 }
 
 mod object {
@@ -43,5 +40,4 @@ mod object {
     }
 
     goldseam_engine::healing!(fresh);
-    // Open: on a real object store the run that falls back by E2 is not executed in time.
 }

@@ -115,6 +115,9 @@ struct Pages {
     seen: Vec<Seen>,
     acks: Vec<Ack>,
     flaws: Vec<String>,
+    rushes: Vec<String>,
+    called_at: Millis,
+    at_once: u64,
     writes: u64,
     calls: u64,
     hash: u64,
@@ -127,6 +130,18 @@ struct Pages {
     calm_at: Option<Millis>,
     loops: bool,
     trace: Option<Vec<String>>,
+}
+
+/// Calls at one moment of virtual time that only a loop without an end makes.
+const AT_ONCE_MAX: u64 = 50_000;
+
+/// Whether calls reach the store without an end while no time passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rush {
+    /// They do not.
+    No,
+    /// They do.
+    Endless,
 }
 
 /// The book itself.
@@ -166,9 +181,20 @@ impl Book {
     }
 
     /// A call reached the store.
-    pub fn call(&self, by: usize, text: &str) {
-        self.pages().calls += 1;
+    pub fn call(&self, by: usize, text: &str) -> Rush {
+        let at = self.time.now();
+        let mut pages = self.pages();
+        pages.calls += 1;
+        pages.at_once = if pages.called_at == at { pages.at_once + 1 } else { 1 };
+        pages.called_at = at;
+        let is_endless = pages.at_once > AT_ONCE_MAX;
+        if is_endless {
+            pages.rushes.push(format!("{AT_ONCE_MAX} calls at one moment, the last by node {by}: {text}"));
+            pages.at_once = 0;
+        }
+        drop(pages);
         self.line(&format!("n{by} {text}"));
+        if is_endless { Rush::Endless } else { Rush::No }
     }
 
     /// The store took an append.
@@ -282,6 +308,7 @@ impl Book {
             seen: pages.seen.clone(),
             acks: pages.acks.clone(),
             flaws: pages.flaws.clone(),
+            rushes: pages.rushes.clone(),
             kills: pages.kills,
             dead: pages.dead.clone(),
             windows: pages.windows.clone(),
@@ -348,6 +375,8 @@ pub struct Facts {
     pub acks: Vec<Ack>,
     /// Records that contradict themselves.
     pub flaws: Vec<String>,
+    /// Loops without an end, that were met.
+    pub rushes: Vec<String>,
     /// Nodes killed.
     pub kills: u32,
     /// Which of them, where that is known.

@@ -14,7 +14,7 @@
 //! | [`worker`] | somebody who does remote steps, and sometimes forgets one |
 //! | [`holder`], [`follow`] | programs that take turns by a lock; people who follow runs |
 //! | [`swarm`] | one seed: a phase of faults, a phase of calm, then the checks |
-//! | [`check`] | the invariants I1–I17 and I19, one function each |
+//! | [`check`] | the invariants I1–I17, I19, I21 and I22, one function each |
 //! | [`nth`] | the Nth call fails, for every N, in a set of scenarios |
 //! | [`kept`] | seeds that failed once are replayed for ever |
 

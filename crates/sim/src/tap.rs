@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use goldseam_core::codec::decode;
@@ -13,7 +14,7 @@ use goldseam_store::{
     Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 
-use crate::book::Book;
+use crate::book::{Book, Rush};
 use crate::dice::fold;
 
 /// One connection to the store, written down.
@@ -29,7 +30,7 @@ impl Tap {
         Self { inner, book, by }
     }
 
-    fn put<T>(&self, what: &str, written: &Result<Written<T>, StoreError>) {
+    async fn put<T>(&self, what: &str, written: &Result<Written<T>, StoreError>) {
         if matches!(written, Ok(Written::Done)) {
             self.book.wrote();
         }
@@ -38,11 +39,14 @@ impl Tap {
             Ok(Written::Lost(_)) => "lost",
             Err(_) => "failed",
         };
-        self.book.call(self.by, &format!("{what} {outcome}"));
+        self.call(&format!("{what} {outcome}")).await;
     }
 
-    fn call(&self, what: &str) {
-        self.book.call(self.by, what);
+    /// Writes a call down. Where calls never end at one moment, time goes on all the same, so that the seed ends.
+    async fn call(&self, what: &str) {
+        if self.book.call(self.by, what) == Rush::Endless {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 
@@ -62,7 +66,7 @@ impl Store for Tap {
         let names: Vec<&str> =
             bodies.iter().filter_map(|body| Some(decode(after, body).ok()?.event.name())).collect();
         let (after_seq, names) = (after.0, names.join(" "));
-        self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}"));
+        self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}")).await;
         if ok {
             self.book.executed(self.by, (&run, after), bodies);
         }
@@ -70,24 +74,24 @@ impl Store for Tap {
     }
 
     async fn read(&self, run: &RunId, after: Seq, limit: u32) -> Result<Vec<Record>, StoreError> {
-        self.call(&format!("read {run} after {}", after.0));
+        self.call(&format!("read {run} after {}", after.0)).await;
         self.inner.read(run, after, limit).await
     }
 
     async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
-        self.call(&format!("head {run}"));
+        self.call(&format!("head {run}")).await;
         self.inner.head(run).await
     }
 
     async fn trim(&self, run: &RunId, first: Seq) -> Result<(), StoreError> {
-        self.call(&format!("trim {run}"));
+        self.call(&format!("trim {run}")).await;
         self.inner.trim(run, first).await
     }
 
     async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, StoreError> {
         let what = format!("put_task {} {}", task.id, task.state.as_str());
         let written = self.inner.put_task(task, expect).await;
-        self.put(&what, &written);
+        self.put(&what, &written).await;
         written
     }
 
@@ -95,12 +99,12 @@ impl Store for Tap {
         let claimed = self.inner.claim(claim).await;
         let ids: Vec<&str> =
             claimed.iter().flat_map(|claimed| &claimed.tasks).map(|task| task.id.as_str()).collect();
-        self.call(&format!("claim {}", ids.join(" ")));
+        self.call(&format!("claim {}", ids.join(" "))).await;
         claimed
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
-        self.call("tasks");
+        self.call("tasks").await;
         let listed = self.inner.tasks(filter).await;
         for (task, flaw) in listed.iter().flatten().filter_map(|task| Some((task, task.flaw()?))) {
             self.book.flaw(format!("task {}: {flaw}", task.id));
@@ -110,24 +114,24 @@ impl Store for Tap {
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
         let written = self.inner.put_lock(lock, expect).await;
-        self.put("put_lock", &written);
+        self.put("put_lock", &written).await;
         written
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
-        self.call("locks");
+        self.call("locks").await;
         self.inner.locks(filter).await
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
         let what = format!("put_row {}", row.summary.run);
         let written = self.inner.put_row(row, expect).await;
-        self.put(&what, &written);
+        self.put(&what, &written).await;
         written
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Page<Row>, StoreError> {
-        self.call("runs");
+        self.call("runs").await;
         self.inner.runs(filter).await
     }
 
@@ -137,27 +141,27 @@ impl Store for Tap {
         after: Option<&str>,
         limit: u32,
     ) -> Result<Page<Unreadable>, StoreError> {
-        self.call("unreadable");
+        self.call("unreadable").await;
         self.inner.unreadable(kind, after, limit).await
     }
 
     async fn rowless(&self, after: Option<&RunId>, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        self.call("rowless");
+        self.call("rowless").await;
         self.inner.rowless(after, limit).await
     }
 
     async fn beat(&self, node: &NodeRecord) -> Result<Millis, StoreError> {
-        self.call(&format!("beat {}", node.id));
+        self.call(&format!("beat {}", node.id)).await;
         self.inner.beat(node).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        self.call("nodes");
+        self.call("nodes").await;
         self.inner.nodes().await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.call(&format!("forget {node}"));
+        self.call(&format!("forget {node}")).await;
         self.inner.forget(node).await
     }
 
@@ -166,7 +170,7 @@ impl Store for Tap {
     }
 
     async fn now(&self) -> Result<Millis, StoreError> {
-        self.call("now");
+        self.call("now").await;
         self.inner.now().await
     }
 

@@ -132,6 +132,14 @@ struct Parts {
     run: RunId,
     batches: Vec<u64>,
     state: bool,
+    /// Keys in its folder that no run has.
+    strange: Vec<String>,
+}
+
+impl Parts {
+    fn of(run: RunId) -> Self {
+        Self { run, batches: Vec::new(), state: false, strange: Vec::new() }
+    }
 }
 
 /// What was found under `workflow/`.
@@ -152,17 +160,18 @@ impl Found {
         loop {
             let listed = bucket.list(keys::WORKFLOWS, after.as_deref(), CHUNK).await?;
             for entry in &listed {
-                let Some((run, part)) = keys::part(&entry.key) else {
+                let Some(run) = keys::folder(&entry.key) else {
                     self.foreign += 1;
                     continue;
                 };
                 if current.as_ref().is_some_and(|parts| parts.run != run) {
                     self.run(bucket, current.take()).await?;
                 }
-                let parts = current.get_or_insert_with(|| Parts { run, batches: Vec::new(), state: false });
-                match part {
-                    Part::Batch(batch) => parts.batches.push(batch),
-                    Part::State => parts.state = true,
+                let parts = current.get_or_insert_with(|| Parts::of(run));
+                match keys::part(&entry.key) {
+                    Some((_, Part::Batch(batch))) => parts.batches.push(batch),
+                    Some((_, Part::State)) => parts.state = true,
+                    None => parts.strange.push(entry.key.clone()),
                 }
             }
             match listed.last() {
@@ -179,7 +188,16 @@ impl Found {
     }
 
     async fn run(&mut self, bucket: &Bucket, parts: Option<Parts>) -> Result<(), StoreError> {
-        let Some(Parts { run, batches, state }) = parts else { return Ok(()) };
+        let Some(Parts { run, batches, state, strange }) = parts else { return Ok(()) };
+        if batches.is_empty() {
+            // Beside no log of ours, it is not ours.
+            self.foreign += strange.len() as u64;
+        } else {
+            strange.iter().for_each(|key| self.complain(format!("{key:?} is no object of the store")));
+        }
+        if batches.is_empty() && !state {
+            return Ok(());
+        }
         if batches.is_empty() && state {
             let key = keys::state(&run);
             match bucket.get(&key).await?.map(|object| Known::read(&key, object)).transpose() {

@@ -91,6 +91,12 @@ pub(crate) fn part(key: &str) -> Option<(RunId, Part)> {
     }
 }
 
+/// The run in whose folder under [`WORKFLOWS`] the key lies, whatever it is.
+pub(crate) fn folder(key: &str) -> Option<RunId> {
+    let (run, _) = key.strip_prefix(WORKFLOWS)?.split_once('/')?;
+    RunId::new(run).ok()
+}
+
 /// The name of a state under [`WORKFLOWS`] that no run can have.
 pub(crate) fn unnamed(key: &str) -> Option<String> {
     let name = key.strip_prefix(WORKFLOWS)?.strip_suffix(STATE)?.strip_suffix('/')?;

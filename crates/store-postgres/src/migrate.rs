@@ -25,6 +25,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, sql: include_str!("../migrations/0002_calls.sql") },
     Migration { number: 3, sql: include_str!("../migrations/0003_views.sql") },
     Migration { number: 4, sql: include_str!("../migrations/0004_feed.sql") },
+    Migration { number: 5, sql: include_str!("../migrations/0005_withdrawn.sql") },
 ];
 
 /// The oldest server that is used, as it numbers itself.

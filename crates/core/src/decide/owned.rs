@@ -525,6 +525,12 @@ impl Batch<'_> {
             Event::TimerSet { due, .. } | Event::StepRetryScheduled { due, .. } => Some(*due),
             _ => None,
         });
-        opened.chain(self.state.summary.due()).min().unwrap_or(Millis::NEVER)
+        let begun = |path: &Path| {
+            let begins = |stamped: &Stamped| matches!(&stamped.event, Event::StepStarted(step) if step.path == *path);
+            self.events.iter().any(begins)
+        };
+        // A pause before an attempt is over with the attempt that this append begins.
+        let open = self.state.summary.waits.iter().filter(|wait| !begun(&wait.path));
+        opened.chain(open.filter_map(|wait| wait.due)).min().unwrap_or(Millis::NEVER)
     }
 }

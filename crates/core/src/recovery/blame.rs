@@ -13,7 +13,9 @@ use crate::planted::{self, Bug};
 use crate::summary::{Status, Summary};
 
 /// Before a decisive attempt the process lives this many probations without the suspect.
-const CONTROL_PROBATIONS: u32 = 4;
+const CONTROL_PROBATIONS: u32 = 8;
+/// And this many lives of the process that was lost.
+const CONTROL_LIVES: u32 = 4;
 /// No control lasts longer than this many times the doubt, a minute by default: a process that lives for so long
 /// without the suspect is in no crash loop, and a run that took hours to die does not wait for hours.
 const CONTROL_DOUBTS_MAX: u32 = 60;
@@ -171,15 +173,16 @@ pub fn probation(lived: Lived) -> Duration {
 
 /// How long a process must have lived, without the suspect, before it lets the suspect in.
 ///
-/// A process that is killed from outside again and again does not live that long, so it blames no run. Twice the life
-/// of the lost process covers kills at regular intervals, however late the run was claimed in it.
+/// A process that is killed from outside again and again does not live that long, so it blames no run. The life of the
+/// lost process covers kills at regular intervals, however late the run was claimed in it; four of them leave little to
+/// kills at random.
 pub fn control(lived: Lived, pace: Pace) -> Duration {
     let span = match pace {
         Pace::Crowd | Pace::Never => Duration::ZERO,
         Pace::Cohort => probation(lived),
         Pace::Alone => {
             let watched = probation(lived).saturating_mul(CONTROL_PROBATIONS);
-            watched.max(lived.process.saturating_mul(2))
+            watched.max(lived.process.saturating_mul(CONTROL_LIVES))
         }
     };
     span.min(lived.doubt.saturating_mul(CONTROL_DOUBTS_MAX))

@@ -148,6 +148,7 @@ macro_rules! healing {
             versions::o1_a_task_of_another_version_is_made_anew,
             versions::a_start_takes_the_newest_live_version_or_leaves_it_open,
             versions::a_rolling_deploy_moves_no_run_to_another_version,
+            versions::e2_an_unknown_version_falls_back_and_says_so,
             versions::e2_a_version_that_nobody_has_is_parked,
             versions::e2_acts_once_the_version_was_missing_for_the_grace,
             versions::e2_is_counted_from_the_first_look_of_a_sweeper,

@@ -11,7 +11,7 @@ use crate::book::Facts;
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number, `I1` to `I21`.
+    /// Its number, `I1` to `I22`.
     pub rule: &'static str,
     /// What was found.
     pub what: String,

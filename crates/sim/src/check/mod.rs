@@ -25,15 +25,15 @@ pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_y
 pub use outside::{i05_one_holder, i17_stream};
 pub use pace::{i15_pace, longest_gap};
 pub use run::{
-    i01_no_lost_workflow, i04_never_again, i04_one_execution, i09_sweep_idempotent, i10_bounded_recovery,
+    i01_no_lost_workflow, i04_never_again, i04_one_execution, i09_no_endless_loop, i09_sweep_idempotent, i10_bounded_recovery,
     i15_liveness, i19_records_are_whole, late_effects,
 };
 
-pub use versions::i20_versions;
+pub use versions::i22_versions;
 
 /// All of them, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
-    let checks: [fn(&Evidence) -> Vec<Violation>; 23] = [
+    let checks: [fn(&Evidence) -> Vec<Violation>; 24] = [
         i01_no_lost_workflow,
         i02_no_lost_event,
         i03_order,
@@ -45,6 +45,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i07_status_is_fold,
         i08_replay,
         i09_sweep_idempotent,
+        i09_no_endless_loop,
         i10_bounded_recovery,
         i11_signal,
         i12_timer,
@@ -56,7 +57,7 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
         i17_stream,
         i19_records_are_whole,
         i21_endings,
-        i20_versions,
+        i22_versions,
     ];
     checks.iter().flat_map(|check| check(evidence)).collect()
 }

@@ -151,6 +151,11 @@ pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
     vec![Violation::new("I9", format!("{writes} writes while there was nothing to do"))]
 }
 
+/// I9, of loops: no engine calls its store without an end.
+pub fn i09_no_endless_loop(evidence: &Evidence) -> Vec<Violation> {
+    evidence.facts.rushes.iter().map(|rush| Violation::new("I9", rush)).collect()
+}
+
 /// I10: recoveries are counted at the claim, reset by progress only, and never more than nodes died; a run that only waits
 /// is not charged. In seeds of crash loops P1 stops the poisonous run, soon, and no other.
 pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {

@@ -389,6 +389,13 @@ fn i09_catches_writes_while_there_is_nothing_to_do() {
 }
 
 #[test]
+fn i09_catches_a_loop_without_an_end() {
+    let mut hot = good();
+    hot.facts.rushes.push("50000 calls at one moment, the last by node 1: now".to_owned());
+    caught(i09_no_endless_loop, &hot);
+}
+
+#[test]
 fn i19_catches_a_task_that_contradicts_itself() {
     let mut flawed = good();
     flawed.facts.flaws.push("task t: it has an owner exactly while it is claimed".to_owned());
@@ -619,17 +626,17 @@ fn i21_catches_what_follows_a_termination_and_a_forgotten_cancel() {
 }
 
 #[test]
-fn i20_sees_a_run_with_a_node_that_lacks_its_version() {
+fn i22_sees_a_run_with_a_node_that_lacks_its_version() {
     let book = || Maker::new().event(queued()).event(claimed_by("n1"));
     let with = |versions: Vec<u32>| {
         let mut evidence = book().evidence();
         evidence.facts.versions.insert(NodeId::new("n1").unwrap(), versions);
-        i20_versions(&evidence)
+        i22_versions(&evidence)
     };
     assert_eq!(with(vec![1, 2]), []);
     assert_eq!(with(vec![2]).len(), 1);
     let parked = Event::RunParked { code: "E2".to_owned(), reason: "unknown".to_owned() };
-    assert_eq!(i20_versions(&book().event(parked).evidence()).len(), 1);
+    assert_eq!(i22_versions(&book().event(parked).evidence()).len(), 1);
     let changed = Event::VersionChanged { from: 1, to: 2, reason: "unknown".to_owned(), note: None };
-    assert_eq!(i20_versions(&book().event(changed).evidence()).len(), 1);
+    assert_eq!(i22_versions(&book().event(changed).evidence()).len(), 1);
 }

@@ -5,16 +5,16 @@ use goldseam_core::version::UNDECIDED;
 
 use super::{Evidence, Violation};
 
-/// I20: a run is executed only by nodes that have its version, and no run is parked or moved to another version because
+/// I22: a run is executed only by nodes that have its version, and no run is parked or moved to another version because
 /// of its version: here a deploy never lasts for as long as the grace of rule E2.
-pub fn i20_versions(evidence: &Evidence) -> Vec<Violation> {
+pub fn i22_versions(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut version = UNDECIDED;
         for recorded in &log.events {
             let seq = recorded.seq.0;
             let mut say =
-                |what: String| found.push(Violation::new("I20", format!("{run}: event {seq} {what}")));
+                |what: String| found.push(Violation::new("I22", format!("{run}: event {seq} {what}")));
             match &recorded.event {
                 Event::RunQueued(queued) => version = queued.version,
                 Event::RunClaimed(claim) => {

@@ -10,9 +10,12 @@ const WITHIN: u64 = 2_000;
 /// A seed that found the mistake; the others are tried if it does not any more.
 fn known(bug: Bug) -> u64 {
     match bug {
-        Bug::NoFence | Bug::BlindRetry => 66,
+        Bug::NoFence | Bug::BlindRetry => 106,
+        Bug::BeginsWhileUndoing => 104,
+        Bug::JumpDropsCancel => 4,
+        Bug::TerminatedGoesOn => 11,
         Bug::ReleaseByName => 1,
-        Bug::StaleSnapshot => 180,
+        Bug::StaleSnapshot => 2_556,
         Bug::LateIsDead => 18,
         Bug::UndoInOrder | Bug::UndoSkipsOne => 3,
         Bug::RowNotFolded => 2,

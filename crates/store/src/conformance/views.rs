@@ -364,7 +364,7 @@ mod tests {
     async fn the_dice_reach_whatever_a_view_can_show() {
         let (mut steps, mut runs, mut events) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let fixture = Fixture::memory();
-        for seed in 0..10 {
+        for seed in 0..100 {
             let mut life = Life::begin(&fixture, &format!("life-{seed}"), seed).await;
             for _ in 0..STEPS {
                 life.step().await;
@@ -385,7 +385,7 @@ mod tests {
         {
             assert!(
                 steps.contains(&format!("s {status}")) && steps.contains(&format!("r {status}")),
-                "{status}"
+                "{status}: {steps:?}"
             );
         }
         assert!(steps.contains("s failed") && steps.contains("s timeout"), "{steps:?}");

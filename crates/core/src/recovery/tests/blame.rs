@@ -173,8 +173,8 @@ fn a_control_outlasts_the_crash_and_the_lost_process() {
     let wait = |pace, process_s| control(lived(process_s), pace).as_millis();
     assert_eq!((wait(Pace::Crowd, 9), wait(Pace::Cohort, 9)), (0, 2_000));
     assert_eq!(
-        [0, 4, 5, 20, 30, 9_999].map(|s| wait(Pace::Alone, s)),
-        [8_000, 8_000, 10_000, 40_000, 60_000, 60_000]
+        [0, 4, 5, 15, 30, 9_999].map(|s| wait(Pace::Alone, s)),
+        [16_000, 16_000, 20_000, 60_000, 60_000, 60_000]
     );
 }
 
