@@ -69,6 +69,8 @@ pub struct Loaded {
     pub task: Option<TaskId>,
     /// When its row was last written.
     pub updated_at: Millis,
+    /// Whether the row is behind the log. It may name an advance task that has been replaced.
+    pub is_behind: bool,
 }
 
 /// What a command did.
@@ -106,7 +108,7 @@ pub(crate) struct With<'a> {
 
 impl With<'_> {
     fn check(&self, known: &Known) -> Result<(), EngineError> {
-        match self.task.filter(|task| known.task().is_some_and(|own| own != *task)) {
+        match self.task.filter(|task| known.has_replaced(task)) {
             Some(task) if !planted::is(Bug::TwoAtOnce) => Err(EngineError::Superseded { task: task.clone() }),
             _ => Ok(()),
         }
@@ -118,6 +120,7 @@ impl With<'_> {
 pub(crate) struct Hints {
     task: Option<TaskId>,
     updated_at: Millis,
+    is_behind: bool,
 }
 
 impl Known {
@@ -143,6 +146,17 @@ impl Known {
             Self::Row(_, hints) => hints.task.as_ref(),
             Self::Full(loaded) => loaded.task.as_ref(),
         }
+    }
+
+    /// Whether the run has another advance task by now. A row that is behind its log proves nothing: where the row is
+    /// written after the log, it may not name this task yet.
+    pub(crate) fn has_replaced(&self, task: &TaskId) -> bool {
+        let is_behind = match self {
+            Self::Absent => true,
+            Self::Row(_, hints) => hints.is_behind,
+            Self::Full(loaded) => loaded.is_behind,
+        };
+        !is_behind && self.task().is_some_and(|own| own != task)
     }
 
     fn updated_at(&self) -> Millis {
@@ -325,6 +339,7 @@ impl Ledger {
         else {
             return Ok(Known::Full(Box::new(self.load(run).await?)));
         };
+        let is_behind = summary.as_of < end;
         while summary.as_of < end {
             let records = self.store.read(run, summary.as_of, PAGE).await?;
             if records.is_empty() {
@@ -342,7 +357,7 @@ impl Ledger {
                 }
             }
         }
-        Ok(Known::Row(Box::new(summary), Hints { task, updated_at }))
+        Ok(Known::Row(Box::new(summary), Hints { task, updated_at, is_behind }))
     }
 
     /// The run's cached row, folded on to the end of its log.
@@ -356,12 +371,13 @@ impl Ledger {
         let head = self.store.head(run).await?.ok_or_else(refused)?;
         let end = head.end;
         let base = |row: &Row| if is_credible(&row.summary, end) { row.summary.base } else { Seq(1) };
+        let is_behind = head.row.as_ref().is_none_or(|row| row.summary.as_of < end);
         let (base, task, updated_at) =
             head.row.map_or((Seq(1), None, Millis(0)), |row| (base(&row), row.task, row.updated_at));
         let (history, hash) = self.history_to(run, base, end).await?;
         let state = derive(run, &history, hash)
             .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
-        Ok(Loaded { state, task, updated_at })
+        Ok(Loaded { state, task, updated_at, is_behind })
     }
 
     /// The state of a run at `end` or later, if its row says that loading may begin at `base`; for as long as

@@ -64,9 +64,7 @@ impl App {
             let place = config.archive_of(name);
             let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
             let turns = Turns::share(config.requests_at_once, namespaces);
-            let (namespace, limits) = (Some(name.to_owned()), config.limits());
-            let config = goldseam::Config { namespace, limits, ..goldseam::Config::default() };
-            let engine = goldseam::Engine::on(store).config(config).start().await?;
+            let engine = goldseam::Engine::on(store).config(config.engine(name)).start().await?;
             let space = Space::new(name.to_owned(), engine, archive, (turns, &redactor));
             spaces.insert(name.to_owned(), Arc::new(space));
         }

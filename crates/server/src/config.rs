@@ -52,6 +52,10 @@ pub struct Config {
     pub payload_bytes_max: usize,
     /// Most bytes of the log of a run that may be loaded.
     pub history_bytes_max: u64,
+    /// How long no live node may have a run's version before rule E2 acts.
+    pub version_grace: Duration,
+    /// Heals states that other systems keep beside the runs.
+    pub foreign_states: bool,
     /// How long the headers of a request may take.
     pub header_patience: Duration,
     /// How long a body may take.
@@ -253,6 +257,8 @@ impl Settings {
             body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
             payload_bytes_max: self.payload_bytes_max()?,
             history_bytes_max: self.number("history_bytes_max", "a number of bytes")?,
+            version_grace: Duration::from_secs(self.number("version_grace_seconds", "a number of seconds")?),
+            foreign_states: self.number("foreign_states", "true or false")?,
             header_patience: Duration::from_secs(10),
             body_patience: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
@@ -303,9 +309,21 @@ impl Config {
     }
 
     /// The bounds that runs live under.
-    pub(crate) fn limits(&self) -> Limits {
+    fn limits(&self) -> Limits {
         let (payload_bytes_max, history_bytes_max) = (self.payload_bytes_max, self.history_bytes_max);
         Limits { payload_bytes_max, history_bytes_max, ..Limits::default() }
+    }
+
+    /// What the engine of a namespace goes by.
+    pub(crate) fn engine(&self, namespace: &str) -> goldseam::Config {
+        let recovery = goldseam::Recovery { version_grace: self.version_grace, ..Default::default() };
+        goldseam::Config {
+            namespace: Some(namespace.to_owned()),
+            limits: self.limits(),
+            recovery,
+            foreign: self.foreign_states.then(Default::default),
+            ..goldseam::Config::default()
+        }
     }
 
     /// Where the pruned logs of a namespace go: every one but the main store's has a place of its own below.
@@ -426,6 +444,20 @@ mod tests {
         assert_eq!(origin_of(&settings, "body_bytes_max").1, "environment GOLDSEAM_BODY_BYTES_MAX");
         assert_eq!(origin_of(&settings, "connections_max").1, format!("file {}", path.display()));
         assert_eq!(origin_of(&settings, "drain_seconds").1, "default");
+    }
+
+    #[test]
+    fn settings_of_healing_reach_the_engine() {
+        let (_dir, path) = file("version_grace_seconds = 7\nforeign_states = true\n");
+        let settings = |path: Option<&Path>| Settings::gather(&BTreeMap::new(), |_| None, path).unwrap();
+        let engine = settings(Some(&path)).config().unwrap().engine("default");
+        assert_eq!(
+            (engine.recovery.version_grace, engine.foreign),
+            (Duration::from_secs(7), Some(Default::default()))
+        );
+        let (_dir, empty) = file("");
+        let engine = settings(Some(&empty)).config().unwrap().engine("default");
+        assert_eq!((engine.recovery.version_grace, engine.foreign), (Duration::from_secs(300), None));
     }
 
     #[test]

@@ -526,7 +526,8 @@ impl Batch<'_> {
             _ => None,
         });
         let begun = |path: &Path| {
-            let begins = |stamped: &Stamped| matches!(&stamped.event, Event::StepStarted(step) if step.path == *path);
+            let begins =
+                |stamped: &Stamped| matches!(&stamped.event, Event::StepStarted(step) if step.path == *path);
             self.events.iter().any(begins)
         };
         // A pause before an attempt is over with the attempt that this append begins.

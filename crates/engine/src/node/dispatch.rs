@@ -323,7 +323,7 @@ impl Node {
             self.newer.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
         }
         let known = self.ledger.look(run).await?;
-        if known.task().is_some_and(|own| *own != task.id) {
+        if known.has_replaced(&task.id) {
             return Err(EngineError::Superseded { task: task.id.clone() });
         }
         if let Some(cell) = known.summary().and_then(|summary| self.execution_of(summary)) {

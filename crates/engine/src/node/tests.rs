@@ -174,6 +174,23 @@ async fn a_claim_lands_only_for_a_task_that_still_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_behind_its_log_ends_no_task() {
+    // As on object storage, where the row is written after the log and the new task.
+    let house = House::built(Plan::pass()).await;
+    let before = house.store.head(&house.run).await.unwrap().unwrap().row.unwrap();
+    house.client.reset(&house.run, By::default()).await.unwrap();
+    let newer = house.task().await;
+    assert_ne!(Some(&newer.id), before.task.as_ref());
+    let now = house.store.head(&house.run).await.unwrap().unwrap().row.unwrap();
+    house.store.put_row(before, Expect::Version(now.summary.as_of.0)).await.unwrap();
+    let taken = house.take(newer);
+    house.has_begun(1).await;
+    house.door.add_permits(1);
+    taken.await.unwrap();
+    assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_task_waits_while_its_run_is_executed_here() {
     let house = House::built(Plan::pass()).await;
     let task = house.task().await;

@@ -79,6 +79,18 @@ pub const FIELDS: &[Field] = &[
         help: "most bytes of a log that a run may load before it must begin anew",
     },
     Field {
+        name: "version_grace_seconds",
+        env: "GOLDSEAM_VERSION_GRACE_SECONDS",
+        default: "300",
+        help: "how long no live node may have a run's version before rule E2 acts; longer than a deploy takes",
+    },
+    Field {
+        name: "foreign_states",
+        env: "GOLDSEAM_FOREIGN_STATES",
+        default: "false",
+        help: "heal states that other systems keep in the bucket, by Goldseam's own queue",
+    },
+    Field {
         name: "connections_max",
         env: "GOLDSEAM_CONNECTIONS_MAX",
         default: "4096",

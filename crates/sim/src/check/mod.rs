@@ -25,8 +25,8 @@ pub use mail::{i11_signal, i12_timer, i13_saga, i14_idempotent_start, i16_read_y
 pub use outside::{i05_one_holder, i17_stream};
 pub use pace::{i15_pace, longest_gap};
 pub use run::{
-    i01_no_lost_workflow, i04_never_again, i04_one_execution, i09_no_endless_loop, i09_sweep_idempotent, i10_bounded_recovery,
-    i15_liveness, i19_records_are_whole, late_effects,
+    i01_no_lost_workflow, i04_never_again, i04_one_execution, i09_no_endless_loop, i09_sweep_idempotent,
+    i10_bounded_recovery, i15_liveness, i19_records_are_whole, late_effects,
 };
 
 pub use versions::i22_versions;
