@@ -1,0 +1,155 @@
+use super::*;
+
+fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("server.toml");
+    std::fs::write(&path, text).unwrap();
+    (dir, path)
+}
+
+fn origin_of(settings: &Settings, name: &str) -> (String, String) {
+    let shown = settings.shown().into_iter().find(|shown| shown.name == name).unwrap();
+    (shown.value, shown.origin)
+}
+
+#[test]
+fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+    let (_dir, path) = file("listen = \"127.0.0.1:1\"\nbody_bytes_max = 7\nconnections_max = 9\n");
+    let env = |name: &str| {
+        let value = match name {
+            "GOLDSEAM_LISTEN" => "127.0.0.1:2",
+            "GOLDSEAM_BODY_BYTES_MAX" => "8",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let flags = BTreeMap::from([("listen", "127.0.0.1:3".to_owned())]);
+    let settings = Settings::gather(&flags, env, Some(&path)).unwrap();
+    let config = settings.config().unwrap();
+    assert_eq!(config.listen, "127.0.0.1:3");
+    assert_eq!((config.body_bytes_max, config.connections_max), (8, 9));
+    assert_eq!(origin_of(&settings, "listen").1, "command line");
+    assert_eq!(origin_of(&settings, "body_bytes_max").1, "environment GOLDSEAM_BODY_BYTES_MAX");
+    assert_eq!(origin_of(&settings, "connections_max").1, format!("file {}", path.display()));
+    assert_eq!(origin_of(&settings, "drain_seconds").1, "default");
+}
+
+#[test]
+fn settings_of_healing_reach_the_engine() {
+    let (_dir, path) = file("version_grace_seconds = 7\nforeign_states = true\n");
+    let settings = |path: Option<&Path>| Settings::gather(&BTreeMap::new(), |_| None, path).unwrap();
+    let engine = settings(Some(&path)).config().unwrap().engine("default");
+    assert_eq!(
+        (engine.recovery.version_grace, engine.foreign),
+        (Duration::from_secs(7), Some(Default::default()))
+    );
+    let (_dir, empty) = file("");
+    let engine = settings(Some(&empty)).config().unwrap().engine("default");
+    assert_eq!((engine.recovery.version_grace, engine.foreign), (Duration::from_secs(300), None));
+}
+
+#[test]
+fn a_file_has_namespaces_as_a_table_and_passwords_are_not_shown() {
+    let (_dir, path) = file(
+        "store = \"postgres://ada:secret-1@db/a\"\n[namespaces]\nshop = \"postgres://ada:secret-2@db/b\"\n",
+    );
+    let settings = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap();
+    assert_eq!(settings.config().unwrap().namespaces["shop"], "postgres://ada:secret-2@db/b");
+    let shown = format!("{:?} {:?}", settings.shown(), settings.config().unwrap());
+    assert!(!shown.contains("secret-"), "{shown}");
+}
+
+#[test]
+fn no_secret_is_shown_and_none_is_quoted_in_an_error() {
+    let flags = BTreeMap::from([("otlp", "http://ada:hush@collector:4318".to_owned())]);
+    let shown = format!("{:?}", Settings::of_flags(&flags).shown());
+    assert!(shown.contains("collector:4318") && !shown.contains("hush"), "{shown}");
+    for text in [
+        "listen = \"127.0.0.1:1\"\nstore = \"postgres://ada:hush@db/a\" x",
+        "store = postgres://ada:hush@db/a",
+        "store = { url = [\"postgres://ada:hush@db/a\"] }",
+        "namespaces = \"postgres://ada:hush@db/a\"",
+    ] {
+        let (_dir, path) = file(text);
+        let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
+        let problem = gathered.and_then(|settings| settings.config()).unwrap_err();
+        assert!(!format!("{problem:?}").contains("hush"), "{text}: {problem:?}");
+    }
+    let (_dir, path) = file("listen = \"127.0.0.1:1\"\nx\n");
+    let problem = Settings::gather(&BTreeMap::new(), |_| None, Some(&path)).unwrap_err();
+    assert!(problem.detail.contains("line 2"), "{problem}");
+}
+
+#[test]
+fn secrets_of_the_environment_are_named_and_never_shown() {
+    let env = |name: &str| (name == "BANK_KEY").then(|| "open-sesame".to_owned());
+    let of = |names: &str| {
+        let flags = BTreeMap::from([("secrets_from_env", names.to_owned())]);
+        let settings = Settings::gather(&flags, env, None).unwrap();
+        let shown = origin_of(&settings, "secrets_from_env");
+        assert_eq!(shown, (names.to_owned(), "command line".to_owned()));
+        settings.config().unwrap().redactor(env)
+    };
+    assert_eq!(of("BANK_KEY").unwrap().text("is open-sesame"), "is [secret]");
+    let problem = of("BANK_KEY, BNAK_KEY").unwrap_err();
+    assert!(problem.detail.contains("BNAK_KEY") && problem.detail.contains("not set"), "{problem}");
+    assert_eq!(problem.code.as_deref(), Some("GS0610"));
+    assert!(problem.hint.is_some() && !format!("{problem:?}").contains("open-sesame"));
+}
+
+#[test]
+fn the_names_of_secrets_are_a_setting_and_may_be_none() {
+    let has = |keys: Option<&str>, name: &str| {
+        let flags = keys.map(|keys| ("redact_keys", keys.to_owned())).into_iter().collect();
+        let config = Settings::of_flags(&flags).config().unwrap();
+        config.redactor(|_| None).unwrap().is_secret_name(name)
+    };
+    assert!(has(None, "db_password") && !has(None, "iban"));
+    assert!(has(Some("iban"), "iban") && !has(Some("iban"), "db_password"));
+    assert!(has(Some("usual, iban"), "iban") && has(Some("usual, iban"), "db_password"));
+    assert!(!has(Some("none"), "db_password") && !has(Some(""), "db_password"));
+    let guide = include_str!("../../../docs/guides/serving-a-store.md").replace('\n', " ");
+    for name in USUAL.split(',') {
+        assert!(guide.contains(&format!("`{}`", name.trim())), "the guide lists {name}");
+    }
+}
+
+#[test]
+fn each_namespace_has_an_archive_of_its_own() {
+    let archive_of = |archive: &str, namespace: &str| {
+        let flags = BTreeMap::from([("archive", archive.to_owned())]);
+        let settings = Settings::gather(&flags, |_| None, None).unwrap();
+        assert!(!format!("{:?}", settings.shown()).contains("hush"));
+        settings.config().unwrap().archive_of(namespace)
+    };
+    let of = |archive: &str, namespace: &str| archive_of(archive, namespace).unwrap();
+    assert_eq!(archive_of("", "shop"), None);
+    assert_eq!((of("/a/", "default"), of("/a/", "shop")), ("/a/".to_owned(), "/a/shop".to_owned()));
+    assert_eq!(of("what?", "shop"), "what?/shop");
+    assert_eq!(of("s3://bucket", "shop"), "s3://bucket/shop");
+    let keys = "?access_key_id=a&secret_access_key=hush";
+    assert_eq!(of(&format!("s3://bucket/a{keys}"), "shop"), format!("s3://bucket/a/shop{keys}"));
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_its_origin() {
+    let told = |text: &str| {
+        let (_dir, path) = file(text);
+        let gathered = Settings::gather(&BTreeMap::new(), |_| None, Some(&path));
+        gathered.and_then(|settings| settings.config()).unwrap_err()
+    };
+    for (text, words) in [
+        ("lisen = \"x\"", "there is no setting \"lisen\""),
+        ("body_bytes_max = \"many\"", "body_bytes_max is \"many\", by file"),
+        ("tls_cert = \"x\"", "go together"),
+        ("listen = 2026-11-16", "listen cannot be"),
+        ("[namespaces]\ndefault = \"sqlite:x\"", "namespace default is the main store"),
+        ("[namespaces]\n\"a/b\" = \"sqlite:x\"", "a namespace cannot have that name"),
+        ("requests_per_second = 0", "at least 1"),
+        ("x", "server.toml"),
+    ] {
+        let problem = told(text);
+        assert!(problem.detail.contains(words), "{text}: {}", problem.detail);
+        assert_eq!(problem.code.as_deref(), Some("GS0610"), "{text}");
+    }
+}
