@@ -108,7 +108,7 @@ fn the_names_of_secrets_are_a_setting_and_may_be_none() {
     assert!(has(Some("iban"), "iban") && !has(Some("iban"), "db_password"));
     assert!(has(Some("usual, iban"), "iban") && has(Some("usual, iban"), "db_password"));
     assert!(!has(Some("none"), "db_password") && !has(Some(""), "db_password"));
-    let guide = include_str!("../../../docs/guides/serving-a-store.md").replace('\n', " ");
+    let guide = include_str!("../../../../docs/guides/serving-a-store.md").replace('\n', " ");
     for name in USUAL.split(',') {
         assert!(guide.contains(&format!("`{}`", name.trim())), "the guide lists {name}");
     }
