@@ -94,6 +94,7 @@ pub struct PrunableRun {
 
 /// What a prune did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PruneReport)]
 pub struct Pruned {
     /// Where the archive's new files are.
     pub archives: Vec<String>,

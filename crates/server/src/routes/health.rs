@@ -33,14 +33,16 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 }
 
 /// The process answers.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it lives")))]
+#[utoipa::path(get, path = "/healthz", tag = "server", 
+    responses((status = 200, description = "it lives"), (status = 421, description = "it does not answer under that name")))]
 async fn alive() -> &'static str {
     "ok\n"
 }
 
 /// Every store answers, and the server is not leaving: send it requests.
 #[utoipa::path(get, path = "/readyz", tag = "server",
-    responses((status = 200, description = "it can work"), (status = 503, description = "it cannot now")))]
+    responses((status = 200, description = "it can work"), (status = 503, description = "it cannot now"),
+        (status = 421, description = "it does not answer under that name")))]
 async fn ready(State(app): State<Arc<App>>) -> Response {
     if *app.leaving.borrow() {
         return (StatusCode::SERVICE_UNAVAILABLE, "leaving\n").into_response();
@@ -72,7 +74,7 @@ async fn numbers(State(app): State<Arc<App>>, place: In) -> Result<Response, Ref
 /// This description.
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "server", security(("key" = ["read"])),
     responses((status = 200, description = "the description of everything", body = Object)))]
-async fn description() -> Json<utoipa::openapi::OpenApi> {
+async fn description() -> Json<&'static serde_json::Value> {
     Json(super::openapi())
 }
 

@@ -7,6 +7,7 @@ mod health;
 mod keys;
 mod locks;
 mod passes;
+mod published;
 mod questions;
 mod retention;
 mod runs;
@@ -14,13 +15,14 @@ mod tasks;
 mod workers;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
 use goldseam_api::Problem;
+use serde_json::Value;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, OpenApi};
@@ -90,8 +92,10 @@ fn need_of(operation: &Operation) -> Option<Need> {
 }
 
 /// The description of everything, as `/v1/openapi.json` has it.
-pub fn openapi() -> OpenApi {
-    described().split_for_parts().1
+pub fn openapi() -> &'static Value {
+    static PUBLISHED: LazyLock<Value> =
+        LazyLock::new(|| published::publish(&described().split_for_parts().1));
+    &PUBLISHED
 }
 
 fn described() -> OpenApiRouter<Arc<App>> {

@@ -7,7 +7,7 @@ use crate::desk::Desk;
 
 #[test]
 fn the_description_is_as_published() {
-    let text = serde_json::to_string_pretty(&goldseam_server::openapi()).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(goldseam_server::openapi()).unwrap() + "\n";
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
     if std::env::var_os("GOLDSEAM_WRITE").is_some() {
         std::fs::write(file, &text).unwrap();
@@ -21,7 +21,7 @@ fn the_description_is_as_published() {
 
 /// What the description says about an answer, as a schema by itself.
 fn schema(path: &str, method: &str) -> Validator {
-    let openapi = serde_json::to_value(goldseam_server::openapi()).unwrap();
+    let openapi = goldseam_server::openapi().clone();
     let content =
         &openapi["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"];
     assert!(content.is_object(), "{method} {path}");
@@ -78,4 +78,40 @@ async fn what_is_answered_is_what_is_described() {
     fits("/v1/doctor", "post", &desk.post("/v1/doctor", &json!({})).await.ok());
     fits("/v1/sweep", "post", &desk.post("/v1/sweep", &json!({})).await.ok());
     engine.shutdown().await;
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own_and_says_what_it_answers() {
+    let openapi = goldseam_server::openapi();
+    let mut names = std::collections::BTreeMap::new();
+    for (path, item) in openapi["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let what = format!("{method} {path}");
+            let name = operation["operationId"].as_str().unwrap();
+            // What a function is called here is no name for a client: `list`, `get`.
+            assert!(name.contains('_') || ["prune", "sweep"].contains(&name), "{what} is called {name}");
+            assert_eq!(names.insert(name.to_owned(), what.clone()), None, "{what}: {name}");
+            assert!(operation["security"].is_array() && operation["description"].is_string(), "{what}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert_ne!(response["description"].as_str().unwrap_or_default(), "", "{what}: {status}");
+            }
+            let tag = &operation["tags"][0];
+            let tags = openapi["tags"].as_array().unwrap();
+            assert!(tags.iter().any(|known| known["name"] == *tag), "{what}: {tag}");
+        }
+    }
+}
+
+#[test]
+fn every_schema_is_used_and_every_reference_leads_somewhere() {
+    let openapi = goldseam_server::openapi();
+    let text = openapi.to_string();
+    let schemas = openapi["components"]["schemas"].as_object().unwrap();
+    for name in schemas.keys() {
+        assert!(text.contains(&format!("#/components/schemas/{name}\"")), "{name} is used nowhere");
+    }
+    for piece in text.split("\"#/components/schemas/").skip(1) {
+        let name = piece.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "there is no {name}");
+    }
 }

@@ -20,13 +20,13 @@ struct Route {
 }
 
 fn routes() -> Vec<Route> {
-    let openapi = serde_json::to_value(openapi()).unwrap();
+    let openapi = openapi();
     let mut routes = vec![];
     for (path, item) in openapi["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
             let needs = &operation["security"][0];
-            let scope = needs["key"][0].as_str().map(|scope| scope.parse().unwrap());
+            let scope = operation["x-scope"].as_str().map(|scope| scope.parse().unwrap());
             let scheme = needs.as_object().and_then(|needs| needs.keys().next().cloned());
             routes.push(Route { method, path: filled(path), scheme, scope });
         }
