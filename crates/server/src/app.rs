@@ -16,7 +16,7 @@ use crate::keys::Keys;
 use crate::otlp;
 use crate::pass::Passes;
 use crate::rate::Rates;
-use crate::routes::Scopes;
+use crate::routes::{Readiness, Scopes};
 use crate::space::Space;
 use crate::spawn::spawn;
 use crate::stream::Places;
@@ -49,6 +49,8 @@ pub(crate) struct App {
     /// What is kept out of everything that it shows.
     pub(crate) redactor: Arc<Redactor>,
     spaces: BTreeMap<String, Arc<Space>>,
+    /// Whether the stores answered when they were last asked.
+    pub(crate) ready: Readiness,
 }
 
 impl App {
@@ -89,6 +91,7 @@ impl App {
             clock,
             redactor,
             spaces,
+            ready: Readiness::default(),
         };
         app.check_keys().await?;
         for space in app.spaces() {

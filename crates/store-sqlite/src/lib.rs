@@ -35,6 +35,7 @@ mod locks;
 mod migrate;
 mod nodes;
 mod open;
+mod place;
 mod queue;
 mod read;
 mod runs;

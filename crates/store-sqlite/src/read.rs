@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::append::sql_int;
 use crate::fault::Fault;
+use crate::place::Place;
 use crate::queue::Queue;
 use crate::runs::{RawRow, cell};
 
@@ -29,6 +30,7 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 /// The callers' end.
 pub(crate) struct Readers {
     queue: Arc<Queue<Job>>,
+    place: Arc<Place>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -40,9 +42,9 @@ impl std::fmt::Debug for Readers {
 
 impl Readers {
     /// One thread per connection.
-    pub(crate) fn start(connections: Vec<Connection>) -> std::io::Result<Self> {
+    pub(crate) fn start(connections: Vec<Connection>, place: Arc<Place>) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
-        let mut readers = Self { queue: Arc::clone(&queue), threads: Vec::new() };
+        let mut readers = Self { queue: Arc::clone(&queue), place, threads: Vec::new() };
         for conn in connections {
             let queue = Arc::clone(&queue);
             let thread = std::thread::Builder::new()
@@ -59,6 +61,7 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     {
+        self.place.known()?;
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |conn| {
             let _ = reply.send(read(conn).map_err(Fault::into_read_error));

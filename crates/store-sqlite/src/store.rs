@@ -17,6 +17,7 @@ use crate::append::{self, Prepared};
 use crate::clock::SteadyClock;
 use crate::nodes::Liveness;
 use crate::open::Older;
+use crate::place::Place;
 use crate::read::Readers;
 use crate::runs::PutRow;
 use crate::url::Options;
@@ -56,8 +57,10 @@ impl SqliteStore {
             (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
         let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
         let watch = Arc::new(Watch::new());
+        let place = Arc::new(Place::of(path));
         let setup = Setup {
             conn,
+            place: Arc::clone(&place),
             clock: Arc::clone(&clock),
             watch: Arc::clone(&watch),
             group_max: options.group_max.max(1),
@@ -68,7 +71,7 @@ impl SqliteStore {
             clock,
             watch,
             writer: Writer::start(setup).map_err(no_thread)?,
-            readers: Readers::start(connections?).map_err(no_thread)?,
+            readers: Readers::start(connections?, place).map_err(no_thread)?,
             liveness: Arc::new(Liveness::beside(path)),
         })
     }

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::SteadyClock;
 use crate::fault::{Fault, GroupFault, Nature, poisoned};
+use crate::place::Place;
 use crate::queue::{LastTaker, Queue};
 use crate::watch::Watch;
 
@@ -257,6 +258,7 @@ fn ended() -> StoreError {
 /// What the thread begins with.
 pub(crate) struct Setup {
     pub(crate) conn: Connection,
+    pub(crate) place: Arc<Place>,
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) group_max: usize,
@@ -325,7 +327,8 @@ impl Loop {
 
     /// Whether a transaction can begin right now; if so, it has begun.
     fn is_free(&self) -> bool {
-        self.poison.is_none() && begin(&self.setup.conn, Duration::ZERO).is_ok()
+        let may = self.poison.is_none() && self.setup.place.known().is_ok();
+        may && begin(&self.setup.conn, Duration::ZERO).is_ok()
     }
 
     /// Commits; a panic is the end of all writing. Says whether writing goes on.
@@ -341,6 +344,7 @@ impl Loop {
     }
 
     fn peek(&mut self) -> Result<(), StoreError> {
+        self.setup.place.look()?;
         let look = || -> Result<i64, Fault> {
             Ok(self.setup.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
         };
@@ -356,10 +360,15 @@ impl Loop {
         if let Some(words) = &self.poison {
             group.drain(..).for_each(|job| job.settle(Err(poisoned(words))));
         }
+        if self.setup.place.known().is_err() {
+            self.refuse_lost(group);
+        }
         let mut busy = 0;
         while !group.is_empty() {
             let before = self.setup.conn.total_changes();
             match self.transact(group) {
+                // What was committed to a file that nobody can open again is lost.
+                Ok(()) if self.setup.place.look().is_err() => self.refuse_lost(group),
                 Ok(()) => {
                     if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
                         self.setup.watch.bump();
@@ -386,6 +395,10 @@ impl Loop {
                 }
             }
         }
+    }
+
+    fn refuse_lost(&self, group: &mut Vec<Box<dyn Job>>) {
+        group.drain(..).for_each(|job| job.settle(self.setup.place.known()));
     }
 
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Undone> {

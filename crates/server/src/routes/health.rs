@@ -20,8 +20,29 @@ use crate::space::Space;
 
 /// A store that takes longer than this to look for a run is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
+/// What was seen of the stores is told for so long: probes and balancers may ask as often as they like.
+const READY_FOR: Duration = Duration::from_secs(1);
 /// A run that there never is.
 const NOBODY: &str = "goldseam.ready";
+
+/// What the last look at the stores saw. While one looks, the others wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(tokio::sync::Mutex<Option<(Duration, bool)>>);
+
+impl Readiness {
+    /// What was seen lately, else what `look` sees now.
+    async fn get(&self, now: Duration, look: impl Future<Output = bool>) -> bool {
+        let mut seen = self.0.lock().await;
+        match *seen {
+            Some((at, ready)) if now.saturating_sub(at) < READY_FOR => ready,
+            _ => {
+                let ready = look.await;
+                *seen = Some((now, ready));
+                ready
+            }
+        }
+    }
+}
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -47,11 +68,15 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     if *app.leaving.borrow() {
         return (StatusCode::SERVICE_UNAVAILABLE, "leaving\n").into_response();
     }
-    let looks = app.spaces().map(|space| answers(space));
-    match join_all(looks).await.into_iter().all(|answers| answers) {
+    match app.ready.get(app.clock.elapsed(), all_answer(&app)).await {
         true => "ok\n".into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "a store does not answer\n").into_response(),
     }
+}
+
+async fn all_answer(app: &App) -> bool {
+    let looks = app.spaces().map(|space| answers(space));
+    join_all(looks).await.into_iter().all(|answers| answers)
 }
 
 /// Whether a store answers a question that it cannot answer from memory.
@@ -86,4 +111,27 @@ async fn description() -> Json<&'static serde_json::Value> {
 async fn page(Named(code): Named<String>) -> Result<Response, Refused> {
     let page = codes::page(&code).ok_or_else(|| Problem::not_found("there is no page for that code"))?;
     Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn stores_are_asked_once_a_second_at_most() {
+        let (readiness, looks) = (Readiness::default(), AtomicU32::new(0));
+        let ask = |ms: u64, answer: bool| {
+            let look = async {
+                looks.fetch_add(1, Ordering::Relaxed);
+                answer
+            };
+            readiness.get(Duration::from_millis(ms), look)
+        };
+        assert!(ask(0, true).await && ask(999, false).await, "what was seen a moment ago is told");
+        assert!(!ask(1_000, false).await && !ask(1_500, true).await);
+        assert!(ask(2_000, true).await);
+        assert_eq!(looks.into_inner(), 3);
+    }
 }

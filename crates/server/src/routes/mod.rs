@@ -28,6 +28,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Components, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
+pub(crate) use health::Readiness;
+
 use crate::app::App;
 use crate::guard::Need;
 use crate::reply::Refused;

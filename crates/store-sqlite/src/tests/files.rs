@@ -218,3 +218,41 @@ async fn what_was_acknowledged_is_there_after_reopening() {
     assert_eq!(records.len(), 1);
     assert_eq!((records[0].seq, records[0].body.as_str()), (Seq(2), "2"));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_removed_or_replaced_takes_no_write_any_more() {
+    for replace in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gold.db");
+        let store = open(&path);
+        store.append(append("r", 0, &["a"])).await.unwrap();
+        if replace {
+            fs::copy(&path, folder.path().join("copy.db")).unwrap();
+            fs::rename(folder.path().join("copy.db"), &path).unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(code(&store.append(append("r", 1, &["b"])).await.unwrap_err()), "GS0226");
+        }
+        assert_eq!(code(&store.head(&run_id("r")).await.unwrap_err()), "GS0226", "reads know it, too");
+        assert_eq!(code(&store.changed(1).await.unwrap_err()), "GS0226");
+        drop(store);
+        if replace {
+            assert_eq!(open(&path).head(&run_id("r")).await.unwrap().map(|head| head.end), Some(Seq(1)));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_removed_file_is_noticed_without_a_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gold.db");
+    let store = open(&path);
+    let seen = store.changed(0).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let told = tokio::time::timeout(super::PATIENCE, store.changed(seen)).await.unwrap();
+    assert_eq!(code(&told.unwrap_err()), "GS0226");
+}
