@@ -56,7 +56,25 @@ pub(crate) fn disagrees(inner: &Inner) -> Option<String> {
     let mut asked = inner.arm_counts();
     // Code that asks for nothing at all enters no arm, and still leaves the operations of the outermost one out.
     asked.entry(String::new()).or_default();
-    unasked(&inner.state, &asked).map(|path| left_out(&path))
+    let left = unasked(&inner.state, &asked).or_else(|| not_entered(&inner.state, &asked));
+    left.map(|path| left_out(&path))
+}
+
+/// An operation of a group that the log has begun and the code did not enter. Arms may be given up while others are waited
+/// for, so of those nothing follows.
+fn not_entered(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
+    let is_done = |group: &str| {
+        let op = Path::new(group).ok().and_then(|group| state.ops.get(&group));
+        matches!(op.map(|op| &op.kind), Some(OpKind::Step(step)) if matches!(step.progress, StepProgress::Completed(_) | StepProgress::Failed(_)))
+    };
+    let ends = |arm: &str| arm.match_indices('/').map(|(at, _)| at).chain([arm.len()]).collect::<Vec<_>>();
+    let missed = |(path, _): &(&Path, &goldseam_core::state::Op)| {
+        let arm = path.arm();
+        !asked.contains_key(arm)
+            && !arm.contains('~')
+            && !ends(arm).into_iter().any(|end| is_done(&arm[..end]))
+    };
+    state.ops.iter().filter(missed).min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
 /// What is said of an operation that the code did not ask for.
