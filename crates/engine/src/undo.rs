@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use goldseam_core::event::Note;
-use goldseam_core::state::{OpKind, State, StepProgress, Undo};
+use goldseam_core::state::{Op, OpKind, State, StepProgress, Undo};
 use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
 
 use crate::cell::{Cell, Inner, Mode, Stop};
@@ -53,10 +53,13 @@ pub(crate) fn after(
 
 /// Why the code's result does not fit the log, if it does not.
 pub(crate) fn disagrees(inner: &Inner) -> Option<String> {
-    let mut asked = inner.arm_counts();
-    // Code that asks for nothing at all enters no arm, and still leaves the operations of the outermost one out.
-    asked.entry(String::new()).or_default();
-    unasked(&inner.state, &asked).map(|path| left_out(&path))
+    let asked = inner.arm_counts();
+    let left = match asked.values().all(|count| *count == 0) {
+        // Code that asks for nothing enters no arm, and leaves everything out.
+        true => first(inner.state.ops.iter()),
+        false => unasked(&inner.state, &asked),
+    };
+    left.map(|path| left_out(&path))
 }
 
 /// What is said of an operation that the code did not ask for.
@@ -66,11 +69,13 @@ pub(crate) fn left_out(path: &Path) -> String {
 
 /// An operation of the log that the code did not ask for.
 pub(crate) fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
-    let missed = |(path, op): &(&Path, &goldseam_core::state::Op)| {
-        asked.get(path.arm()).is_some_and(|count| op.ord >= *count)
-    };
-    // The first by position: a map has no order that two processes agree on.
-    state.ops.iter().filter(missed).min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
+    let missed = |(path, op): &(&Path, &Op)| asked.get(path.arm()).is_some_and(|count| op.ord >= *count);
+    first(state.ops.iter().filter(missed))
+}
+
+/// The first by position: a map has no order that two processes agree on.
+fn first<'a>(ops: impl Iterator<Item = (&'a Path, &'a Op)>) -> Option<Path> {
+    ops.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
 }
 
 /// The workflow failed or is cancelled: undo what has a compensation, then say how it ended.

@@ -330,7 +330,7 @@ mod tests {
         let gates = [1_000, 1_499, 1_500].map(|now| quarantine.gate(&cohort, MS * now));
         assert_eq!(gates, [Gate::Closed, Gate::Closed, Gate::Open]);
         let alone = held(Pace::Alone, 200, 0);
-        let gates = [1_500, 2_999, 3_000].map(|now| quarantine.gate(&alone, MS * now));
+        let gates = [1_500, 4_999, 5_000].map(|now| quarantine.gate(&alone, MS * now));
         assert_eq!(gates, [Gate::Closed, Gate::Closed, Gate::Alone]);
     }
 
