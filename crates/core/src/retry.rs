@@ -101,7 +101,7 @@ impl Retry {
 
 /// A [`Retry`] in whole numbers, as it stands in a log: the same bytes are always the same policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RetryPolicy))]
 pub struct Policy {
     /// Attempts in all, the first included.
     pub attempts_max: u32,

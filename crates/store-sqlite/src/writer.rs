@@ -367,9 +367,15 @@ impl Loop {
         while !group.is_empty() {
             let before = self.setup.conn.total_changes();
             match self.transact(group) {
-                // What was committed to a file that nobody can open again is lost.
-                Ok(()) if self.setup.place.look().is_err() => self.refuse_lost(group),
                 Ok(()) => {
+                    if let Err(lost) = self.setup.place.look() {
+                        // What is in a file without a name is lost, unless its write-ahead log is found.
+                        let words = lost.to_string();
+                        let unknown =
+                            || StoreError::Unknown { doing: "committing", source: words.clone().into() };
+                        group.drain(..).for_each(|job| job.settle(Err(unknown())));
+                        return;
+                    }
                     if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
                         self.setup.watch.bump();
                     }

@@ -21,6 +21,7 @@ pub struct Cancelled {
 
 /// What a termination did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = TerminatedRun)]
 pub struct Terminated {
     /// Where the run's log ended then.
     pub event: Seq,

@@ -22,7 +22,7 @@ const CONTROL_DOUBTS_MAX: u32 = 60;
 
 /// How a run is recovered. It travels with the run, so that every healer decides alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RecoveryPolicy))]
 pub struct Policy {
     /// Counted recoveries without progress before rule P1 stops the run.
     pub attempts_max: u32,

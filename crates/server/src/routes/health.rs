@@ -123,7 +123,8 @@ mod tests {
     async fn stores_are_asked_once_a_second_at_most() {
         let (readiness, looks) = (Readiness::default(), AtomicU32::new(0));
         let ask = |ms: u64, answer: bool| {
-            let look = async {
+            let looks = &looks;
+            let look = async move {
                 looks.fetch_add(1, Ordering::Relaxed);
                 answer
             };
@@ -132,6 +133,6 @@ mod tests {
         assert!(ask(0, true).await && ask(999, false).await, "what was seen a moment ago is told");
         assert!(!ask(1_000, false).await && !ask(1_500, true).await);
         assert!(ask(2_000, true).await);
-        assert_eq!(looks.into_inner(), 3);
+        assert_eq!(looks.load(Ordering::Relaxed), 3);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
 /// The scope that an operation needs. Tools allow no scopes beside a key in `security`.
-pub const SCOPE: &str = "x-scope";
+const SCOPE: &str = "x-scope";
 
 /// What each tag is about.
 const TAGS: &[(&str, &str)] = &[
@@ -27,85 +27,87 @@ const TAGS: &[(&str, &str)] = &[
     ("workers", "Workflows that are executed elsewhere."),
 ];
 
-/// The name of an operation in generated clients; none: as its function is called.
+/// The name of each operation in generated clients.
+const NAMES: &[(&str, &str)] = &[
+    ("GET /healthz", "check_health"),
+    ("GET /readyz", "check_readiness"),
+    ("GET /metrics", "read_metrics"),
+    ("GET /v1/openapi.json", "read_description"),
+    ("GET /v1/codes/{code}", "read_code"),
+    ("POST /v1/callbacks/{ticket}", "call_back"),
+    ("GET /v1/changes", "await_changes"),
+    ("GET /v1/nodes", "list_nodes"),
+    ("GET /v1/workflows", "list_workflows"),
+    ("GET /v1/events", "follow_everything"),
+    ("GET /v1/runs/{run}/events", "follow_run"),
+    ("POST /v1/executions/append", "append_to_execution"),
+    ("POST /v1/executions/events", "read_execution"),
+    ("POST /v1/workers", "register_worker"),
+    ("DELETE /v1/workers/{worker}", "remove_worker"),
+    ("POST /v1/workers/{worker}/claim", "claim_executions"),
+    ("POST /v1/workers/{worker}/heartbeat", "heartbeat_worker"),
+    ("GET /v1/keys", "list_keys"),
+    ("POST /v1/keys", "create_key"),
+    ("POST /v1/keys/{key}/revoke", "revoke_key"),
+    ("GET /v1/locks", "list_locks"),
+    ("GET /v1/locks/stale", "list_stale_locks"),
+    ("GET /v1/locks/{lock}", "get_lock"),
+    ("POST /v1/locks/{lock}/acquire", "acquire_lock"),
+    ("POST /v1/locks/{lock}/extend", "extend_lock"),
+    ("POST /v1/locks/{lock}/release", "release_lock"),
+    ("GET /v1/pass", "show_pass"),
+    ("POST /v1/pass", "spend_pass"),
+    ("POST /v1/passes/rotate", "rotate_passes"),
+    ("POST /v1/runs/{run}/passes", "create_pass"),
+    ("GET /v1/prune", "plan_prune"),
+    ("POST /v1/prune", "prune"),
+    ("GET /v1/questions", "list_questions"),
+    ("GET /v1/runs/{run}/questions", "list_run_questions"),
+    ("GET /v1/runs/{run}/questions/{question}", "get_question"),
+    ("POST /v1/runs/{run}/questions/{question}/answer", "answer_question"),
+    ("GET /v1/queues", "list_queues"),
+    ("POST /v1/doctor", "run_doctor"),
+    ("POST /v1/sweep", "sweep"),
+    ("GET /v1/recoveries", "list_recoveries"),
+    ("GET /v1/recoveries/stats", "read_recovery_stats"),
+    ("GET /v1/runs", "list_runs"),
+    ("POST /v1/runs", "start_run"),
+    ("GET /v1/runs/{run}", "get_run"),
+    ("GET /v1/runs/{run}/branches", "list_branches"),
+    ("GET /v1/runs/{run}/diff", "compare_branches"),
+    ("GET /v1/runs/{run}/history", "read_history"),
+    ("GET /v1/runs/{run}/result", "await_result"),
+    ("GET /v1/runs/{run}/why", "explain_run"),
+    ("POST /v1/runs/{run}/cancel", "cancel_run"),
+    ("POST /v1/runs/{run}/jump", "jump_run"),
+    ("POST /v1/runs/{run}/migrate", "migrate_run"),
+    ("POST /v1/runs/{run}/note", "note_run"),
+    ("POST /v1/runs/{run}/pause", "pause_run"),
+    ("POST /v1/runs/{run}/recover", "recover_run"),
+    ("POST /v1/runs/{run}/requeue", "requeue_run"),
+    ("POST /v1/runs/{run}/reset", "reset_run"),
+    ("POST /v1/runs/{run}/resume", "resume_run"),
+    ("POST /v1/runs/{run}/retry", "retry_run"),
+    ("POST /v1/runs/{run}/signal", "signal_run"),
+    ("POST /v1/runs/{run}/terminate", "terminate_run"),
+    ("POST /v1/runs/{run}/undo-recovery", "undo_recovery"),
+    ("POST /v1/runs/{run}/withdraw", "withdraw_request"),
+    ("GET /v1/tasks", "list_tasks"),
+    ("POST /v1/tasks", "submit_task"),
+    ("POST /v1/tasks/claim", "claim_tasks"),
+    ("POST /v1/tasks/reclaim", "reclaim_tasks"),
+    ("GET /v1/tasks/{task}", "get_task"),
+    ("POST /v1/tasks/{task}/cancel", "cancel_task"),
+    ("POST /v1/tasks/{task}/complete", "complete_task"),
+    ("POST /v1/tasks/{task}/fail", "fail_task"),
+    ("POST /v1/tasks/{task}/heartbeat", "heartbeat_task"),
+    ("POST /v1/tasks/{task}/release", "release_task"),
+];
+
+/// The name of an operation; none: as its function is called.
 fn name(method: &Method, path: &str) -> Option<&'static str> {
-    let name = match (method.as_str(), path) {
-        ("GET", "/healthz") => "check_health",
-        ("GET", "/readyz") => "check_readiness",
-        ("GET", "/metrics") => "read_metrics",
-        ("GET", "/v1/openapi.json") => "read_description",
-        ("GET", "/v1/codes/{code}") => "read_code",
-        ("POST", "/v1/callbacks/{ticket}") => "call_back",
-        ("GET", "/v1/changes") => "await_changes",
-        ("GET", "/v1/nodes") => "list_nodes",
-        ("GET", "/v1/workflows") => "list_workflows",
-        ("GET", "/v1/events") => "follow_everything",
-        ("GET", "/v1/runs/{run}/events") => "follow_run",
-        ("POST", "/v1/executions/append") => "append_to_execution",
-        ("POST", "/v1/executions/events") => "read_execution",
-        ("POST", "/v1/workers") => "register_worker",
-        ("DELETE", "/v1/workers/{worker}") => "remove_worker",
-        ("POST", "/v1/workers/{worker}/claim") => "claim_executions",
-        ("POST", "/v1/workers/{worker}/heartbeat") => "heartbeat_worker",
-        ("GET", "/v1/keys") => "list_keys",
-        ("POST", "/v1/keys") => "create_key",
-        ("POST", "/v1/keys/{key}/revoke") => "revoke_key",
-        ("GET", "/v1/locks") => "list_locks",
-        ("GET", "/v1/locks/stale") => "list_stale_locks",
-        ("GET", "/v1/locks/{lock}") => "get_lock",
-        ("POST", "/v1/locks/{lock}/acquire") => "acquire_lock",
-        ("POST", "/v1/locks/{lock}/extend") => "extend_lock",
-        ("POST", "/v1/locks/{lock}/release") => "release_lock",
-        ("GET", "/v1/pass") => "show_pass",
-        ("POST", "/v1/pass") => "spend_pass",
-        ("POST", "/v1/passes/rotate") => "rotate_passes",
-        ("POST", "/v1/runs/{run}/passes") => "create_pass",
-        ("GET", "/v1/prune") => "plan_prune",
-        ("POST", "/v1/prune") => "prune",
-        ("GET", "/v1/questions") => "list_questions",
-        ("GET", "/v1/runs/{run}/questions") => "list_run_questions",
-        ("GET", "/v1/runs/{run}/questions/{question}") => "get_question",
-        ("POST", "/v1/runs/{run}/questions/{question}/answer") => "answer_question",
-        ("GET", "/v1/queues") => "list_queues",
-        ("POST", "/v1/doctor") => "run_doctor",
-        ("POST", "/v1/sweep") => "sweep",
-        ("GET", "/v1/recoveries") => "list_recoveries",
-        ("GET", "/v1/recoveries/stats") => "read_recovery_stats",
-        ("GET", "/v1/runs") => "list_runs",
-        ("POST", "/v1/runs") => "start_run",
-        ("GET", "/v1/runs/{run}") => "get_run",
-        ("GET", "/v1/runs/{run}/branches") => "list_branches",
-        ("GET", "/v1/runs/{run}/diff") => "compare_branches",
-        ("GET", "/v1/runs/{run}/history") => "read_history",
-        ("GET", "/v1/runs/{run}/result") => "await_result",
-        ("GET", "/v1/runs/{run}/why") => "explain_run",
-        ("POST", "/v1/runs/{run}/cancel") => "cancel_run",
-        ("POST", "/v1/runs/{run}/jump") => "jump_run",
-        ("POST", "/v1/runs/{run}/migrate") => "migrate_run",
-        ("POST", "/v1/runs/{run}/note") => "note_run",
-        ("POST", "/v1/runs/{run}/pause") => "pause_run",
-        ("POST", "/v1/runs/{run}/recover") => "recover_run",
-        ("POST", "/v1/runs/{run}/requeue") => "requeue_run",
-        ("POST", "/v1/runs/{run}/reset") => "reset_run",
-        ("POST", "/v1/runs/{run}/resume") => "resume_run",
-        ("POST", "/v1/runs/{run}/retry") => "retry_run",
-        ("POST", "/v1/runs/{run}/signal") => "signal_run",
-        ("POST", "/v1/runs/{run}/terminate") => "terminate_run",
-        ("POST", "/v1/runs/{run}/undo-recovery") => "undo_recovery",
-        ("POST", "/v1/runs/{run}/withdraw") => "withdraw_request",
-        ("GET", "/v1/tasks") => "list_tasks",
-        ("POST", "/v1/tasks") => "submit_task",
-        ("POST", "/v1/tasks/claim") => "claim_tasks",
-        ("POST", "/v1/tasks/reclaim") => "reclaim_tasks",
-        ("GET", "/v1/tasks/{task}") => "get_task",
-        ("POST", "/v1/tasks/{task}/cancel") => "cancel_task",
-        ("POST", "/v1/tasks/{task}/complete") => "complete_task",
-        ("POST", "/v1/tasks/{task}/fail") => "fail_task",
-        ("POST", "/v1/tasks/{task}/heartbeat") => "heartbeat_task",
-        ("POST", "/v1/tasks/{task}/release") => "release_task",
-        _ => return None,
-    };
-    Some(name)
+    let wanted = format!("{method} {path}");
+    NAMES.iter().find(|(operation, _)| *operation == wanted).map(|(_, name)| *name)
 }
 
 /// The document that `/v1/openapi.json` has.
@@ -187,7 +189,9 @@ fn bound(parameter: &mut Value) {
         (Some("path"), "run" | "task" | "lock" | "worker" | "key") => {
             json!({ "minLength": 1, "maxLength": ID_BYTES_MAX, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" })
         }
-        (Some("path"), "question") => json!({ "minLength": 1, "maxLength": goldseam::core::path::PATH_BYTES_MAX }),
+        (Some("path"), "question") => {
+            json!({ "minLength": 1, "maxLength": goldseam::core::path::PATH_BYTES_MAX })
+        }
         (Some("path"), "code") => json!({ "pattern": "^[A-Z]+[0-9]+$", "maxLength": 16 }),
         (Some("query"), "wait_ms") => json!({ "maximum": WAIT_MS_MAX }),
         (Some("query"), "limit") => json!({ "minimum": 1, "maximum": PAGE_MAX }),
@@ -202,7 +206,8 @@ fn bound(parameter: &mut Value) {
 /// Puts a reference in the place of each schema that is written out and stands among the components, too.
 fn share(document: &mut Value) {
     let schemas = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
-    let has_fields = |schema: &Value| schema["properties"].as_object().is_some_and(|fields| !fields.is_empty());
+    let has_fields =
+        |schema: &Value| schema["properties"].as_object().is_some_and(|fields| !fields.is_empty());
     let known: Map<String, Value> = schemas.into_iter().filter(|(_, schema)| has_fields(schema)).collect();
     refer(&mut document["paths"], &known);
     for schema in document["components"]["schemas"].as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -258,7 +263,10 @@ fn word_of(form: &Value) -> Option<String> {
 fn camel_case(word: &str) -> String {
     let part = |part: &str| {
         let mut letters = part.chars();
-        letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
+        letters
+            .next()
+            .map(|first| first.to_ascii_uppercase().to_string() + letters.as_str())
+            .unwrap_or_default()
     };
     word.split(|letter: char| !letter.is_ascii_alphanumeric()).map(part).collect()
 }

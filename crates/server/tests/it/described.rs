@@ -115,3 +115,51 @@ fn every_schema_is_used_and_every_reference_leads_somewhere() {
         assert!(schemas.contains_key(name), "there is no {name}");
     }
 }
+
+/// The names under which the types of a source file are published.
+fn published_in(file: &std::path::Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut names = Vec::new();
+    for piece in text.split("ToSchema").skip(1) {
+        let Some((head, rest)) =
+            piece.split_once("\npub struct ").or_else(|| piece.split_once("\npub enum "))
+        else {
+            continue;
+        };
+        // Its attributes end before the item: what lies further away is of another one.
+        if head.contains("\n}\n") {
+            continue;
+        }
+        let own = rest.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+        let given = head.split_once("as = ").map(|(_, given)| given.split(')').next().unwrap());
+        names.push(given.unwrap_or(own).to_owned());
+    }
+    names
+}
+
+#[test]
+fn no_two_types_are_published_under_one_name() {
+    let mut known = std::collections::BTreeMap::new();
+    let mut folders: Vec<_> = ["core", "engine", "api", "store"]
+        .map(|name| std::path::PathBuf::from(format!("{}/../{name}/src", env!("CARGO_MANIFEST_DIR"))))
+        .into();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                for name in published_in(&path) {
+                    let before = known.insert(name.clone(), path.clone());
+                    assert_eq!(
+                        before,
+                        None,
+                        "{name} is also in {}: give one of them another name",
+                        path.display()
+                    );
+                }
+            }
+        }
+    }
+    assert!(known.len() > 60, "only {} types were found", known.len());
+}

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 use goldseam_core::Seq;
-use goldseam_store::Store;
 use goldseam_store::check::{Fact, Migrated};
+use goldseam_store::{Store, StoreError};
 use rusqlite::Connection;
 
 use super::{append, code, open, run_id};
@@ -233,14 +233,14 @@ async fn a_file_that_is_removed_or_replaced_takes_no_write_any_more() {
         } else {
             fs::remove_file(&path).unwrap();
         }
-        for _ in 0..2 {
-            assert_eq!(code(&store.append(append("r", 1, &["b"])).await.unwrap_err()), "GS0226");
-        }
+        let first = store.append(append("r", 1, &["b"])).await.unwrap_err();
+        assert!(matches!(first, StoreError::Unknown { .. }), "it may be in the write-ahead log: {first:?}");
+        assert_eq!(code(&store.append(append("r", 1, &["b"])).await.unwrap_err()), "GS0226");
         assert_eq!(code(&store.head(&run_id("r")).await.unwrap_err()), "GS0226", "reads know it, too");
-        assert_eq!(code(&store.changed(1).await.unwrap_err()), "GS0226");
         drop(store);
         if replace {
-            assert_eq!(open(&path).head(&run_id("r")).await.unwrap().map(|head| head.end), Some(Seq(1)));
+            let end = open(&path).head(&run_id("r")).await.unwrap().map(|head| head.end);
+            assert!([Some(Seq(1)), Some(Seq(2))].contains(&end), "{end:?}");
         }
     }
 }
