@@ -149,7 +149,7 @@ pub(super) fn mail(
         return Ok(Decision::default());
     }
     refuse_archived(summary)?;
-    let event = mail_event(summary, command, limits)?;
+    let event = mail_event(view, command, limits)?;
     let task = match &event {
         Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
         Event::RunPaused(_) | Event::RunResumed(_) => TaskMove::Wake,
@@ -176,7 +176,19 @@ fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Resu
     refused.map_or(Ok(()), Err)
 }
 
-fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
+/// Whether the log started this child. The cached row knows the children of open waits only.
+fn check_child(view: View<'_>, child: &RunId) -> Result<(), Refusal> {
+    if view.summary()?.waits.iter().any(|wait| wait.children.contains(child)) {
+        return Ok(());
+    }
+    match view.state()?.children.contains_key(child) {
+        true => Ok(()),
+        false => Err(Refusal::NothingToDo { why: "the run did not start this child" }),
+    }
+}
+
+fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
+    let summary = view.summary()?;
     let alive = || match summary.status {
         status if status.is_terminal() && !planted::is(Bug::FinishedTakesMail) => {
             Err(Refusal::Finished { status })
@@ -224,7 +236,11 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             }
             Ok(Event::RunResumed(note.clone()))
         }
-        Command::ChildEnded { child, result } => alive().map(|()| child_event(child, result)),
+        Command::ChildEnded { child, result } => {
+            alive()?;
+            check_child(view, child)?;
+            Ok(child_event(child, result))
+        }
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)
