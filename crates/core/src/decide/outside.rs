@@ -176,13 +176,11 @@ fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Resu
     refused.map_or(Ok(()), Err)
 }
 
-/// Whether the log started this child. The cached row knows the children of open waits only.
-fn check_child(view: View<'_>, child: &RunId) -> Result<(), Refusal> {
-    if view.summary()?.waits.iter().any(|wait| wait.children.contains(child)) {
-        return Ok(());
-    }
-    match view.state()?.children.contains_key(child) {
-        true => Ok(()),
+/// The end of a child that the log started. The cached row knows the children of open waits only.
+fn child_mail(view: View<'_>, child: &RunId, result: &Result<Payload, Failure>) -> Result<Event, Refusal> {
+    let awaited = view.summary()?.waits.iter().any(|wait| wait.children.contains(child));
+    match awaited || view.state()?.children.contains_key(child) {
+        true => Ok(child_event(child, result)),
         false => Err(Refusal::NothingToDo { why: "the run did not start this child" }),
     }
 }
@@ -236,11 +234,7 @@ fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Even
             }
             Ok(Event::RunResumed(note.clone()))
         }
-        Command::ChildEnded { child, result } => {
-            alive()?;
-            check_child(view, child)?;
-            Ok(child_event(child, result))
-        }
+        Command::ChildEnded { child, result } => alive().and_then(|()| child_mail(view, child, result)),
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)

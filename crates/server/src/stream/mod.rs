@@ -62,10 +62,9 @@ pub(crate) struct FollowQuery {
         (status = 204, description = "it is over"), (status = 400, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 async fn of_run(
     State(app): State<Arc<App>>,
-    place: In,
+    (place, Extension(wait)): (In, Extension<Arc<Wait>>),
     Named(run): Named<RunId>,
     Query(query): Query<FollowQuery>,
-    Extension(wait): Extension<Arc<Wait>>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let after = match last_seen(&headers)? {

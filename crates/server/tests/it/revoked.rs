@@ -1,6 +1,6 @@
 //! A key that is revoked or expires ends everything that it opened, within a second.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use goldseam_api::doc::key::Scope;
 use reqwest::{Method, RequestBuilder};
@@ -58,11 +58,12 @@ async fn revoking_a_key_ends_its_long_polls_and_hands_its_runs_over() {
         open.push(waiting(&desk, &admin, poll).await);
     }
     with(&desk, &admin, &format!("/v1/keys/{id}/revoke"), &json!({})).await.ok();
-    let revoked = Instant::now();
-    for poll in open {
-        poll.await.unwrap().problem(401, "GS0601");
-    }
-    assert!(revoked.elapsed() < SOON, "{:?}", revoked.elapsed());
+    let ended = async {
+        for poll in open {
+            poll.await.unwrap().problem(401, "GS0601");
+        }
+    };
+    tokio::time::timeout(SOON, ended).await.expect("all of them end soon");
     // What was waited for comes only now: the run is another worker's, with no attempt counted.
     with(&desk, &admin, "/v1/tasks", &json!({ "kind": "k" })).await.ok();
     let new = json!({ "name": "w2", "workflows": ["w@1"], "slots": 1 });
