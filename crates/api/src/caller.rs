@@ -13,12 +13,14 @@ pub struct Caller {
     pub who: Option<String>,
     /// Makes a repeat of the same change harmless; none: every change is a new one.
     pub key: Option<String>,
+    /// The id of the credential that it came with; none where none is asked for.
+    pub credential: Option<String>,
 }
 
 impl Caller {
     /// A caller without an idempotency key.
     pub fn named(who: Option<String>) -> Self {
-        Self { who, key: None }
+        Self { who, ..Self::default() }
     }
 
     /// The id under which a change of `subject` by `operation` stands in a log: the same caller, key, operation and

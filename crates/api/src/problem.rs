@@ -148,6 +148,8 @@ fn status_of(error: &EngineError) -> u16 {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
             RemoteRefusal::Malformed(_) => 400,
             RemoteRefusal::NotNow(_) => 503,
+            RemoteRefusal::TooManyWorkers { .. } => 429,
+            RemoteRefusal::Forbidden(_) => 403,
         },
         EngineError::Refused { refusal, .. } => match refusal {
             Refusal::NoSuchRun | Refusal::NoSuchStep { .. } | Refusal::NoSuchQuestion { .. } => 404,
@@ -209,6 +211,7 @@ impl From<EngineError> for Problem {
             EngineError::Payload(PayloadError::TooMany { max, .. }) => u64::try_from(*max).ok(),
             EngineError::Refused { refusal: Refusal::TooMuchMail { unread }, .. } => Some(u64::from(*unread)),
             EngineError::Refused { refusal: Refusal::HistoryTooLong(excess), .. } => Some(excess.max),
+            EngineError::Remote(RemoteRefusal::TooManyWorkers { limit, .. }) => u64::try_from(*limit).ok(),
             _ => None,
         };
         Self { hint: error.hint().or_else(|| hint(&error)), limit, ..problem }

@@ -57,7 +57,13 @@ struct Counts {
 
 pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>> {
     let url = place.scratch("front");
-    let limits = [("listen", "127.0.0.1:0"), ("requests_per_second", "100000"), ("connections_max", "8192")];
+    let limits = [
+        ("listen", "127.0.0.1:0"),
+        ("requests_per_second", "100000"),
+        ("connections_max", "8192"),
+        ("connections_per_address", "8192"),
+        ("waits_max", "6000"),
+    ];
     let mut flags: BTreeMap<&'static str, String> =
         limits.map(|(name, value)| (name, value.to_owned())).into();
     flags.insert("store", url.clone());

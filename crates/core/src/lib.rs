@@ -11,6 +11,7 @@
 //! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
 //! | [`version`] | how versions of workflows are written |
+//! | [`reserved`] | names that the engine keeps for itself |
 //! | [`redact`] | the one filter that keeps secrets out of what people read |
 //! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
 //! | `schema` | what the documents look like, for the HTTP interface (feature `schema`) |
@@ -37,6 +38,7 @@ pub mod payload;
 pub mod planted;
 pub mod recovery;
 pub mod redact;
+pub mod reserved;
 pub mod retry;
 #[cfg(feature = "schema")]
 mod schema;

@@ -132,6 +132,20 @@ impl Lock {
         self.holder.is_some() && self.audit.iter().any(is_it)
     }
 
+    /// The same hold, with an audit entry that names the credential that it was taken with.
+    #[must_use]
+    pub fn taken_with(mut self, credential: &str) -> Self {
+        note(&mut self.audit, self.acquired_at, format!("{TAKEN_WITH}{credential}"));
+        self
+    }
+
+    /// The credential that the present hold was taken with, if one was named.
+    pub fn credential(&self) -> Option<&str> {
+        self.holder.as_ref()?;
+        let present = self.audit.iter().filter(|entry| entry.at == self.acquired_at);
+        present.filter_map(|entry| entry.what.strip_prefix(TAKEN_WITH)).next_back()
+    }
+
     /// Whether it is held past its expiry. A lock expires *at* its expiry, not before.
     pub fn is_stale(&self, now: Millis) -> bool {
         self.holder.is_some() && self.expires_at <= now
@@ -166,6 +180,9 @@ pub struct Ask<'a> {
     /// How long.
     pub ttl: Duration,
 }
+
+/// How the audit names the credential that a lock was taken with.
+const TAKEN_WITH: &str = "taken with key ";
 
 /// How the audit names the command that took a lock.
 fn taken_by(id: &str) -> String {

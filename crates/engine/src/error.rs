@@ -315,6 +315,10 @@ impl EngineError {
             Self::Store(StoreError::Refused { hint, .. }) => Some(hint.clone()),
             Self::Copy(refusal) => Some(refusal.hint()),
             Self::Remote(RemoteRefusal::NoSuchWorker(_)) => Some("register again, and drop what you have".into()),
+            Self::Remote(RemoteRefusal::TooManyWorkers { .. }) => {
+                Some("let a worker leave first, or register fewer workers with more slots".into())
+            }
+            Self::Remote(RemoteRefusal::Forbidden(_)) => Some("use another name, or a key for that queue".into()),
             Self::Store(StoreError::Full { .. }) => {
                 Some("make room, then try again; nothing was written".into())
             }

@@ -24,25 +24,23 @@ impl Locks {
 
     /// Takes a lock that is free or expired, for `ttl` from now.
     pub async fn acquire(&self, name: &LockName, holder: &str, ttl: Duration) -> Result<Lock, EngineError> {
-        self.acquire_as(name, holder, ttl, None).await
+        self.acquire_as(name, holder, ttl, (None, None)).await
     }
 
-    /// The same by a command that can be recognised: see [`Lock::was_taken_by`].
+    /// The same by a command that can be recognised ([`Lock::was_taken_by`]), with a credential ([`Lock::credential`]).
     pub async fn acquire_as(
         &self,
         name: &LockName,
         holder: &str,
         ttl: Duration,
-        id: Option<&str>,
+        (id, credential): (Option<&str>, Option<&str>),
     ) -> Result<Lock, EngineError> {
         let node = self.ledger.hub.node().map(|node| node.as_str().to_owned());
         let change = |lock: Option<Lock>, now| {
             let ask = Ask { name, holder, node: node.as_deref(), ttl };
             let taken = Lock::acquired(lock, ask, now)?;
-            Ok(Some(match id {
-                Some(id) => taken.taken_by(id),
-                None => taken,
-            }))
+            let taken = id.into_iter().fold(taken, |taken, id| taken.taken_by(id));
+            Ok(Some(credential.into_iter().fold(taken, |taken, key| taken.taken_with(key))))
         };
         let taken = self.change(name, change).await?;
         taken.ok_or(EngineError::Patience { doing: "taking a lock", seconds: 0 })

@@ -8,6 +8,7 @@ use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam_api::Problem;
 use tokio::sync::watch;
 
+use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::extract::In;
 use crate::guard::Principal;
@@ -22,6 +23,7 @@ use crate::spawn::spawn;
 use crate::stream::Places;
 use crate::token::Tokens;
 use crate::turns::Turns;
+use crate::waits::Waits;
 
 /// What a running server has.
 #[derive(Debug)]
@@ -42,6 +44,10 @@ pub(crate) struct App {
     pub(crate) rates: Rates,
     /// Seats of followers.
     pub(crate) places: Places,
+    /// Requests that wait.
+    pub(crate) waits: Waits,
+    /// Bodies that are taken in.
+    pub(crate) bodies: Arc<Bodies>,
     /// True once the server is leaving.
     pub(crate) leaving: watch::Sender<bool>,
     /// Time.
@@ -67,7 +73,8 @@ impl App {
             let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
             let turns = Turns::share(config.requests_at_once, namespaces);
             let engine = goldseam::Engine::on(store).config(config.engine(name)).start().await?;
-            let space = Space::new(name.to_owned(), engine, archive, (turns, &redactor));
+            let space =
+                Space::new(name.to_owned(), engine, archive, (turns, &redactor, config.workers_per_key));
             spaces.insert(name.to_owned(), Arc::new(space));
         }
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
@@ -78,6 +85,8 @@ impl App {
         let rates = Rates::new(Arc::clone(&clock), config.rates, config.rate_failures);
         let (leaving, _) = watch::channel(false);
         let places = Places::new(config.followers_max);
+        let waits = Waits::new(config.waits_max, config.connections_max, namespaces);
+        let bodies = Bodies::new(config.bodies_bytes_max);
         let app = Self {
             config,
             is_loopback,
@@ -87,6 +96,8 @@ impl App {
             tokens,
             rates,
             places,
+            waits,
+            bodies,
             leaving,
             clock,
             redactor,
@@ -135,7 +146,12 @@ impl App {
     /// Whether no key is asked for: there is none, and either only this machine can reach the server or somebody
     /// spelled out that it should be so.
     pub(crate) async fn is_open(&self) -> Result<bool, Problem> {
-        Ok((self.is_loopback || self.config.insecure_no_keys) && self.keyring.is_empty().await?)
+        self.is_open_to(self.is_loopback).await
+    }
+
+    /// The same for what came by a listener that only this machine can reach, or that others can.
+    pub(crate) async fn is_open_to(&self, is_loopback: bool) -> Result<bool, Problem> {
+        Ok((is_loopback || self.config.insecure_no_keys) && self.keyring.is_empty().await?)
     }
 
     /// Returns once the server is leaving: whoever waits is answered then.

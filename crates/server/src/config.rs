@@ -34,6 +34,8 @@ const NONE: &str = "none";
 pub struct Config {
     /// The address.
     pub listen: String,
+    /// A second address, for health and numbers alone; none: there is none.
+    pub health_listen: Option<String>,
     /// The main store: namespace `default`, and the keys.
     pub store: String,
     /// Stores of other namespaces, by name.
@@ -48,6 +50,8 @@ pub struct Config {
     pub insecure_no_keys: bool,
     /// Largest body of a request.
     pub body_bytes_max: u64,
+    /// Memory for all bodies together.
+    pub bodies_bytes_max: u64,
     /// Largest input, output, signal or answer.
     pub payload_bytes_max: usize,
     /// Most bytes of the log of a run that may be loaded.
@@ -62,6 +66,12 @@ pub struct Config {
     pub body_patience: Duration,
     /// Connections at once.
     pub connections_max: usize,
+    /// Connections at once from one address.
+    pub connections_per_address: usize,
+    /// Long polls and streams at once, of one key.
+    pub waits_max: usize,
+    /// Workers of one key at once.
+    pub workers_per_key: usize,
     /// Followers at once, of one key.
     pub followers_max: usize,
     /// Requests of one key; those of a namespace may be twice as many.
@@ -205,10 +215,23 @@ impl Settings {
         }
     }
 
-    fn at_once(&self) -> Result<usize, Problem> {
-        match self.number("requests_at_once", "a number, as in 512")? {
-            0 => Err(bad("requests_at_once must be at least 1".to_owned())),
-            at_once => Ok(at_once),
+    /// The memory for bodies: a key has half of it, and one body must fit into that.
+    fn bodies_bytes_max(&self) -> Result<u64, Problem> {
+        let (all, one): (u64, u64) = (
+            self.number("bodies_bytes_max", "a number of bytes")?,
+            self.number("body_bytes_max", "a number of bytes")?,
+        );
+        match all / 2 >= one {
+            true => Ok(all),
+            false => Err(bad(format!("bodies_bytes_max is {all}, less than twice body_bytes_max ({one})"))
+                .hint("raise bodies_bytes_max, or lower body_bytes_max")),
+        }
+    }
+
+    fn at_least_one(&self, name: &'static str) -> Result<usize, Problem> {
+        match self.number(name, "a number, as in 512")? {
+            0 => Err(bad(format!("{name} must be at least 1"))),
+            number => Ok(number),
         }
     }
 
@@ -248,6 +271,7 @@ impl Settings {
         }
         Ok(Config {
             listen: self.text("listen").unwrap_or(LISTEN_DEFAULT).to_owned(),
+            health_listen: self.text("health_listen").map(str::to_owned),
             store: self.text("store").unwrap_or_default().to_owned(),
             namespaces,
             hosts: self.list("hosts"),
@@ -255,6 +279,7 @@ impl Settings {
             tls,
             insecure_no_keys: self.number("insecure_no_keys", "true or false")?,
             body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
+            bodies_bytes_max: self.bodies_bytes_max()?,
             payload_bytes_max: self.payload_bytes_max()?,
             history_bytes_max: self.number("history_bytes_max", "a number of bytes")?,
             version_grace: Duration::from_secs(self.number("version_grace_seconds", "a number of seconds")?),
@@ -262,9 +287,12 @@ impl Settings {
             header_patience: Duration::from_secs(10),
             body_patience: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
+            connections_per_address: self.at_least_one("connections_per_address")?,
+            waits_max: self.at_least_one("waits_max")?,
+            workers_per_key: self.at_least_one("workers_per_key")?,
             followers_max: self.number("followers_max", "a number")?,
             rates: self.rates()?,
-            requests_at_once: self.at_once()?,
+            requests_at_once: self.at_least_one("requests_at_once")?,
             rate_failures: Rate { per_second: 5.0, burst: 20.0 },
             drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
             otlp: self.text("otlp").map(str::to_owned),

@@ -70,6 +70,10 @@ async fn bytes_of<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, 
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+    // An array would be taken for the fields of an object in their order.
+    if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+        return Err(bad("the body must be a JSON object, not an array"));
+    }
     serde_json::from_slice(bytes)
         .map_err(|error| bad(&format!("the body is not what is expected here: {error}")))
 }
@@ -139,7 +143,8 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
             Some(id) => format!("{id} {key}"),
             None => key,
         };
-        Ok(Self(Caller { who: Some(principal.name.clone()), key: key.map(own) }))
+        let (who, credential) = (Some(principal.name.clone()), principal.key.clone());
+        Ok(Self(Caller { who, key: key.map(own), credential }))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use goldseam::core::QueueName;
@@ -17,7 +17,6 @@ use crate::extract::In;
 use crate::pass::{self, Opened};
 use crate::rate::Kind;
 use crate::reply::Refused;
-use crate::turns;
 use goldseam_api::doc::key::Scope;
 
 /// What anybody may ask for: exactly these, and nothing that merely begins or ends like them.
@@ -50,7 +49,12 @@ impl Principal {
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+pub(crate) struct Peer {
+    /// The other end.
+    pub(crate) address: SocketAddr,
+    /// Whether only this machine can reach the listener that took it.
+    pub(crate) is_loopback: bool,
+}
 
 /// There is no valid key.
 pub(crate) fn unauthenticated() -> Problem {
@@ -84,6 +88,13 @@ pub(crate) struct Held {
     need: Need,
 }
 
+impl Held {
+    /// How much of the pass was shown.
+    pub(crate) fn need(&self) -> Need {
+        self.need
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Held {
     type Rejection = Refused;
 
@@ -103,7 +114,7 @@ async fn admit(
     let Some(opened) = opened? else { return Err(turned_away(app, peer)) };
     let (pass, scopes) = (&opened.pass, BTreeSet::new());
     if let Some(key) = &pass.key
-        && app.keyring.is_revoked(key).await?
+        && !app.keyring.is_valid(key).await?
     {
         return Err(turned_away(app, peer));
     }
@@ -122,14 +133,15 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
     if PUBLIC.iter().any(|(method, path)| request.method() == method && request.uri().path() == *path) {
         return next.run(request).await;
     }
-    let peer = request.extensions().get::<Peer>().map(|Peer(peer)| peer.ip());
+    let from = request.extensions().get::<Peer>().copied();
+    let peer = from.map(|from| from.address.ip());
     let ticket = request.uri().path().strip_prefix(CALLBACKS).map(str::to_owned);
     let found = match (ticket, bearer(&request)) {
         (Some(ticket), _) => admit(&app, app.passes.open(&ticket).await, peer, Need::Signature).await,
         (None, Ok(Some(credential))) if pass::is_one(credential) => {
             admit(&app, app.passes.check(credential).await, peer, Need::Pass).await
         }
-        (None, Ok(credential)) => vouch(&app, credential, peer).await.map(|found| (found, None)),
+        (None, Ok(credential)) => vouch(&app, credential, from).await.map(|found| (found, None)),
         (None, Err(())) => Err(turned_away(&app, peer)),
     };
     match found {
@@ -164,9 +176,11 @@ fn bearer(request: &Request) -> Result<Option<&str>, ()> {
     }
 }
 
-async fn vouch(app: &App, credential: Option<&str>, peer: Option<IpAddr>) -> Result<In, Problem> {
+async fn vouch(app: &App, credential: Option<&str>, from: Option<Peer>) -> Result<In, Problem> {
+    let peer = from.map(|from| from.address.ip());
     let Some(credential) = credential else {
-        return match app.is_open().await? {
+        let is_loopback = from.is_some_and(|from| from.is_loopback);
+        return match app.is_open_to(is_loopback).await? {
             true => app.space(crate::NAMESPACE_DEFAULT, local()),
             false => Err(turned_away(app, peer)),
         };
@@ -206,18 +220,14 @@ pub(crate) async fn authorise(State(app): State<Arc<App>>, request: Request, nex
     let (method, asked) = (request.method().clone(), request.uri().path().to_owned());
     let by = request.extensions().get::<In>().cloned();
     let mut response = match allowed(&app, &request, path) {
-        Ok(()) => {
-            let takes_turn = by.as_ref().filter(|_| !turns::may_wait(&method, path));
-            let turn = match takes_turn {
-                Some(by) => by.space.turns.take().await,
-                None => None,
-            };
-            let response = next.run(request).await;
-            drop(turn);
-            response
-        }
+        Ok(()) => next.run(request).await,
         Err(problem) => Refused(problem).into_response(),
     };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED
+        && let Ok(methods) = HeaderValue::try_from(app.scopes.methods(path).join(", "))
+    {
+        response.headers_mut().insert(header::ALLOW, methods);
+    }
     if let Some(In { space, principal }) = by.filter(|_| !method.is_safe()) {
         let (who, key, status) = (&principal.name, principal.key.as_deref(), response.status().as_u16());
         tracing::info!(target: "goldseam::audit", who, key, namespace = space.name, %method, path = asked, status);
@@ -233,9 +243,13 @@ fn allowed(app: &App, request: &Request, path: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let In { principal, .. } = request.extensions().get::<In>().ok_or_else(unauthenticated)?;
-    let held = request.extensions().get::<Held>().map(|held| held.need);
+    let held = request.extensions().get::<Held>().map(Held::need);
     match app.scopes.needed(request.method(), path) {
-        None => Err(forbidden("nobody may do this".to_owned())),
+        None => match app.scopes.methods(path) {
+            [] => Err(forbidden("nobody may do this".to_owned())),
+            methods => Err(Problem::new(405, format!("this route takes {} only", methods.join(", ")))
+                .hint("GET /v1/openapi.json lists all routes")),
+        },
         Some(Need::Scope(scope)) if !principal.scopes.contains(&scope) => Err(forbidden(format!(
             "this needs the scope {scope}, which the key {:?} does not have",
             principal.name

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use goldseam::Millis;
 use goldseam::engine::Clock;
 use goldseam_api::Problem;
 
@@ -12,6 +13,8 @@ use crate::remembered::Remembered;
 
 /// A key that was revoked elsewhere opens nothing after so long.
 const FRESH: Duration = Duration::from_secs(1);
+/// The same for what still waits with a key: looked at often enough to end within a second.
+const WATCHED: Duration = Duration::from_millis(500);
 /// Keys that nobody knows are looked for at once, but no more often than this.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
@@ -61,15 +64,21 @@ impl Keyring {
         may
     }
 
-    /// Whether the key that somebody came with is still valid.
+    /// Whether the key of a request that still waits is valid.
     pub(crate) async fn is_still_valid(&self, id: &str) -> Result<bool, Problem> {
-        let (known, now) = (self.known(FRESH).await?, self.clock.now());
+        let (known, now) = (self.known(WATCHED).await?, self.clock.now());
         Ok(known.by_id.get(id).is_some_and(|stored| stored.key.is_valid(now)))
     }
 
-    /// Whether a key was revoked, or is none that anybody knows.
-    pub(crate) async fn is_revoked(&self, id: &str) -> Result<bool, Problem> {
-        Ok(self.find(id).await?.is_none_or(|stored| stored.key.revoked_at.is_some()))
+    /// Whether a key is known, not revoked and not expired.
+    pub(crate) async fn is_valid(&self, id: &str) -> Result<bool, Problem> {
+        let (found, now) = (self.find(id).await?, self.clock.now());
+        Ok(found.is_some_and(|stored| stored.key.is_valid(now)))
+    }
+
+    /// When a key expires, if it does.
+    pub(crate) async fn expiry(&self, id: &str) -> Result<Option<Millis>, Problem> {
+        Ok(self.find(id).await?.and_then(|stored| stored.key.expires_at))
     }
 
     async fn find(&self, id: &str) -> Result<Option<Arc<Stored>>, Problem> {

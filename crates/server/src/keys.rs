@@ -228,6 +228,7 @@ fn check_queues(new: &NewKey) -> Result<(), Problem> {
         )
         .hint("add the scope worker, or name no queue"));
     }
+    queues.iter().try_for_each(goldseam_api::open_queue)?;
     match queues.len() {
         0 => Err(Problem::bad_request("a key for no queue at all can claim nothing")
             .hint("name a queue, or leave queues out for all of them")),

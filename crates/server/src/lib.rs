@@ -9,6 +9,7 @@
 //! | [`pass`] | one thing that whoever holds one may do, once |
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
+//! | `bodies`, `turns`, `waits`, `addresses` | how much of the server one client may take |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
 //! | `veil` | answers without secrets |
 //! | `stream` | logs as they grow |
@@ -25,7 +26,9 @@ pub mod meter;
 pub mod pass;
 pub mod token;
 
+mod addresses;
 mod app;
+mod bodies;
 mod cursor;
 mod extract;
 mod guard;
@@ -44,6 +47,7 @@ mod stream;
 mod tls;
 mod turns;
 mod veil;
+mod waits;
 
 pub use config::Config;
 pub use guard::Principal;

@@ -79,6 +79,8 @@ pub struct Maker {
     pub who: Option<String>,
     /// The id of that key; none for whoever has the store itself.
     pub key: Option<String>,
+    /// When that key expires, and every pass of it.
+    pub key_expires_at: Option<Millis>,
     /// Makes a repeat the same pass: used twice, it does one thing.
     pub once: Option<String>,
 }
@@ -162,7 +164,7 @@ impl Passes {
                 .code("GS0608")
                 .limit(u64::try_from(VALID_MAX.as_millis()).unwrap_or(u64::MAX)));
         }
-        let expires_at = self.clock.now() + valid;
+        let expires_at = (self.clock.now() + valid).min(by.key_expires_at.unwrap_or(Millis::NEVER));
         let random = || format!("{:016x}{:016x}", self.entropy.next(), self.entropy.next());
         let id = by.once.unwrap_or_else(random);
         let namespace = namespace.to_owned();

@@ -10,7 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// How long an end that still sends is heard out after the last word to it.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How much of what it sends is heard out.
+const FAREWELL_BYTES: usize = 4 * 1024 * 1024;
 
 /// Ends with an error when a write has been waiting for longer than patience.
 #[derive(Debug)]
@@ -19,11 +21,12 @@ pub(crate) struct Patient<T> {
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
     farewell: Option<Pin<Box<Sleep>>>,
+    heard: usize,
 }
 
 impl<T> Patient<T> {
     pub(crate) fn new(inner: T, patience: Duration) -> Self {
-        Self { inner, patience, waiting: None, farewell: None }
+        Self { inner, patience, waiting: None, farewell: None, heard: 0 }
     }
 
     /// What a write came to: progress ends the wait, a write that is still pending may have waited for too long.
@@ -52,7 +55,8 @@ impl<T: AsyncRead + Unpin> Patient<T> {
         loop {
             let mut buffer = ReadBuf::new(&mut unread);
             let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
-            if read.is_err() || buffer.filled().is_empty() {
+            self.heard += buffer.filled().len();
+            if read.is_err() || buffer.filled().is_empty() || self.heard >= FAREWELL_BYTES {
                 return Poll::Ready(());
             }
         }
@@ -120,6 +124,24 @@ mod tests {
         let (ended, answer) = tokio::join!(near.shutdown(), sender);
         ended.unwrap();
         assert_eq!(answer, "too large");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn not_much_is_heard_out_however_fast_it_comes() {
+        let (near, mut far) = tokio::io::duplex(64 * 1024);
+        let sender = async {
+            let mut sent = 0;
+            while far.write_all(&[0; 16 * 1024]).await.is_ok() {
+                sent += 16 * 1024;
+            }
+            sent
+        };
+        let ended = async {
+            let mut near = Patient::new(near, PATIENCE);
+            near.shutdown().await.unwrap();
+        };
+        let (sent, ()) = tokio::join!(sender, ended);
+        assert!((FAREWELL_BYTES..FAREWELL_BYTES + 256 * 1024).contains(&sent), "{sent}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,11 +9,15 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures_util::FutureExt;
+use bytes::BytesMut;
+use futures_util::{FutureExt, StreamExt as _};
 use goldseam_api::Problem;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 
 use crate::app::App;
+use crate::bodies::Share;
+use crate::extract::In;
+use crate::guard::{Held, Need, Peer};
 use crate::reply::Refused;
 
 /// On every answer: nothing is guessed, framed, kept or run.
@@ -58,15 +62,14 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
 /// A page that somebody's browser shows must not reach a server on the same machine under a name of its own.
 fn host(app: &App, request: &Request) -> Result<(), Problem> {
     let hosts = &app.config.hosts;
+    let is_loopback = request.extensions().get::<Peer>().map_or(app.is_loopback, |peer| peer.is_loopback);
     let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let named = named.or_else(|| request.uri().host()).map(without_port).unwrap_or_default();
     let is_own = || named == "localhost" || named.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let is_known = match (hosts.is_empty(), app.is_loopback) {
+    let is_known = match (hosts.is_empty(), is_loopback) {
         (true, true) => is_own(),
         (true, false) => true,
-        (false, _) => {
-            hosts.iter().any(|host| host.eq_ignore_ascii_case(named)) || (app.is_loopback && is_own())
-        }
+        (false, _) => hosts.iter().any(|host| host.eq_ignore_ascii_case(named)) || (is_loopback && is_own()),
     };
     match is_known {
         true => Ok(()),
@@ -105,35 +108,70 @@ fn origin(app: &App, request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// Takes the whole body in: no larger than the limit, no slower than patience.
+/// Takes the whole body in, once its sender is known to be allowed to send it: no larger than the limit, no slower than
+/// patience, and together with all other bodies in no more memory than there is for them.
 pub(crate) async fn body(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match taken_in(&app, request).await {
+    let by = request.extensions().get::<In>().map(|by| by.principal.key.clone().unwrap_or_default());
+    let takes_none = matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE);
+    let Some(by) = by.filter(|_| !takes_none) else {
+        return match has_body(&request) {
+            true => Refused(unwanted()).into_response(),
+            false => next.run(request).await,
+        };
+    };
+    let mut share = app.bodies.share(by);
+    match taken_in(&app, request, &mut share).await {
         Ok(request) => next.run(request).await,
         Err(problem) => Refused(problem).into_response(),
     }
 }
 
-async fn taken_in(app: &App, request: Request) -> Result<Request, Problem> {
-    let max = app.config.body_bytes_max;
+fn has_body(request: &Request) -> bool {
+    !request.body().is_end_stream()
+}
+
+/// What comes with a request that takes no body is not read.
+fn unwanted() -> Problem {
+    Problem::bad_request("this request takes no body").code("GS0608").hint("send it without a body")
+}
+
+async fn taken_in(app: &App, request: Request, share: &mut Share) -> Result<Request, Problem> {
+    let max = body_bytes_max(app, &request);
     let (parts, body) = request.into_parts();
     if parts.headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Problem::new(415, "bodies must not be compressed").code("GS0609"));
     }
-    let length =
-        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: u64| length > max) {
+    if body.size_hint().lower() > max {
         return Err(too_large(max));
     }
-    let limited = Limited::new(body, usize::try_from(max).unwrap_or(usize::MAX)).collect();
-    let collected = match tokio::time::timeout(app.config.body_patience, limited).await {
-        Ok(collected) => collected,
-        Err(_) => return Err(Problem::new(408, "the body came too slowly").code("GS0605")),
-    };
-    match collected {
-        Ok(body) => Ok(Request::from_parts(parts, Body::from(body.to_bytes()))),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large(max)),
-        Err(error) => Err(Problem::bad_request(format!("the body could not be read: {error}"))),
+    match tokio::time::timeout(app.config.body_patience, read(body, max, share)).await {
+        Ok(read) => Ok(Request::from_parts(parts, Body::from(read?.freeze()))),
+        Err(_) => Err(Problem::new(408, "the body came too slowly").code("GS0605")),
     }
+}
+
+/// How large a body may be. The body of a callback is a payload, and its sender has shown nothing but an address so far.
+fn body_bytes_max(app: &App, request: &Request) -> u64 {
+    let max = app.config.body_bytes_max;
+    match request.extensions().get::<Held>().map(Held::need) {
+        Some(Need::Signature) => max.min(app.config.payload_bytes_max as u64),
+        _ => max,
+    }
+}
+
+/// Counts what comes, not what was announced: a sender that only announces takes nothing from others.
+async fn read(body: Body, max: u64, share: &mut Share) -> Result<BytesMut, Problem> {
+    let (mut pieces, mut taken) = (body.into_data_stream(), BytesMut::new());
+    while let Some(piece) = pieces.next().await {
+        let piece =
+            piece.map_err(|error| Problem::bad_request(format!("the body could not be read: {error}")))?;
+        if (taken.len() + piece.len()) as u64 > max {
+            return Err(too_large(max));
+        }
+        share.grow(piece.len() as u64)?;
+        taken.extend_from_slice(&piece);
+    }
+    Ok(taken)
 }
 
 fn too_large(max: u64) -> Problem {

@@ -40,6 +40,8 @@ pub(crate) struct Space {
     engine: Mutex<Option<Engine>>,
     /// The workers in other processes that it speaks for, from the first request of one on.
     workers: OnceLock<RemoteWorkers>,
+    /// Of one key, at once.
+    workers_per_key: usize,
 }
 
 /// Tokens of the executions of one namespace.
@@ -65,7 +67,7 @@ impl Space {
         name: String,
         engine: Engine,
         archive: Option<Box<dyn Archive>>,
-        (turns, redactor): (Turns, &Redactor),
+        (turns, redactor, workers_per_key): (Turns, &Redactor, usize),
     ) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
         let own = engine.client();
@@ -74,7 +76,8 @@ impl Space {
         let client = client.counted_as(&name).hiding(redactor.clone());
         let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
-        Self { name, api, archive, tails, turns, client, counted: AsyncMutex::default(), engine, workers }
+        let counted = AsyncMutex::default();
+        Self { name, api, archive, tails, turns, client, counted, engine, workers, workers_per_key }
     }
 
     /// The client beneath.
@@ -103,8 +106,14 @@ impl Space {
     pub(crate) fn workers(&self, tokens: &Tokens) -> &RemoteWorkers {
         self.workers.get_or_init(|| {
             let sealed = Sealed { tokens: tokens.clone(), namespace: self.name.clone() };
-            RemoteWorkers::new(&self.client, RemoteOptions::default(), Arc::new(sealed))
+            let options = RemoteOptions { workers_per_key: self.workers_per_key, ..RemoteOptions::default() };
+            RemoteWorkers::new(&self.client, options, Arc::new(sealed))
         })
+    }
+
+    /// The same, if there ever was one.
+    pub(crate) fn workers_here(&self) -> Option<&RemoteWorkers> {
+        self.workers.get()
     }
 
     /// Leaves the store. Workers cannot reach this process any more: what they have is given back for them.

@@ -1,8 +1,17 @@
 //! Turns: each namespace has as many as any other, so that none waits for the requests of another, however many they
 //! are, nor for another's store, however slow it is.
 
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::app::App;
+use crate::extract::In;
+use crate::reply::Refused;
 
 /// What may wait for something to happen, and then holds up nobody.
 const WAITING: [(Method, &str); 7] = [
@@ -15,8 +24,36 @@ const WAITING: [(Method, &str); 7] = [
     (Method::POST, "/v1/workers/{worker}/heartbeat"),
 ];
 
+/// What is never cut off while it waits: it would have taken something that nobody is told of. It looks by itself whether
+/// its key is still valid.
+const TO_ITS_END: &str = "/v1/tasks/claim";
+
+/// Lets a request have its turn, or a place among those that wait until its key is not valid any more.
+pub(crate) async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let Some(by) = request.extensions().get::<In>().cloned() else { return next.run(request).await };
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let path = matched.as_ref().map_or("", MatchedPath::as_str);
+    if !may_wait(request.method(), path) {
+        let _turn = by.space.turns.take().await;
+        return next.run(request).await;
+    }
+    let wait = match app.waits.take(&by) {
+        Ok(wait) => Arc::new(wait),
+        Err(problem) => return Refused(problem).into_response(),
+    };
+    request.extensions_mut().insert(Arc::clone(&wait));
+    if path == TO_ITS_END {
+        return next.run(request).await;
+    }
+    tokio::select! {
+        response = next.run(request) => response,
+        problem = wait.ended() => Refused(problem).into_response(),
+    }
+}
+
 /// Whether a request may wait for something to happen.
-pub(crate) fn may_wait(method: &Method, path: &str) -> bool {
+fn may_wait(method: &Method, path: &str) -> bool {
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
     WAITING.iter().any(|(waiting, route)| waiting == method && *route == path)
 }
 

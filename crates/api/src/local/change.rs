@@ -4,6 +4,7 @@ use goldseam::client::{By, StartOptions, dropping};
 use goldseam::core::command::Migrate;
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{JumpRequested, Note};
+use goldseam::core::reserved::Named;
 use goldseam::core::{Command, Event, QueueName, SignalName, State, WorkflowName};
 use goldseam::{EngineError, Path, RunId, Status, Summary};
 
@@ -28,7 +29,7 @@ impl Local {
             (None, Some(made)) => RunId::new(format!("run-{made}"))?,
             (None, None) => self.client.new_id(),
         };
-        limit::open(run.as_str())?;
+        limit::open(Named::Id, run.as_str())?;
         new.queue.as_ref().map(|queue| limit::open_queue(&QueueName::new(queue)?)).transpose()?;
         let mut options = StartOptions::default().priority(new.priority);
         options = new.queue.iter().fold(options, |options, queue| options.queue(queue));
@@ -54,6 +55,7 @@ impl Local {
     pub(super) async fn send(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled> {
         let (name, payload) = (SignalName::new(&new.name)?, self.payload(&new.payload)?);
         self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
+        limit::open(Named::Command, new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("signal", run.as_str()).filter(|_| new.id.is_none());
         let given = new.id.or(made);
         let (fresh, id) = (given.is_none(), self.client.command_id(given));
@@ -76,6 +78,7 @@ impl Local {
     ) -> Answer<Answered> {
         let answer = self.payload(&new.answer)?;
         self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
+        limit::open(Named::Command, new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("answer", run.as_str()).filter(|_| new.id.is_none());
         let given = new.id.or(made);
         let (keyed, id) = (given.is_some(), self.client.command_id(given));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use goldseam::core::reserved::Named;
 use goldseam::core::{Command, Event, QueueName, Recorded};
 use goldseam::healer::by_hand::{RecoverOptions, Recovery as Made};
 use goldseam::healer::doctor::{DoctorOptions, Finding as Found, Subject};
@@ -118,6 +119,7 @@ impl Local {
         }
         if let Some(kind) = foreign_kind {
             self.check_text("the kind", kind)?;
+            limit::open(Named::Kind, kind)?;
             options.kind = kind.clone();
         }
         Ok(Some(options))

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use goldseam::Limits;
 use goldseam::core::QueueName;
+use goldseam::core::reserved::{self, Named};
 
 use crate::doc::{PAGE_MAX, WAIT_MS_MAX};
 use crate::problem::Problem;
 
-/// What the engine keeps for itself.
-const RESERVED: &str = "goldseam.";
-/// How its queues are called.
-const RESERVED_QUEUES: &str = "goldseam-";
+/// Characters of a refused name that are shown.
+const SHOWN_CHARS_MAX: usize = 128;
 
 /// How many items a page is to have.
 pub(super) fn page(limit: Option<u32>, otherwise: u32) -> Result<u32, Problem> {
@@ -43,27 +42,27 @@ pub(super) fn text(what: &str, text: &str, limits: &Limits) -> Result<(), Proble
 
 /// Whether a name is the engine's own.
 pub(super) fn is_reserved(name: &str) -> bool {
-    name.starts_with(RESERVED)
+    reserved::prefix(Named::Id, name).is_some()
 }
 
 /// Refuses names that are the engine's own.
-pub(super) fn open(name: &str) -> Result<(), Problem> {
-    match is_reserved(name) {
-        false => Ok(()),
-        true => Err(Problem::new(403, format!("{name}: names that begin with {RESERVED} are not yours"))
-            .hint("use another name")),
-    }
+pub(super) fn open(what: Named, name: &str) -> Result<(), Problem> {
+    let Some(prefix) = reserved::prefix(what, name) else { return Ok(()) };
+    let what = match what {
+        Named::Id => "names",
+        Named::Task => "ids of tasks",
+        Named::Queue => "queues",
+        Named::Kind => "kinds",
+        Named::Command => "ids",
+    };
+    let name: String = name.chars().take(SHOWN_CHARS_MAX).collect();
+    Err(Problem::new(403, format!("{name}: {what} that begin with {prefix} are the engine's own"))
+        .hint("use another name"))
 }
 
-/// Refuses queues that are the engine's own: whoever took its mail could hold up other runs.
+/// Refuses queues that are the engine's own: a client that took its mail could hold up other runs.
 pub fn open_queue(queue: &QueueName) -> Result<(), Problem> {
-    match queue.as_str().starts_with(RESERVED_QUEUES) {
-        false => open(queue.as_str()),
-        true => {
-            Err(Problem::new(403, format!("{queue}: queues that begin with {RESERVED_QUEUES} are not yours"))
-                .hint("use another queue"))
-        }
-    }
+    open(Named::Queue, queue.as_str())
 }
 
 /// Refuses a claimant that is called like a node: its tasks would be kept for as long as that node lives.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use goldseam::EngineError;
 use goldseam::core::LockName;
 use goldseam::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
+use goldseam::core::reserved::Named;
 use goldseam::engine::claims::StaleLock;
 
 use super::{Local, limit};
@@ -43,7 +44,7 @@ impl Local {
     }
 
     pub(super) async fn read_lock(&self, name: &LockName) -> Answer<Lock> {
-        limit::open(name.as_str())?;
+        limit::open(Named::Id, name.as_str())?;
         let missing =
             || Problem::not_found(format!("there is no lock {name}")).hint("goldseam lock ls lists them");
         self.client.locks().get(name).await?.ok_or_else(missing)
@@ -56,11 +57,12 @@ impl Local {
     }
 
     pub(super) async fn take_lock(&self, caller: &Caller, name: &LockName, new: &NewHold) -> Answer<Lock> {
-        limit::open(name.as_str())?;
+        limit::open(Named::Id, name.as_str())?;
         self.check_text("the holder", &new.holder)?;
         let id = caller.command_id("acquire", name.as_str());
         let locks = self.client.locks();
-        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms), id.as_deref()).await;
+        let by = (id.as_deref(), caller.credential.as_deref());
+        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms), by).await;
         match (taken, id) {
             (Err(EngineError::Lock(LockRefusal::Held { holder, name, expires_at })), Some(id)) => {
                 // His own hold, taken by this very command, is no reason to refuse him.
@@ -76,12 +78,12 @@ impl Local {
     }
 
     pub(super) async fn keep_lock(&self, name: &LockName, new: &Extension) -> Answer<Lock> {
-        limit::open(name.as_str())?;
+        limit::open(Named::Id, name.as_str())?;
         Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)).await?)
     }
 
     pub(super) async fn free_lock(&self, name: &LockName, new: &NewRelease) -> Answer<Released> {
-        limit::open(name.as_str())?;
+        limit::open(Named::Id, name.as_str())?;
         let released = self.client.locks().release(name, &new.holder, new.fence).await?;
         Ok(Released { name: name.clone(), released })
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use goldseam::EngineError;
+use goldseam::core::reserved::Named;
 use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
 use goldseam::core::{LaneName, Payload, QueueName, TaskId};
 use goldseam::engine::config::QUEUE_DEFAULT;
@@ -36,6 +37,9 @@ fn is_same(task: &Task, new: &Submission) -> bool {
 impl Local {
     pub(super) async fn submit_task(&self, caller: &Caller, new: NewTask) -> Answer<Task> {
         let payload = self.payload(&new.payload)?;
+        if new.attempts_max == 0 {
+            return Err(Problem::bad_request("attempts_max must be at least 1").code("GS0608"));
+        }
         for (what, text) in [("the kind", Some(&new.kind)), ("the key", new.key.as_ref())] {
             self.check_text(what, text.map_or("", String::as_str))?;
         }
@@ -45,7 +49,9 @@ impl Local {
             (None, Some(made)) => TaskId::new(format!("task-{made}"))?,
             (None, None) => TaskId::new(self.client.new_id().as_str().replacen("run-", "task-", 1))?,
         };
-        limit::open(id.as_str())?;
+        limit::open(Named::Task, id.as_str())?;
+        limit::open(Named::Kind, &new.kind)?;
+        limit::open(Named::Id, new.key.as_deref().unwrap_or_default())?;
         let queue = QueueName::new(new.queue.as_deref().unwrap_or(QUEUE_DEFAULT))?;
         limit::open_queue(&queue)?;
         let submission = Submission {

@@ -243,7 +243,8 @@ async fn a_repeat_under_the_same_key_changes_nothing_and_is_answered_the_same() 
     let place = sick().await;
     let api = &place.api;
     for Change { name, run, ask } in CHANGES {
-        let caller = Caller { who: Some("ana".into()), key: Some(format!("key of {name}")) };
+        let caller =
+            Caller { who: Some("ana".into()), key: Some(format!("key of {name}")), ..Caller::default() };
         let before = events(api, *run).await;
         let first =
             ask(api, &caller, Which::One).await.unwrap_or_else(|problem| panic!("{name}: {problem:?}"));
@@ -262,7 +263,7 @@ async fn a_repeat_under_the_same_key_changes_nothing_and_is_answered_the_same() 
 async fn keys_of_different_callers_are_different_keys() {
     let place = Place::with(&[("waits", "wait")]).await;
     for who in ["ana", "ben"] {
-        let caller = Caller { who: Some(who.into()), key: Some("1".into()) };
+        let caller = Caller { who: Some(who.into()), key: Some("1".into()), ..Caller::default() };
         place.api.annotate(&caller, &run("waits"), reason(Which::One)).await.unwrap();
     }
     let history = place.api.client().history(&run("waits")).await.unwrap();
@@ -284,7 +285,7 @@ async fn without_a_key_every_change_is_a_new_one() {
 #[tokio::test]
 async fn whoever_repeats_an_answer_after_the_run_is_over_is_answered() {
     let place = Place::with(&[("waits", "wait")]).await;
-    let caller = Caller { who: None, key: Some("1".into()) };
+    let caller = Caller { who: None, key: Some("1".into()), ..Caller::default() };
     let signal = || NewSignal { name: "paid".into(), payload: payload(&json!(1)), id: None };
     let first = place.api.signal(&caller, &run("waits"), signal()).await.unwrap();
     place.api.cancel(&Caller::default(), &run("waits"), Reason::default()).await.unwrap();
@@ -295,7 +296,7 @@ async fn whoever_repeats_an_answer_after_the_run_is_over_is_answered() {
 async fn tasks_and_locks_are_changed_once_under_a_key() {
     let place = Place::empty().await;
     let api = &place.api;
-    let keyed = |key: &str| Caller { who: None, key: Some(key.to_owned()) };
+    let keyed = |key: &str| Caller { who: None, key: Some(key.to_owned()), ..Caller::default() };
     let id = TaskId::new("mail-1").unwrap();
     api.submit(&keyed("1"), NewTask { id: Some("mail-1".into()), ..new_task(Which::One) }).await.unwrap();
     let claim = async || {
@@ -355,7 +356,7 @@ async fn a_key_is_known_to_a_run_that_heard_a_lot_since_and_began_anew() {
     let (api, nobody, r) = (&place.api, Caller::default(), run("t"));
     let engine = Engine::open(&place.url).await.unwrap().workflow("tally", tally).start().await.unwrap();
     engine.run("tally", "t", &0u32).await.unwrap();
-    let keyed = Caller { who: None, key: Some("K".into()) };
+    let keyed = Caller { who: None, key: Some("K".into()), ..Caller::default() };
     let signal = |id: Option<&str>, number: u32| {
         let id = id.map(str::to_owned);
         NewSignal { name: "n".into(), payload: payload(&json!(number)), id }
@@ -378,7 +379,9 @@ async fn a_key_is_known_to_a_run_that_heard_a_lot_since_and_began_anew() {
     let history = api.client().history(&r).await.unwrap();
     let heard = history.iter().filter(|recorded| recorded.event.name() == "signal.received").count();
     assert_eq!((heard, history.len() >= events), (41, true), "each one once");
-    api.signal(&Caller { who: None, key: Some("L".into()) }, &r, signal(None, 41)).await.unwrap();
+    api.signal(&Caller { who: None, key: Some("L".into()), ..Caller::default() }, &r, signal(None, 41))
+        .await
+        .unwrap();
     engine.shutdown().await;
 }
 

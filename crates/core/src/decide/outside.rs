@@ -149,7 +149,7 @@ pub(super) fn mail(
         return Ok(Decision::default());
     }
     refuse_archived(summary)?;
-    let event = mail_event(summary, command, limits)?;
+    let event = mail_event(view, command, limits)?;
     let task = match &event {
         Event::RunPaused(_) if summary.owner.is_none() => TaskMove::Rest(Millis::NEVER),
         Event::RunPaused(_) | Event::RunResumed(_) => TaskMove::Wake,
@@ -176,7 +176,17 @@ fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Resu
     refused.map_or(Ok(()), Err)
 }
 
-fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
+/// The end of a child that the log started. The cached row knows the children of open waits only.
+fn child_mail(view: View<'_>, child: &RunId, result: &Result<Payload, Failure>) -> Result<Event, Refusal> {
+    let awaited = view.summary()?.waits.iter().any(|wait| wait.children.contains(child));
+    match awaited || view.state()?.children.contains_key(child) {
+        true => Ok(child_event(child, result)),
+        false => Err(Refusal::NothingToDo { why: "the run did not start this child" }),
+    }
+}
+
+fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
+    let summary = view.summary()?;
     let alive = || match summary.status {
         status if status.is_terminal() && !planted::is(Bug::FinishedTakesMail) => {
             Err(Refusal::Finished { status })
@@ -224,7 +234,7 @@ fn mail_event(summary: &Summary, command: &Command, limits: &Limits) -> Result<E
             }
             Ok(Event::RunResumed(note.clone()))
         }
-        Command::ChildEnded { child, result } => alive().map(|()| child_event(child, result)),
+        Command::ChildEnded { child, result } => alive().and_then(|()| child_mail(view, child, result)),
         Command::Annotate(note) => Ok(Event::NoteAdded(note.clone())),
         Command::Start { .. }
         | Command::Claim(_)

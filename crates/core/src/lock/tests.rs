@@ -86,6 +86,16 @@ fn a_hold_is_known_by_the_command_that_took_it_and_by_no_other() {
 }
 
 #[test]
+fn a_hold_names_the_credential_that_it_was_taken_with() {
+    let held = take(None, "a", 0).unwrap().taken_by("c1").taken_with("k1");
+    assert_eq!(held.credential(), Some("k1"));
+    assert_eq!(held.clone().released("a", 1).unwrap().credential(), None, "nobody holds it");
+    let next = take(Some(held), "b", 100).unwrap();
+    assert_eq!(next.credential(), None, "that was the hold before");
+    assert_eq!(next.taken_with("k2").credential(), Some("k2"));
+}
+
+#[test]
 fn whoever_is_refused_learns_who_holds_it_and_until_when() {
     let held = take(None, "a", 0).unwrap();
     let refusal = take(Some(held.clone()), "b", 50).unwrap_err();

@@ -160,10 +160,10 @@ impl Node {
     }
 
     pub(super) async fn take(self: Arc<Self>, task: Task) {
-        let Some(run) = task.run.clone() else { return };
         if !task.is_advance() {
             return self.deliver(task).await;
         }
+        let Some(run) = task.run.clone() else { return };
         let cell = self.begin_alone(&run, task).await;
         let poked = !self.is_held_back(&run) && self.taking().remove(&run) == Some(true);
         let Some(cell) = cell else {

@@ -27,6 +27,14 @@ fn delivery_id(child: &RunId) -> TaskId {
     TaskId::new(id).unwrap_or_else(|_| unreachable!("a hash is an id"))
 }
 
+/// The parent and the child of a delivery; none if the engine did not make the task.
+fn addressed(task: &Task) -> Option<(RunId, RunId)> {
+    let child = task.run.clone().filter(|child| task.id == delivery_id(child) && task.step.is_none())?;
+    let names = task.payload.read::<serde_json::Value>().ok()?;
+    let parent = RunId::new(names["parent"].as_str()?).ok()?;
+    Some((parent, child))
+}
+
 /// The task by which the end of `child` reaches `parent`; held by the node that will deliver it at once.
 pub(crate) fn delivery_task(parent: &RunId, child: &RunId, node: Option<&NodeId>, now: Millis) -> Task {
     let names = serde_json::json!({ "parent": parent, "child": child }).to_string();
@@ -85,12 +93,16 @@ impl Node {
         }
     }
 
-    /// A delivery that some node could not make.
+    /// A delivery that some node could not make. A task that the engine did not make delivers nothing and is cancelled.
     pub(super) async fn deliver(&self, task: Task) {
-        let (Some(child), Ok(names)) = (task.run.clone(), task.payload.read::<serde_json::Value>()) else {
+        let Some((parent, child)) = addressed(&task) else {
+            tracing::warn!(task = %task.id, "cancelled a task in the engine's mail that is not a delivery");
+            let (expect, now) = (Expect::Version(task.version), self.ledger.clock.now());
+            if let Ok(over) = task.cancelled(now) {
+                let _ = self.ledger.store.put_task(over, expect).await;
+            }
             return;
         };
-        let Some(Ok(parent)) = names["parent"].as_str().map(RunId::new) else { return };
         match self.ledger.outcome(&child).await {
             Ok(Some(outcome)) => self.tell_parent(&parent, &child, outcome).await,
             Ok(None) => self.drop_delivery(&child).await,

@@ -224,3 +224,25 @@ async fn an_execution_ends_before_its_successor_begins() {
     second.await.unwrap();
     assert_eq!(house.client.get(&house.run).await.unwrap().status, Status::Completed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn mail_that_the_engine_did_not_send_reaches_no_run() {
+    let house = House::built(Plan::pass()).await;
+    let other = RunId::new("other").unwrap();
+    house.client.start("w", &other, Payload::null(), StartOptions::default()).await.unwrap();
+    house.client.cancel(&other, By::default()).await.unwrap();
+    let now = house.store.now().await.unwrap();
+    // Of a run that is no child; under an id of a step; of no run at all.
+    let sent = delivery_task(&house.run, &other, Some(&house.node.id), now);
+    let step = Task { id: goldseam_core::TaskId::new("s-1").unwrap(), ..sent.clone() };
+    let none = Task { id: goldseam_core::TaskId::new("s-2").unwrap(), run: None, ..sent.clone() };
+    for task in [sent, step, none] {
+        assert_eq!(house.store.put_task(task.clone(), Expect::Absent).await.unwrap(), Written::Done);
+        house.take(task.clone()).await.unwrap();
+        let filter = TaskFilter { id: Some(task.id.clone()), limit: 1, ..TaskFilter::default() };
+        let left = house.store.tasks(filter).await.unwrap().remove(0);
+        assert_eq!(left.state, goldseam_core::task::TaskState::Cancelled, "{}", task.id);
+    }
+    let log = house.client.history(&house.run).await.unwrap();
+    assert!(log.iter().all(|recorded| matches!(recorded.event, Event::RunQueued(_))), "{log:?}");
+}

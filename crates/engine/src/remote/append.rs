@@ -10,10 +10,10 @@ use goldseam_core::{Command, Doing, Event, Owned, Recorded, WriteId, decide};
 use tokio::sync::oneshot;
 
 use super::doing::{self, Flaw, Reader};
-use super::pages::{Page, Room, after};
+use super::pages::{Page, Room, after, check_after};
 use super::token::Held;
 use super::wire::{Append, Appended, Outcome};
-use super::{RemoteRefusal, RemoteWorkers};
+use super::{Holder, RemoteRefusal, RemoteWorkers};
 use crate::append::{Moved, append_as, read_on};
 use crate::cell::Stop;
 use crate::context::child;
@@ -28,6 +28,7 @@ const ID_BYTES_MAX: usize = 128;
 
 /// One append, and where it goes.
 struct Job {
+    holder: Holder,
     held: Held,
     write: WriteId,
     append: Append,
@@ -46,13 +47,18 @@ enum Done {
 impl RemoteWorkers {
     /// Appends what a worker did: all of it, or nothing, and once, however often it is sent.
     pub async fn append(&self, append: Append) -> Result<Appended, EngineError> {
-        let held = self.open(&append.token)?;
+        self.append_for(&Holder::default(), append).await
+    }
+
+    /// The same with a credential: the one that the execution was claimed with, or an operator's.
+    pub async fn append_for(&self, holder: &Holder, append: Append) -> Result<Appended, EngineError> {
+        let held = self.open(holder, &append.token)?;
         if append.id.is_empty() || append.id.len() > ID_BYTES_MAX {
             let flaw = format!("the id of an append has 1 to {ID_BYTES_MAX} bytes");
             return Err(RemoteRefusal::Malformed(flaw).into());
         }
         let write = held.write(&append.id);
-        let job = Job { held, write, append };
+        let job = Job { holder: holder.clone(), held, write, append };
         let here = self.hear(&job.held.worker).ok();
         let lying = here.as_ref().and_then(|(_, desk)| desk.find(&job.held.run, job.held.fence));
         let (Some((node, desk)), Some(lying)) = (here, lying) else {
@@ -132,7 +138,7 @@ impl RemoteWorkers {
 
     /// The claim is over, or was another server's: only the log can tell whether the append landed.
     async fn answer_from_log(&self, job: &Job) -> Result<Appended, EngineError> {
-        let Job { held, write, append } = job;
+        let Job { held, write, append, .. } = job;
         let from = append.after.max(held.fence.epoch);
         let Some(landed) = self.ledger.landed(&held.run, from, *write).await? else {
             return Err(refused(&held.run, Refusal::Fenced));
@@ -158,7 +164,9 @@ impl RemoteWorkers {
         let (outcome, next) = match next {
             Some(next) => (
                 Outcome::Continued,
-                Some(Box::new(self.execution(&job.held.worker, &next, &mut Room::new()).await?)),
+                Some(Box::new(
+                    self.execution((&job.held.worker, &job.held.key), &next, &mut Room::new()).await?,
+                )),
             ),
             None => (Outcome::Over, None),
         };
@@ -176,6 +184,7 @@ impl RemoteWorkers {
 async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineError> {
     let (cell, run) = (&lying.cell, &job.held.run);
     let known = cell.lock().state.summary.as_of;
+    check_after(&cell.ledger, run, (known, job.append.after)).await?;
     if job.append.after < known
         && let Some(landed) = cell.ledger.landed(run, job.append.after, job.write).await?
     {
@@ -187,12 +196,14 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
     let (now, silence) = (cell.now(), node.config.remote_silence_max);
     let read = {
         let mut inner = cell.lock();
-        Reader::new(&mut inner, now, &cell.ledger.limits, silence).read(job.append.doings.clone())
+        let reader = Reader::new((&mut inner, &job.holder), now, &cell.ledger.limits, silence);
+        reader.read(job.append.doings.clone())
     };
     let doings = match read {
         Ok(doings) => doings,
         Err(Flaw::Malformed(flaw)) => return Err(RemoteRefusal::Malformed(flaw).into()),
         Err(Flaw::Payload(error)) => return Err(error.into()),
+        Err(Flaw::Forbidden(refusal)) => return Err(refusal.into()),
         Err(Flaw::Again(why)) => return Ok(Done::Again(why)),
         Err(Flaw::Diverged(reason)) => vec![Owned::Park { code: "V1", reason }],
     };

@@ -14,6 +14,8 @@ use goldseam_core::{
     Failure, Hash, Limits, Millis, Owned, Path, Payload, PayloadError, QueueName, Retry, RunId, Seq,
 };
 
+use super::RemoteRefusal;
+use super::holder::{Holder, check_kind};
 use super::wire::{Doing, Giving, Question, Timeout, Trouble};
 use crate::cell::{Inner, Spot, Stop};
 use crate::engine::default_queue;
@@ -22,6 +24,8 @@ use crate::engine::default_queue;
 const DOINGS_MAX: usize = 1_000;
 /// Things that one wait looks for.
 const WANTED_MAX: usize = 1_000;
+/// An attempt cannot have begun longer before its run was queued than this, whatever the clocks say.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// Why doings cannot be taken.
 #[derive(Debug)]
@@ -34,6 +38,14 @@ pub(super) enum Flaw {
     Diverged(String),
     /// The worker must look at the log again.
     Again(String),
+    /// The credential may not do it.
+    Forbidden(RemoteRefusal),
+}
+
+impl From<RemoteRefusal> for Flaw {
+    fn from(refusal: RemoteRefusal) -> Self {
+        Self::Forbidden(refusal)
+    }
 }
 
 impl From<PayloadError> for Flaw {
@@ -64,6 +76,7 @@ impl Kind {
 /// Reads doings against the run as it is now.
 pub(super) struct Reader<'a> {
     inner: &'a mut Inner,
+    holder: &'a Holder,
     now: Millis,
     limits: &'a Limits,
     silence: Duration,
@@ -72,13 +85,34 @@ pub(super) struct Reader<'a> {
     opened: BTreeSet<Path>,
     undone: BTreeSet<Path>,
     to_undo: BTreeSet<Path>,
+    children: BTreeSet<RunId>,
+    attempts: BTreeMap<Path, u32>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(inner: &'a mut Inner, now: Millis, limits: &'a Limits, silence: Duration) -> Self {
+    pub(super) fn new(
+        (inner, holder): (&'a mut Inner, &'a Holder),
+        now: Millis,
+        limits: &'a Limits,
+        silence: Duration,
+    ) -> Self {
         let (asked, places, opened) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let (undone, to_undo) = (BTreeSet::new(), BTreeSet::new());
-        Self { inner, now, limits, silence, asked, places, opened, undone, to_undo }
+        let (undone, to_undo, children) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let attempts = BTreeMap::new();
+        Self {
+            inner,
+            holder,
+            now,
+            limits,
+            silence,
+            asked,
+            places,
+            opened,
+            undone,
+            to_undo,
+            children,
+            attempts,
+        }
     }
 
     pub(super) fn read(mut self, doings: Vec<Doing>) -> Result<Vec<Owned>, Flaw> {
@@ -101,11 +135,13 @@ impl<'a> Reader<'a> {
         Ok(match doing {
             Doing::StepStarted { path, ord, attempt, input } => {
                 self.place(&path, ord, Kind::Step, input)?;
+                self.follows(&path, attempt)?;
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote: None })
             }
             Doing::StepCompleted { path, ord, attempt, output, took_ms, input, undo, group } => {
                 self.place(&path, ord, Kind::Step, input)?;
-                let (output, began, fence) = (self.payload(&output)?, self.before(took_ms), None);
+                self.follows(&path, attempt)?;
+                let (output, began, fence) = (self.payload(&output)?, self.before(took_ms)?, None);
                 if undo {
                     self.to_undo.insert(path.clone());
                 }
@@ -123,7 +159,8 @@ impl<'a> Reader<'a> {
             }
             Doing::StepFailed { path, ord, attempt, failure, took_ms, retry, timeout, input, group } => {
                 self.place(&path, ord, Kind::Step, input)?;
-                let (failure, began, fence) = (failure.bounded(), self.before(took_ms), None);
+                self.follows(&path, attempt)?;
+                let (failure, began, fence) = (failure.bounded(), self.before(took_ms)?, None);
                 let (left, retry_at) = self.next_try(&path, &failure, retry);
                 let timeout = timeout.map(|timeout| match timeout {
                     Timeout::Timeout => "timeout",
@@ -146,6 +183,10 @@ impl<'a> Reader<'a> {
                 let payload = self.payload(&payload)?;
                 let input = Some(payload.hash());
                 self.place(&path, ord, Kind::Step, input)?;
+                self.follows(&path, attempt)?;
+                let queue = queue.unwrap_or_else(default_queue);
+                self.holder.check_queue(&queue)?;
+                check_kind(path.name())?;
                 let remote = self.remote(&path, attempt, (payload, queue, priority), (retry, silence_ms));
                 let remote = Some(Box::new(Remote { undo, ..remote }));
                 Owned::StepStarted(StepStarted { path, ord, attempt, input, remote })
@@ -159,6 +200,7 @@ impl<'a> Reader<'a> {
                 if signals.is_empty() && children.is_empty() && ask.is_none() && timeout_ms.is_none() {
                     return Err(Flaw::Malformed(format!("{path} waits for nothing")));
                 }
+                self.are_children(&children)?;
                 let inputs = ask.iter().map(|_| path.clone()).collect();
                 let ask = ask.map(|ask| self.question(&path, ord, ask));
                 let due = timeout_ms.map(|span| self.after(span));
@@ -181,7 +223,10 @@ impl<'a> Reader<'a> {
             Doing::Child { path, ord, workflow, input } => {
                 self.place(&path, ord, Kind::Wait, None)?;
                 self.opens(&path, |_| false)?;
+                // A child stands in the queue of its parent.
+                self.holder.check_queue(&self.state().summary.queue)?;
                 let (run, input) = (child_id(self.state(), &path), self.payload(&input)?);
+                self.children.insert(run.clone());
                 Owned::Child(ChildStarted { path, ord, run, workflow, input })
             }
             Doing::Progress { path, ord, message } => {
@@ -276,6 +321,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A run waits for the ends of its own children only.
+    fn are_children(&self, wanted: &[RunId]) -> Result<(), Flaw> {
+        let known = |run: &&RunId| self.state().children.contains_key(*run) || self.children.contains(*run);
+        match wanted.iter().find(|run| !known(run)) {
+            Some(other) => Err(Flaw::Malformed(format!("{other} is not a child of this run"))),
+            None => Ok(()),
+        }
+    }
+
     fn payload(&self, payload: &Payload) -> Result<Payload, Flaw> {
         Ok(Payload::parse(payload.as_str(), self.limits)?)
     }
@@ -284,8 +338,28 @@ impl<'a> Reader<'a> {
         text.chars().take(self.limits.text_bytes_max).collect()
     }
 
-    fn before(&self, took_ms: u64) -> Millis {
-        self.now - Duration::from_millis(took_ms)
+    /// An attempt is one that the log or this append has, or the one after.
+    fn follows(&mut self, path: &Path, attempt: u32) -> Result<(), Flaw> {
+        let logged = match self.state().ops.get(path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => step.attempts,
+            _ => 0,
+        };
+        let made = logged.max(self.attempts.get(path).copied().unwrap_or(0));
+        if attempt == 0 || attempt > made.saturating_add(1) {
+            let flaw = format!("attempt {attempt} at {path} does not follow attempt {made}");
+            return Err(Flaw::Malformed(flaw));
+        }
+        self.attempts.insert(path.clone(), attempt.max(made));
+        Ok(())
+    }
+
+    /// When an attempt began that took so long: not before its run.
+    fn before(&self, took_ms: u64) -> Result<Millis, Flaw> {
+        let (took, age) = (Duration::from_millis(took_ms), self.now.since(self.state().summary.created_at));
+        match took > age.saturating_add(CLOCKS_DIFFER) {
+            true => Err(Flaw::Malformed(format!("took_ms is {took_ms}, longer than the run is there"))),
+            false => Ok(self.now - took),
+        }
     }
 
     fn after(&self, span_ms: u64) -> Millis {
@@ -309,14 +383,14 @@ impl<'a> Reader<'a> {
         &self,
         path: &Path,
         attempt: u32,
-        (payload, queue, priority): (Payload, Option<QueueName>, i32),
+        (payload, queue, priority): (Payload, QueueName, i32),
         (retry, silence_ms): (Option<Policy>, Option<u64>),
     ) -> Remote {
         let (task, delivery) = next_task(self.state(), path, attempt);
         let silence_ms = silence_ms.unwrap_or(u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX));
         Remote {
             task,
-            queue: queue.unwrap_or_else(default_queue),
+            queue,
             priority,
             payload: Some(payload),
             retry: retry.unwrap_or_else(|| Policy::from(&Retry::never())),

@@ -9,11 +9,12 @@
 
 mod append;
 mod doing;
+mod holder;
 mod pages;
 mod token;
 pub mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +37,7 @@ use pages::{Page, Room};
 use token::Held;
 use wire::{Beaten, Claim, Claimed, Events, Execution, Heartbeat, News, Register, Registered};
 
+pub use holder::Holder;
 pub use token::{PlainTokens, Tokens};
 
 /// Shortest lease that a worker may ask for.
@@ -54,13 +56,20 @@ pub struct RemoteOptions {
     pub lease: Duration,
     /// Workers at once.
     pub workers_max: usize,
+    /// Workers at once that one credential has registered.
+    pub workers_per_key: usize,
     /// Everything else: how their runs are recovered, how often their nodes beat.
     pub config: Config,
 }
 
 impl Default for RemoteOptions {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(30), workers_max: 256, config: Config::default() }
+        Self {
+            lease: Duration::from_secs(30),
+            workers_max: 256,
+            workers_per_key: 128,
+            config: Config::default(),
+        }
     }
 }
 
@@ -79,6 +88,17 @@ pub enum RemoteRefusal {
     /// Come again later, or go to another server.
     #[error("no worker is taken in now: {0}")]
     NotNow(&'static str),
+    /// Let a worker leave first, or give one more slots.
+    #[error("{whose} {limit} workers registered, as many as may be")]
+    TooManyWorkers {
+        /// `this key has` or `this server has`.
+        whose: &'static str,
+        /// How many.
+        limit: usize,
+    },
+    /// Use another queue or name, or another credential.
+    #[error("{0}")]
+    Forbidden(String),
 }
 
 impl RemoteRefusal {
@@ -88,7 +108,8 @@ impl RemoteRefusal {
             Self::NoSuchWorker(_) => "GS0311",
             Self::NoSuchToken => "GS0312",
             Self::Malformed(_) => "GS0313",
-            Self::NotNow(_) => "GS0314",
+            Self::NotNow(_) | Self::TooManyWorkers { .. } => "GS0314",
+            Self::Forbidden(_) => "GS0602",
         }
     }
 }
@@ -100,45 +121,72 @@ pub struct RemoteWorkers {
     options: Arc<RemoteOptions>,
     tokens: Arc<dyn Tokens>,
     all: Arc<Mutex<BTreeMap<NodeId, Arc<Node>>>>,
+    /// The credentials of workers that are being registered now.
+    coming: Arc<Mutex<Vec<Option<String>>>>,
     leaving: Arc<AtomicBool>,
+}
+
+/// A place among the workers, kept until the registration ends.
+#[derive(Debug)]
+struct Place {
+    key: Option<String>,
+    coming: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = coming.iter().position(|key| *key == self.key) {
+            coming.swap_remove(at);
+        }
+    }
 }
 
 impl RemoteWorkers {
     /// Workers on the store of `client`, with tokens made by `tokens`.
     pub fn new(client: &Client, options: RemoteOptions, tokens: Arc<dyn Tokens>) -> Self {
         let (ledger, options) = (client.ledger().clone(), Arc::new(options));
-        Self { ledger, options, tokens, all: Arc::default(), leaving: Arc::default() }
+        Self { ledger, options, tokens, all: Arc::default(), coming: Arc::default(), leaving: Arc::default() }
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Node>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a worker in: a node of the store from now on.
-    pub async fn register(&self, register: Register) -> Result<Registered, EngineError> {
-        self.register_for(None, register).await
+    /// A place for one more worker of this credential, if there is one left.
+    fn place_for(&self, key: Option<&str>) -> Result<Place, RemoteRefusal> {
+        let RemoteOptions { workers_max, workers_per_key, .. } = *self.options;
+        let mut all = self.all();
+        all.retain(|_, node| !node.is_closed());
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = all.values().filter_map(|node| node.desk.as_ref()).map(|desk| desk.holder.as_deref());
+        let own = here.chain(coming.iter().map(Option::as_deref)).filter(|holder| *holder == key).count();
+        if own >= workers_per_key {
+            return Err(RemoteRefusal::TooManyWorkers { whose: "this key has", limit: workers_per_key });
+        }
+        if all.len() + coming.len() >= workers_max {
+            return Err(RemoteRefusal::TooManyWorkers { whose: "this server has", limit: workers_max });
+        }
+        coming.push(key.map(str::to_owned));
+        Ok(Place { key: key.map(str::to_owned), coming: Arc::clone(&self.coming) })
     }
 
-    /// The same for somebody, who alone may speak for it.
-    pub async fn register_for(
-        &self,
-        holder: Option<String>,
-        register: Register,
-    ) -> Result<Registered, EngineError> {
+    /// Takes a worker in: a node of the store from now on.
+    pub async fn register(&self, register: Register) -> Result<Registered, EngineError> {
+        self.register_for(&Holder::default(), register).await
+    }
+
+    /// The same with a credential, which alone may speak for it.
+    pub async fn register_for(&self, holder: &Holder, register: Register) -> Result<Registered, EngineError> {
         if self.leaving.load(Ordering::Relaxed) {
             return Err(RemoteRefusal::NotNow("the server shuts down").into());
         }
-        {
-            let mut all = self.all();
-            all.retain(|_, node| !node.is_closed());
-            if all.len() >= self.options.workers_max {
-                return Err(RemoteRefusal::NotNow("there are as many as there may be").into());
-            }
-        }
+        register.queues_taken().iter().try_for_each(|queue| holder.check_queue(queue))?;
+        let _place = self.place_for(holder.key.as_deref())?;
         let lease = register.lease_ms.map_or(self.options.lease, Duration::from_millis);
         let lease = lease.clamp(LEASE_MIN, LEASE_MAX);
         let registry = promised(&register)?;
-        let desk = Arc::new(Desk::new(holder, lease, self.ledger.clock.elapsed()));
+        let desk = Arc::new(Desk::new(holder.key.clone(), lease, self.ledger.clock.elapsed()));
         let node = self.node(register, registry, &desk)?;
         node.start_for(&desk).await?;
         let worker = node.id.clone();
@@ -180,9 +228,9 @@ impl RemoteWorkers {
         Ok(Node::new(ledger, Arc::new(config), registry, (id, time), Some(Arc::clone(desk))))
     }
 
-    /// Whether a worker was registered for this one. To anybody else there is no such worker.
-    pub fn is_held_by(&self, holder: Option<&str>, worker: &NodeId) -> Result<(), EngineError> {
-        match self.find(worker)?.1.holder.as_deref() == holder {
+    /// Whether a worker was registered with this credential. With any other, there is no such worker.
+    pub fn is_held_by(&self, holder: &Holder, worker: &NodeId) -> Result<(), EngineError> {
+        match self.find(worker)?.1.holder == holder.key {
             true => Ok(()),
             false => Err(RemoteRefusal::NoSuchWorker(worker.as_str().to_owned()).into()),
         }
@@ -201,26 +249,17 @@ impl RemoteWorkers {
         Ok((node, desk))
     }
 
-    fn open(&self, token: &str) -> Result<Held, EngineError> {
+    /// What a token stands for, if this credential may use it.
+    fn open(&self, holder: &Holder, token: &str) -> Result<Held, EngineError> {
         let held = self.tokens.open(token).and_then(|text| Held::parse(&text));
+        let held = held.filter(|held| holder.may_use(held.key.as_deref()));
         Ok(held.ok_or(RemoteRefusal::NoSuchToken)?)
     }
 
-    /// Those of `tokens` that are this worker's.
-    fn held<'a>(
-        &self,
-        worker: &NodeId,
-        tokens: impl Iterator<Item = &'a String>,
-    ) -> Result<Vec<Held>, EngineError> {
-        let mut all = Vec::new();
-        for token in tokens.take(NAMES_MAX) {
-            let held = self.open(token)?;
-            if held.worker != *worker {
-                return Err(RemoteRefusal::NoSuchToken.into());
-            }
-            all.push(held);
-        }
-        Ok(all)
+    /// What each of `tokens` stands for; none for one that is not this worker's.
+    fn held<'a>(&self, worker: &NodeId, tokens: impl Iterator<Item = &'a String>) -> Vec<Option<Held>> {
+        let read = |token: &String| self.tokens.open(token).and_then(|text| Held::parse(&text));
+        tokens.take(NAMES_MAX).map(|token| read(token).filter(|held| held.worker == *worker)).collect()
     }
 
     /// No longer than a third of the lease: an answer must not come when the worker is taken for gone.
@@ -231,7 +270,7 @@ impl RemoteWorkers {
     /// The worker is alive; tells what is new in the logs of its executions, as soon as something is.
     pub async fn heartbeat(&self, worker: &NodeId, beat: Heartbeat) -> Result<Beaten, EngineError> {
         let (node, desk) = self.hear(worker)?;
-        let held = self.held(worker, beat.holding.iter().map(|holding| &holding.token))?;
+        let held = self.held(worker, beat.holding.iter().map(|holding| &holding.token));
         desk.compare(&pairs(&held), self.ledger.clock.elapsed());
         let deadline = self.ledger.clock.elapsed() + Self::patience(&desk, beat.wait_ms);
         let mut bell = desk.listen();
@@ -239,7 +278,11 @@ impl RemoteWorkers {
             bell.mark_unchanged();
             let (mut news, mut lost, mut room) = (Vec::new(), Vec::new(), Room::new());
             for (held, holding) in held.iter().zip(&beat.holding) {
-                match self.news((&node, &desk), held, holding, &mut room).await? {
+                let known = match held {
+                    Some(held) => self.news((&node, &desk), held, holding, &mut room).await?,
+                    None => None,
+                };
+                match known {
                     Some(news_of_it) => news.extend(news_of_it),
                     None => lost.push(holding.token.clone()),
                 }
@@ -266,7 +309,9 @@ impl RemoteWorkers {
             node.clear_away(desk, &lying).await;
             return Ok(None);
         }
-        if lying.cell.lock().state.summary.as_of <= holding.after {
+        let known = lying.cell.lock().state.summary.as_of;
+        if known <= holding.after {
+            pages::check_after(&self.ledger, &held.run, (known, holding.after)).await?;
             return Ok(Some(None));
         }
         let Page { events, end, more, .. } = self.page(&lying, holding.after, room).await?;
@@ -276,7 +321,7 @@ impl RemoteWorkers {
     /// Gives a worker executions, waiting for the first.
     pub async fn claim(&self, worker: &NodeId, claim: Claim) -> Result<Claimed, EngineError> {
         let (node, desk) = self.hear(worker)?;
-        let held = self.held(worker, claim.holding.iter())?;
+        let held = self.held(worker, claim.holding.iter());
         let _one_at_a_time = desk.asking.lock().await;
         let held = pairs(&held);
         desk.compare(&held, self.ledger.clock.elapsed());
@@ -292,7 +337,7 @@ impl RemoteWorkers {
             if !taken.is_empty() || limit == 0 || leaving || left.is_zero() || node.is_closed() {
                 let (mut executions, mut room) = (Vec::with_capacity(taken.len()), Room::new());
                 for lying in taken {
-                    executions.push(self.execution(worker, &lying, &mut room).await?);
+                    executions.push(self.execution((worker, &desk.holder), &lying, &mut room).await?);
                 }
                 return Ok(Claimed { executions, leaving, now: node.ledger.clock.now() });
             }
@@ -302,10 +347,17 @@ impl RemoteWorkers {
 
     /// What an execution sees of its log, after what the worker knows.
     pub async fn events(&self, events: Events) -> Result<News, EngineError> {
-        let held = self.open(&events.token)?;
+        self.events_for(&Holder::default(), events).await
+    }
+
+    /// The same with a credential.
+    pub async fn events_for(&self, holder: &Holder, events: Events) -> Result<News, EngineError> {
+        let held = self.open(holder, &events.token)?;
         let (_, desk) = self.hear(&held.worker)?;
         let fenced = || refused(&held.run, Refusal::Fenced);
         let lying = desk.find(&held.run, held.fence).ok_or_else(fenced)?;
+        let known = lying.cell.lock().state.summary.as_of;
+        pages::check_after(&self.ledger, &held.run, (known, events.after)).await?;
         let Page { events: seen, end, more, .. } = self.page(&lying, events.after, &mut Room::new()).await?;
         Ok(News { token: events.token, events: seen, end, more })
     }
@@ -338,7 +390,7 @@ impl RemoteWorkers {
 
     async fn execution(
         &self,
-        worker: &NodeId,
+        (worker, key): (&NodeId, &Option<String>),
         lying: &Lying,
         room: &mut Room,
     ) -> Result<Execution, EngineError> {
@@ -348,9 +400,10 @@ impl RemoteWorkers {
         let inner = lying.cell.lock();
         let (state, branch) = (&inner.state, inner.fence.branch);
         let summary = &state.summary;
-        let held = Held { worker: worker.clone(), run: summary.run.clone(), fence: inner.fence };
+        let (run, fence) = (summary.run.clone(), inner.fence);
+        let held = Held { worker: worker.clone(), run, fence, key: key.clone() };
         Ok(Execution {
-            token: self.tokens.seal(&held.text()),
+            token: self.tokens.seal(&held.sealed()),
             run: summary.run.clone(),
             branch,
             epoch: inner.fence.epoch,
@@ -387,6 +440,26 @@ impl RemoteWorkers {
         node.send_off().await;
         self.all().remove(worker);
         Ok(())
+    }
+
+    /// The credentials that workers of this process are registered with.
+    pub fn holders(&self) -> BTreeSet<Option<String>> {
+        let all = self.all();
+        let desks = all.values().filter(|node| !node.is_closed()).filter_map(|node| node.desk.as_ref());
+        desks.map(|desk| desk.holder.clone()).collect()
+    }
+
+    /// Ends every worker of a credential that is not valid any more: their runs are given back, and no attempt is counted.
+    pub async fn dismiss(&self, key: Option<&str>) {
+        let is_theirs = |node: &Arc<Node>| {
+            node.desk.as_ref().is_some_and(|desk| desk.holder.as_deref() == key) && !node.is_closed()
+        };
+        let theirs: Vec<Arc<Node>> = self.all().values().filter(|node| is_theirs(node)).cloned().collect();
+        for node in &theirs {
+            self.all().remove(&node.id);
+        }
+        join_all(theirs.iter().map(|node| node.send_off())).await;
+        theirs.iter().filter_map(|node| node.desk.as_ref()).for_each(|desk| desk.tell_all());
     }
 
     /// The workers that this process speaks for now.
@@ -444,8 +517,8 @@ fn promised(register: &Register) -> Result<Registry, EngineError> {
     Ok(registry)
 }
 
-fn pairs(held: &[Held]) -> Vec<(RunId, Fence)> {
-    held.iter().map(|held| (held.run.clone(), held.fence)).collect()
+fn pairs(held: &[Option<Held>]) -> Vec<(RunId, Fence)> {
+    held.iter().flatten().map(|held| (held.run.clone(), held.fence)).collect()
 }
 
 fn millis(span: Duration) -> u64 {

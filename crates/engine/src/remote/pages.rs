@@ -3,6 +3,7 @@
 use goldseam_core::codec::{decode, encode};
 use goldseam_core::{Recorded, RunId, Seq};
 
+use super::RemoteRefusal;
 use super::wire::Entry;
 use crate::commit::Ledger;
 use crate::error::EngineError;
@@ -70,6 +71,25 @@ impl Page {
         }
         room.take(page.bytes);
         page
+    }
+}
+
+/// Refuses a position that the log does not have: a worker that believes in one would never hear of what comes.
+pub(super) async fn check_after(
+    ledger: &Ledger,
+    run: &RunId,
+    (known, after): (Seq, Seq),
+) -> Result<(), EngineError> {
+    if after <= known {
+        return Ok(());
+    }
+    let end = ledger.store.head(run).await?.map_or(known, |head| head.end.max(known));
+    match after > end {
+        true => {
+            let flaw = format!("after is {after}, and the log of {run} ends at {end}");
+            Err(RemoteRefusal::Malformed(flaw).into())
+        }
+        false => Ok(()),
     }
 }
 

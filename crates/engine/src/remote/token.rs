@@ -33,20 +33,32 @@ pub(super) struct Held {
     pub(super) worker: NodeId,
     pub(super) run: RunId,
     pub(super) fence: Fence,
+    /// The credential that it was claimed with.
+    pub(super) key: Option<String>,
 }
 
 impl Held {
-    pub(super) fn text(&self) -> String {
-        let Self { worker, run, fence } = self;
+    /// The claim, whoever made it.
+    fn text(&self) -> String {
+        let Self { worker, run, fence, key: _ } = self;
         format!("{worker}/{run}/{}/{}", fence.epoch.0, fence.branch.0)
     }
 
+    /// What a token stands for: the claim, and the credential that it was made with.
+    pub(super) fn sealed(&self) -> String {
+        match &self.key {
+            Some(key) => format!("{}/{key}", self.text()),
+            None => self.text(),
+        }
+    }
+
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('/');
+        let mut parts = text.splitn(5, '/');
         let (worker, run) = (NodeId::new(parts.next()?).ok()?, RunId::new(parts.next()?).ok()?);
         let epoch = Seq(parts.next()?.parse().ok()?);
         let branch = BranchId(parts.next()?.parse().ok()?);
-        parts.next().is_none().then_some(Self { worker, run, fence: Fence { epoch, branch } })
+        let key = parts.next().map(str::to_owned);
+        Some(Self { worker, run, fence: Fence { epoch, branch }, key })
     }
 
     /// The name in the log of the append that the worker calls `id`.
@@ -61,11 +73,17 @@ mod tests {
 
     #[test]
     fn what_a_token_stands_for_goes_there_and_back() {
-        let text = "node-1/ord-7/12/3";
-        assert_eq!(Held::parse(text).unwrap().text(), text);
-        for nonsense in ["", "node-1", "node-1/ord-7/12", "node-1/ord-7/12/3/4", "a b/ord-7/12/3", "n/r/x/1"]
-        {
+        for text in ["node-1/ord-7/12/3", "node-1/ord-7/12/3/00c0ffee00c0ffee", "node-1/ord-7/12/3/a/b"] {
+            assert_eq!(Held::parse(text).unwrap().sealed(), text);
+        }
+        for nonsense in ["", "node-1", "node-1/ord-7/12", "a b/ord-7/12/3", "n/r/x/1"] {
             assert_eq!(Held::parse(nonsense), None, "{nonsense}");
         }
+    }
+
+    #[test]
+    fn an_append_has_the_same_name_whichever_key_sends_it_again() {
+        let held = |text: &str| Held::parse(text).unwrap().write("a-1");
+        assert_eq!(held("node-1/ord-7/12/3"), held("node-1/ord-7/12/3/key"));
     }
 }

@@ -30,6 +30,12 @@ pub const FIELDS: &[Field] = &[
         help: "address and port; beyond loopback only with keys",
     },
     Field {
+        name: "health_listen",
+        env: "GOLDSEAM_HEALTH_LISTEN",
+        default: "",
+        help: "a second address that answers /healthz, /readyz and /metrics only; none unless given",
+    },
+    Field {
         name: "namespaces",
         env: "GOLDSEAM_NAMESPACES",
         default: "",
@@ -67,6 +73,12 @@ pub const FIELDS: &[Field] = &[
         help: "largest body of a request",
     },
     Field {
+        name: "bodies_bytes_max",
+        env: "GOLDSEAM_BODIES_BYTES_MAX",
+        default: "134217728",
+        help: "memory for the bodies of all requests together; one key may have half of it",
+    },
+    Field {
         name: "payload_bytes_max",
         env: PAYLOAD_BYTES_MAX_ENV,
         default: "262144",
@@ -95,6 +107,24 @@ pub const FIELDS: &[Field] = &[
         env: "GOLDSEAM_CONNECTIONS_MAX",
         default: "4096",
         help: "connections at once",
+    },
+    Field {
+        name: "connections_per_address",
+        env: "GOLDSEAM_CONNECTIONS_PER_ADDRESS",
+        default: "1024",
+        help: "connections at once from one address; raise it behind a proxy",
+    },
+    Field {
+        name: "waits_max",
+        env: "GOLDSEAM_WAITS_MAX",
+        default: "2000",
+        help: "long polls and streams at once, of one key; a namespace has a share of the connections",
+    },
+    Field {
+        name: "workers_per_key",
+        env: "GOLDSEAM_WORKERS_PER_KEY",
+        default: "128",
+        help: "workers that one key may have registered at once; 256 in a namespace",
     },
     Field {
         name: "followers_max",

@@ -153,3 +153,17 @@ fn what_makes_no_sense_is_told_with_its_origin() {
         assert_eq!(problem.code.as_deref(), Some("GS0610"), "{text}");
     }
 }
+
+#[test]
+fn bounds_that_let_nothing_through_are_refused() {
+    let refused = |name: &'static str, value: &str| {
+        let flags = BTreeMap::from([(name, value.to_owned())]);
+        let problem = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap_err();
+        assert!(problem.detail.contains(name), "{problem}");
+    };
+    for name in ["connections_per_address", "waits_max", "workers_per_key", "requests_at_once"] {
+        refused(name, "0");
+    }
+    // One key has half of it, and one body must fit into that.
+    refused("bodies_bytes_max", "4194303");
+}

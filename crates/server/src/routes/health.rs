@@ -45,12 +45,12 @@ impl Readiness {
 }
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new()
-        .routes(routes!(alive))
-        .routes(routes!(ready))
-        .routes(routes!(numbers))
-        .routes(routes!(description))
-        .routes(routes!(page))
+    probes().routes(routes!(description)).routes(routes!(page))
+}
+
+/// What the listener for health answers, too.
+pub(super) fn probes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready)).routes(routes!(numbers))
 }
 
 /// The process answers.

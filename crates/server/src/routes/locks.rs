@@ -6,6 +6,7 @@ use axum::extract::State;
 use goldseam::core::LockName;
 use goldseam::core::lock::Lock;
 use goldseam::engine::claims::StaleLock;
+use goldseam_api::doc::key::Scope;
 use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use goldseam_api::doc::{Items, Page};
 use goldseam_api::{Api, Problem};
@@ -68,6 +69,23 @@ async fn acquire(
     Ok(Json(place.space.api.acquire_lock(&caller, &lock, new).await?))
 }
 
+/// Refuses the hold of another key: its holder and its fence can be read, and are no secret.
+async fn check_hold(place: &In, name: &LockName, fence: u64) -> Result<(), Problem> {
+    let In { space, principal } = place;
+    if principal.scopes.contains(&Scope::Operate) {
+        return Ok(());
+    }
+    // A lock that was taken anew meanwhile has another fence, and is refused for that.
+    let held =
+        space.client().locks().get(name).await?.filter(|lock| lock.fence == fence && lock.holder.is_some());
+    match held.is_none_or(|lock| lock.credential() == principal.key.as_deref()) {
+        true => Ok(()),
+        false => Err(Problem::new(403, format!("lock {name} is held with another key"))
+            .code("GS0602")
+            .hint("use the key that took it, or one with the scope operate")),
+    }
+}
+
 /// Holds on to a lock.
 #[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", security(("key" = ["worker"])),
     params(("lock" = String, Path, description = "the lock")),
@@ -79,6 +97,7 @@ async fn extend(
     Named(lock): Named<LockName>,
     Body(new): Body<Extension>,
 ) -> Answer<Lock> {
+    check_hold(&place, &lock, new.fence).await?;
     Ok(Json(place.space.api.extend_lock(&caller, &lock, new).await?))
 }
 
@@ -93,5 +112,6 @@ async fn release(
     Named(lock): Named<LockName>,
     Body(new): Body<NewRelease>,
 ) -> Answer<Released> {
+    check_hold(&place, &lock, new.fence).await?;
     Ok(Json(place.space.api.release_lock(&caller, &lock, new).await?))
 }

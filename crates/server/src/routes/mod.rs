@@ -33,7 +33,7 @@ pub(crate) use health::Readiness;
 use crate::app::App;
 use crate::guard::Need;
 use crate::reply::Refused;
-use crate::{guard, meter, shield, stream, veil};
+use crate::{guard, meter, shield, stream, turns, veil};
 
 /// Names of the security schemes in the description.
 const KEY: &str = "key";
@@ -42,26 +42,36 @@ const SIGNATURE: &str = "signature";
 
 /// What each route needs, as its description says.
 #[derive(Debug, Default)]
-pub(crate) struct Scopes(HashMap<(Method, String), Need>);
+pub(crate) struct Scopes {
+    needs: HashMap<(Method, String), Need>,
+    /// The methods that a path takes.
+    methods: HashMap<String, Vec<String>>,
+}
 
 impl Scopes {
     /// Reads them from the description of all routes.
     fn of(openapi: &OpenApi) -> Self {
-        let mut scopes = HashMap::new();
+        let mut scopes = Self::default();
         for (path, item) in &openapi.paths.paths {
             for (method, operation) in operations(item) {
+                scopes.methods.entry(path.clone()).or_default().push(method.to_string());
                 if let Some(need) = need_of(operation) {
-                    scopes.insert((method, path.clone()), need);
+                    scopes.needs.insert((method, path.clone()), need);
                 }
             }
         }
-        Self(scopes)
+        scopes
+    }
+
+    /// The methods that a path takes; none: there is no such path.
+    pub(crate) fn methods(&self, path: &str) -> &[String] {
+        self.methods.get(path).map_or(&[], Vec::as_slice)
     }
 
     /// What a route needs; none: nobody may use it.
     pub(crate) fn needed(&self, method: &Method, path: &str) -> Option<Need> {
         let method = if method == Method::HEAD { Method::GET } else { method.clone() };
-        self.0.get(&(method, path.to_owned())).copied()
+        self.needs.get(&(method, path.to_owned())).copied()
     }
 }
 
@@ -137,7 +147,13 @@ pub(crate) fn build() -> (Router<Arc<App>>, Scopes) {
     (router, scopes)
 }
 
-/// The routes behind everything that a request passes first. The last layer is the outermost.
+/// The routes of the listener for health and numbers.
+pub(crate) fn build_health() -> Router<Arc<App>> {
+    health::probes().split_for_parts().0
+}
+
+/// The routes behind everything that a request passes first. The last layer is the outermost: nothing of a body is read
+/// before its sender is known and allowed to send it.
 pub(crate) fn layered(router: Router<Arc<App>>, app: Arc<App>) -> Router {
     let state = || Arc::clone(&app);
     router
@@ -145,8 +161,9 @@ pub(crate) fn layered(router: Router<Arc<App>>, app: Arc<App>) -> Router {
             Refused(Problem::new(405, "this route does not take that method"))
         })
         .fallback(no_route)
+        .route_layer(from_fn_with_state(state(), turns::admit))
+        .route_layer(from_fn_with_state(state(), shield::body))
         .route_layer(from_fn_with_state(state(), guard::authorise))
-        .layer(from_fn_with_state(state(), shield::body))
         .layer(from_fn_with_state(state(), guard::authenticate))
         .layer(from_fn_with_state(state(), shield::outermost))
         .layer(from_fn_with_state(state(), veil::answers))

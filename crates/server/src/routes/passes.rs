@@ -43,7 +43,12 @@ async fn create(
 ) -> Answer<MadePass> {
     let space = (place.space.name.as_str(), &place.space.api as &dyn Api);
     let once = caller.command_id("create pass", run.as_str());
-    let maker = Maker { who: caller.who, key: place.principal.key.clone(), once };
+    let key = place.principal.key.clone();
+    let key_expires_at = match &key {
+        Some(key) => app.keyring.expiry(key).await?,
+        None => None,
+    };
+    let maker = Maker { who: caller.who, key, key_expires_at, once };
     Ok(Json(app.passes.make(space, maker, &run, new).await?))
 }
 
@@ -85,13 +90,13 @@ async fn spend(place: In, held: Held, Body(usage): Body<UsePass>) -> Answer<Used
 async fn callback(
     State(app): State<Arc<App>>,
     (place, held, uri): (In, Held, Uri),
-    axum::Extension(Peer(peer)): axum::Extension<Peer>,
+    axum::Extension(Peer { address, .. }): axum::Extension<Peer>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<UsedPass> {
     let signature = headers.get(SIGNATURE).and_then(|signature| signature.to_str().ok()).unwrap_or_default();
     if !held.opened.is_signed(signature, uri.path(), &body, app.clock.now()) {
-        return Err(guard::turned_away(&app, Some(peer.ip())).into());
+        return Err(guard::turned_away(&app, Some(address.ip())).into());
     }
     let text = if body.is_empty() { b"null" } else { body.as_ref() };
     let payload: Payload = serde_json::from_slice(text)
@@ -116,7 +121,8 @@ async fn rotate(State(app): State<Arc<App>>, place: In, By(caller): By) -> Answe
 
 /// Does what a pass allows. Its id is the idempotency key, so that the run's log knows whether it was used.
 async fn used(place: &In, pass: &Pass, UsePass { payload, by }: UsePass) -> Answer<UsedPass> {
-    let caller = Caller { who: Some(place.principal.name.clone()), key: Some(format!("pass {}", pass.id)) };
+    let key = Some(format!("pass {}", pass.id));
+    let caller = Caller { who: Some(place.principal.name.clone()), key, ..Caller::default() };
     let (api, run) = (&place.space.api, &pass.run);
     let event = match &pass.allows {
         Allows::Signal { name } => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use goldseam::core::TaskId;
 use goldseam::core::task::Task;
@@ -17,11 +18,12 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::extract::{Body, By, In, Named, Query};
 use crate::reply::{Answer, Json};
+use crate::waits::Wait;
 
 mod held;
 
-/// A claim that waits looks after so long whether the server is leaving.
-const PIECE_MS: u64 = 1_000;
+/// A claim that waits looks after so long whether the server is leaving, or its key is not valid any more.
+const PIECE_MS: u64 = 500;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -73,11 +75,15 @@ async fn get(place: In, Named(task): Named<TaskId>) -> Answer<Task> {
 async fn claim(
     State(app): State<Arc<App>>,
     place: In,
-    By(caller): By,
+    (By(caller), Extension(wait)): (By, Extension<Arc<Wait>>),
     Body(new): Body<NewClaim>,
 ) -> Answer<Items<Claimed>> {
     place.principal.may_claim_from(&[new.queue_name()?])?;
-    let mut claimed = claimed_in_time(&app, &place, (&caller, new)).await?;
+    let mut claimed = claimed_in_time(&app, &place, (&caller, &wait, new)).await?;
+    if let Some(problem) = wait.problem() {
+        give_back(&place, &caller, claimed).await;
+        return Err(problem.into());
+    }
     for Claimed { task, token, .. } in &mut claimed.items {
         *token = Some(held::seal(&app, &place, task)?);
     }
@@ -88,7 +94,7 @@ async fn claim(
 async fn claimed_in_time(
     app: &App,
     place: &In,
-    (caller, new): (&Caller, NewClaim),
+    (caller, wait, new): (&Caller, &Wait, NewClaim),
 ) -> Result<Items<Claimed>, Problem> {
     let mut left_ms = new.wait_ms.unwrap_or(0);
     loop {
@@ -97,8 +103,18 @@ async fn claimed_in_time(
         let piece = NewClaim { wait_ms: Some(piece_ms), ..new.clone() };
         let claimed = place.space.api.claim(caller, piece).await?;
         left_ms -= piece_ms.min(left_ms);
-        if !claimed.items.is_empty() || left_ms == 0 || *app.leaving.borrow() {
+        if !claimed.items.is_empty() || left_ms == 0 || *app.leaving.borrow() || wait.problem().is_some() {
             return Ok(claimed);
+        }
+    }
+}
+
+/// Gives back what was claimed with a key that is not valid any more.
+async fn give_back(place: &In, caller: &Caller, claimed: Items<Claimed>) {
+    for Claimed { task, .. } in claimed.items {
+        let hold = Hold { fence: Some(task.fence), token: None };
+        if let Err(problem) = place.space.api.release(caller, &task.id, hold).await {
+            tracing::warn!(task = %task.id, %problem, "failed to release a task of a revoked key");
         }
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use goldseam::core::NodeId;
-use goldseam::engine::remote::RemoteWorkers;
 use goldseam::engine::remote::wire::{
     Append, Appended, Beaten, Claim, Claimed, Events, Heartbeat, News, Register, Registered,
 };
+use goldseam::engine::remote::{Holder, RemoteWorkers};
 use goldseam_api::Problem;
+use goldseam_api::doc::key::Scope;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -40,10 +41,17 @@ fn workers<'a>(app: &App, place: &'a In) -> &'a RemoteWorkers {
     place.space.workers(&app.tokens)
 }
 
+/// The credential of a request, as workers know it.
+fn holder(place: &In) -> Holder {
+    let principal = &place.principal;
+    let operates = principal.scopes.contains(&Scope::Operate);
+    Holder { key: principal.key.clone(), queues: principal.queues.clone(), operates }
+}
+
 /// The same, for the key that this one of them was registered with: ids of nodes are no secret.
 fn workers_as<'a>(app: &App, place: &'a In, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
     let workers = workers(app, place);
-    workers.is_held_by(place.principal.key.as_deref(), worker)?;
+    workers.is_held_by(&holder(place), worker)?;
     Ok(workers)
 }
 
@@ -56,7 +64,7 @@ async fn register(State(app): State<Arc<App>>, place: In, Body(new): Body<Regist
     let queues = new.queues_taken();
     queues.iter().try_for_each(goldseam_api::open_queue)?;
     place.principal.may_claim_from(&queues)?;
-    Ok(Json(workers.register_for(place.principal.key.clone(), new).await?))
+    Ok(Json(workers.register_for(&holder(&place), new).await?))
 }
 
 /// A worker leaves: what it has is given back, and counts as no attempt.
@@ -112,7 +120,7 @@ async fn claim(
     responses((status = 200, body = Appended), (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
 async fn append(State(app): State<Arc<App>>, place: In, Body(append): Body<Append>) -> Answer<Appended> {
-    let told = workers(&app, &place).append(append).await?;
+    let told = workers(&app, &place).append_for(&holder(&place), append).await?;
     let leaving = told.leaving || *app.leaving.borrow();
     Ok(Json(Appended { leaving, ..told }))
 }
@@ -122,5 +130,5 @@ async fn append(State(app): State<Arc<App>>, place: In, Body(append): Body<Appen
     request_body = Events,
     responses((status = 200, body = News), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn events(State(app): State<Arc<App>>, place: In, Body(events): Body<Events>) -> Answer<News> {
-    Ok(Json(workers(&app, &place).events(events).await?))
+    Ok(Json(workers(&app, &place).events_for(&holder(&place), events).await?))
 }

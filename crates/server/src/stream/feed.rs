@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -23,6 +24,7 @@ use super::{Sending, last_seen, printed, sent};
 use crate::app::App;
 use crate::extract::{In, Query};
 use crate::reply::Refused;
+use crate::waits::Wait;
 
 /// Events read at a time.
 const PAGE: u32 = 64;
@@ -72,6 +74,7 @@ pub(super) async fn of_all(
     State(app): State<Arc<App>>,
     place: In,
     Query(query): Query<FeedQuery>,
+    Extension(wait): Extension<Arc<Wait>>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let store = Arc::clone(place.space.client().store());
@@ -92,7 +95,7 @@ pub(super) async fn of_all(
     let first = feed.fed(behind.as_deref(), PAGE).await?;
     let (shown_by, store, read) = (Arc::clone(&app), Arc::clone(&store), that_fit(first));
     let tail = Tail { app: shown_by, store, behind, wake, read, woken: false };
-    Ok(sent(app, place, seat, tail.told()))
+    Ok(sent(app, (seat, wait), tail.told()))
 }
 
 /// Somebody who follows everything.

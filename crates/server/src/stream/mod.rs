@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -27,14 +28,13 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::extract::{In, Named, Query};
 use crate::reply::Refused;
+use crate::waits::Wait;
 
 pub(crate) use places::Places;
 pub(crate) use tails::Tails;
 
 /// While nothing happens, a comment is sent this often: it shows both ends that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Whether a follower's key is still valid is looked at this often.
-const RECHECK: Duration = Duration::from_secs(5);
 /// Where a follower says what it saw last.
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -62,7 +62,7 @@ pub(crate) struct FollowQuery {
         (status = 204, description = "it is over"), (status = 400, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 async fn of_run(
     State(app): State<Arc<App>>,
-    place: In,
+    (place, Extension(wait)): (In, Extension<Arc<Wait>>),
     Named(run): Named<RunId>,
     Query(query): Query<FollowQuery>,
     headers: HeaderMap,
@@ -82,7 +82,7 @@ async fn of_run(
     let wake = place.space.tails.of(&run);
     let following = place.space.api.follow_woken(&run, Seq(after), wake).await?;
     let sending = told(&app, following);
-    Ok(sent(app, place, seat, sending))
+    Ok(sent(app, (seat, wait), sending))
 }
 
 /// The id that a follower saw last, if it came back.
@@ -124,18 +124,16 @@ fn printed(app: &App, name: &str, document: &impl Serialize) -> Result<Event, Pr
 /// A follower as it is served.
 struct Served {
     app: Arc<App>,
-    place: In,
     sending: Sending,
-    /// When its key was last looked at.
-    checked: Duration,
     /// Its seat, which is free again when it has gone.
     _seat: places::Seat,
+    /// Ends when its key is not valid any more.
+    wait: Arc<Wait>,
 }
 
 /// Sends a stream until it ends, the server leaves, or the key is not valid any more.
-fn sent(app: Arc<App>, place: In, seat: places::Seat, sending: Sending) -> Response {
-    let checked = app.clock.elapsed();
-    let served = Served { app, place, sending, checked, _seat: seat };
+fn sent(app: Arc<App>, (seat, wait): (places::Seat, Arc<Wait>), sending: Sending) -> Response {
+    let served = Served { app, sending, _seat: seat, wait };
     let next = |served: Option<Served>| async move {
         let mut served = served?;
         match served.next().await? {
@@ -153,35 +151,12 @@ fn ended_by(app: &App, problem: &Problem) -> Event {
 
 impl Served {
     async fn next(&mut self) -> Option<Result<Event, Problem>> {
-        let Self { app, place, sending, checked, .. } = self;
-        let mut leaving = app.leaving.subscribe();
-        let mut left = std::pin::pin!(async move {
-            let _ = leaving.wait_for(|leaving| *leaving).await;
-        });
-        loop {
-            let due = RECHECK.saturating_sub(app.clock.elapsed().saturating_sub(*checked));
-            if due.is_zero() {
-                if let Err(problem) = still_may(app, place).await {
-                    return Some(Err(problem));
-                }
-                *checked = app.clock.elapsed();
-                continue;
-            }
-            tokio::select! {
-                biased;
-                () = &mut left => return None,
-                event = sending.next() => return event,
-                () = tokio::time::sleep(due) => {}
-            }
+        let Self { app, sending, wait, .. } = self;
+        tokio::select! {
+            biased;
+            () = app.left() => None,
+            problem = wait.ended() => Some(Err(problem)),
+            event = sending.next() => event,
         }
     }
-}
-
-/// Whether the key that a follower came with is still valid.
-async fn still_may(app: &App, place: &In) -> Result<(), Problem> {
-    let valid = match &place.principal.key {
-        Some(key) => app.keyring.is_still_valid(key).await?,
-        None => app.is_open().await?,
-    };
-    if valid { Ok(()) } else { Err(crate::guard::unauthenticated()) }
 }

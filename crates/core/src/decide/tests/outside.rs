@@ -136,7 +136,7 @@ fn terminal_is_final() {
 
 #[test]
 fn a_repeated_command_is_answered_with_no_events() {
-    let log = Log::running().asks("approve", Form::Any);
+    let log = Log::running().asks("approve", Form::Any).starts_child("pick", "x");
     for command in [
         signal("go", "x"),
         answer("approve", "x", "1"),
@@ -171,6 +171,31 @@ fn a_signal_named_like_a_child_does_not_hide_the_childs_end() {
     let log = Log::running().starts_child("pick", "c1").signalled("go", "c1");
     let ended = Command::ChildEnded { child: RunId::new("c1").unwrap(), result: Ok(json("1")) };
     assert_eq!(log.ask(&ended).unwrap().events.len(), 1);
+}
+
+#[test]
+fn the_end_of_a_run_that_is_no_child_is_refused() {
+    let log = Log::running().starts_child("pick", "c1").waits("w", &["go"]).released(Release::Unload);
+    let ended = |run: &str| Command::ChildEnded { child: RunId::new(run).unwrap(), result: Ok(json("1")) };
+    let stranger = Err(Refusal::NothingToDo { why: "the run did not start this child" });
+    assert_eq!(log.ask(&ended("stranger")), stranger);
+    assert_eq!(log.ask(&ended("c1")).unwrap().events.len(), 1);
+    let row = View::Row(&log.state().summary);
+    for run in ["stranger", "c1"] {
+        let by_row = decide(row, &ended(run), log.now, &log.limits);
+        assert_eq!(by_row, Err(Refusal::NeedsHistory), "{run}: the row does not know it");
+    }
+}
+
+#[test]
+fn a_row_knows_the_children_that_an_open_wait_looks_for() {
+    let log = Log::running().starts_child("pick", "c1");
+    let children = vec![RunId::new("c1").unwrap()];
+    let wanted = crate::event::WaitStarted { children, ..log.wanted("k", &[]) };
+    let log = log.owned(vec![crate::Owned::Wait { wanted, ask: None }]).released(Release::Unload);
+    let ended = Command::ChildEnded { child: RunId::new("c1").unwrap(), result: Ok(json("1")) };
+    let row = View::Row(&log.state().summary);
+    assert_eq!(decide(row, &ended, log.now, &log.limits).unwrap().task, TaskMove::Wake);
 }
 
 #[test]
@@ -299,7 +324,7 @@ fn each_sort_of_mail_moves_the_task_as_it_should() {
         let children = vec![RunId::new("c1").unwrap(), RunId::new("c2").unwrap()];
         crate::event::WaitStarted { children, ..log.wanted("k", &[]) }
     };
-    let log = Log::running().starts_child("a", "c1").starts_child("b", "c2");
+    let log = Log::running().starts_child("a", "c1").starts_child("b", "c2").starts_child("c", "c3");
     let wanted = wanted(&log);
     let owned = log.owned(vec![crate::Owned::Wait { wanted, ask: None }]);
     let resting = owned.clone().released(Release::Unload);

@@ -16,14 +16,19 @@ const PURPOSE: &str = "task";
 struct Held {
     task: TaskId,
     fence: u64,
+    /// The key that claimed it; none where none is asked for.
+    #[serde(default)]
+    key: Option<String>,
 }
 
 /// A token for a task that was just claimed.
 pub(super) fn seal(app: &App, place: &In, task: &Task) -> Result<String, Problem> {
-    app.tokens.seal(PURPOSE, &place.space.name, &Held { task: task.id.clone(), fence: task.fence })
+    let held = Held { task: task.id.clone(), fence: task.fence, key: place.principal.key.clone() };
+    app.tokens.seal(PURPOSE, &place.space.name, &held)
 }
 
-/// The fence that a token stands for. A bare fence can be guessed: only an operator may name one.
+/// The fence that a token stands for. A bare fence can be guessed: only an operator may name one, or use a token that was
+/// given to another key.
 pub(super) fn fence(
     app: &App,
     place: &In,
@@ -31,16 +36,18 @@ pub(super) fn fence(
     (fence, token): (Option<u64>, Option<String>),
 ) -> Result<u64, Problem> {
     let bad = || {
-        Problem::new(403, "the token is not for this task")
+        Problem::new(403, "the token is not for this task, or not for this key")
             .code("GS0611")
-            .hint("send back the token that the claim brought, as it was")
+            .hint("send back the token that the claim brought, as it was, with the key of the claim")
     };
+    let operates = place.principal.scopes.contains(&Scope::Operate);
     match (token, fence) {
         (Some(token), _) => {
             let held: Held = app.tokens.open(PURPOSE, &place.space.name, &token).ok_or_else(bad)?;
-            if held.task == *task { Ok(held.fence) } else { Err(bad()) }
+            let is_own = held.key == place.principal.key || operates;
+            if held.task == *task && is_own { Ok(held.fence) } else { Err(bad()) }
         }
-        (None, Some(fence)) if place.principal.scopes.contains(&Scope::Operate) => Ok(fence),
+        (None, Some(fence)) if operates => Ok(fence),
         (None, Some(_)) => Err(bad()),
         (None, None) => Err(Problem::bad_request("name the token that the claim brought").code("GS0611")),
     }

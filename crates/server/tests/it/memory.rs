@@ -1,0 +1,189 @@
+//! How much of a server one client can take: memory, connections, requests that wait.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use goldseam_api::doc::key::Scope;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::desk::{Desk, Told};
+use crate::hostile::with;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn address(desk: &Desk) -> SocketAddr {
+    desk.running.as_ref().unwrap().address
+}
+
+/// Sends the beginning of a request over a connection of its own.
+async fn begun(at: SocketAddr, head: &str, body: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    stream.write_all(format!("{head}\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    stream
+}
+
+/// The answer to what was sent so far: its status, and all of it.
+async fn answer(stream: &mut TcpStream) -> (u16, String) {
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    let whole = async {
+        loop {
+            let read = stream.read(&mut piece).await.unwrap_or(0);
+            text.extend_from_slice(&piece[..read]);
+            let so_far = String::from_utf8_lossy(&text);
+            let length =
+                so_far.split_once("content-length: ").and_then(|(_, rest)| rest.lines().next()?.parse().ok());
+            let body = so_far.split_once("\r\n\r\n").map(|(_, body)| body.len());
+            if read == 0 || body.zip(length).is_some_and(|(body, length): (usize, usize)| body >= length) {
+                return so_far.into_owned();
+            }
+        }
+    };
+    let text = tokio::time::timeout(PATIENCE, whole).await.expect("an answer before the body");
+    (text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0), text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_body_is_read_before_its_sender_may_send_it() {
+    let desk = Desk::open().await;
+    let reader = desk.key("default", &[Scope::Read]).await;
+    let (none, key) = (String::new(), format!("\r\nauthorization: Bearer {reader}"));
+    for (line, credential, status) in [
+        ("GET /healthz", &none, 400),
+        ("GET /readyz", &none, 400),
+        ("POST /v1/runs", &none, 401),
+        ("POST /v1/callbacks/made-up", &none, 401),
+        ("POST /v1/runs", &key, 403),
+        ("POST /v1/nowhere", &key, 404),
+        ("PATCH /v1/runs", &key, 405),
+        ("GET /v1/runs", &key, 400),
+        ("DELETE /v1/workers/node-1", &key, 403),
+    ] {
+        for length in ["content-length: 1000000", "transfer-encoding: chunked"] {
+            let head = format!("{line} HTTP/1.1\r\n{length}{credential}");
+            let (told, text) = answer(&mut begun(address(&desk), &head, b"").await).await;
+            assert_eq!(told, status, "{line} {length}: {text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_together_take_no_more_memory_than_there_is_for_them() {
+    let desk = Desk::with(&[("bodies_bytes_max", "65536"), ("body_bytes_max", "32768")]).await;
+    let run = json!({ "workflow": "w", "id": "r", "input": "x".repeat(4000) });
+    desk.post("/v1/runs", &run).await.ok();
+    let head = "POST /v1/runs HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 32768";
+    // If the whole of the second comes first, the end of the first finds no room: then both are sent again.
+    let (held, refused) = loop {
+        let held = begun(address(&desk), head, &[b' '; 30_000]).await;
+        let told = desk.post("/v1/runs", &run).await;
+        if told.status != 200 {
+            break (held, told.problem(429, "GS0605"));
+        }
+    };
+    assert_eq!(refused["limit"], 32_768, "half of it is for one key");
+    desk.get("/healthz").await;
+    drop(held);
+    while desk.post("/v1/runs", &run).await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_polls_of_a_key_are_bounded_and_others_are_answered() {
+    let desk = Desk::with(&[("waits_max", "2")]).await;
+    let admin = desk.key("default", &Scope::ALL).await;
+    let reader = desk.key("default", &[Scope::Read]).await;
+    with(&desk, &admin, "/v1/runs", &json!({ "workflow": "w", "id": "r" })).await.ok();
+    let path = "/v1/runs/r/result?wait_ms=60000";
+    let poll = || tokio::spawn(desk.ask(Method::GET, path).bearer_auth(&reader).send());
+    let ask = async |key: &str| {
+        let asked = desk.ask(Method::GET, "/v1/runs/r/result?wait_ms=0").bearer_auth(key);
+        Told::of(asked.send().await.unwrap()).await
+    };
+    let stream = desk.ask(Method::GET, "/v1/runs/r/events").bearer_auth(&reader).send().await.unwrap();
+    let open = poll();
+    let refused = loop {
+        let told = ask(&reader).await;
+        if told.status != 200 {
+            break told.problem(429, "GS0607");
+        }
+    };
+    assert_eq!(refused["limit"], 2, "streams and long polls count together");
+    ask(&admin).await.ok();
+    desk.get("/healthz").await;
+    open.abort();
+    drop(stream);
+    while ask(&reader).await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_has_so_many_connections_and_is_told_the_limit() {
+    let desk = Desk::with(&[("connections_per_address", "2")]).await;
+    let at = address(&desk);
+    let head = "GET /healthz HTTP/1.1";
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = begun(at, head, b"").await;
+        assert_eq!(answer(&mut stream).await.0, 200);
+        held.push(stream);
+    }
+    let mut third = TcpStream::connect(at).await.unwrap();
+    let (status, text) = answer(&mut third).await;
+    let body: Value = serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((status, &body["code"], &body["limit"]), (429, &json!("GS0607"), &json!(2)), "{text}");
+    held.pop();
+    while answer(&mut begun(at, head, b"").await).await.0 != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_listener_for_health_answers_when_the_server_is_full() {
+    let desk = Desk::with(&[("connections_max", "1"), ("health_listen", "127.0.0.1:0")]).await;
+    let mut only = begun(address(&desk), "GET /healthz HTTP/1.1", b"").await;
+    assert_eq!(answer(&mut only).await.0, 200);
+    let health = desk.running.as_ref().unwrap().health_address.unwrap();
+    let get = async |path: &str| {
+        let told = desk.http.get(format!("http://{health}{path}")).send().await.unwrap();
+        (told.status().as_u16(), told.text().await.unwrap())
+    };
+    assert_eq!(get("/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(get("/readyz").await, (200, "ok\n".to_owned()));
+    assert!(get("/metrics").await.1.contains("goldseam_http_requests_total"));
+    assert_eq!(get("/v1/runs").await.0, 404, "and nothing else");
+    drop(only);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_listener_for_health_asks_for_a_key_where_numbers_are_wanted() {
+    let desk = Desk::with(&[("health_listen", "127.0.0.1:0")]).await;
+    let health = desk.running.as_ref().unwrap().health_address.unwrap();
+    let url = |path: &str| format!("http://{health}{path}");
+    let reader = desk.key("default", &[Scope::Read]).await;
+    assert_eq!(desk.http.get(url("/healthz")).send().await.unwrap().status().as_u16(), 200);
+    assert_eq!(desk.http.get(url("/metrics")).send().await.unwrap().status().as_u16(), 401);
+    let told = desk.http.get(url("/metrics")).bearer_auth(&reader).send().await.unwrap();
+    assert_eq!(told.status().as_u16(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_method_is_told_which_ones_there_are() {
+    let desk = Desk::open().await;
+    let told = desk.ask(Method::PATCH, "/v1/runs").send().await.unwrap();
+    assert_eq!((told.status().as_u16(), &told.headers()["allow"]), (405, &"GET, POST".parse().unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_array_is_no_object_and_a_task_without_attempts_is_none() {
+    let desk = Desk::open().await;
+    desk.post("/v1/runs", &json!(["greet", "arr-1"])).await.problem(400, "GS0608");
+    desk.post("/v1/keys", &json!(["n", ["read"]])).await.problem(400, "GS0608");
+    desk.post("/v1/tasks", &json!({ "kind": "k", "attempts_max": 0 })).await.problem(400, "GS0608");
+    assert_eq!(desk.get("/v1/tasks").await.ok()["items"], json!([]));
+}
