@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`url`] | `sqlite:PATH?durability=process`, [`Options`] |
 //! | `open`, `migrate` | is this file ours and whole; its schema |
+//! | [`private`] | files that only their owner may read |
 //! | `writer`, `queue` | the one writer and its group commit |
 //! | `append` | compare-and-append |
 //! | `runs`, `list` | cached rows: written; listed |
@@ -35,6 +36,7 @@ mod locks;
 mod migrate;
 mod nodes;
 mod open;
+pub mod private;
 mod queue;
 mod read;
 mod runs;
