@@ -53,7 +53,7 @@ impl Local {
 
     pub(super) async fn send(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled> {
         let (name, payload) = (SignalName::new(&new.name)?, self.payload(&new.payload)?);
-        self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
+        self.check_id(new.id.as_deref())?;
         let made = caller.command_id("signal", run.as_str()).filter(|_| new.id.is_none());
         let given = new.id.or(made);
         let (fresh, id) = (given.is_none(), self.client.command_id(given));
@@ -75,7 +75,7 @@ impl Local {
         new: NewAnswer,
     ) -> Answer<Answered> {
         let answer = self.payload(&new.answer)?;
-        self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
+        self.check_id(new.id.as_deref())?;
         let made = caller.command_id("answer", run.as_str()).filter(|_| new.id.is_none());
         let given = new.id.or(made);
         let (keyed, id) = (given.is_some(), self.client.command_id(given));

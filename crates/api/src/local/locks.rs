@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use goldseam::EngineError;
-use goldseam::core::LockName;
 use goldseam::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
+use goldseam::core::{LockName, argument};
 use goldseam::engine::claims::StaleLock;
 
 use super::{Local, limit};
@@ -17,8 +17,9 @@ use crate::problem::Problem;
 /// Locks of a page unless told otherwise.
 const LOCKS: u32 = 100;
 
-fn ttl(ttl_ms: Option<u64>) -> Duration {
-    ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis)
+fn ttl(ttl_ms: Option<u64>) -> Result<Duration, Problem> {
+    ttl_ms.map_or(Ok(()), |ms| argument::positive("the time to live", u128::from(ms)))?;
+    Ok(ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis))
 }
 
 impl Local {
@@ -60,7 +61,7 @@ impl Local {
         self.check_text("the holder", &new.holder)?;
         let id = caller.command_id("acquire", name.as_str());
         let locks = self.client.locks();
-        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms), id.as_deref()).await;
+        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms)?, id.as_deref()).await;
         match (taken, id) {
             (Err(EngineError::Lock(LockRefusal::Held { holder, name, expires_at })), Some(id)) => {
                 // His own hold, taken by this very command, is no reason to refuse him.
@@ -77,7 +78,7 @@ impl Local {
 
     pub(super) async fn keep_lock(&self, name: &LockName, new: &Extension) -> Answer<Lock> {
         limit::open(name.as_str())?;
-        Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)).await?)
+        Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)?).await?)
     }
 
     pub(super) async fn free_lock(&self, name: &LockName, new: &NewRelease) -> Answer<Released> {
