@@ -86,7 +86,10 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
             let api = app.api().await?;
             let page = |after, limit| api.locks(LocksQuery { after, limit: Some(limit) });
             let page = pages::gather(limit, None, page).await?;
-            list(app, &page.items, now);
+            match app.json {
+                true => out::json(&page),
+                false => list(app, &page.items, now),
+            }
             pages::tell_cut(app, &page);
         }
         LockCommand::Acquire { name, holder, ttl } => {

@@ -289,7 +289,10 @@ async fn list(app: &App, args: LsArgs) -> Result<Exit, Fail> {
     let page =
         |after, limit| api.tasks(TasksQuery { queue: args.queue.clone(), state, after, limit: Some(limit) });
     let page = pages::gather(args.limit, None, page).await?;
-    print(app, &page.items);
+    match app.json {
+        true => out::json(&page),
+        false => print(app, &page.items),
+    }
     pages::tell_cut(app, &page);
     Ok(Exit::Ok)
 }

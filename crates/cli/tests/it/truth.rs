@@ -55,6 +55,21 @@ fn a_list_of_ids_is_complete_and_a_list_that_is_cut_says_so() {
 }
 
 #[test]
+fn lists_of_tasks_and_locks_that_are_cut_say_so() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.run(&["queue", "submit", "mail", "--id", name]).ok();
+        place.run(&["lock", "acquire", name, "--holder", "me"]).ok();
+    }
+    for list in [&["queue", "ls"][..], &["lock", "ls"]] {
+        let ran = place.run(&[list, &["-q", "--limit", "2"]].concat());
+        assert_eq!((ran.out.as_str(), ran.err.contains("only the first 2")), ("a\nb\n", true), "{}", ran.err);
+        assert!(place.run(&[list, &["--json", "--limit", "2"]].concat()).json()["next"].is_string());
+        assert_eq!(place.run(&[list, &["-q"]].concat()).err, "");
+    }
+}
+
+#[test]
 fn a_code_is_explained_as_it_is_pasted() {
     let place = Place::new();
     for text in ["error[GS0104]", "error[GS0104]: there is no run x", "[GS0104]", "gs104"] {

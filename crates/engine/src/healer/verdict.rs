@@ -4,12 +4,12 @@ use goldseam_core::recovery::Code;
 use goldseam_core::{Status, Summary};
 
 use super::Found;
-use super::why::Explanation;
+use super::why::{Explanation, Link};
 
 /// How a link begins that tells where a run waits although nothing is wrong with it.
 const QUARANTINE: &str = "it waits in quarantine";
-/// What a link says of a request that no worker has carried out yet.
-const PENDING: &str = " is pending";
+/// How links begin that tell of a request that no worker has carried out yet.
+const REQUESTS: [&str; 2] = ["a jump to ", "a request to cancel it"];
 
 /// The verdict on a run: fine, waits, stalled, needs you, failed; and why.
 pub(super) fn verdict(explained: &Explanation, summary: &Summary) -> String {
@@ -39,7 +39,7 @@ pub(super) fn of_unreadable(found: &[Found], status: Status, rule: Code) -> Stri
 
 /// The verdict on a run that is neither over nor at rest by decision.
 fn of_active(explained: &Explanation) -> String {
-    let own = || explained.links.iter().filter(|link| link.depth == 0 && !link.what.contains(PENDING));
+    let own = || explained.links.iter().filter(|link| link.depth == 0 && !is_request(link));
     if let Some(held) = own().find(|link| link.what.starts_with(QUARANTINE)) {
         return shortened(&held.what);
     }
@@ -68,10 +68,14 @@ fn of_active(explained: &Explanation) -> String {
     }
 }
 
+fn is_request(link: &Link) -> bool {
+    REQUESTS.iter().any(|head| link.what.starts_with(head))
+}
+
 /// With the requests of operators that no worker has carried out yet.
 fn with_requests(explained: &Explanation, words: String) -> String {
-    let pending = explained.links.iter().filter(|link| link.depth == 0 && link.what.contains(PENDING));
-    let head = |what: &str| what.split(':').next().unwrap_or(what).to_owned();
+    let pending = explained.links.iter().filter(|link| link.depth == 0 && is_request(link));
+    let head = |what: &str| what.split(": it waits").next().unwrap_or(what).to_owned();
     std::iter::once(words).chain(pending.map(|link| head(&link.what))).collect::<Vec<_>>().join("; ")
 }
 
