@@ -110,14 +110,15 @@ fn hints_name_what_was_typed() {
 fn foreign(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
+    let answers = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let mut asked = [0; 4096];
             let _ = stream.read(&mut asked);
             let _ = stream.write_all(answer.as_bytes());
         }
-    });
+    };
+    std::thread::Builder::new().name("foreign".to_owned()).spawn(answers).unwrap();
     url
 }
 
