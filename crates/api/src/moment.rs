@@ -1,38 +1,49 @@
-//! Moments as people and programs read them: `2026-11-15T18:05:02.125Z`.
-
-use std::borrow::Cow;
+//! Moments: as people read them, `2026-11-15T18:05:02.125Z`, and as they travel, in milliseconds since 1970.
 
 use goldseam::Millis;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// The word for a moment that never comes.
 const NEVER: &str = "never";
 
-/// A moment that travels as text.
+/// A moment that travels in milliseconds since 1970, like every other in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Millis);
 
 impl Serialize for Moment {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&iso(self.0))
+        self.0.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        parse(&text).map(Self).ok_or_else(|| de::Error::custom(format!("{text:?} is no moment")))
+        match Wire::deserialize(deserializer)? {
+            Wire::Number(at) => Ok(Self(Millis(at))),
+            Wire::Text(text) => {
+                parse(&text).map(Self).ok_or_else(|| de::Error::custom(format!("{text:?} is no moment")))
+            }
+        }
     }
+}
+
+/// A moment as it may come: a server of an earlier release sends text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Wire {
+    Number(i64),
+    Text(String),
 }
 
 impl PartialSchema for Moment {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
-            .schema_type(Type::String)
-            .description(Some("A moment of UTC to the millisecond, or `never`."))
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .description(Some("Milliseconds since 1970; 9223372036854775807 is never."))
             .into()
     }
 }
@@ -114,5 +125,16 @@ mod tests {
         for text in ["", "2024-02-29", "2024-13-01T00:00:00.000Z", "2024-01-01T00:00:00Z", "x"] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_moment_travels_as_a_number_and_text_of_earlier_releases_is_read() {
+        let at = Moment(Millis(1_709_210_096_789));
+        assert_eq!(serde_json::to_value(at).unwrap(), serde_json::json!(1_709_210_096_789_i64));
+        for sent in [serde_json::json!(1_709_210_096_789_i64), serde_json::json!("2024-02-29T12:34:56.789Z")]
+        {
+            assert_eq!(serde_json::from_value::<Moment>(sent).unwrap(), at);
+        }
+        assert!(serde_json::from_value::<Moment>(serde_json::json!("soon")).is_err());
     }
 }

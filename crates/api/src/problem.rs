@@ -6,7 +6,7 @@ use goldseam::EngineError;
 use goldseam::core::decide::Refusal;
 use goldseam::core::lock::LockRefusal;
 use goldseam::core::task::TaskRefusal;
-use goldseam::core::{IdError, PayloadError};
+use goldseam::core::{ArgumentError, IdError, PayloadError};
 use goldseam::engine::remote::RemoteRefusal;
 use goldseam::store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -142,7 +142,10 @@ fn title(status: u16) -> &'static str {
 fn status_of(error: &EngineError) -> u16 {
     match error {
         EngineError::Payload(PayloadError::TooLarge { .. }) => 413,
-        EngineError::Id(_) | EngineError::Payload(_) | EngineError::NoSuchVersion { .. } => 400,
+        EngineError::Id(_)
+        | EngineError::Argument(_)
+        | EngineError::Payload(_)
+        | EngineError::NoSuchVersion { .. } => 400,
         EngineError::NoSuchTask(_) => 404,
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
@@ -220,6 +223,12 @@ impl From<EngineError> for Problem {
 
 impl From<IdError> for Problem {
     fn from(error: IdError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<ArgumentError> for Problem {
+    fn from(error: ArgumentError) -> Self {
         EngineError::from(error).into()
     }
 }

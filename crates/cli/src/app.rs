@@ -36,6 +36,8 @@ pub(crate) struct App {
     pub(crate) quiet: bool,
     /// A person reads stdout.
     pub(crate) terminal: bool,
+    /// It is a terminal on which something can be drawn anew.
+    pub(crate) screen: bool,
     /// Colours of stdout.
     pub(crate) paint: Paint,
     error_paint: Paint,
@@ -48,10 +50,11 @@ impl App {
     /// Understands what was typed.
     pub(crate) fn new(global: &Global, named: Named) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let colours = |terminal: bool| match global.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => terminal && !plain,
+            Color::Auto => terminal && !plain && !dumb,
         };
         Self {
             // An empty variable is no choice.
@@ -64,6 +67,7 @@ impl App {
             jsonl: global.jsonl,
             quiet: global.quiet,
             terminal: out::is_terminal(),
+            screen: out::is_terminal() && !dumb,
             paint: Paint(colours(out::is_terminal())),
             error_paint: Paint(colours(std::io::stderr().is_terminal())),
             clock: Arc::new(SystemClock),
@@ -105,6 +109,26 @@ impl App {
                 format!("{command} needs the store itself and cannot be done through a server"),
                 "name the store with --store, where it can be reached",
             )),
+        }
+    }
+
+    /// Warns about files of the store that other users may read or write.
+    pub(crate) fn warn_exposed(&self) {
+        if self.server.is_none() {
+            self.warn_exposed_files(&self.url);
+        }
+    }
+
+    /// The same for the store that this URL names.
+    pub(crate) fn warn_exposed_files(&self, url: &str) {
+        let exposed = goldseam::exposed_files(url);
+        let (folders, files): (Vec<_>, Vec<_>) = exposed.iter().partition(|path| path.is_dir());
+        for (found, mode) in [(files, "600"), (folders, "700")] {
+            if !found.is_empty() {
+                let names: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
+                let names = names.join(" ");
+                self.warn(&format!("other users may read or write {names}: run chmod {mode} {names}"));
+            }
         }
     }
 
@@ -165,7 +189,7 @@ impl App {
             let docs = fail.code.as_ref().map(|code| format!("goldseam explain {code}"));
             let error = json!({ "code": fail.code, "message": fail.message, "help": fail.help, "docs": docs,
                 "exit": fail.exit as u8 });
-            out::note(self.hidden.json(&json!({ "error": error }).to_string()));
+            out::note_json(&self.hidden.json(&json!({ "error": error }).to_string()));
             return fail.exit.into();
         }
         let paint = self.error_paint;

@@ -161,17 +161,23 @@ pub(crate) fn understood(matches: ArgMatches) -> Result<(Cli, Named), clap::Erro
     Ok((Cli::from_arg_matches(&matches)?, named))
 }
 
+/// Whether documents are wanted, as far as that can be told before the command line is understood.
+pub(crate) fn wants_json() -> bool {
+    std::env::args().any(|arg| arg == "--json" || arg == "--jsonl")
+}
+
 /// Shows why the command line was not understood, or the help that was asked for.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args().any(|arg| arg == "--json" || arg == "--jsonl");
-    if error.use_stderr() && wants_json {
+    if error.use_stderr() && wants_json() {
         let message = error.to_string();
         let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         let error = json!({ "code": null, "message": first, "help": "goldseam --help", "exit": 2 });
-        out::note(json!({ "error": error }).to_string());
+        out::note_json(&json!({ "error": error }).to_string());
         return Exit::Usage.into();
     }
-    let _ = error.print();
+    if let Err(lost) = error.print() {
+        return out::lost(&lost).into();
+    }
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
 }
 

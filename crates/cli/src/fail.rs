@@ -33,6 +33,8 @@ pub(crate) enum Exit {
     NeedsHelp = 9,
     /// The log of the run is damaged; what can be read of it was shown.
     Damaged = 10,
+    /// Nothing was wrong or a worker was faster, so nothing was changed.
+    Unchanged = 11,
     /// A preflight found a run that would park or fail.
     WouldPark = 20,
     /// A preflight could not try every run.
@@ -109,7 +111,11 @@ fn exit_of(problem: &Problem) -> Exit {
 impl From<Problem> for Fail {
     fn from(problem: Problem) -> Self {
         let exit = exit_of(&problem);
-        Self { code: problem.code.map(Into::into), message: problem.detail, help: problem.hint, exit }
+        let help = match problem.status {
+            401 => Some("set GOLDSEAM_KEY, or name the file that holds the key with --key-file".to_owned()),
+            _ => problem.hint,
+        };
+        Self { code: problem.code.map(Into::into), message: problem.detail, help, exit }
     }
 }
 

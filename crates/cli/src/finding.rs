@@ -1,13 +1,72 @@
-//! What is wrong, as `sweeper` and `doctor` show it.
+//! What is wrong, as `sweeper` and `doctor` show it: the worst first, equal findings together.
 
 use std::borrow::Borrow;
 
-use goldseam_api::doc::heal::{Fate, Finding};
+use goldseam::recovery::Code;
+use goldseam_api::doc::heal::{Fate, Finding, Severity};
 
 use crate::app::App;
 use crate::paint::Hue;
 use crate::table::Table;
 use crate::text;
+
+/// Names that a line about several findings shows.
+const NAMES: usize = 3;
+
+/// Findings of one rule that look alike.
+struct Group<'a> {
+    findings: Vec<&'a Finding>,
+}
+
+impl Group<'_> {
+    fn first(&self) -> &Finding {
+        self.findings[0]
+    }
+
+    /// The names, or the first of them and how many more there are.
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.findings.iter().take(NAMES).map(|finding| finding.subject().1).collect();
+        match self.findings.len().saturating_sub(NAMES) {
+            0 => names.join(", "),
+            more => format!("{} and {} more", names.join(", "), text::thousands(more as u64)),
+        }
+    }
+
+    /// The remedy; of several findings that of any run.
+    fn remedy(&self) -> String {
+        let first = self.first();
+        match (self.findings.len(), first.subject()) {
+            (1, _) | (_, (_, "")) => first.remedy.clone(),
+            (_, (kind, name)) => first.remedy.replace(name, &kind.to_uppercase()),
+        }
+    }
+}
+
+/// A text without what differs between equal findings: the name, and words with digits.
+fn shape(text: &str, name: &str) -> String {
+    let plain = |word: &str| word == name || word.chars().any(|c| c.is_ascii_digit());
+    text.split_whitespace().map(|word| if plain(word) { "#" } else { word }).collect::<Vec<_>>().join(" ")
+}
+
+fn is_alike(one: &Finding, other: &Finding) -> bool {
+    let ((kind, name), (other_kind, other_name)) = (one.subject(), other.subject());
+    (one.code, one.fate, kind) == (other.code, other.fate, other_kind)
+        && shape(&one.evidence, name) == shape(&other.evidence, other_name)
+        && shape(&one.remedy, name) == shape(&other.remedy, other_name)
+}
+
+/// The worst first, equal ones together.
+fn groups<'a>(findings: &'a [impl Borrow<Finding>]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for finding in findings.iter().map(Borrow::borrow) {
+        match groups.iter_mut().find(|group| is_alike(group.findings[0], finding)) {
+            Some(group) => group.findings.push(finding),
+            None => groups.push(Group { findings: vec![finding] }),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.first().severity));
+    groups
+}
 
 fn code(finding: &Finding) -> String {
     finding.code.map_or_else(|| "-".to_owned(), |code| code.to_string())
@@ -16,6 +75,9 @@ fn code(finding: &Finding) -> String {
 /// What became of a finding, for a person.
 fn words(finding: &Finding) -> (String, Hue) {
     match finding.fate {
+        // To park a damaged run keeps it from harm; it is not healed by that.
+        Fate::Healed if finding.code == Some(Code::K1) => ("parked, needs you".to_owned(), Hue::Bad),
+        Fate::Young | Fate::Told if finding.code == Some(Code::K1) => ("needs you".to_owned(), Hue::Bad),
         Fate::Healed => ("healed".to_owned(), Hue::Good),
         Fate::Young => ("not yet".to_owned(), Hue::Calm),
         Fate::Told => ("can be healed".to_owned(), Hue::Warm),
@@ -30,29 +92,84 @@ fn words(finding: &Finding) -> (String, Hue) {
     }
 }
 
-/// All findings, one below the other.
+fn severity(app: &App, finding: &Finding) -> String {
+    let hue = match finding.severity {
+        Severity::Info => Hue::Dim,
+        Severity::Warning => Hue::Warm,
+        Severity::Error | Severity::Critical => Hue::Bad,
+    };
+    app.paint.on(hue, finding.severity.as_str())
+}
+
+/// All findings, the worst first; equal ones share a line.
 pub(crate) fn table(app: &App, findings: &[impl Borrow<Finding>]) -> Table {
     if !app.terminal {
-        let mut table = Table::new(&["CODE", "WHAT", "NAME", "FATE", "EVIDENCE", "REMEDY"]);
-        for finding in findings.iter().map(Borrow::borrow) {
-            let ((kind, name), (fate, _)) = (finding.subject(), words(finding));
+        let mut table =
+            Table::new(&["SEVERITY", "CODE", "COUNT", "WHAT", "NAME", "FATE", "EVIDENCE", "REMEDY"]);
+        for group in groups(findings) {
+            let finding = group.first();
             table.row(vec![
+                severity(app, finding),
                 code(finding),
-                kind.to_owned(),
-                name.to_owned(),
-                fate,
+                group.findings.len().to_string(),
+                finding.subject().0.to_owned(),
+                group.names(),
+                words(finding).0,
                 text::one_line(&finding.evidence),
-                finding.remedy.clone(),
+                group.remedy(),
             ]);
         }
         return table;
     }
-    let mut table = Table::wrapping(&["CODE", "WHAT", "FATE", "EVIDENCE → REMEDY"]);
-    for finding in findings.iter().map(Borrow::borrow) {
-        let ((kind, name), (fate, hue)) = (finding.subject(), words(finding));
-        let what = if kind == "run" { name.to_owned() } else { format!("{kind} {name}") };
-        let why = format!("{} → {}", finding.evidence, finding.remedy);
-        table.row(vec![code(finding), what, app.paint.on(hue, fate), why]);
+    let mut table = Table::wrapping(&["SEVERITY", "CODE", "COUNT", "WHAT", "FATE", "EVIDENCE → REMEDY"]);
+    for group in groups(findings) {
+        let finding = group.first();
+        let (kind, (fate, hue)) = (finding.subject().0, words(finding));
+        let what = if kind == "run" { group.names() } else { format!("{kind} {}", group.names()) };
+        let why = format!("{} → {}", finding.evidence, group.remedy());
+        let count = text::thousands(group.findings.len() as u64);
+        table.row(vec![severity(app, finding), code(finding), count, what, app.paint.on(hue, fate), why]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn finding(run: &str, code: &str, fate: &str, evidence: &str) -> Finding {
+        let fate_of: Fate = serde_json::from_value(json!(fate)).unwrap();
+        let severity = Severity::of(code.parse().ok(), fate_of);
+        let remedy = format!("deal with it, then: goldseam resume {run}");
+        let found = json!({ "run": run, "code": code, "fate": fate, "evidence": evidence, "remedy": remedy,
+            "severity": severity });
+        serde_json::from_value(found).unwrap()
+    }
+
+    #[test]
+    fn equal_findings_share_a_line_and_the_worst_stands_first() {
+        let lost = |run: &str, node: &str| finding(run, "O2", "told", &format!("node {node} (vm:1) is gone"));
+        let mut findings: Vec<Finding> =
+            (0..5).map(|at| lost(&format!("ord-{at}"), &format!("n-{at}"))).collect();
+        findings.push(finding("odd", "K1", "told", "event 5 of the log is damaged"));
+        findings.push(finding("ord-9", "O2", "told", "its process is frozen"));
+        let groups = groups(&findings);
+        let lines: Vec<(usize, String)> =
+            groups.iter().map(|group| (group.findings.len(), group.names())).collect();
+        let expected = [(1, "odd"), (5, "ord-0, ord-1, ord-2 and 2 more"), (1, "ord-9")];
+        assert_eq!(lines, expected.map(|(count, names)| (count, names.to_owned())));
+        assert_eq!(groups[1].remedy(), "deal with it, then: goldseam resume RUN");
+        assert_eq!(groups[2].remedy(), "deal with it, then: goldseam resume ord-9");
+    }
+
+    #[test]
+    fn a_damaged_log_is_never_called_healed() {
+        for fate in ["told", "young", "healed", "needs_help"] {
+            let damaged = finding("odd", "K1", fate, "event 5 of the log is damaged");
+            assert_eq!(damaged.severity, Severity::Critical);
+            assert!(!words(&damaged).0.contains("healed"), "{fate}");
+        }
+    }
 }

@@ -1,6 +1,14 @@
 //! Colour, for states only, and never the only sign of one.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::LazyLock;
+
 use goldseam::Status;
+use goldseam::core::argument::escaped;
+
+/// Begins the escape sequences of this process. Data cannot know it, so only these reach a terminal.
+static ESCAPE: LazyLock<String> =
+    LazyLock::new(|| format!("\x1b{:016x}", RandomState::new().build_hasher().finish()));
 
 /// Whether to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +43,21 @@ impl Paint {
             Hue::Dim => "2",
             Hue::Bold => "1",
         };
-        if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        match self.0 && !text.is_empty() {
+            true => format!("{0}[{code}m{text}{0}[0m", *ESCAPE),
+            false => text.to_owned(),
+        }
     }
 
     /// A status with its sign.
     pub(crate) fn status(self, status: Status) -> String {
         let (sign, hue) = sign(status);
         self.on(hue, format!("{sign} {status}"))
+    }
+
+    /// A status without its sign, for a program.
+    pub(crate) fn word(self, status: Status) -> String {
+        self.on(sign(status).1, status.as_str())
     }
 }
 
@@ -60,6 +76,19 @@ fn sign(status: Status) -> (&'static str, Hue) {
     }
 }
 
+/// `text` for a terminal: its colours, and every other control character escaped, as in `\u{1b}`, but line breaks and tabs.
+pub(crate) fn shown(text: &str) -> String {
+    let keep = |c| matches!(c, '\n' | '\t');
+    let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| escaped(part, keep)).collect();
+    parts.join("\x1b")
+}
+
+/// `text` for a place within a line: line breaks and tabs are escaped, too.
+pub(crate) fn cell(text: &str) -> String {
+    let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| escaped(part, |_| false)).collect();
+    parts.join(ESCAPE.as_str())
+}
+
 /// Columns that `text` takes on screen; colour takes none.
 pub(crate) fn columns(text: &str) -> usize {
     let (mut count, mut escaped) = (0, false);
@@ -72,4 +101,18 @@ pub(crate) fn columns(text: &str) -> usize {
         }
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_of_this_process_reach_a_terminal() {
+        let painted = Paint(true).on(Hue::Bad, "a\x1b[32mb\x1b[0m\r\u{9b}2J\u{202e}");
+        assert_eq!(shown(&painted), "\x1b[31ma\\u{1b}[32mb\\u{1b}[0m\\u{d}\\u{9b}2J\\u{202e}\x1b[0m");
+        assert_eq!(shown("a\tb\n"), "a\tb\n");
+        assert_eq!(cell("a\tb\n"), "a\\u{9}b\\u{a}");
+        assert_eq!(shown(&cell(&painted)), shown(&painted));
+    }
 }

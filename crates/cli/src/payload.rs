@@ -58,7 +58,7 @@ fn from_file(file: &str) -> Result<String, Fail> {
     let cannot = |error: std::io::Error| Fail {
         code: None,
         message: format!("{file} cannot be read: {error}"),
-        help: Some("name a file that holds one JSON value, as in --input @order.json".to_owned()),
+        help: Some("name a file that holds one JSON value, as in @order.json".to_owned()),
         exit: Exit::Usage,
     };
     let mut text = String::new();

@@ -3,7 +3,7 @@
 use goldseam_api::view::text;
 
 use crate::out;
-use crate::paint::{Hue, Paint, columns};
+use crate::paint::{Hue, Paint, cell, columns};
 
 /// The least room that the last column gets.
 const LAST_MIN: usize = 8;
@@ -27,9 +27,9 @@ impl Table {
         Self { wraps: true, ..Self::new(head) }
     }
 
-    /// Adds a row.
+    /// Adds a row. A cell stays in its place, whatever stands in it.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|text| cell(text)).collect());
     }
 
     /// Its lines. The last column is cut to the page when a person reads it.

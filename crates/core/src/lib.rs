@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`id`], [`path`], [`time`], [`payload`], [`hash`] | the words that everything else is made of |
+//! | [`id`], [`argument`], [`path`], [`time`], [`payload`], [`hash`] | the words that everything else is made of |
 //! | [`event`], [`codec`] | what can happen to a run, and its bytes on disk |
 //! | [`branch`], [`summary`], [`state`] | `derive`: history → state |
 //! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
@@ -20,6 +20,7 @@
 //! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide()`]
 //! refuses it once either is no longer current.
 
+pub mod argument;
 pub mod branch;
 pub mod codec;
 pub mod command;
@@ -59,6 +60,7 @@ mod properties;
 #[cfg(test)]
 mod testing;
 
+pub use argument::ArgumentError;
 pub use branch::{Branch, BranchId, Why};
 pub use codec::Corrupt;
 pub use command::{Command, Doing, Fence, Owned};

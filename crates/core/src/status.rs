@@ -80,7 +80,8 @@ impl std::fmt::Display for Status {
 /// The text names no status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no status; there are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled"
+    "{0:?} is no status{near}; there are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled",
+    near = crate::argument::meant(.0, Status::ALL.map(Status::as_str))
 )]
 pub struct NoStatus(String);
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::argument::{self, ArgumentError};
 use crate::error::{Class, Failure};
 use crate::hash::Hash;
 use crate::id::{LaneName, NodeId, QueueName, RunId, TaskId};
@@ -524,6 +525,13 @@ pub struct NewTask {
 }
 
 impl NewTask {
+    /// Refuses what no store may keep: a kind or a key that is empty or cannot be printed, and 0 attempts.
+    pub fn check(&self) -> Result<(), ArgumentError> {
+        argument::name("the kind", &self.kind)?;
+        self.key.as_ref().map_or(Ok(()), |key| argument::name("the key", key))?;
+        argument::positive("the number of attempts", u128::from(self.attempts_max))
+    }
+
     /// The record of this submission.
     pub fn into_task(self, now: Millis) -> Task {
         Task {

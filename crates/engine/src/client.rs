@@ -9,7 +9,7 @@ use goldseam_core::state::Outcome as CoreOutcome;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{
     BranchId, Command, Failure, Limits, Path, Payload, PayloadError, QueueName, Recorded, Redactor, RunId,
-    Seq, SignalName, State, Status, Summary, TagKey, WorkflowName, codec,
+    Seq, SignalName, State, Status, Summary, TagKey, WorkflowName, argument, codec,
 };
 use goldseam_store::{Page, Record, Row, RunFilter, Store};
 use serde::Serialize;
@@ -99,6 +99,7 @@ impl StartOptions {
             if value.len() > limits.text_bytes_max {
                 return Err(PayloadError::TooLarge { bytes: value.len(), max: limits.text_bytes_max }.into());
             }
+            argument::text("the value of a tag", &value)?;
             tags.insert(TagKey::new(key)?, value);
         }
         let queue = self.queue.map(QueueName::new).transpose()?.unwrap_or_else(default_queue);
@@ -280,6 +281,8 @@ impl Client {
 
     /// Runs by what their cached rows say.
     pub async fn list(&self, filter: RunFilter) -> Result<Page<Row>, EngineError> {
+        filter.tag.as_ref().map_or(Ok(()), |(_, value)| argument::text("the value of a tag", value))?;
+        filter.cause.as_ref().map_or(Ok(()), |cause| argument::text("the cause", cause))?;
         Ok(self.ledger.store.runs(filter).await?)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use goldseam_core::recovery::Policy;
-use goldseam_core::{Limits, QueueName, WorkflowName};
+use goldseam_core::{Limits, QueueName, WorkflowName, argument};
 use goldseam_store::Pace;
 
 use crate::claims::ClaimRules;
@@ -164,6 +164,8 @@ impl Config {
                  taken over"
             )));
         }
+        argument::positive("the number of slots", u128::from(self.slots))?;
+        self.name.as_ref().map_or(Ok(()), |name| argument::text("the name of a node", name))?;
         let (bytes, most) = (self.limits.payload_bytes_max, Limits::PAYLOAD_BYTES_MOST);
         if bytes > most {
             return Err(EngineError::Config(format!(

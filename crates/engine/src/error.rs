@@ -7,7 +7,9 @@ use goldseam_core::decide::Refusal;
 use goldseam_core::lock::LockRefusal;
 use goldseam_core::recovery::Code;
 use goldseam_core::task::TaskRefusal;
-use goldseam_core::{Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName};
+use goldseam_core::{
+    ArgumentError, Class, Corrupt, Failure, IdError, Path, PayloadError, RunId, TaskId, WorkflowName,
+};
 use goldseam_store::StoreError;
 
 use crate::copy::CopyRefusal;
@@ -124,6 +126,9 @@ pub enum EngineError {
     /// A name breaks the rules for names.
     #[error(transparent)]
     Id(#[from] IdError),
+    /// A text is empty or has control characters, or a number is 0.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
     /// A value is too large, too deep or no JSON.
     #[error(transparent)]
     Payload(#[from] PayloadError),
@@ -274,6 +279,7 @@ impl EngineError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Id(_) => "GS0101",
+            Self::Argument(_) => "GS0138",
             Self::Payload(_) | Self::NotThatType { .. } => "GS0102",
             Self::UnknownWorkflow { .. } => "GS0103",
             Self::Refused { refusal, .. } => refusal.code(),
@@ -308,6 +314,7 @@ impl EngineError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`; at most 128 of them".into()),
+            Self::Argument(error) => Some(error.flaw.hint().into()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote texts: '\"like this\"'".into()),
             Self::Payload(PayloadError::TooMany { .. }) => Some("leave some out".into()),
             Self::Payload(_) => Some("keep large data elsewhere and pass a reference".into()),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goldseam_core::LockName;
 use goldseam_core::lock::{Ask, Lock, LockRefusal, Until};
+use goldseam_core::{LockName, argument};
 use goldseam_store::{Expect, LockFilter, StoreError, Written};
 
 use crate::clock::pause;
@@ -35,6 +35,7 @@ impl Locks {
         ttl: Duration,
         (id, credential): (Option<&str>, Option<&str>),
     ) -> Result<Lock, EngineError> {
+        argument::name("the holder", holder)?;
         let node = self.ledger.hub.node().map(|node| node.as_str().to_owned());
         let change = |lock: Option<Lock>, now| {
             let ask = Ask { name, holder, node: node.as_deref(), ttl };

@@ -3,7 +3,7 @@
 mod remote;
 
 use goldseam_core::task::{NewTask, Task, TaskState};
-use goldseam_core::{Failure, Payload, QueueName, TaskId};
+use goldseam_core::{Failure, Payload, QueueName, TaskId, argument};
 use goldseam_store::{Claim, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
 
 use crate::claims::Claims;
@@ -42,6 +42,7 @@ impl Queue {
 
     /// Submits a task. A live task with the same key is returned instead of a second one.
     pub async fn submit(&self, new: NewTask) -> Result<Task, EngineError> {
+        new.check()?;
         let task = new.into_task(self.ledger.store.now().await?);
         match self.put(task.clone(), Expect::Absent).await? {
             Written::Done => {
@@ -55,6 +56,8 @@ impl Queue {
 
     /// Claims due tasks: highest priority first, one at a time per lane. What nobody alive holds is freed first.
     pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
+        argument::name("the owner", &want.owner)?;
+        want.kind.as_ref().map_or(Ok(()), |kind| argument::name("the kind", kind))?;
         let claimed = tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks;
         Ok(self.wanted(claimed).await)
     }

@@ -57,14 +57,21 @@ async fn a_run_that_is_over_says_how_it_ended() {
     ward.start("ends", "cancelled", "\"works\"").await;
     ward.client.cancel(&id("cancelled"), By::default()).await.unwrap();
     let cases = [
-        ("done", Status::Completed, "it is over, completed", vec![]),
-        ("failed", Status::Failed, "it is over, failed: card declined", vec!["goldseam retry failed"]),
-        ("cancelled", Status::Cancelled, "it is over, cancelled", vec![]),
+        ("done", Status::Completed, "it is over, completed", vec![], "fine: it is completed"),
+        (
+            "failed",
+            Status::Failed,
+            "it is over, failed: card declined",
+            vec!["goldseam retry failed"],
+            "failed because card declined",
+        ),
+        ("cancelled", Status::Cancelled, "it is over, cancelled", vec![], "ended: it was cancelled"),
     ];
-    for (run, status, what, help) in cases {
+    for (run, status, what, help, verdict) in cases {
         ward.reaches(run, status).await;
         let why = why(&ward, run).await;
         assert!(why.links[0].what.starts_with(what), "{why:?}");
+        assert_eq!(why.verdict, verdict);
         assert_eq!((why.status, why.links.len(), can(&why), why.moves_at), (status, 1, help, None));
         let finished = ward.client.get(&id(run)).await.unwrap().finished_at;
         assert!(finished.is_some() && why.links[0].since == finished, "{why:?}");
@@ -89,6 +96,7 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
     assert_eq!(said(&asks), [(0, "it waits for an answer to approve (Ship it?)")]);
     assert_eq!(can(&asks), [r#"goldseam answer asks approve '"text"'"#]);
     assert_eq!((asks.found.len(), asks.moves_at), (0, None));
+    assert_eq!(asks.verdict, "waits for an answer to approve (Ship it?)");
     let since = ward.client.get(&id("asks")).await.unwrap().waits[0].since;
     assert_eq!((asks.links[0].since, asks.links[0].until), (Some(since), None));
 
@@ -105,6 +113,7 @@ async fn what_a_run_waits_for_is_named_with_what_to_do() {
     ward.client.pause(&id("naps"), By::default()).await.unwrap();
     let paused = why(&ward, "naps").await;
     assert_eq!(said(&paused), [(0, "an operator paused it")]);
+    assert_eq!(paused.verdict, "needs you: an operator paused it");
     assert_eq!((can(&paused), paused.moves_at), (vec!["goldseam resume naps"], None));
     asking.shutdown().await;
     waiting.shutdown().await;
@@ -118,6 +127,7 @@ async fn a_parked_run_is_moved_by_a_decision_and_not_by_what_it_waited_for() {
     ward.forge("r", vec![Event::RunParked { code: "V1".to_owned(), reason: "other steps".to_owned() }]).await;
     let why = why(&ward, "r").await;
     assert_eq!((why.status, said(&why)), (Status::Parked, vec![(0, "it is parked: other steps")]));
+    assert_eq!(why.verdict, "needs you: parked because other steps");
     assert_eq!(can(&why), ["deal with it, then: goldseam resume r", "goldseam explain V1"]);
 }
 
@@ -151,6 +161,8 @@ async fn a_child_is_followed_to_what_it_waits_for_itself() {
             ]
     };
     eventually("the chain is told", settled).await;
+    let verdict = format!("waits for child run {child}; {child}: it waits for child run {grandchild}");
+    assert_eq!(why(&ward, "r").await.verdict, verdict);
     engine.shutdown().await;
 }
 
@@ -163,7 +175,8 @@ async fn a_step_that_is_tried_again_says_which_attempt_and_when() {
     let rests = || async { ward.client.get(&id("r")).await.is_ok_and(|summary| !summary.waits.is_empty()) };
     eventually("it waits to try again", rests).await;
     let why = why(&ward, "r").await;
-    assert_eq!(said(&why), [(0, "step pay is tried again, attempt 2")]);
+    assert_eq!(said(&why), [(0, "step pay is tried again, attempt 2; last error: busy")]);
+    assert_eq!(why.verdict, "step pay is tried again, attempt 2; last error: busy");
     let due = ward.client.get(&id("r")).await.unwrap().due();
     assert!(due.is_some() && why.links[0].until == due && why.moves_at == due, "{why:?}");
     engine.shutdown().await;
@@ -223,7 +236,11 @@ async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
     let owner = format!("node {node} ({name}) executes it");
     assert_eq!(moves.links[0].what, owner);
     assert_eq!(moves.links[0].since, ward.client.get(&id("r")).await.unwrap().claimed_at);
-    assert_eq!((moves.links.len(), moves.links[1].what.as_str()), (2, "it is after a for now"));
+    assert_eq!(
+        (moves.links.len(), moves.links[1].what.as_str()),
+        (2, "the code after step a is running, no further step is in the log")
+    );
+    assert_eq!(moves.verdict, format!("fine: {owner}; {}", moves.links[1].what));
     engine.crash();
     let lost = format!("node {node} ({name}) had it and is lost");
     eventually("the node is lost", || async { why(&ward, "r").await.links[0].what == lost }).await;
@@ -233,6 +250,7 @@ async fn a_run_that_is_executed_names_its_node_and_one_that_was_lost_too() {
     assert_eq!(lost.links.len(), 2, "{lost:?}");
     assert!(tasks.contains(&lost.links[1].what), "{lost:?}");
     assert!(can(&lost).starts_with(&["goldseam recover r", "goldseam explain O2"]), "{lost:?}");
+    assert!(lost.verdict.starts_with("stalled"), "{lost:?}");
     bystander.shutdown().await;
 }
 
@@ -288,9 +306,28 @@ async fn a_log_that_cannot_be_read_says_where() {
     let evidence = &why.found[0].diagnosis.evidence;
     assert_eq!(said(&why), [(0, format!("its log is damaged: {evidence}").as_str())]);
     assert_eq!((why.status, why.run.clone(), why.moves_at), (Status::Parked, id("r"), None));
+    assert_eq!(why.verdict, format!("needs you: its log is damaged: {evidence}"));
     assert_eq!(
         can(&why),
         ["goldseam history r", "goldseam explain K1", "goldseam terminate r --reason REASON"]
     );
     assert_eq!(ward.client.why(&id("nobody")).await.unwrap_err().code(), "GS0104");
+}
+
+#[tokio::test]
+async fn a_request_that_is_pending_stands_in_the_verdict() {
+    let fixture = fresh();
+    let ward = Ward::on(&fixture);
+    let engine = ends(&ward).await;
+    ward.start("ends", "r", "\"works\"").await;
+    let claimed = || async { ward.client.get(&id("r")).await.is_ok_and(|summary| summary.owner.is_some()) };
+    eventually("a node has it", claimed).await;
+    engine.crash();
+    eventually("the node is lost", || async { !why(&ward, "r").await.found.is_empty() }).await;
+    let by = By { who: Some("ana".to_owned()), ..By::default() };
+    let cancel = goldseam_core::Command::Cancel(ward.client.note(by));
+    ward.client.carry_out(&id("r"), &cancel).await.unwrap();
+    let pending = why(&ward, "r").await;
+    assert!(pending.verdict.starts_with("stalled"), "{pending:?}");
+    assert!(pending.verdict.ends_with("; a request to cancel it by ana is pending"), "{pending:?}");
 }

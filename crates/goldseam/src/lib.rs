@@ -54,8 +54,8 @@ pub use goldseam_store::check::{Fact, Migrated, Report};
 pub use goldseam_store::shown_url;
 pub use known::hide_known;
 pub use open::{
-    Builder, Engine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, migrate_store,
-    open_existing_store, open_store, reopen_store,
+    Builder, Engine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, exposed_files,
+    migrate_store, open_existing_store, open_store, reopen_store,
 };
 pub use span::{days, hours, mins, secs};
 

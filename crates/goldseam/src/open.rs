@@ -126,6 +126,14 @@ async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
     }))
 }
 
+/// The files of a store that other users of this machine may read or write. A store that is no file has none.
+pub fn exposed_files(url: &str) -> Vec<PathBuf> {
+    match Place::of(url) {
+        Ok(Place::Sqlite(path, _)) => goldseam_store_sqlite::private::exposed(&path),
+        _ => Vec::new(),
+    }
+}
+
 /// Looks a store over: reads all of it, changes nothing.
 pub async fn check_store(url: &str) -> Result<Report, EngineError> {
     Ok(match Place::of(url)? {

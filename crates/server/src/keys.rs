@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use goldseam::core::lock::Lock;
 use goldseam::core::task::note;
-use goldseam::core::{LockName, Millis};
+use goldseam::core::{LockName, Millis, argument};
 use goldseam::engine::Entropy;
 use goldseam::store::{Expect, LockFilter, Store, Written};
 use goldseam_api::doc::key::{Key, NewKey, Scope};
@@ -128,12 +128,11 @@ impl Keys {
     pub async fn create(&self, new: NewKey, by: &Caller) -> Result<(Key, Secret), Problem> {
         let now = self.store.now().await?;
         let name = new.name.trim().to_owned();
-        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-            return Err(Problem::bad_request(
-                "a key needs a name of 1 to 100 characters that can be printed",
-            )
-            .limit(NAME_CHARS_MAX as u64));
+        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+            return Err(Problem::bad_request("a key needs a name of 1 to 100 characters")
+                .limit(NAME_CHARS_MAX as u64));
         }
+        argument::text("the name of a key", &name)?;
         if new.scopes.is_empty() {
             return Err(Problem::bad_request("a key needs at least one scope")
                 .hint("read, start, signal, operate, worker, admin"));

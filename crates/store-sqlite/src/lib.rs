@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`url`] | `sqlite:PATH?durability=process`, [`Options`] |
 //! | `open`, `migrate` | is this file ours and whole; its schema |
+//! | [`private`] | files that only their owner may read |
 //! | `writer`, `queue` | the one writer and its group commit |
 //! | `append` | compare-and-append |
 //! | `runs`, `list` | cached rows: written; listed |
@@ -36,6 +37,7 @@ mod migrate;
 mod nodes;
 mod open;
 mod place;
+pub mod private;
 mod queue;
 mod read;
 mod runs;

@@ -15,6 +15,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::fault::Fault;
+use crate::private;
 use crate::runs::cell;
 use crate::tasks::{id, is_unreadable, json, json_text, reason};
 use crate::writer::Work;
@@ -67,9 +68,9 @@ impl Liveness {
     }
 
     fn lock(&self, path: &Path) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
+        private::create_folder(&self.folder)?;
         for _ in 0..LOCK_ATTEMPTS_MAX {
-            let file = File::options().create(true).truncate(false).write(true).open(path)?;
+            let file = private::options().create(true).truncate(false).write(true).open(path)?;
             match file.try_lock() {
                 // Between the two calls the file may have been removed by whoever forgot the node.
                 Ok(()) if is_at(&file, path) => return Ok(file),

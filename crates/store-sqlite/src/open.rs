@@ -16,6 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::fault::Nature;
 use crate::migrate;
+use crate::private;
 use crate::url::{Durability, Options};
 
 /// Written into the file's header: "Gold".
@@ -43,6 +44,7 @@ pub(crate) enum Older {
 /// Checks the file, sees to its schema and returns the connection for writing.
 pub(crate) fn writer(path: &Path, options: &Options, older: Older) -> Result<Connection, StoreError> {
     preflight(path)?;
+    private::create(path).map_err(|error| no_access(path, &error))?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
@@ -145,7 +147,8 @@ pub(crate) fn preflight(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn check_magic(path: &Path) -> Result<(), StoreError> {
+/// Refuses a file that SQLite did not make.
+pub(crate) fn check_magic(path: &Path) -> Result<(), StoreError> {
     let mut start = [0; MAGIC.len()];
     let mut file = File::open(path).map_err(|error| no_access(path, &error))?;
     match file.read_exact(&mut start) {

@@ -160,6 +160,9 @@ pub struct Finding {
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// How bad it is.
+    #[serde(default)]
+    pub severity: Severity,
     /// Since when it has been seen so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
@@ -184,6 +187,46 @@ impl Finding {
         ];
         let named = kinds.into_iter().find_map(|(kind, name)| Some((kind, name.as_deref()?)));
         named.unwrap_or(("run", ""))
+    }
+}
+
+/// How bad a finding is, the worst last.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It was healed, or heals by itself.
+    Info,
+    /// It can be healed without a person.
+    #[default]
+    Warning,
+    /// Only a person can help, or the remedy failed.
+    Error,
+    /// A log is damaged, or a run was stopped because it takes its process down.
+    Critical,
+}
+
+impl Severity {
+    /// How bad a finding of this rule with this fate is.
+    pub fn of(code: Option<Code>, fate: Fate) -> Self {
+        match fate {
+            _ if code == Some(Code::K1) => Self::Critical,
+            Fate::Stopped => Self::Critical,
+            Fate::NeedsHelp | Fate::Failed => Self::Error,
+            Fate::Told | Fate::Young => Self::Warning,
+            Fate::Healed | Fate::Moved | Fate::Waits => Self::Info,
+        }
+    }
+
+    /// The word in JSON and on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+        }
     }
 }
 

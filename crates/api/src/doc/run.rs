@@ -441,6 +441,9 @@ pub struct Explanation {
     pub run: RunId,
     /// Its status.
     pub status: Status,
+    /// How it stands and why, in one line: fine, waits, stalled, needs you, failed or ended.
+    #[serde(default)]
+    pub verdict: String,
     /// What to do, as commands.
     pub you_can: Vec<String>,
 }

@@ -54,7 +54,7 @@ impl Local {
 
     pub(super) async fn send(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled> {
         let (name, payload) = (SignalName::new(&new.name)?, self.payload(&new.payload)?);
-        self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
+        self.check_id(new.id.as_deref())?;
         limit::open(Named::Command, new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("signal", run.as_str()).filter(|_| new.id.is_none());
         let given = new.id.or(made);
@@ -77,7 +77,7 @@ impl Local {
         new: NewAnswer,
     ) -> Answer<Answered> {
         let answer = self.payload(&new.answer)?;
-        self.check_text("the id", new.id.as_deref().unwrap_or_default())?;
+        self.check_id(new.id.as_deref())?;
         limit::open(Named::Command, new.id.as_deref().unwrap_or_default())?;
         let made = caller.command_id("answer", run.as_str()).filter(|_| new.id.is_none());
         let given = new.id.or(made);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use goldseam::core::reserved::Named;
-use goldseam::core::{Command, Event, QueueName, Recorded};
+use goldseam::core::{Command, Event, QueueName, Recorded, argument};
 use goldseam::healer::by_hand::{RecoverOptions, Recovery as Made};
 use goldseam::healer::doctor::{DoctorOptions, Finding as Found, Subject};
 use goldseam::healer::feed::{Healing as Healed, Place};
@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::doc::change::{NewRecovery, Reason, Recovery, Resumed};
 use crate::doc::heal::{
     Checkup, Fate, Finding, ForeignSweep, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep,
-    RecoveriesQuery, Sweep,
+    RecoveriesQuery, Severity, Sweep,
 };
 use crate::doc::{Items, Page};
 use crate::moment::Moment;
@@ -119,6 +119,7 @@ impl Local {
         }
         if let Some(kind) = foreign_kind {
             self.check_text("the kind", kind)?;
+            argument::name("the kind", kind)?;
             limit::open(Named::Kind, kind)?;
             options.kind = kind.clone();
         }
@@ -280,7 +281,7 @@ fn recovered_before(run: &RunId, landed: &Landed) -> Recovery {
 }
 
 /// A finding about nothing yet.
-fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
+fn blank(code: Option<Code>, (evidence, remedy): (String, String), became: &Became) -> Finding {
     let fate = match became {
         Became::Healed => Fate::Healed,
         Became::Young => Fate::Young,
@@ -296,7 +297,7 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
         _ => None,
     };
     Finding {
-        code: None,
+        code,
         error,
         event: None,
         evidence,
@@ -306,6 +307,7 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
         record: None,
         remedy,
         run: None,
+        severity: Severity::of(code, fate),
         since: None,
         state: None,
         task: None,
@@ -313,25 +315,23 @@ fn blank(evidence: String, remedy: String, became: &Became) -> Finding {
 }
 
 fn finding(found: Found) -> Finding {
-    let blank = blank(found.evidence, found.remedy, &found.fate);
-    let code = Some(found.code);
+    let blank = blank(Some(found.code), (found.evidence, found.remedy), &found.fate);
     match found.subject {
-        Subject::Run(run) => Finding { code, run: Some(run), ..blank },
-        Subject::Task(task) => Finding { code, task: Some(task), ..blank },
-        Subject::Lock(lock) => Finding { code, lock: Some(lock), ..blank },
-        Subject::Node(node) => Finding { code, node: Some(node), ..blank },
-        Subject::Record(record) => Finding { code, record: Some(record), ..blank },
+        Subject::Run(run) => Finding { run: Some(run), ..blank },
+        Subject::Task(task) => Finding { task: Some(task), ..blank },
+        Subject::Lock(lock) => Finding { lock: Some(lock), ..blank },
+        Subject::Node(node) => Finding { node: Some(node), ..blank },
+        Subject::Record(record) => Finding { record: Some(record), ..blank },
     }
 }
 
 fn stalled(stalled: Stalled) -> Finding {
     let diagnosis = stalled.found.diagnosis;
     Finding {
-        code: Some(diagnosis.rule),
         event: Some(stalled.found.at),
         run: Some(stalled.found.run.to_string()),
         since: Some(Moment(stalled.since)),
-        ..blank(diagnosis.evidence, diagnosis.remedy.describe(), &stalled.fate)
+        ..blank(Some(diagnosis.rule), (diagnosis.evidence, diagnosis.remedy.describe()), &stalled.fate)
     }
 }
 
@@ -346,7 +346,7 @@ fn foreign(stalled: ForeignStalled) -> Finding {
     Finding {
         since: Some(Moment(stalled.since)),
         state: Some(stalled.id.to_string()),
-        ..blank(stalled.evidence, remedy.to_owned(), &stalled.fate)
+        ..blank(None, (stalled.evidence, remedy.to_owned()), &stalled.fate)
     }
 }
 
@@ -402,7 +402,7 @@ mod tests {
         let document = serde_json::to_value(sweep(Millis(1_700_000_060_000), report)).unwrap();
         assert_snapshot!(serde_json::to_string_pretty(&document).unwrap(), @r#"
         {
-          "at": "2023-11-14T22:14:20.000Z",
+          "at": 1700000060000,
           "foreign": {
             "healed": 1,
             "healthy": 1,
@@ -413,21 +413,24 @@ mod tests {
                 "evidence": "its task t-1 is missing",
                 "fate": "healed",
                 "remedy": "give it a new task",
-                "since": "2023-11-14T22:13:20.000Z",
+                "severity": "info",
+                "since": 1700000000000,
                 "state": "wf-1"
               },
               {
                 "evidence": "its task t-2 is completed",
                 "fate": "young",
                 "remedy": "give it a new task",
-                "since": "2023-11-14T22:13:20.000Z",
+                "severity": "warning",
+                "since": 1700000000000,
                 "state": "wf-2"
               },
               {
                 "evidence": "its task t-3 is dead",
                 "fate": "needs_help",
                 "remedy": "see why its task takes its workers down",
-                "since": "2023-11-14T22:13:20.000Z",
+                "severity": "error",
+                "since": 1700000000000,
                 "state": "wf-3"
               }
             ]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use goldseam::EngineError;
-use goldseam::core::LockName;
 use goldseam::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
 use goldseam::core::reserved::Named;
+use goldseam::core::{LockName, argument};
 use goldseam::engine::claims::StaleLock;
 
 use super::{Local, limit};
@@ -18,8 +18,9 @@ use crate::problem::Problem;
 /// Locks of a page unless told otherwise.
 const LOCKS: u32 = 100;
 
-fn ttl(ttl_ms: Option<u64>) -> Duration {
-    ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis)
+fn ttl(ttl_ms: Option<u64>) -> Result<Duration, Problem> {
+    ttl_ms.map_or(Ok(()), |ms| argument::positive("the time to live", u128::from(ms)))?;
+    Ok(ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis))
 }
 
 impl Local {
@@ -62,7 +63,7 @@ impl Local {
         let id = caller.command_id("acquire", name.as_str());
         let locks = self.client.locks();
         let by = (id.as_deref(), caller.credential.as_deref());
-        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms), by).await;
+        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms)?, by).await;
         match (taken, id) {
             (Err(EngineError::Lock(LockRefusal::Held { holder, name, expires_at })), Some(id)) => {
                 // His own hold, taken by this very command, is no reason to refuse him.
@@ -79,7 +80,7 @@ impl Local {
 
     pub(super) async fn keep_lock(&self, name: &LockName, new: &Extension) -> Answer<Lock> {
         limit::open(Named::Id, name.as_str())?;
-        Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)).await?)
+        Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)?).await?)
     }
 
     pub(super) async fn free_lock(&self, name: &LockName, new: &NewRelease) -> Answer<Released> {

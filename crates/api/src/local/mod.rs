@@ -17,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goldseam::core::lock::Lock;
 use goldseam::core::task::Task;
-use goldseam::core::{Command, LockName, TaskId};
+use goldseam::core::{Command, LockName, TaskId, argument};
 use goldseam::engine::claims::StaleLock;
 use goldseam::{Client, Limits, Path, Payload, RunId, Seq, Summary};
 
@@ -79,9 +79,19 @@ impl Local {
         limit::text(what, text, self.limits())
     }
 
+    /// Checks an id that repeats are recognised by.
+    fn check_id(&self, id: Option<&str>) -> Result<(), Problem> {
+        let id = id.unwrap_or_default();
+        self.check_text("the id", id)?;
+        Ok(argument::text("the id", id)?)
+    }
+
     /// Who does something: whoever is known to ask, and in whose name he says so.
     fn who(&self, caller: &Caller, by: Option<String>) -> Result<Option<String>, Problem> {
-        self.check_text("the name", by.as_deref().unwrap_or_default())?;
+        for name in [&caller.who, &by].into_iter().flatten() {
+            self.check_text("the name", name)?;
+            argument::text("the name", name)?;
+        }
         Ok(match (&caller.who, by) {
             (Some(who), Some(by)) if *who != by => Some(format!("{by} via {who}")),
             (who, by) => who.clone().or(by),

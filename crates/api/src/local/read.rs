@@ -231,6 +231,7 @@ impl Local {
             moves_at: explained.moves_at.map(Moment),
             run: explained.run,
             status: explained.status,
+            verdict: explained.verdict,
             you_can: explained.you_can,
         })
     }

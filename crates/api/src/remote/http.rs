@@ -172,8 +172,8 @@ impl Remote {
     pub(super) async fn ask<T: DeserializeOwned>(&self, ask: Ask) -> Answer<T> {
         let text = self.answered(&ask).await?;
         serde_json::from_str(&text).map_err(|error| {
-            let shown: String = text.chars().take(SHOWN_CHARS).collect();
-            Problem::new(502, format!("the answer of {} cannot be understood: {error}: {shown}", self.base))
+            let shown = excerpt(&text);
+            Problem::new(502, format!("the answer of {} cannot be understood: {error}{shown}", self.base))
                 .hint("is it a Goldseam server, of this release?")
         })
     }
@@ -243,8 +243,14 @@ impl Remote {
             why = cause.to_string();
             source = cause.source();
         }
-        let problem = Problem::new(503, format!("the server at {} cannot be reached: {why}", self.base))
-            .hint("is it running, and is --server or GOLDSEAM_SERVER its address?");
+        // What answers does not speak TLS.
+        let plain = self.base.starts_with("https:") && why.contains("InvalidContentType");
+        let hint = match plain {
+            true => "it does not speak TLS there; is its address http://?",
+            false => "is it running, and is --server or GOLDSEAM_SERVER its address?",
+        };
+        let problem =
+            Problem::new(503, format!("the server at {} cannot be reached: {why}", self.base)).hint(hint);
         if error.is_connect() { Lost::Harmless(problem) } else { Lost::Maybe(problem) }
     }
 }
@@ -271,7 +277,21 @@ impl From<Lost> for Problem {
 /// What an answer says went wrong.
 pub(super) fn problem(status: u16, text: &str) -> Problem {
     serde_json::from_str(text).unwrap_or_else(|_| {
-        let shown: String = text.chars().take(SHOWN_CHARS).collect();
-        Problem::new(status, format!("the server answered {status}: {shown}"))
+        let shown = excerpt(text);
+        Problem::new(502, format!("the server answered {status}, but not as a Goldseam server does{shown}"))
+            .hint("is --server or GOLDSEAM_SERVER the address of a Goldseam server, or of a proxy before it?")
     })
+}
+
+/// The beginning of an answer that is no document, for an error. A page of HTML says nothing to an operator.
+fn excerpt(text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() {
+        return String::new();
+    }
+    if text.starts_with('<') {
+        return ": it sent a page of HTML".to_owned();
+    }
+    let line: String = text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARS).collect();
+    format!(": {line}")
 }

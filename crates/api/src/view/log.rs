@@ -14,7 +14,8 @@ pub fn branch(branches: &Branches, text: &str) -> Result<BranchId, Problem> {
     let all = || branches.iter().map(|branch| branch.id.to_string()).collect::<Vec<_>>().join(", ");
     let id: BranchId = text.parse().map_err(|error| {
         let error: NotABranch = error;
-        Problem::bad_request(error.to_string()).hint("as in --branch b2")
+        Problem::bad_request(error.to_string())
+            .hint("branches are called b1, b2 and so on: goldseam branches RUN lists them")
     })?;
     match branches.get(id) {
         Some(_) => Ok(id),

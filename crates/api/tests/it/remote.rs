@@ -126,7 +126,8 @@ async fn a_problem_comes_back_as_it_was_told() {
     assert_eq!((problem.status, problem.code.as_deref()), (404, Some("GS0104")));
     assert_eq!(problem.hint.as_deref(), Some("goldseam ls"));
     let problem = script.remote().detail(&run).await.unwrap_err();
-    assert_eq!((problem.status, problem.detail.as_str()), (418, "the server answered 418: <html>"));
+    let words = "the server answered 418, but not as a Goldseam server does: it sent a page of HTML";
+    assert_eq!((problem.status, problem.detail.as_str()), (502, words));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! `goldseam doctor`.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use goldseam::recovery::Code;
 use goldseam_api::doc::heal::{Checkup, Fate, NewCheckup};
@@ -12,8 +14,8 @@ use crate::{finding, out, progress, text};
 
 /// Examine the whole store by every rule, and tell or heal what is wrong
 ///
-/// Tells only, unless --fix is given. Each finding has the code of a rule, what was seen, and what is done about it;
-/// a remedy that cuts opens a branch, so nothing is ever deleted. Without --deep, a run that a live node executes or
+/// Tells only, unless --fix is given. Each finding has a severity (critical, error, warning, info), the code of a rule,
+/// what was seen, and what is done about it; equal findings share a line, and --json has each of them. A remedy that cuts opens a branch, so nothing is ever deleted. Without --deep, a run that a live node executes or
 /// that is over is not read.
 #[derive(Debug, Args)]
 #[command(
@@ -86,11 +88,13 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
     if failed > 0 {
         parts.push(format!("{failed} could not be healed now"));
     }
-    let mut helpless = of(|fate| fate == Fate::NeedsHelp).peekable();
-    if let Some(code) = helpless.peek().and_then(|finding| finding.code) {
-        let count = helpless.count();
+    let count = of(|fate| fate == Fate::NeedsHelp).count();
+    if count > 0 {
+        let codes: BTreeSet<Code> =
+            of(|fate| fate == Fate::NeedsHelp).filter_map(|finding| finding.code).collect();
+        let explain: Vec<String> = codes.iter().map(|code| format!("goldseam explain {code}")).collect();
         let verb = if count == 1 { "needs" } else { "need" };
-        parts.push(format!("{count} {verb} you: goldseam explain {code}"));
+        parts.push(format!("{count} {verb} you: {}", explain.join("; ")));
     }
     let hue = if checkup.healthy { Hue::Good } else { Hue::Bad };
     (format!("{looked}{rows}: {}", parts.join(", ")), hue)
@@ -98,7 +102,7 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
 
 #[cfg(test)]
 mod tests {
-    use goldseam_api::doc::heal::Finding;
+    use goldseam_api::doc::heal::{Finding, Severity};
 
     use super::*;
 
@@ -114,6 +118,7 @@ mod tests {
             record: None,
             remedy: String::new(),
             run: Some("r".to_owned()),
+            severity: Severity::of(Some(Code::O2), fate),
             since: None,
             state: None,
             task: None,

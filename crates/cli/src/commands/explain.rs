@@ -1,6 +1,7 @@
 //! `goldseam explain`.
 
 use clap::Args;
+use goldseam::core::argument::nearest;
 use goldseam_api::codes::{self, title};
 use serde_json::json;
 
@@ -57,9 +58,10 @@ fn list(app: &App) {
     app.table(&table);
 }
 
-/// `gs104`, `104` and `[GS0104]` are GS0104.
+/// `gs104`, `104`, `[GS0104]` and `error[GS0104]` are GS0104.
 fn normal(text: &str) -> String {
-    let word: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_uppercase();
+    let inside = text.split_once('[').map_or(text, |(_, rest)| rest.split(']').next().unwrap_or(rest));
+    let word: String = inside.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_uppercase();
     let digits = word.trim_start_matches("GS");
     match digits.parse::<u32>() {
         Ok(number) if digits.len() <= 4 => format!("GS{number:04}"),
@@ -69,30 +71,10 @@ fn normal(text: &str) -> String {
 
 /// The codes that look most like the one that was asked for.
 fn suggestion(wanted: &str) -> String {
-    let mut near: Vec<(usize, &str)> = codes::all().map(|(code, _)| (distance(wanted, code), code)).collect();
-    near.sort_unstable();
-    let near: Vec<&str> =
-        near.into_iter().take(3).filter(|(far, _)| *far <= 2).map(|(_, code)| code).collect();
-    match near.is_empty() {
-        true => "goldseam explain lists all codes".to_owned(),
-        false => format!("did you mean {}? goldseam explain lists all codes", near.join(", ")),
+    match nearest(wanted, codes::all().map(|(code, _)| code)).as_slice() {
+        [] => "goldseam explain lists all codes".to_owned(),
+        near => format!("did you mean {}? goldseam explain lists all codes", near.join(", ")),
     }
-}
-
-/// How many letters must change, come or go.
-fn distance(one: &str, two: &str) -> usize {
-    let two: Vec<char> = two.chars().collect();
-    let mut row: Vec<usize> = (0..=two.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, b) in two.iter().enumerate() {
-            let change = corner + usize::from(a != *b);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[two.len()]
 }
 
 #[cfg(test)]
@@ -101,9 +83,8 @@ mod tests {
 
     #[test]
     fn codes_are_found_however_they_are_written() {
-        for text in ["GS0104", "gs104", "104", "error[GS0104]"] {
-            let word = text.trim_start_matches("error");
-            assert_eq!(normal(word), "GS0104", "{text}");
+        for text in ["GS0104", "gs104", "104", "[GS0104]", "error[GS0104]", "error[GS0104]: run x"] {
+            assert_eq!(normal(text), "GS0104", "{text}");
         }
         assert_eq!(normal("a2"), "A2");
     }
@@ -112,6 +93,5 @@ mod tests {
     fn near_codes_are_suggested() {
         assert!(suggestion(concat!("GS", "0199")).contains("GS01"));
         assert_eq!(suggestion("NONSENSE"), "goldseam explain lists all codes");
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

@@ -10,7 +10,7 @@ use goldseam_api::view::describe::describe;
 
 use crate::app::App;
 use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::paint::{Hue, cell};
 use crate::table::Table;
 use crate::{damage, out, when};
 
@@ -125,7 +125,7 @@ fn cells(app: &App, event: &EventDoc) -> Result<Vec<String>, Fail> {
     };
     let name = hue.map_or_else(|| name.to_owned(), |hue| app.paint.on(hue, name));
     let (seq, branch) = (recorded.seq.to_string(), recorded.branch.to_string());
-    Ok(vec![seq, at, branch, name, describe(&recorded.event, app.much())])
+    Ok(vec![seq, at, branch, name, cell(&describe(&recorded.event, app.much()))])
 }
 
 /// One event of a stream.

@@ -25,7 +25,7 @@ pub(crate) enum KeyCommand {
     ///
     /// From the first key on, a server of this store asks everybody for one. The store keeps a hash.
     #[command(
-        after_help = "Examples:\n  goldseam key create ops --scope admin,read,operate\n  goldseam key create ci --scope start,read --expires 90d\n  goldseam key create gpu-7 --scope worker --queue images -q > key && chmod 600 key\n\nScopes: read, start, signal, operate, worker, admin; none includes another"
+        after_help = "Examples:\n  goldseam key create ops --scope admin,read,operate\n  goldseam key create ci --scope start,read --expires 90d\n  (umask 077 && goldseam key create gpu-7 --scope worker --queue images -q > key)\n\nScopes: read, start, signal, operate, worker, admin; none includes another"
     )]
     Create {
         /// Who or what will use it

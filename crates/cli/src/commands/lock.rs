@@ -22,7 +22,7 @@ use crate::{out, when};
 pub(crate) enum LockCommand {
     /// List locks
     Ls {
-        /// At most so many
+        /// Maximum number of locks
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
@@ -85,7 +85,12 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
         LockCommand::Ls { limit } => {
             let api = app.api().await?;
             let page = |after, limit| api.locks(LocksQuery { after, limit: Some(limit) });
-            list(app, &pages::gather(limit, None, page).await?.items, now);
+            let page = pages::gather(limit, None, page).await?;
+            match app.json {
+                true => out::json(&page),
+                false => list(app, &page.items, now),
+            }
+            pages::tell_cut(app, &page);
         }
         LockCommand::Acquire { name, holder, ttl } => {
             let name = LockName::new(name)?;
@@ -93,12 +98,14 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
             one(app, &app.api_or_new().await?.acquire_lock(&caller, &name, new).await?, now);
         }
         LockCommand::Release { name, holder, fence } => {
-            let (name, new) = (LockName::new(name)?, NewRelease { holder, fence });
+            let (name, new) = (LockName::new(name)?, NewRelease { holder: holder.clone(), fence });
             let released = app.api().await?.release_lock(&caller, &name, new).await?;
             match () {
                 () if app.wants_json() => out::json(&released),
                 () if released.released => out::line(format!("released {name}")),
-                () => out::line(format!("{name} was not held like that any more")),
+                () => out::line(format!(
+                    "lock {name} is not held by {holder} with fence {fence}; nothing was released"
+                )),
             }
         }
         LockCommand::Extend { name, holder, fence, ttl } => {

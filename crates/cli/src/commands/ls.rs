@@ -13,7 +13,8 @@ use goldseam_api::doc::run::{Order, RunsQuery};
 use super::{Fleet, pages};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::out::Screen;
+use crate::paint::{Hue, cell};
 use crate::table::Table;
 use crate::{out, text, when};
 
@@ -21,6 +22,8 @@ use crate::{out, text, when};
 const SUSPECTS_MAX: usize = 50;
 /// How `why` says that a suspect waits.
 const QUARANTINE: &str = "waits in quarantine";
+/// Runs of a list unless told otherwise.
+const LIMIT: u32 = 50;
 /// Columns of the list.
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "STEP", "AGE", "NOTE"];
 
@@ -48,9 +51,9 @@ pub(crate) struct LsArgs {
     /// Only children of this run
     #[arg(long, value_name = "RUN")]
     parent: Option<String>,
-    /// At most so many
-    #[arg(long, default_value_t = 50)]
-    limit: u32,
+    /// Maximum number of runs; 50 unless given, and with -q all of them
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
     /// Oldest first
     #[arg(long)]
     oldest: bool,
@@ -67,11 +70,13 @@ pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
     let query = query(app, &args)?;
     let api = app.api().await?;
     if args.watch {
-        return watch(app, &*api, (query, args.limit)).await;
+        return watch(app, &*api, (query, args.limit.unwrap_or(LIMIT))).await;
     }
-    let page = list(&*api, &query, args.limit).await?;
+    let otherwise = if app.quiet && !app.wants_json() { u32::MAX } else { LIMIT };
+    let page = list(&*api, &query, args.limit.unwrap_or(otherwise)).await?;
     let seen = Seen { held: quarantined(app, &*api, &page).await, fleet: fleet(app, &*api, &page).await? };
     show(app, &page, &seen);
+    pages::tell_cut(app, &page);
     Ok(Exit::Ok)
 }
 
@@ -173,7 +178,7 @@ fn table(app: &App, page: &Page<Summary>, seen: &Seen) -> Table {
     for item in &page.unreadable {
         let status = match app.terminal {
             true => app.paint.on(Hue::Bad, format!("✖ {}", item.status)),
-            false => item.status.clone(),
+            false => app.paint.on(Hue::Bad, &item.status),
         };
         let [step, age] = ["-", "-"].map(str::to_owned);
         table.row(vec![item.id.clone(), "-".to_owned(), status, step, age, item.reason.clone()]);
@@ -187,7 +192,7 @@ fn row(app: &App, summary: &Summary, seen: &Seen) -> Vec<String> {
     let branch = if summary.branch.0 > 1 { format!(" ({})", summary.branch) } else { String::new() };
     let status = match app.terminal {
         true => app.paint.status(summary.status),
-        false => summary.status.to_string(),
+        false => app.paint.word(summary.status),
     };
     let age = match app.terminal {
         true => when::age(summary.created_at, now),
@@ -201,6 +206,12 @@ fn row(app: &App, summary: &Summary, seen: &Seen) -> Vec<String> {
         age,
         note(app, summary, seen),
     ]
+}
+
+/// A row of a list that is watched, for a program.
+fn line(app: &App, summary: &Summary, seen: &Seen) {
+    let cells: Vec<String> = row(app, summary, seen).iter().map(|text| cell(text)).collect();
+    out::line(cells.join("\t"));
 }
 
 fn footer(summaries: &[Summary], more: bool) -> String {
@@ -226,19 +237,20 @@ fn footer(summaries: &[Summary], more: bool) -> String {
 async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Result<Exit, Fail> {
     let mut known: HashMap<RunId, Seq> = HashMap::new();
     let mut mark = 0;
+    let screen = (app.screen && !app.wants_json() && !app.quiet).then(Screen::enter);
     loop {
         let page = list(api, &query, limit).await?;
         let seen = Seen { fleet: fleet(app, api, &page).await?, ..Seen::default() };
         let is_fresh = |summary: &&Summary| known.get(&summary.run) != Some(&summary.as_of);
         let fresh: Vec<&Summary> = page.items.iter().filter(is_fresh).collect();
-        match () {
-            () if app.wants_json() => fresh.iter().for_each(out::jsonl),
-            () if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
-            () if app.terminal => {
-                out::clear();
+        match &screen {
+            Some(screen) => {
+                screen.clear();
                 show(app, &page, &seen);
             }
-            () => fresh.iter().for_each(|summary| out::line(row(app, summary, &seen).join("\t"))),
+            None if app.wants_json() => fresh.iter().for_each(out::jsonl),
+            None if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
+            None => fresh.iter().for_each(|summary| line(app, summary, &seen)),
         }
         known.extend(page.items.iter().map(|summary| (summary.run.clone(), summary.as_of)));
         mark = api.changed(pages::changes(mark)).await?.mark;

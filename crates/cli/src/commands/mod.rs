@@ -51,8 +51,28 @@ use crate::app::App;
 use crate::args::Command;
 use crate::fail::{Exit, Fail};
 
+/// Whether a command looks at the store that `--store` names.
+fn uses_store(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Demo(_)
+            | Command::DemoWorker(_)
+            | Command::Drill(_)
+            | Command::Serve(_)
+            | Command::Dev(_)
+            | Command::Config(_)
+            | Command::Explain(_)
+            | Command::Completions(_)
+            | Command::Version
+            | Command::ExitCodes
+    )
+}
+
 /// Carries out one command.
 pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
+    if uses_store(&command) {
+        app.warn_exposed();
+    }
     match command {
         Command::Demo(args) => demo::run(app, args).await,
         Command::Drill(args) => drill::run(app, args).await,

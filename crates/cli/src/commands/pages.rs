@@ -4,6 +4,7 @@ use goldseam_api::Answer;
 use goldseam_api::doc::run::ChangesQuery;
 use goldseam_api::doc::{PAGE_MAX, Page};
 
+use crate::app::App;
 use crate::fail::Fail;
 
 /// How long a list that is watched waits for news before it is looked at again: times go on.
@@ -31,6 +32,17 @@ where
         }
     }
     Ok(whole)
+}
+
+/// Tells a program on stderr that there is more than was shown. A page as JSON has `next`, and a person has a footer.
+pub(crate) fn tell_cut<T>(app: &App, page: &Page<T>) {
+    let has_footer = app.terminal && !app.wants_json() && !app.quiet;
+    if page.next.is_some() && !app.json && !has_footer {
+        let shown = page.items.len();
+        app.warn(&format!(
+            "only the first {shown} are shown, there are more; --limit COUNT shows more of them"
+        ));
+    }
 }
 
 /// What a list that is watched waits for.

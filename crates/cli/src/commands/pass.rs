@@ -25,13 +25,14 @@ pub(crate) enum PassCommand {
     /// A person's page sends the pass to a server's /v1/pass. A program signs what it sends to the address of the
     /// callback with the secret, and never shows the pass itself.
     #[command(
+        group = clap::ArgGroup::new("what").required(true).args(["answer", "signal"]),
         after_help = "Examples:\n  goldseam pass create order-7 --answer approve --expires 2d\n  goldseam pass create order-7 --signal paid --json | jq -r .callback"
     )]
     Create {
         /// The run
         run: RunId,
         /// The question that may be answered
-        #[arg(long, value_name = "QUESTION", value_parser = Path::new, required_unless_present = "signal", conflicts_with = "signal")]
+        #[arg(long, value_name = "QUESTION", value_parser = Path::new)]
         answer: Option<Path>,
         /// The signal that may be sent
         #[arg(long, value_name = "NAME")]

@@ -261,7 +261,11 @@ fn tell_pruned(app: &App, told: &Pruned) {
 
 /// Whether a file of an archive is whole.
 async fn look(app: &App, file: &str) -> Result<Exit, Fail> {
-    let runs = verify(&read_archived(file).await?).map_err(|flaw| Fail {
+    let unread = |error| Fail {
+        help: Some("name a file that goldseam prune wrote into an archive".to_owned()),
+        ..Fail::from(error)
+    };
+    let runs = verify(&read_archived(file).await.map_err(unread)?).map_err(|flaw| Fail {
         code: Some("GS0133".to_owned()),
         message: format!("{file} is damaged: {flaw}"),
         help: Some("restore it from a copy".to_owned()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use goldseam::Failure;
+use goldseam::core::argument::meant;
 use goldseam::core::task::{Task, TaskState};
 use goldseam::core::{LaneName, Payload, QueueName, TaskId};
 use goldseam_api::doc::Items;
@@ -99,7 +100,7 @@ pub(crate) struct LsArgs {
     /// Only in this state: ready, claimed, completed, failed, cancelled or dead
     #[arg(long, value_parser = state)]
     state: Option<TaskState>,
-    /// At most so many
+    /// Maximum number of tasks
     #[arg(long, default_value_t = 100)]
     limit: u32,
 }
@@ -150,7 +151,7 @@ pub(crate) struct ClaimArgs {
     /// Only tasks of this kind
     #[arg(long)]
     kind: Option<String>,
-    /// At most so many
+    /// Maximum number of tasks
     #[arg(long, default_value_t = 1)]
     limit: u32,
 }
@@ -180,8 +181,9 @@ struct Held<'a> {
 }
 
 fn state(text: &str) -> Result<TaskState, String> {
-    let words = "there are: ready, claimed, completed, failed, cancelled, dead";
-    TaskState::parse(text).ok_or_else(|| format!("{text:?} is no state; {words}"))
+    let known = ["ready", "claimed", "completed", "failed", "cancelled", "dead"];
+    let wrong = || format!("{text:?} is no state{}; there are: {}", meant(text, known), known.join(", "));
+    TaskState::parse(text).ok_or_else(wrong)
 }
 
 /// Carries it out.
@@ -286,7 +288,12 @@ async fn list(app: &App, args: LsArgs) -> Result<Exit, Fail> {
     let (api, state) = (app.api().await?, args.state);
     let page =
         |after, limit| api.tasks(TasksQuery { queue: args.queue.clone(), state, after, limit: Some(limit) });
-    print(app, &pages::gather(args.limit, None, page).await?.items);
+    let page = pages::gather(args.limit, None, page).await?;
+    match app.json {
+        true => out::json(&page),
+        false => print(app, &page.items),
+    }
+    pages::tell_cut(app, &page);
     Ok(Exit::Ok)
 }
 

@@ -1,9 +1,11 @@
 //! `goldseam recover`.
 
 use clap::Args;
-use goldseam::RunId;
 use goldseam::recovery::Code;
+use goldseam::{RunId, Status};
+use goldseam_api::Api;
 use goldseam_api::doc::change::{NewRecovery, Recovery};
+use goldseam_api::doc::run::WaitQuery;
 
 use super::who::Who;
 use crate::app::App;
@@ -13,8 +15,8 @@ use crate::out;
 /// Find out what is wrong with a run, and heal it
 ///
 /// Heals by the first rule that applies, or by the one that is named. A remedy that cuts opens a new branch: nothing
-/// is ever deleted, and --undo goes back to the other side of the seam. A run that is well is left alone. Exits with 9 if
-/// only a person can help.
+/// is ever deleted, and --undo goes back to the other side of the seam. Exits with 9 if only a person can help or the run
+/// was parked, and with 11 if nothing is wrong with the run: then nothing was changed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam recover ord-7 --dry-run\n  goldseam recover ord-7 --rule A2\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain A2"
@@ -50,8 +52,8 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     let (rule, dry_run, compensate) = (args.rule, args.dry_run, args.compensate);
     let new = NewRecovery { rule, dry_run, compensate, by: None, reason: args.who.reason };
     let recovery = api.recover(&caller, &run, new).await?;
-    let needs_help = recovery.needed && !recovery.healed && recovery.automatic == Some(false);
-    let exit = if needs_help && !dry_run { Exit::NeedsHelp } else { Exit::Ok };
+    let parked = recovery.healed && is_parked(&*api, &run).await?;
+    let exit = exit_of(&recovery, dry_run, parked);
     if app.wants_json() {
         out::json(&recovery);
         return Ok(exit);
@@ -60,7 +62,7 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
         out::line(run.as_str());
         return Ok(exit);
     }
-    for line in lines(&run, &recovery, dry_run) {
+    for line in lines(&run, &recovery, (dry_run, parked)) {
         out::line(line);
     }
     if recovery.branch.is_some() {
@@ -69,7 +71,27 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
     Ok(exit)
 }
 
-fn lines(run: &RunId, recovery: &Recovery, dry_run: bool) -> Vec<String> {
+/// Whether all that a remedy could do was to park the run.
+async fn is_parked(api: &dyn Api, run: &RunId) -> Result<bool, Fail> {
+    match api.result(run, WaitQuery::default()).await {
+        Ok(ending) => Ok(ending.status == Status::Parked),
+        // A log that cannot be read is parked by rule K1.
+        Err(problem) if problem.code.as_deref() == Some("GS0224") => Ok(true),
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+fn exit_of(recovery: &Recovery, dry_run: bool, parked: bool) -> Exit {
+    match (recovery.healed, recovery.automatic) {
+        _ if dry_run => Exit::Ok,
+        (true, _) if parked => Exit::NeedsHelp,
+        (true, _) => Exit::Ok,
+        (false, Some(false)) => Exit::NeedsHelp,
+        (false, _) => Exit::Unchanged,
+    }
+}
+
+fn lines(run: &RunId, recovery: &Recovery, (dry_run, parked): (bool, bool)) -> Vec<String> {
     let (Some(rule), Some(evidence)) = (&recovery.rule, &recovery.evidence) else {
         return vec![format!(
             "{run} is {}: nothing is wrong with it, and nothing was changed",
@@ -83,6 +105,7 @@ fn lines(run: &RunId, recovery: &Recovery, dry_run: bool) -> Vec<String> {
         (true, _) if dry_run => format!("would: {remedy}"),
         (_, Some(branch)) if recovery.healed => format!("healed: now on branch {branch}"),
         (_, None) if recovery.healed && *rule == Code::P1 => format!("stopped: {remedy}"),
+        (_, None) if parked => format!("parked, not healed; it needs you: goldseam explain {rule}"),
         (_, None) if recovery.healed => format!("healed: {remedy}"),
         (true, _) => "it moved on meanwhile: nothing was changed".to_owned(),
         (false, _) => format!("needs you, nothing was changed: {remedy}"),

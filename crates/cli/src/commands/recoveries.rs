@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use goldseam::{Millis, RunId, Seq};
 use goldseam_api::Api;
-use goldseam_api::doc::Items;
 use goldseam_api::doc::heal::{Healing, HealingStats, HealingStatsQuery, RecoveriesQuery};
+use goldseam_api::doc::{Items, Page};
 
 use super::pages;
 use crate::app::App;
@@ -53,13 +53,15 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
         stats(app, &api.recovery_stats(query).await?);
         return Ok(Exit::Ok);
     }
-    let mut healings = read(&*api, since_ms, args.limit.unwrap_or(LIMIT)).await?;
+    let page = read(&*api, since_ms, args.limit.unwrap_or(LIMIT)).await?;
     if args.follow {
+        let mut healings = page.items;
         healings.reverse();
         return follow(app, &*api, healings).await;
     }
+    let healings = &page.items;
     match () {
-        () if app.json => out::json(&Items::from(healings)),
+        () if app.json => out::json(&page),
         () if app.jsonl => healings.iter().for_each(out::jsonl),
         () if app.quiet => healings.iter().for_each(|healing| out::line(healing.run.as_str())),
         () => {
@@ -80,6 +82,7 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
             }
         }
     }
+    pages::tell_cut(app, &page);
     Ok(Exit::Ok)
 }
 
@@ -91,9 +94,9 @@ const HEAD_STOPPED: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "ATTEMPT", "E
 const HEAD: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
 
 /// The latest, newest first.
-async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<Vec<Healing>, Fail> {
+async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<Page<Healing>, Fail> {
     let page = |after, limit| api.recoveries(RecoveriesQuery { since_ms, after, limit: Some(limit) });
-    Ok(pages::gather(limit, None, page).await?.items)
+    pages::gather(limit, None, page).await
 }
 
 fn cells(app: &App, healing: &Healing) -> Vec<String> {
@@ -164,7 +167,7 @@ async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit,
         }
         seen.retain(|(at, _, _)| *at >= from);
         mark = api.changed(pages::changes(mark)).await?.mark;
-        new = read(api, Some(from.0), u32::MAX).await?;
+        new = read(api, Some(from.0), u32::MAX).await?.items;
         new.reverse();
     }
 }

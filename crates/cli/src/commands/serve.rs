@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use goldseam::core::argument::meant;
 use goldseam_server::config::Settings;
 use goldseam_server::{Running, serve};
 use serde_json::json;
@@ -65,8 +66,16 @@ pub(crate) struct SettingArgs {
     #[arg(long)]
     insecure_no_keys: bool,
     /// Any other setting; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = super::tag)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
+}
+
+/// Reads `NAME=VALUE`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} sets nothing; write NAME=VALUE")),
+    }
 }
 
 impl SettingArgs {
@@ -75,8 +84,11 @@ impl SettingArgs {
         let mut flags: BTreeMap<&'static str, String> = BTreeMap::new();
         for (name, value) in self.set {
             let known = goldseam_server::config::FIELDS.iter().find(|field| field.name == name);
-            let unknown =
-                || Fail::usage(format!("there is no setting {name:?}"), "goldseam config show lists all");
+            let names = goldseam_server::config::FIELDS.iter().map(|field| field.name);
+            let unknown = || {
+                let words = format!("there is no setting {name:?}{}", meant(&name, names));
+                Fail::usage(words, "goldseam config show lists all")
+            };
             flags.insert(known.ok_or_else(unknown)?.name, value);
         }
         let typed = [
@@ -101,6 +113,9 @@ pub(crate) async fn run(app: &App, args: ServeArgs) -> Result<Exit, Fail> {
     let config = settings.config()?;
     app.hidden.replace(config.redactor(|name| std::env::var(name).ok())?);
     let store = goldseam::shown_url(&config.store);
+    std::iter::once(&config.store)
+        .chain(config.namespaces.values())
+        .for_each(|url| app.warn_exposed_files(url));
     let running = serve(config).await?;
     tell(app, &running, &store);
     told.await;

@@ -14,7 +14,7 @@ use goldseam_api::view::timeline::{self, Row};
 use super::Fleet;
 use crate::app::App;
 use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::paint::{Hue, cell};
 use crate::table::Table;
 use crate::timeline::{Range, draw, mark, tree};
 use crate::{damage, out, text, when};
@@ -50,7 +50,7 @@ pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
         (width, is_terminal) => {
             let view = View::load(app, &*api, &run).await?;
             match width.or(is_terminal.then(out::width)) {
-                Some(width) => out::raw(&view.picture(app, width)),
+                Some(width) => out::page(&view.picture(app, width)),
                 None => view.facts(app),
             }
             broken.clone_from(&view.detail.more.damage);
@@ -162,19 +162,19 @@ impl View {
         }
         if !summary.tags.is_empty() {
             let tags: Vec<String> =
-                summary.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                summary.tags.iter().map(|(key, value)| format!("{key}={}", cell(value))).collect();
             lines.push(("tags", tags.join(" ")));
         }
         if summary.pruned.is_none() {
             lines.push(("input", short(&self.detail.more.input, much)));
         }
         if let Some(message) = self.history.iter().rev().find_map(progress) {
-            lines.push(("progress", message.to_owned()));
+            lines.push(("progress", text::one_line(message)));
         }
         lines.extend(self.detail.more.pending.iter().map(|pending| ("pending", self.pending(pending))));
         if let Some(left) = &self.detail.more.left_standing {
             let by = left.note.by.as_ref().map_or_else(String::new, |by| format!("by {by}: "));
-            lines.push(("terminated", format!("{by}{}", left.note.reason)));
+            lines.push(("terminated", format!("{by}{}", text::one_line(&left.note.reason))));
             lines.extend(super::terminate::left(left).into_iter().map(|line| ("left", line)));
         }
         lines.extend(self.waiting().into_iter().map(|words| ("waits for", words)));
@@ -218,10 +218,10 @@ impl View {
             (Some(output), _) => vec![("result", output.as_str().to_owned())],
             _ if summary.status == Status::Cancelled => {
                 let reason = self.history.iter().rev().find_map(cancelled);
-                vec![("cancelled", reason.unwrap_or_default().to_owned())]
+                vec![("cancelled", text::one_line(reason.unwrap_or_default()))]
             }
             (None, Some(failure)) if summary.status == Status::Failed => vec![
-                ("failure", failure.to_string()),
+                ("failure", text::one_line(&failure.to_string())),
                 ("cause", format!("{}   → goldseam ls --cause {}", failure.cause(), failure.cause())),
                 (
                     "fix",
@@ -232,7 +232,7 @@ impl View {
                 ),
             ],
             _ => match &summary.trouble {
-                Some(trouble) => vec![("trouble", trouble.message.clone())],
+                Some(trouble) => vec![("trouble", text::one_line(&trouble.message))],
                 None => Vec::new(),
             },
         }
@@ -248,7 +248,7 @@ impl View {
         let title = paint.on(Hue::Bold, format!("{} {}", summary.workflow, summary.run));
         let mut lines = vec![format!("{title}  {} {}", paint.status(summary.status), self.lasted())];
         let fact = |(name, value): (&str, String)| {
-            format!("  {} {value}", paint.on(Hue::Dim, format!("{name:<10}")))
+            format!("  {} {}", paint.on(Hue::Dim, format!("{name:<10}")), cell(&value))
         };
         lines.extend(self.header(Much::Some).into_iter().map(fact));
         lines.push(String::new());
@@ -259,7 +259,8 @@ impl View {
         }
         for seam in &self.detail.more.seams {
             let mark = paint.on(Hue::Warm, mark(seam).to_string());
-            lines.push(format!("  {mark} {} {} {}", when::clock(seam.at), seam.kind, seam.what));
+            let what = text::one_line(&seam.what);
+            lines.push(format!("  {mark} {} {} {what}", when::clock(seam.at), seam.kind));
         }
         let tree = tree(&self.history, &self.branches, paint);
         if !tree.is_empty() {
@@ -271,7 +272,7 @@ impl View {
             lines.push(format!(
                 "  {} {}  ({})",
                 paint.on(Hue::Warm, "?"),
-                input.prompt,
+                text::one_line(&input.prompt),
                 text::form(&input.form)
             ));
             lines.push(format!("    → {command}"));
@@ -290,13 +291,14 @@ impl View {
         out::line(format!("run\t{}", self.summary().run));
         out::line(format!("status\t{}", self.summary().status));
         for (name, value) in self.header(Much::All).into_iter().chain(self.ending()) {
-            out::line(format!("{name}\t{value}"));
+            out::line(format!("{name}\t{}", cell(&value)));
         }
         for OpenQuestion { input, command } in &self.detail.more.questions {
             out::line(format!("question\t{}\t{}\t{command}", input.path, text::one_line(&input.prompt)));
         }
         for seam in &self.detail.more.seams {
-            out::line(format!("seam\t{}\t{}\t{}", when::iso(seam.at), seam.kind, seam.what));
+            let what = text::one_line(&seam.what);
+            out::line(format!("seam\t{}\t{}\t{what}", when::iso(seam.at), seam.kind));
         }
         out::line("");
         let mut table = Table::new(&["STEP", "KIND", "STATE", "ATTEMPTS", "BEGAN", "MS", "NOTE"]);

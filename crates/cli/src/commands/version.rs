@@ -21,10 +21,14 @@ const CODES: &[(Exit, &str)] = &[
     ),
     (Exit::Unreachable, "the store cannot be reached or used, or is closed by a copy"),
     (Exit::TimedOut, "the wait timed out; the run goes on"),
-    (Exit::NeedsHelp, "the run needs a person: recover or resume could not heal it"),
+    (Exit::NeedsHelp, "the run needs a person: recover or resume could not heal it, or it is parked again"),
     (
         Exit::Damaged,
         "the log of the run is damaged; show, history, branches and diff showed what can be read",
+    ),
+    (
+        Exit::Unchanged,
+        "recover: nothing is wrong with the run, or it moved on meanwhile; nothing was changed",
     ),
     (Exit::WouldPark, "preflight, migrate: a run would park or fail"),
     (Exit::Untried, "preflight: no run would park or fail, but some could not be tried"),

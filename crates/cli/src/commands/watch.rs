@@ -11,6 +11,7 @@ use goldseam_api::doc::run::WaitQuery;
 
 use crate::app::App;
 use crate::fail::{Exit, Fail};
+use crate::out::Screen;
 use crate::paint::Hue;
 use crate::{out, when};
 
@@ -34,18 +35,19 @@ pub(crate) struct WatchArgs {
 pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, Fail> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
-    if !app.terminal || app.wants_json() || app.quiet {
+    if !app.screen || app.wants_json() || app.quiet {
         return stream(app, &*api, &run, Seq::ZERO).await.map(exit_of);
     }
     let seen = api.result(&run, WaitQuery::default()).await?.event;
     let mut following = api.follow(&run, seen).await?;
     let mut stalled = None;
+    let screen = Screen::enter();
     loop {
-        draw(app, &*api, &run, stalled.as_ref()).await?;
+        draw(app, &*api, (&screen, &run), stalled.as_ref()).await?;
         let news = loop {
             tokio::select! {
                 news = following.next() => break news,
-                () = tokio::time::sleep(REDRAW) => draw(app, &*api, &run, stalled.as_ref()).await?,
+                () = tokio::time::sleep(REDRAW) => draw(app, &*api, (&screen, &run), stalled.as_ref()).await?,
             }
         };
         stalled = match news.transpose()? {
@@ -54,19 +56,25 @@ pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, Fail> {
             Some(News::Stalled(found)) => Some(found),
         };
     }
-    draw(app, &*api, &run, None).await?;
+    drop(screen);
+    out::page(&super::show::picture(app, &*api, &run, out::width()).await?);
     Ok(exit_of(api.result(&run, WaitQuery::default()).await?.status))
 }
 
-async fn draw(app: &App, api: &dyn Api, run: &RunId, stalled: Option<&StalledNews>) -> Result<(), Fail> {
+async fn draw(
+    app: &App,
+    api: &dyn Api,
+    (screen, run): (&Screen, &RunId),
+    stalled: Option<&StalledNews>,
+) -> Result<(), Fail> {
     let mut picture = super::show::picture(app, api, run, out::width()).await?;
     if let Some(StalledNews { rule, evidence, remedy, .. }) = stalled {
         let word = app.paint.on(Hue::Bad, "stalled");
         picture.push_str(&format!("  {word}: rule {rule}, {evidence} → {remedy}\n"));
         picture.push_str(&format!("  {:<7}  goldseam why {run}\n", ""));
     }
-    out::clear();
-    out::raw(&picture);
+    screen.clear();
+    out::page(&picture);
     Ok(())
 }
 

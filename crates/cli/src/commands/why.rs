@@ -8,12 +8,13 @@ use goldseam_api::doc::run::{Explanation, Link};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::paint::Hue;
-use crate::{out, when};
+use crate::{out, text, when};
 
 /// Say why a run is where it is, and what would move it
 ///
-/// The chain of what it waits for, down to its children; who has it and since when; when it moves by itself; what is
-/// wrong with it, if anything is; and what you can do.
+/// First the verdict, in one line: fine, waits, stalled, needs you, failed or ended, and why. Then the chain of what the
+/// run waits for, down to its children; which node has it and since when; when it moves by itself; what is wrong with it;
+/// and what you can do.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  goldseam why ord-7\n  goldseam why ord-7 --json | jq -r '.you_can[]'")]
 pub(crate) struct WhyArgs {
@@ -33,24 +34,22 @@ pub(crate) async fn run(app: &App, args: WhyArgs) -> Result<Exit, Fail> {
     Ok(Exit::Ok)
 }
 
+/// The verdict, what it rests on, and what to do.
 fn lines(app: &App, explained: &Explanation) -> Vec<String> {
     let (paint, now) = (app.paint, app.now());
     let status = if app.terminal { paint.status(explained.status) } else { explained.status.to_string() };
-    let mut lines = vec![format!("{} is {status}", paint.on(Hue::Bold, explained.run.as_str()))];
+    let verdict = text::one_line(&explained.verdict);
+    let mut lines = vec![format!("{} ({status}): {verdict}", paint.on(Hue::Bold, explained.run.as_str()))];
     let is_over = explained.status.is_terminal();
     lines.extend(explained.links.iter().map(|link| chain(link, is_over, now)));
     for wrong in &explained.findings {
-        lines.push(format!("{}: rule {}, {}", paint.on(Hue::Bad, "wrong"), wrong.code, wrong.evidence));
+        let evidence = text::one_line(&wrong.evidence);
+        lines.push(format!("{}: rule {}, {evidence}", paint.on(Hue::Bad, "wrong"), wrong.code));
         if wrong.automatic {
             lines.push(format!("  remedy: {}", wrong.remedy));
         }
     }
-    if explained.findings.is_empty() {
-        lines.push("nothing is wrong with it".to_owned());
-    }
-    if !explained.status.is_terminal() {
-        lines.push(moves(explained, now));
-    }
+    lines.extend(moves(explained, now));
     if !explained.you_can.is_empty() {
         lines.push("you can:".to_owned());
         lines.extend(explained.you_can.iter().map(|line| format!("  {line}")));
@@ -71,43 +70,32 @@ fn chain(link: &Link, is_over: bool, now: Millis) -> String {
         Some(until) if until <= now => ", due now".to_owned(),
         Some(until) => format!(", until {} ({} left)", when::iso(until), when::span(until.since(now))),
     };
-    format!("{indent}{}{since}{until}", link.what)
+    format!("{indent}{}{since}{until}", text::one_line(&link.what))
 }
 
-/// When it moves without anybody's help.
-fn moves(explained: &Explanation, now: Millis) -> String {
-    let sick = explained.findings.iter().any(|wrong| wrong.automatic);
-    let is_damaged = explained.findings.iter().any(|wrong| wrong.code == Code::K1);
-    match explained.moves_at.map(|at| at.0) {
-        _ if is_damaged && sick => {
-            let run = &explained.run;
-            format!(
-                "it does not move by itself: its log is damaged; an engine, or goldseam recover {run}, parks it"
-            )
-        }
-        _ if is_damaged => "it does not move by itself: its log is damaged, and it is parked".to_owned(),
-        _ if sick => {
-            let run = &explained.run;
-            format!("a running engine heals it by itself after a while, goldseam recover {run} does so now")
-        }
-        Some(at) if at > now => {
-            format!("it moves by itself in {}, at {}", when::span(at.since(now)), when::iso(at))
-        }
-        Some(_) => "it moves by itself now, as soon as a node has room".to_owned(),
-        None if explained.status.is_active()
-            && explained.findings.is_empty()
-            && explained.links.is_empty() =>
-        {
-            "it moves by itself".to_owned()
-        }
-        None => waits_for_others(explained),
+/// When it moves without a person, if it does. The verdict says so where it does not.
+fn moves(explained: &Explanation, now: Millis) -> Option<String> {
+    let run = &explained.run;
+    let findings = &explained.findings;
+    if explained.status.is_terminal() {
+        return None;
     }
-}
-
-fn waits_for_others(explained: &Explanation) -> String {
-    use goldseam::Status::{Compensating, Queued, Running};
-    match explained.status {
-        Queued | Running | Compensating if explained.findings.is_empty() => "it moves by itself".to_owned(),
-        _ => "it does not move by itself".to_owned(),
+    if findings.iter().any(|wrong| wrong.code == Code::K1) {
+        let parks = findings.iter().any(|wrong| wrong.automatic);
+        let words = format!("no worker touches it: a running engine, or goldseam recover {run}, parks it");
+        return parks.then_some(words);
     }
+    if findings.iter().any(|wrong| !wrong.automatic) {
+        return None;
+    }
+    if !findings.is_empty() {
+        return Some(format!(
+            "a running engine heals it by itself after a while; goldseam recover {run} does so now"
+        ));
+    }
+    let at = explained.moves_at?.0;
+    Some(match at > now {
+        true => format!("it moves by itself in {}, at {}", when::span(at.since(now)), when::iso(at)),
+        false => "it moves by itself now, as soon as a node has room".to_owned(),
+    })
 }

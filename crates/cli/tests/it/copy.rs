@@ -163,7 +163,9 @@ fn a_copy_that_was_killed_goes_on_where_it_was() {
     let there = format!("{THERE}?durability=process");
     let mut copying = Guarded(place.command(&["store", "copy", HERE, &there]).spawn().unwrap());
     let some = || {
-        let db = rusqlite::Connection::open(place.path("there.db")).ok()?;
+        // Only the copy makes the file.
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
+        let db = rusqlite::Connection::open_with_flags(place.path("there.db"), flags).ok()?;
         let count: i64 = db.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).ok()?;
         (count > 100).then_some(())
     };

@@ -169,8 +169,14 @@ fn commands_to_a_damaged_run_say_so() {
         "UPDATE events SET body = 'garbage' WHERE seq = 4 AND rid = (SELECT rid FROM runs WHERE id = 'asks')",
     );
     let why = place.run(&["why", "asks"]).ok();
-    assert!(why.contains("its log is damaged") && !why.contains("heals it by itself"), "{why}");
-    place.run(&["doctor", "--fix"]);
+    assert!(why.starts_with("asks (parked): needs you: its log is damaged: event 4"), "{why}");
+    assert!(!why.contains("heals it by itself"), "{why}");
+    for args in [&["doctor"][..], &["doctor", "--fix"], &["doctor"]] {
+        let told = place.run(args);
+        let line = told.out.lines().find(|line| line.contains("\tK1\t")).unwrap();
+        assert!(line.starts_with("critical\tK1\t1\trun\tasks\t") && line.contains("needs you"), "{line}");
+        assert!(!line.contains("healed"), "{line}");
+    }
     for args in
         [&["pause", "asks"][..], &["resume", "asks"], &["signal", "asks", "paid"], &["cancel", "asks"]]
     {

@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use goldseam::prelude::*;
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::sick::{plain, sick};
-use crate::support::{Guarded, Ran, prepared};
+use crate::support::{Guarded, Ran, block, eventually, prepared};
 
 /// What was printed, with what differs each time hidden.
 #[track_caller]
@@ -112,13 +113,65 @@ fn the_doctor_knows_locks_too() {
     let told = place.run(&["doctor"]);
     assert_eq!(told.code, 1, "{}", told.err);
     assert!(
-        told.out.starts_with("CODE") && told.out.contains("\nL1\tlock\tnightly\tcan be healed\t"),
+        told.out.starts_with("SEVERITY\tCODE\tCOUNT")
+            && told.out.contains("\nwarning\tL1\t1\tlock\tnightly\tcan be healed\t"),
         "{}",
         told.out
     );
     let fixed = place.run(&["doctor", "--fix", "--rule", "L1", "--json"]).json();
     assert_eq!((&fixed["findings"][0]["lock"], &fixed["healed"]), (&json!("nightly"), &json!(1)));
     assert_eq!(place.run(&["doctor", "--json"]).json()["healthy"], true);
+}
+
+#[test]
+fn the_doctor_groups_equal_findings_and_says_how_bad_they_are() {
+    let place = prepared();
+    for number in 0..5 {
+        place.run(&["lock", "acquire", &format!("nightly-{number}"), "--holder", "ana", "--ttl", "1ms"]).ok();
+    }
+    let told = eventually("all locks expire", || {
+        let told = place.run(&["doctor"]);
+        told.out.contains("\t5\tlock\t").then_some(told)
+    });
+    assert_eq!(told.code, 1, "{}", told.err);
+    assert!(
+        told.out
+            .contains("\nwarning\tL1\t5\tlock\tnightly-0, nightly-1, nightly-2 and 2 more\tcan be healed\t"),
+        "{}",
+        told.out
+    );
+    assert!(!told.out.contains("\thealed") && !told.out.contains(" healed,"), "nothing was: {}", told.out);
+    let document: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).out).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 5, "a document has each of them");
+    assert!(findings.iter().all(|finding| finding["severity"] == "warning"), "{document}");
+}
+
+#[test]
+fn what_changes_nothing_does_not_look_like_success() {
+    let place = sick();
+    let well = place.run(&["recover", "done"]);
+    assert_eq!((well.code, well.out.contains("nothing was changed")), (11, true), "{}", well.out);
+    assert_eq!(place.run(&["recover", "done", "--dry-run"]).code, 0, "a look is no attempt");
+    let parked = place.run(&["recover", "odd", "--json"]);
+    assert_eq!(parked.code, 9, "{}", parked.err);
+    place.run(&["resume", "done"]).fails(6, "GS0105");
+}
+
+#[test]
+fn a_run_that_parks_again_is_told_by_resume() {
+    let place = sick();
+    block(async {
+        async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
+            ctx.step("weigh", || async { Ok::<_, Error>(()) }).await
+        }
+        let engine =
+            Engine::open(&place.url()).await.unwrap().workflow("parcel", changed).start().await.unwrap();
+        let resumed = place.run(&["resume", "odd"]);
+        assert_eq!(resumed.code, 9, "{} {}", resumed.out, resumed.err);
+        assert!(resumed.out.contains("it is parked again: goldseam why odd"), "{}", resumed.out);
+        engine.shutdown().await;
+    });
 }
 
 #[test]

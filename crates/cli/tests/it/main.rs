@@ -4,6 +4,7 @@
 
 mod bucket;
 mod changing;
+mod controls;
 mod copy;
 #[cfg(feature = "crash-points")]
 mod crash;
@@ -13,6 +14,7 @@ mod disk;
 mod drill;
 mod ending;
 mod errors;
+mod files;
 mod guides;
 mod healing;
 mod help;
@@ -23,3 +25,4 @@ mod server;
 mod serving;
 mod sick;
 mod support;
+mod truth;

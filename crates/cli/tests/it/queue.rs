@@ -3,7 +3,7 @@
 use goldseam::Status;
 use goldseam::prelude::*;
 
-use crate::support::{Place, block, reaches};
+use crate::support::{Place, block, eventually, reaches};
 
 #[test]
 fn a_task_is_submitted_claimed_and_completed_once() {
@@ -83,7 +83,10 @@ fn what_nobody_alive_holds_is_counted_then_taken_back() {
     place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "0s"]).ok();
     place.run(&["queue", "submit", "merge", "--id", "b"]).ok();
     assert_eq!(place.run(&["queue", "claim", "--owner", "w1", "--limit", "9", "-q"]).ok(), "a\nb\n");
-    place.run(&["lock", "acquire", "nightly", "--holder", "w1", "--ttl", "0s"]).ok();
+    place.run(&["lock", "acquire", "nightly", "--holder", "w1", "--ttl", "1ms"]).ok();
+    eventually("the lock expires", || {
+        (place.run(&["lock", "stale", "-q"]).ok() == "nightly\n").then_some(())
+    });
     let dry = place.run(&["queue", "reclaim", "--dry-run"]).ok();
     assert_eq!(dry, "would take back 1 task and free 1 lock\n");
     let dry = place.run(&["queue", "reclaim", "--dry-run", "--json"]).json();
@@ -129,7 +132,8 @@ fn stale_locks_are_listed_with_the_reason() {
     let place = Place::new();
     place.run(&["lock", "acquire", "held", "--holder", "ana", "--ttl", "1h"]).ok();
     assert_eq!(place.run(&["lock", "stale"]).ok(), "LOCK\tHOLDER\tEXPIRED\tWHY\n");
-    place.run(&["lock", "acquire", "brief", "--holder", "ben", "--ttl", "0s"]).ok();
+    place.run(&["lock", "acquire", "brief", "--holder", "ben", "--ttl", "1ms"]).ok();
+    eventually("the lock expires", || (place.run(&["lock", "stale", "-q"]).ok() == "brief\n").then_some(()));
     let list = place.run(&["lock", "stale"]).ok();
     assert!(list.contains("\nbrief\tben\t20") && list.ends_with("Z\tit had expired\n"), "{list}");
     assert_eq!(place.run(&["lock", "stale", "-q"]).ok(), "brief\n");

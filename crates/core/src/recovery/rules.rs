@@ -144,7 +144,8 @@ impl fmt::Display for Code {
 /// The text names no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no rule; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, W2, V1, P1, N1, K1, K2, C1, U1"
+    "{0:?} is no rule{near}; there are: A1, A2, A3, A4, D2, E2, F1, O1, O2, O3, H1, L1, L2, W1, W2, V1, P1, N1, K1, K2, C1, U1",
+    near = crate::argument::meant(&.0.to_uppercase(), CATALOGUE.iter().map(|rule| rule.code.as_str()))
 )]
 pub struct NoRule(String);
 

@@ -68,6 +68,13 @@ pub struct StepOp {
     pub remote: Option<Box<RemoteOp>>,
 }
 
+impl StepOp {
+    /// Whether it has neither returned nor failed for good.
+    pub fn is_open(&self) -> bool {
+        matches!(self.progress, StepProgress::Started | StepProgress::Retry(_))
+    }
+}
+
 /// What is known of a remote step besides where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteOp {

@@ -231,12 +231,17 @@ fn unreadable(found: Unreadable) -> Finding {
 
 fn finding(stalled: Stalled) -> Finding {
     let diagnosis = stalled.found.diagnosis;
+    // Parking keeps workers away from a damaged log; it heals nothing.
+    let fate = match stalled.fate {
+        Fate::Told | Fate::Young | Fate::Healed if diagnosis.rule == Code::K1 => Fate::NeedsHelp,
+        fate => fate,
+    };
     Finding {
         code: diagnosis.rule,
         subject: Subject::Run(stalled.found.run.as_str().to_owned()),
         remedy: diagnosis.remedy.describe(),
         evidence: diagnosis.evidence,
-        fate: stalled.fate,
+        fate,
     }
 }
 

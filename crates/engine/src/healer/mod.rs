@@ -14,6 +14,7 @@ mod liveness;
 pub mod monitor;
 pub mod sweeper;
 mod terminate;
+mod verdict;
 pub mod why;
 
 use std::collections::BTreeMap;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use goldseam_core::event::Terminated;
 use goldseam_core::lines::{answer_line, signal_line};
 use goldseam_core::recovery::{Code, Remedy, suspected};
-use goldseam_core::state::{Mail, OpKind, StepOp, StepProgress};
+use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo};
 use goldseam_core::summary::{OpenWait, Trouble};
 use goldseam_core::task::TaskState;
-use goldseam_core::{Millis, Path, RunId, SignalName, State, Status, TaskId};
+use goldseam_core::{Event, Millis, Path, Recorded, RunId, SignalName, State, Status, TaskId};
 
-use super::{Examined, Found, Healer, Liveness};
+use super::{Examined, Found, Healer, Liveness, verdict};
 use crate::client::Client;
 use crate::error::EngineError;
 
@@ -39,6 +39,8 @@ pub struct Explanation {
     pub run: RunId,
     /// Its status, by its log.
     pub status: Status,
+    /// How it stands and why, in one line: fine, waits, stalled, needs you, failed or ended.
+    pub verdict: String,
     /// What it waits for, and what that waits for.
     pub links: Vec<Link>,
     /// What is wrong.
@@ -65,6 +67,7 @@ impl Client {
         let mut explained = Explanation {
             run: run.clone(),
             status: state.summary.status,
+            verdict: String::new(),
             links: Vec::new(),
             moves_at: state.summary.due().filter(|_| state.summary.status.is_active()),
             you_can: Vec::new(),
@@ -77,7 +80,8 @@ impl Client {
         let mut open = vec![(0, examined.clone())];
         while let Some((depth, examined)) = open.pop() {
             let Some(state) = &examined.state else { continue };
-            let seen = Seen { healer: &healer, liveness: &liveness, state, depth };
+            let errors = self.errors_of(state).await?;
+            let seen = Seen { healer: &healer, liveness: &liveness, state, depth, errors };
             seen.explain(&mut explained).await?;
             if depth >= DEPTH_MAX {
                 continue;
@@ -96,7 +100,22 @@ impl Client {
                 explained.you_can.push(line);
             }
         }
+        explained.verdict = verdict::verdict(&explained, &state.summary);
         Ok(explained)
+    }
+
+    /// The latest error of each step that is tried again: only the log has it.
+    async fn errors_of(&self, state: &State) -> Result<BTreeMap<Path, String>, EngineError> {
+        let is_tried_again =
+            |op: &Op| matches!(&op.kind, OpKind::Step(step) if step.failures > 0 && step.is_open());
+        if !state.ops.values().any(is_tried_again) {
+            return Ok(BTreeMap::new());
+        }
+        let error = |recorded: Recorded| match recorded.event {
+            Event::StepFailed(failed) => Some((failed.path, failed.failure.message)),
+            _ => None,
+        };
+        Ok(self.history(&state.summary.run).await?.into_iter().filter_map(error).collect())
     }
 }
 
@@ -119,7 +138,8 @@ fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Term
             status
         }
     };
-    Explanation { run: run.clone(), status, links, found, moves_at: None, you_can }
+    let verdict = verdict::of_unreadable(&found, status, rule);
+    Explanation { run: run.clone(), status, verdict, links, found, moves_at: None, you_can }
 }
 
 /// What to do about what is wrong, or about what the run waits for.
@@ -172,6 +192,8 @@ struct Seen<'a> {
     liveness: &'a Liveness,
     state: &'a State,
     depth: u32,
+    /// The latest error of each step that is tried again.
+    errors: BTreeMap<Path, String>,
 }
 
 impl Seen<'_> {
@@ -323,7 +345,8 @@ impl Seen<'_> {
         things.extend(wait.children.iter().map(|child| format!("child run {child}")));
         let what = match self.state.ops.get(&wait.path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => {
-                format!("step {} is tried again, attempt {}", wait.path, step.attempts.saturating_add(1))
+                let attempt = step.attempts.saturating_add(1);
+                format!("step {} is tried again, attempt {attempt}{}", wait.path, self.last_error(&wait.path))
             }
             _ if things.is_empty() => format!("it sleeps ({})", wait.path),
             _ => format!("it waits for {}", things.join(" or ")),
@@ -344,7 +367,7 @@ impl Seen<'_> {
             };
             into.links.push(self.link(what, summary.claimed_at, None));
             if alive {
-                into.links.extend(self.step_under_way());
+                into.links.push(self.step_under_way());
                 return Ok(());
             }
         }
@@ -352,19 +375,28 @@ impl Seen<'_> {
         Ok(())
     }
 
-    fn step_under_way(&self) -> Option<Link> {
-        let summary = &self.state.summary;
-        let open =
-            self.state.ops.iter().find(|(_, op)| {
-                matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Started, .. }))
-            });
-        match open {
-            Some((path, op)) => Some(self.link(format!("step {path} is under way"), Some(op.at), None)),
-            None => {
-                let after = summary.step.as_ref().map_or_else(String::new, |step| format!(" after {step}"));
-                Some(self.link(format!("it is{after} for now"), Some(summary.last_event_at), None))
-            }
+    /// How the attempt before failed, if the log has it.
+    fn last_error(&self, path: &Path) -> String {
+        self.errors.get(path).map_or_else(String::new, |error| format!("; last error: {error}"))
+    }
+
+    fn step_under_way(&self) -> Link {
+        let (summary, ops) = (&self.state.summary, &self.state.ops);
+        if let Some((path, _)) = self.state.undone.iter().find(|(_, undo)| matches!(undo, Undo::Started)) {
+            return self.link(format!("step {path} is being undone"), Some(summary.last_event_at), None);
         }
+        let open = ops
+            .iter()
+            .find(|(_, op)| matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Started, .. })));
+        if let Some((path, op)) = open {
+            let what = format!("step {path} is under way{}", self.last_error(path));
+            return self.link(what, Some(op.at), None);
+        }
+        let what = match &summary.step {
+            Some(step) => format!("the code after step {step} is running, no further step is in the log"),
+            None => "the code is running, no step is in the log yet".to_owned(),
+        };
+        self.link(what, Some(summary.last_event_at), None)
     }
 
     /// Whether a live node has the run's version.

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 pub mod alone;
+pub mod arguments;
 pub mod changing;
 pub mod copying;
 pub mod ending;
@@ -116,6 +117,8 @@ macro_rules! healing {
             alone::three_deploys_cost_a_long_step_nothing,
             alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
             alone::the_doctor_finds_stale_locks_and_claims,
+            arguments::control_characters_are_refused_on_every_store,
+            arguments::printed_texts_of_any_language_are_kept,
             changing::a_preflight_of_unchanged_code_is_safe_and_writes_nothing,
             changing::a_preflight_says_what_would_park_and_it_parks,
             changing::a_preflight_does_not_guess_what_it_cannot_try,

@@ -49,3 +49,41 @@ async fn a_server_on_a_bucket_serves_runs_and_says_that_there_is_no_feed() {
     let key = desk.ask(Method::POST, "/v1/keys").json(&json!({ "name": "k", "scopes": ["read"] }));
     assert!(key.send().await.unwrap().status().is_success(), "keys are kept there, too");
 }
+
+/// Texts with control characters are refused alike: 400, never a damaged store.
+async fn refuses_control_characters(desk: &Desk) {
+    for bad in ["x\0y", "x\u{1b}[2J", "x\ny", "x\u{9b}", "x\u{202e}y"] {
+        let bodies = [
+            ("/v1/runs", json!({ "workflow": "greet", "tags": { "a": bad } })),
+            ("/v1/tasks", json!({ "kind": bad })),
+            ("/v1/tasks", json!({ "kind": "mail", "key": bad })),
+            ("/v1/tasks/claim", json!({ "owner": bad })),
+            ("/v1/tasks/claim", json!({ "owner": "w", "kind": bad })),
+            ("/v1/locks/nightly/acquire", json!({ "holder": bad })),
+            ("/v1/workers", json!({ "name": bad, "workflows": ["greet@1"], "slots": 1 })),
+            ("/v1/keys", json!({ "name": bad, "scopes": ["read"] })),
+        ];
+        for (path, body) in bodies {
+            desk.post(path, &body).await.problem(400, "GS0138");
+        }
+        for query in ["tag=a%3D", "cause="] {
+            let text: String = bad.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            desk.get(&format!("/v1/runs?{query}{text}")).await.problem(400, "GS0138");
+        }
+    }
+    desk.post("/v1/tasks", &json!({ "kind": "mail", "attempts_max": 0 })).await.problem(400, "GS0138");
+    desk.post("/v1/tasks/claim", &json!({ "owner": "" })).await.problem(400, "GS0138");
+    desk.post("/v1/locks/nightly/acquire", &json!({ "holder": "" })).await.problem(400, "GS0138");
+    desk.post("/v1/locks/nightly/acquire", &json!({ "holder": "a", "ttl_ms": 0 }))
+        .await
+        .problem(400, "GS0138");
+    assert_eq!(desk.get("/v1/runs").await.ok()["items"], json!([]));
+    assert_eq!(desk.get("/v1/tasks").await.ok()["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_and_postgres_refuse_control_characters_alike() {
+    refuses_control_characters(&Desk::open().await).await;
+    let schema = Schema::fresh();
+    refuses_control_characters(&Desk::with(&[("store", &schema.url())]).await).await;
+}

@@ -1,0 +1,182 @@
+//! Output that is complete, or says that it is not; errors that say what to do.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::support::{Guarded, Place, Ran, prepared};
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let place = prepared();
+    for args in
+        [&["ls"][..], &["ls", "--json"], &["show", "done"], &["history", "done", "--jsonl"], &["--help"]]
+    {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ran = Ran::of(&place.command(args).stdout(full).output().unwrap());
+        assert_eq!(ran.code, 1, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("cannot write the output: "), "{args:?}: {}", ran.err);
+        assert_eq!(ran.err.starts_with('{'), args.iter().any(|arg| arg.starts_with("--json")), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    let place = prepared();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ran = Ran::of(&place.command(&["history", "done"]).stdout(writer).output().unwrap());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_list_of_ids_is_complete_and_a_list_that_is_cut_says_so() {
+    let place = Place::new();
+    for number in 0..53 {
+        place.run(&["start", "order", "--id", &format!("r-{number}")]).ok();
+    }
+    let whole = place.run(&["ls", "-q"]);
+    assert_eq!((whole.out.lines().count(), whole.err.as_str()), (53, ""));
+    for args in [&["ls"][..], &["ls", "--jsonl"]] {
+        let ran = place.run(args);
+        assert!(ran.err.contains("only the first 50 are shown"), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("--limit"), "{args:?}: {}", ran.err);
+    }
+    let ran = place.run(&["ls", "-q", "--limit", "7"]);
+    assert_eq!((ran.out.lines().count(), ran.err.contains("only the first 7")), (7, true), "{}", ran.err);
+    let page = place.run(&["ls", "--json"]);
+    assert_eq!(page.err, "", "a page has `next`");
+    assert!(page.json()["next"].is_string());
+    let all = place.run(&["ls", "--limit", "100"]);
+    assert_eq!((all.out.lines().count(), all.err.as_str()), (54, ""));
+}
+
+#[test]
+fn lists_of_tasks_and_locks_that_are_cut_say_so() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.run(&["queue", "submit", "mail", "--id", name]).ok();
+        place.run(&["lock", "acquire", name, "--holder", "me"]).ok();
+    }
+    for list in [&["queue", "ls"][..], &["lock", "ls"]] {
+        let ran = place.run(&[list, &["-q", "--limit", "2"]].concat());
+        assert_eq!((ran.out.as_str(), ran.err.contains("only the first 2")), ("a\nb\n", true), "{}", ran.err);
+        assert!(place.run(&[list, &["--json", "--limit", "2"]].concat()).json()["next"].is_string());
+        assert_eq!(place.run(&[list, &["-q"]].concat()).err, "");
+    }
+}
+
+#[test]
+fn a_code_is_explained_as_it_is_pasted() {
+    let place = Place::new();
+    for text in ["error[GS0104]", "error[GS0104]: there is no run x", "[GS0104]", "gs104"] {
+        assert!(place.run(&["explain", text]).ok().starts_with("# GS0104: "), "{text}");
+    }
+    let ran = place.run(&["explain", "XX"]);
+    assert_eq!((ran.code, ran.err.contains("did you mean")), (3, false), "{}", ran.err);
+}
+
+#[test]
+fn words_that_are_nearly_known_are_suggested() {
+    let place = prepared();
+    for (args, meant) in [
+        (&["ls", "--status", "faild"][..], "did you mean failed?"),
+        (&["queue", "ls", "--state", "redy"], "did you mean ready?"),
+        (&["doctor", "--rule", "a9"], "did you mean A1"),
+        (&["serve", "--set", "lisen=127.0.0.1:0"], "did you mean listen?"),
+        (&["shwo", "x"], "'show'"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.err.contains(meant)), (2, true), "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn hints_name_what_was_typed() {
+    let place = prepared();
+    let err = |args: &[&str]| place.run(args).err;
+    assert!(!err(&["signal", "waits", "paid", "--data", "@nofile"]).contains("--input"));
+    assert!(!err(&["diff", "done", "1", "2"]).contains("--branch"));
+    assert!(!err(&["serve", "--set", "listen"]).contains("tag"));
+    assert!(err(&["prune", "--verify", "nofile"]).contains("that goldseam prune wrote"));
+    let pass = err(&["pass", "create", "waits"]);
+    assert!(pass.contains("--answer") && pass.contains("--signal"), "{pass}");
+}
+
+/// A server that is none of ours: it answers every request with the same bytes.
+fn foreign(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answers = move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut asked = [0; 4096];
+            let _ = stream.read(&mut asked);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    };
+    std::thread::Builder::new().name("foreign".to_owned()).spawn(answers).unwrap();
+    url
+}
+
+#[test]
+fn a_server_that_is_none_of_ours_gets_a_sentence() {
+    let place = Place::new();
+    for head in ["404 Not Found", "200 OK", "403 Forbidden"] {
+        let answer: &'static str = format!(
+            "HTTP/1.1 {head}\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<!doctype html><html><body>x</body></html>"
+        )
+        .leak();
+        let ran = place.run(&["ls", "--server", &foreign(answer)]);
+        assert_eq!((ran.code, ran.err.contains("Goldseam server")), (7, true), "{}", ran.err);
+        assert!(!ran.err.contains("<html>") && ran.err.contains("page of HTML"), "{}", ran.err);
+    }
+    let url = foreign("HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n").replace("http:", "https:");
+    let ran = place.run(&["ls", "--server", &url]);
+    assert_eq!((ran.code, ran.err.contains("http://?")), (7, true), "{}", ran.err);
+}
+
+#[test]
+fn colours_are_as_they_are_asked_for() {
+    let place = prepared();
+    assert!(place.run(&["ls", "--color", "always"]).ok().contains("\x1b[31mfailed\x1b[0m"));
+    assert!(!place.run(&["ls"]).ok().contains('\x1b'));
+    assert!(on_terminal(&place, &["ls"], "xterm").contains("\x1b["));
+    assert!(!on_terminal(&place, &["ls"], "dumb").contains('\x1b'));
+}
+
+#[test]
+fn what_is_drawn_anew_uses_the_alternate_screen() {
+    let place = prepared();
+    let screen = on_terminal(&place, &["watch", "done"], "xterm");
+    let (entered, left) = (screen.find("\x1b[?1049h"), screen.find("\x1b[?1049l"));
+    assert!(entered.is_some() && entered < left, "{screen:?}");
+    assert!(!screen.contains("\x1b[3J"), "the scrollback stays: {screen:?}");
+    assert!(screen[left.unwrap()..].contains("completed"), "the last picture stays: {screen:?}");
+    let plain = on_terminal(&place, &["watch", "done"], "dumb");
+    assert!(!plain.contains('\x1b') && plain.contains("run.completed"), "{plain:?}");
+}
+
+/// What a command writes to a terminal of this kind.
+fn on_terminal(place: &Place, args: &[&str], term: &str) -> String {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = place.command(args);
+    command.env("TERM", term).stdout(theirs).stderr(Stdio::null());
+    let mut child = Guarded(command.spawn().unwrap());
+    drop(command);
+    let mut ours = File::from(ours);
+    let (mut screen, mut some) = (Vec::new(), [0; 4096]);
+    // Linux tells by an error that the last writer is gone.
+    while let Ok(count @ 1..) = ours.read(&mut some) {
+        screen.extend_from_slice(&some[..count]);
+    }
+    child.0.wait().unwrap();
+    String::from_utf8_lossy(&screen).into_owned()
+}
