@@ -5,7 +5,7 @@ use std::time::Duration;
 use goldseam::EngineError;
 use goldseam::core::reserved::Named;
 use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
-use goldseam::core::{LaneName, Payload, QueueName, TaskId};
+use goldseam::core::{LaneName, Payload, QueueName, TaskId, argument};
 use goldseam::engine::config::QUEUE_DEFAULT;
 use goldseam::engine::queue::Want;
 
@@ -37,9 +37,7 @@ fn is_same(task: &Task, new: &Submission) -> bool {
 impl Local {
     pub(super) async fn submit_task(&self, caller: &Caller, new: NewTask) -> Answer<Task> {
         let payload = self.payload(&new.payload)?;
-        if new.attempts_max == 0 {
-            return Err(Problem::bad_request("attempts_max must be at least 1").code("GS0608"));
-        }
+        argument::positive("attempts_max", new.attempts_max.into())?;
         for (what, text) in [("the kind", Some(&new.kind)), ("the key", new.key.as_ref())] {
             self.check_text(what, text.map_or("", String::as_str))?;
         }

@@ -184,6 +184,6 @@ async fn an_array_is_no_object_and_a_task_without_attempts_is_none() {
     let desk = Desk::open().await;
     desk.post("/v1/runs", &json!(["greet", "arr-1"])).await.problem(400, "GS0608");
     desk.post("/v1/keys", &json!(["n", ["read"]])).await.problem(400, "GS0608");
-    desk.post("/v1/tasks", &json!({ "kind": "k", "attempts_max": 0 })).await.problem(400, "GS0608");
+    desk.post("/v1/tasks", &json!({ "kind": "k", "attempts_max": 0 })).await.problem(400, "GS0138");
     assert_eq!(desk.get("/v1/tasks").await.ok()["items"], json!([]));
 }

@@ -1,5 +1,7 @@
 //! One call to the system fails under a worker, and then?
 
+use std::os::unix::fs::PermissionsExt;
+
 use goldseam_testbed::disk::{Change, Disk, Fault, Journal};
 
 use super::power::Recording;
@@ -36,6 +38,7 @@ impl Base {
     pub(crate) fn site(&self) -> Site {
         let site = Site::new("");
         std::fs::write(site.database(), &self.0).unwrap();
+        std::fs::set_permissions(site.database(), std::fs::Permissions::from_mode(0o600)).unwrap();
         site
     }
 
