@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use goldseam_store::conformance::{Fixture, in_time};
 
-/// Polls `probe` until it holds, for at most 20 seconds.
+/// Polls `probe` until it holds, for at most a minute: a control lasts for four lives of the process that was lost.
 pub async fn eventually<F, Fut>(what: &str, mut probe: F)
 where
     F: FnMut() -> Fut,
@@ -36,7 +36,7 @@ where
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "never happened: {what}");
+    assert!(tokio::time::timeout(Duration::from_secs(60), wait).await.is_ok(), "never happened: {what}");
 }
 
 /// Makes one test of each case; the argument is an `async fn() -> Fixture`.
