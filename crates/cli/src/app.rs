@@ -36,7 +36,7 @@ pub(crate) struct App {
     pub(crate) quiet: bool,
     /// A person reads stdout.
     pub(crate) terminal: bool,
-    /// It is a terminal on which something can be drawn anew.
+    /// It is a terminal on which something can be redrawn.
     pub(crate) screen: bool,
     /// Colours of stdout.
     pub(crate) paint: Paint,

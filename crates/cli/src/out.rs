@@ -101,7 +101,7 @@ fn escaped_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The alternate screen of a terminal, for what is drawn anew. What stood on the screen is back once this is dropped.
+/// The alternate screen of a terminal, for what is redrawn. What stood on the screen is back once this is dropped.
 #[derive(Debug)]
 pub(crate) struct Screen;
 
@@ -112,7 +112,7 @@ impl Screen {
         Self
     }
 
-    /// Empties the screen before something is drawn anew.
+    /// Empties the screen before something is redrawn.
     pub(crate) fn clear(&self) {
         raw("\x1b[H\x1b[2J");
     }

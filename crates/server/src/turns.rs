@@ -24,7 +24,7 @@ const WAITING: [(Method, &str); 7] = [
     (Method::POST, "/v1/workers/{worker}/heartbeat"),
 ];
 
-/// What is never cut off while it waits: it would have taken something that nobody is told of. It looks by itself whether
+/// What is never cut off while it waits: it would have taken something that no caller is told of. It looks by itself whether
 /// its key is still valid.
 const TO_ITS_END: &str = "/v1/tasks/claim";
 

@@ -211,6 +211,6 @@ mod tests {
         waits.end(&Some("a".to_owned()), &guard::unauthenticated());
         assert_eq!(ends.ended().await.status, 401);
         assert!(stays.problem().is_none());
-        assert!(take(&waits, "a", "default").unwrap().problem().is_none(), "a new one is judged anew");
+        assert!(take(&waits, "a", "default").unwrap().problem().is_none(), "a new one is judged again");
     }
 }

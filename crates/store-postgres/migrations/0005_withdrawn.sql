@@ -1,7 +1,7 @@
 -- A jump that was withdrawn ends no step: the view of steps, once more, with that.
 
 -- The steps that the lineage of the active branch knows; what was done on a branch that was left is not there.
--- Whether one runs is in the log where a node does it itself, and in its task where somebody else does.
+-- Whether one runs is in the log where a node does it itself, and in its task where a worker does.
 CREATE OR REPLACE VIEW goldseam.workflow_run_steps AS
 SELECT r.id || '/' || s.path AS id,
        r.id AS workflow_run_id,
@@ -20,7 +20,7 @@ FROM goldseam.runs AS r CROSS JOIN LATERAL (
     WITH RECURSIVE log AS MATERIALIZED (
         SELECT e.seq, goldseam.read_event(e.body) AS it FROM goldseam.events AS e
         WHERE e.rid = r.rid AND e.seq >= coalesce((
-            -- Where it began anew, nothing before counts.
+            -- Where it began again, nothing before counts.
             SELECT c.seq FROM goldseam.events AS c
             WHERE c.rid = r.rid AND c.seq = goldseam.whole(goldseam.read_json(r.summary)->>'base')
                 AND strpos(c.body, '"carried"') > 0), 0)
@@ -41,7 +41,7 @@ FROM goldseam.runs AS r CROSS JOIN LATERAL (
                (l.it).type IN ('run.completed', 'run.failed', 'run.cancelled', 'compensation.started') AS ends,
                (l.it).type = 'jump.requested' AND (l.it).data->'compensate' = 'true' AS leaves,
                (l.it).type = 'request.withdrawn' AND (l.it).data->>'what' = 'jump' AS stays,
-               -- Nobody has it any more.
+               -- No node has it any more.
                (l.it).type IN ('run.released', 'run.parked', 'run.completed', 'run.failed', 'run.cancelled',
                    'branch.opened') AS frees
         FROM log AS l

@@ -1,7 +1,7 @@
 -- A jump that was withdrawn ends no step: the view of steps, once more, with that.
 
 -- The steps that the lineage of the active branch knows; what was done on a branch that was left is not there.
--- Whether one runs is in the log where a node does it itself, and in its task where somebody else does.
+-- Whether one runs is in the log where a node does it itself, and in its task where a worker does.
 -- Each run's log is read by itself, and only if the run is asked for: `json_each` is what makes SQLite do so. First
 -- comes the lineage, each branch with the last position that is seen of it, then the steps.
 DROP VIEW workflow_run_steps;
@@ -49,7 +49,7 @@ FROM runs AS r JOIN json_each(json_array((
                e.body ->> '$.event.type' IN ('run.completed', 'run.failed', 'run.cancelled', 'compensation.started') AS ends,
                e.body ->> '$.event.type' = 'jump.requested' AND e.body ->> '$.event.data.compensate' AS leaves,
                e.body ->> '$.event.type' = 'request.withdrawn' AND e.body ->> '$.event.data.what' = 'jump' AS stays,
-               -- Nobody has it any more.
+               -- No node has it any more.
                e.body ->> '$.event.type' IN ('run.released', 'run.parked', 'run.completed', 'run.failed',
                    'run.cancelled', 'branch.opened') AS frees,
                e.body ->> '$.event.type' = 'branch.opened'
@@ -57,7 +57,7 @@ FROM runs AS r JOIN json_each(json_array((
         FROM (
             SELECT seq, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS body FROM events
             WHERE rid = r.rid AND seq >= coalesce((
-                -- Where it began anew, nothing before counts.
+                -- Where it began again, nothing before counts.
                 SELECT c.seq FROM events AS c
                 WHERE c.rid = r.rid AND c.seq = CASE WHEN json_valid(r.summary) THEN r.summary ->> '$.base' END
                     AND instr(c.body, '"carried"')), 0)

@@ -1,6 +1,6 @@
 //! Where a database lies, and whether that is still the file that is open.
 //!
-//! Whoever removes or replaces the file takes everything with it that is written from then on: the open file has no name
+//! Removing or replacing the file takes everything with it that is written from then on: the open file has no name
 //! any more, and ends with the process. So the writer compares the two before it acknowledges anything.
 
 use std::fs::Metadata;

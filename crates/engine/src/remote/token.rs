@@ -38,7 +38,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The claim, whoever made it.
+    /// The claim, by any node.
     fn text(&self) -> String {
         let Self { worker, run, fence, key: _ } = self;
         format!("{worker}/{run}/{}/{}", fence.epoch.0, fence.branch.0)

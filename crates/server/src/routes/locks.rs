@@ -75,7 +75,7 @@ async fn check_hold(place: &In, name: &LockName, fence: u64) -> Result<(), Probl
     if principal.scopes.contains(&Scope::Operate) {
         return Ok(());
     }
-    // A lock that was taken anew meanwhile has another fence, and is refused for that.
+    // A lock that was taken again meanwhile has another fence, and is refused for that.
     let held =
         space.client().locks().get(name).await?.filter(|lock| lock.fence == fence && lock.holder.is_some());
     match held.is_none_or(|lock| lock.credential() == principal.key.as_deref()) {

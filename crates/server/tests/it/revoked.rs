@@ -75,7 +75,7 @@ async fn revoking_a_key_ends_its_long_polls_and_hands_its_runs_over() {
         (&json!("r-1"), &json!(0))
     );
     let tasks = read(&desk, &admin, "/v1/tasks?state=ready").await;
-    assert_eq!(tasks["items"].as_array().unwrap().len(), 1, "nobody has the task: {tasks}");
+    assert_eq!(tasks["items"].as_array().unwrap().len(), 1, "no worker has the task: {tasks}");
     let done = json!({ "token": token, "id": "1", "after": execution["end"], "doings": [{ "complete": { "output": 1 } }] });
     with(&desk, &admin, "/v1/executions/append", &done).await.problem(409, "GS0114");
 }

@@ -1,0 +1,110 @@
+use super::super::sample::{started, wait_until};
+use super::*;
+
+#[test]
+fn every_fate_has_a_word() {
+    let fates = [
+        Fate::Healed,
+        Fate::Young,
+        Fate::Told,
+        Fate::Moved,
+        Fate::NeedsHelp,
+        Fate::Waits,
+        Fate::Stopped,
+        Fate::Failed(String::new()),
+    ];
+    let words = fates.each_ref().map(Fate::as_str);
+    assert_eq!(words, ["healed", "young", "told", "moved", "needs_help", "waits", "stopped", "failed"]);
+}
+
+#[test]
+fn what_later_ticks_did_is_added() {
+    let foreign = |n: u64| ForeignReport {
+        scanned: n,
+        skipped: n + 1,
+        healthy: n + 2,
+        healed: n + 3,
+        stalled: Vec::new(),
+        unnamed: vec![n.to_string()],
+    };
+    let tick = |n: u64, more| SweepReport {
+        scanned: n,
+        terminal: n + 1,
+        healthy: n + 2,
+        healed: n + 3,
+        rows_rewritten: n + 4,
+        stalled: Vec::new(),
+        foreign: Some(foreign(n)),
+        more,
+    };
+    let mut report = SweepReport { more: true, ..SweepReport::default() };
+    report.add(SweepReport { foreign: None, ..tick(3, true) });
+    assert_eq!(report, SweepReport { foreign: None, ..tick(3, true) });
+    report.add(tick(5, true));
+    report.add(tick(6, false));
+    let (stalled, unnamed) = (Vec::new(), vec!["5".to_owned(), "6".to_owned()]);
+    let others = ForeignReport { scanned: 11, skipped: 13, healthy: 15, healed: 17, stalled, unnamed };
+    let sum = SweepReport {
+        scanned: 14,
+        terminal: 17,
+        healthy: 20,
+        healed: 23,
+        rows_rewritten: 26,
+        stalled: Vec::new(),
+        foreign: Some(others),
+        more: false,
+    };
+    assert_eq!(report, sum);
+}
+
+#[tokio::test]
+async fn a_mark_changes_with_the_row_and_with_its_task() {
+    let (row, task) = started().await;
+    let mut later = row.clone();
+    later.updated_at = later.updated_at + Duration::from_millis(1);
+    let mut longer = row.clone();
+    longer.summary.as_of = longer.summary.as_of.next();
+    let other = Task { version: task.version + 1, ..task.clone() };
+    let marks = [
+        mark(&row, Some(&task)),
+        mark(&row, None),
+        mark(&row, Some(&other)),
+        mark(&later, Some(&task)),
+        mark(&longer, Some(&task)),
+    ];
+    let different: std::collections::HashSet<u64> = marks.into_iter().collect();
+    assert_eq!((different.len(), mark(&row, Some(&task))), (5, marks[0]));
+    assert_ne!(key(&RunId::new("r").unwrap()), key(&RunId::new("s").unwrap()));
+}
+
+#[tokio::test]
+async fn an_unchanged_run_is_quiet_while_time_cannot_have_stalled_it() {
+    let (row, task) = started().await;
+    let nodes = Vec::new();
+    let [silence_max, beat, doubt] = [Duration::from_secs(1); 3];
+    let liveness = Liveness { nodes, now: Millis(100), silence_max, beat, doubt };
+    let quiet = |due: Option<i64>, state: TaskState, run_at: i64| {
+        let mut row = row.clone();
+        row.summary.waits = due.into_iter().map(wait_until).collect();
+        let owner = Some("nobody-alive".to_owned());
+        is_quiet(&row, &Task { state, run_at: Millis(run_at), owner, ..task.clone() }, &liveness)
+    };
+    let ready = TaskState::Ready;
+    for (due, run_at, expected) in [
+        (None, 500, true),
+        (Some(101), 500, true),
+        (Some(100), 500, false),
+        (Some(99), 500, false),
+        (Some(99), 101, false),
+        // It could be claimed, and no live node has its version.
+        (Some(99), 100, false),
+        (None, 99, false),
+    ] {
+        assert_eq!(quiet(due, ready, run_at), expected, "{due:?} {run_at}");
+    }
+    for state in
+        [TaskState::Claimed, TaskState::Completed, TaskState::Failed, TaskState::Cancelled, TaskState::Dead]
+    {
+        assert!(!quiet(None, state, 0), "{state:?}");
+    }
+}
