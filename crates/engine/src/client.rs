@@ -24,6 +24,7 @@ use crate::error::EngineError;
 use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::node::{Ended, Hub};
+use crate::page::{Most, Piece};
 use crate::queue::Queue;
 use crate::secrets::Secrets;
 
@@ -324,7 +325,7 @@ impl Client {
     pub async fn follow(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
         let mut mark = 0;
         loop {
-            let events = self.events_after(run, after).await?;
+            let (events, _) = self.events_after(run, after, Most::events(PAGE)).await?;
             if !events.is_empty() {
                 return Ok(events);
             }
@@ -332,15 +333,20 @@ impl Client {
         }
     }
 
-    /// The next events after `after`, as many as fit into memory with those of other followers; none if there are none.
-    pub(crate) async fn events_after(&self, run: &RunId, after: Seq) -> Result<Vec<Recorded>, EngineError> {
-        let page = self.ledger.piece(run, after, PAGE).await?.records;
+    /// The next events after `after`, and whether the bound on bytes ended the read; empty if there are none.
+    pub(crate) async fn events_after(
+        &self,
+        run: &RunId,
+        after: Seq,
+        most: Most,
+    ) -> Result<(Vec<Recorded>, bool), EngineError> {
+        let Piece { records: page, is_cut } = self.ledger.piece(run, after, most).await?;
         let decode = |record: &Record| codec::decode(record.seq, &record.body);
         // A follower sees by the positions that something is missing; `log` says what.
         let decoded: Vec<Recorded> = page.iter().filter_map(|record| decode(record).ok()).collect();
         match page.iter().find_map(|record| decode(record).err()).filter(|_| decoded.is_empty()) {
             Some(corrupt) => Err(EngineError::Corrupt { run: run.clone(), corrupt }),
-            None => Ok(decoded),
+            None => Ok((decoded, is_cut)),
         }
     }
 

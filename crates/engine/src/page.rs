@@ -7,8 +7,22 @@ use crate::commit::Ledger;
 
 /// Events read from the store at a time: what they weigh is known only then.
 const CHUNK: u32 = 64;
-/// A page ends with the event that makes it as large as this.
-const BYTES_MAX: usize = 1024 * 1024;
+
+/// Upper bounds of one read of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    /// Number of events.
+    pub events: u32,
+    /// Bytes; the read ends with the event that reaches this.
+    pub bytes: usize,
+}
+
+impl Most {
+    /// At most this number of events, and about 1 MiB of them.
+    pub fn events(events: u32) -> Self {
+        Self { events, bytes: 1024 * 1024 }
+    }
+}
 
 /// A piece of a log as the store has it.
 #[derive(Debug, Default)]
@@ -20,9 +34,9 @@ pub struct Piece {
 }
 
 impl Ledger {
-    /// At most so many events after `after`, and no more than about a mebibyte of them, but one at least.
-    pub async fn piece(&self, run: &RunId, mut after: Seq, most: u32) -> Result<Piece, StoreError> {
-        let (mut records, mut bytes, mut left) = (Vec::new(), 0, most);
+    /// Reads a log after `after`, up to the bounds.
+    pub async fn piece(&self, run: &RunId, mut after: Seq, most: Most) -> Result<Piece, StoreError> {
+        let (mut records, mut bytes, mut left) = (Vec::new(), 0, most.events);
         while left > 0 {
             let wanted = CHUNK.min(left);
             let chunk = self.store.read(run, after, wanted).await?;
@@ -30,7 +44,7 @@ impl Ledger {
             for record in chunk {
                 (after, bytes) = (record.seq, bytes + record.body.len());
                 records.push(record);
-                if bytes >= BYTES_MAX {
+                if bytes >= most.bytes {
                     return Ok(Piece { records, is_cut: true });
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goldseam_core::recovery::Code;
-use goldseam_core::{Limits, Millis, Recorded, Seq};
+use goldseam_core::{Limits, Millis, Payload, Recorded, Seq};
 use goldseam_engine::client::By;
 use goldseam_engine::healer::follow::{Followed, Follower};
 use goldseam_engine::suite::ward::{Ward, id};
@@ -14,7 +14,7 @@ use goldseam_engine::{Client, Clock, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 /// The time of a paused runtime: it passes while everybody waits.
@@ -162,4 +162,40 @@ async fn a_follower_that_nobody_wakes_looks_by_itself() {
     assert_eq!(events(&mut follower).await, [2]);
     place.ward().client.annotate(&id("r"), By::default()).await.unwrap();
     assert_eq!(events(&mut follower).await, [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_among_many_keeps_little_of_a_long_log() {
+    let place = Place::new();
+    place.noted(0).await;
+    let large = Payload::of(&"x".repeat(10_000), &Limits::default()).unwrap();
+    for _ in 0..40 {
+        place.ward().client.signal(&id("r"), "large", large.clone(), None).await.unwrap();
+    }
+    let all = place.ward().client.history(&id("r")).await.unwrap().len() as u64;
+    let mut follower = place.client.follower(id("r"), Seq::ZERO).in_turn(Arc::new(Semaphore::new(1)));
+    let (mut told, mut most, reads) = (Vec::new(), 0, place.count(Op::Read));
+    while told.last() != Some(&all) {
+        let page = events(&mut follower).await;
+        most = most.max(page.len());
+        told.extend(page);
+    }
+    assert_eq!(told, (1..=all).collect::<Vec<_>>(), "each once and in order");
+    assert!(most <= 3, "two such events are as much as is kept: {most}");
+    assert!(place.count(Op::Read) - reads <= 25, "and little is read twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_reads_when_it_is_its_turn() {
+    let place = Place::new();
+    place.noted(2).await;
+    let turns = Arc::new(Semaphore::new(1));
+    let mut follower = place.client.follower(id("r"), Seq::ZERO).in_turn(Arc::clone(&turns));
+    let turn = turns.acquire().await.unwrap();
+    let reads = place.count(Op::Read);
+    assert!(tokio::time::timeout(HOUR, follower.next()).await.is_err(), "another one reads");
+    assert_eq!(place.count(Op::Read), reads);
+    drop(turn);
+    assert_eq!(events(&mut follower).await, [1, 2, 3]);
+    assert_eq!(turns.available_permits(), 1, "the turn ends with the reading");
 }

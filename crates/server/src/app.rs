@@ -6,7 +6,7 @@ use std::sync::Arc;
 use goldseam::Redactor;
 use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam_api::Problem;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::bodies::Bodies;
 use crate::config::Config;
@@ -44,6 +44,9 @@ pub(crate) struct App {
     pub(crate) rates: Rates,
     /// Seats of followers.
     pub(crate) places: Places,
+    /// Permits of followers to read and encode events. Without them thousands of followers would delay every other
+    /// request.
+    pub(crate) catching_up: Arc<Semaphore>,
     /// Requests that wait.
     pub(crate) waits: Waits,
     /// Bodies that are taken in.
@@ -85,6 +88,8 @@ impl App {
         let rates = Rates::new(Arc::clone(&clock), config.rates, config.rate_failures);
         let (leaving, _) = watch::channel(false);
         let places = Places::new(config.followers_max);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let catching_up = Arc::new(Semaphore::new(cores));
         let waits = Waits::new(config.waits_max, config.connections_max, namespaces);
         let bodies = Bodies::new(config.bodies_bytes_max);
         let app = Self {
@@ -96,6 +101,7 @@ impl App {
             tokens,
             rates,
             places,
+            catching_up,
             waits,
             bodies,
             leaving,

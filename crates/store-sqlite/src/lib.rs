@@ -35,6 +35,7 @@ mod list;
 mod locks;
 mod migrate;
 mod nodes;
+mod notice;
 mod open;
 mod place;
 pub mod private;

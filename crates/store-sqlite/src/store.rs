@@ -56,7 +56,7 @@ impl SqliteStore {
         let connections: Result<Vec<_>, _> =
             (0..options.readers.max(1)).map(|_| open::reader(path, &options)).collect();
         let clock = Arc::new(SteadyClock::new(Arc::clone(&options.clock)));
-        let watch = Arc::new(Watch::new());
+        let watch = Arc::new(Watch::of(path));
         let place = Arc::new(Place::of(path));
         let setup = Setup {
             conn,

@@ -218,9 +218,16 @@ impl Writer {
         }
     }
 
-    /// Bumps the watch if another process has committed since the last look. That is done by the
-    /// thread itself: a caller that goes away while it asks must not take the news with it.
+    /// Bumps the watch if another process has committed since the last peek. The peek itself bumps: a caller that is
+    /// dropped while it waits for the thread must not lose the change.
     pub(crate) async fn peek(&self) -> Result<(), StoreError> {
+        // Run by the caller if the writer is idle: waking the thread takes longer.
+        if Handle::try_current().is_ok_and(|runtime| may_block(&runtime))
+            && self.queue.is_quiet()
+            && let Ok(mut core) = self.core.try_lock()
+        {
+            return core.peek();
+        }
         let (reply, answer) = oneshot::channel();
         self.queue.push(Message::Peek(reply)).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))

@@ -9,7 +9,7 @@ use goldseam::core::Recorded;
 use goldseam::healer::Found;
 use goldseam::healer::follow::{Followed, Follower};
 use goldseam::{Client, RunId, Seq};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::Local;
 use crate::api::{Answer, Following};
@@ -22,20 +22,22 @@ impl Local {
         self.followed(self.client.follower(run.clone(), after), run, after).await
     }
 
-    /// The same for somebody who is told when to look: see [`Follower::woken_by`].
-    pub async fn follow_woken(
+    /// The same for one of many followers: woken by a shared watch ([`Follower::woken_by`]), and reading with a permit
+    /// ([`Follower::in_turn`]).
+    pub async fn follow_among(
         &self,
         run: &RunId,
         after: Seq,
-        wake: watch::Receiver<Arc<[Recorded]>>,
+        (wake, turns): (watch::Receiver<Arc<[Recorded]>>, Arc<Semaphore>),
     ) -> Answer<Following> {
-        self.followed(self.client.follower(run.clone(), after).woken_by(wake), run, after).await
+        let follower = self.client.follower(run.clone(), after).woken_by(wake).in_turn(turns);
+        self.followed(follower, run, after).await
     }
 
     async fn followed(&self, follower: Follower, run: &RunId, after: Seq) -> Answer<Following> {
         self.client.get(run).await?;
-        let (client, run, news) = (self.client.clone(), run.clone(), VecDeque::new());
-        let tail = Tail { client, run, follower, after, news, may_be_over: true };
+        let (client, run) = (self.client.clone(), run.clone());
+        let tail = Tail { client, run, follower, after, news: VecDeque::new(), may_be_over: true };
         let next = |tail: Option<Tail>| async move {
             let mut tail = tail?;
             match tail.next().await {
@@ -47,13 +49,20 @@ impl Local {
     }
 }
 
+/// The next item of a stream.
+enum Pending {
+    News(News),
+    /// Converted when it is sent: a follower that does not read must not hold many documents.
+    Event(Recorded),
+}
+
 /// Somebody who follows one run.
 struct Tail {
     client: Client,
     run: RunId,
     follower: Follower,
     after: Seq,
-    news: VecDeque<News>,
+    news: VecDeque<Pending>,
     /// Nothing is known yet, or what was told last may have ended it.
     may_be_over: bool,
 }
@@ -63,22 +72,26 @@ impl Tail {
     async fn next(&mut self) -> Result<Option<News>, Problem> {
         loop {
             if let Some(news) = self.news.pop_front() {
-                return Ok(Some(news));
+                return Ok(Some(match news {
+                    Pending::News(news) => news,
+                    Pending::Event(event) => News::Event(Box::new(EventDoc::from(&event))),
+                }));
             }
             if self.may_be_over && self.is_over().await? {
                 return Ok(None);
             }
             let was_stalled = self.follower.is_stalled();
             match self.follower.next().await? {
-                Followed::Stalled(found) => self.news.push_back(self.stalled(found)),
+                Followed::Stalled(found) => self.news.push_back(Pending::News(self.stalled(found))),
                 Followed::Events(events) => {
                     self.after = events.last().map_or(self.after, |last| last.seq);
                     self.may_be_over = events.iter().any(|recorded| recorded.event.may_be_last());
                     if was_stalled {
                         let (at, run) = (self.now(), self.run.clone());
-                        self.news.push_back(News::Moving(MovingNews { at, run, kind: MOVING.to_owned() }));
+                        let moving = News::Moving(MovingNews { at, run, kind: MOVING.to_owned() });
+                        self.news.push_back(Pending::News(moving));
                     }
-                    self.news.extend(events.iter().map(|event| News::Event(Box::new(EventDoc::from(event)))));
+                    self.news.extend(events.into_iter().map(Pending::Event));
                 }
             }
         }

@@ -8,7 +8,7 @@ use goldseam::core::decide::Refusal;
 use goldseam::core::hash::Hash;
 use goldseam::core::state::Outcome;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
-use goldseam::engine::page::Piece;
+use goldseam::engine::page::{Most, Piece};
 use goldseam::healer::Found;
 use goldseam::store::{Record, RunFilter, RunOrder};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
@@ -167,7 +167,7 @@ impl Local {
         };
         let read_to = page.last().map_or(after, |known| known.seq.max(after));
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        let Piece { records, is_cut } = self.client.ledger().piece(run, read_to, most).await?;
+        let Piece { records, is_cut } = self.client.ledger().piece(run, read_to, Most::events(most)).await?;
         page.extend(records);
         let Some(first) = page.first() else {
             return match store.head(run).await? {

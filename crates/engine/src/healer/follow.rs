@@ -8,16 +8,23 @@ use std::time::Duration;
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::recovery::Owner;
 use goldseam_core::{Recorded, RunId, Seq};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::Found;
 use crate::client::Client;
 use crate::error::EngineError;
+use crate::page::Most;
 
 /// How long a run is silent before a follower looks whether it is stalled, and between two quick looks.
 const QUIET: Duration = Duration::from_secs(2);
 /// Longest pause between two examinations of a run that was well so far.
 const LOOK_MAX: Duration = Duration::from_secs(60);
+/// Events that are read at a time.
+const PAGE: u32 = 500;
+/// Bytes that a follower in turn holds in memory: there may be thousands of followers.
+const KEPT_BYTES: usize = 16 * 1024;
+/// Events in its first read: their size is not known before.
+const FIRST: u32 = 8;
 
 /// What a follower is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +44,10 @@ pub struct Follower {
     mark: u64,
     /// Whoever looks for many; none: this one looks itself.
     wake: Option<watch::Receiver<Arc<[Recorded]>>>,
+    /// Permits to read; none: this follower reads at once.
+    turns: Option<Arc<Semaphore>>,
+    /// Bounds of its next read.
+    most: Most,
     /// Everything that there was has been told: only something new is worth a look.
     has_all: bool,
     /// [`QUIET`], or longer if the store wants it so.
@@ -61,6 +72,8 @@ impl Client {
             after,
             mark: 0,
             wake: None,
+            turns: None,
+            most: Most::events(PAGE),
             has_all: false,
             quiet,
             heard,
@@ -81,6 +94,15 @@ impl Follower {
         self
     }
 
+    /// The same follower, which reads only with one of these permits, and little at a time. Use it for many followers
+    /// of one process: thousands that begin at the start of a long log then do not starve other work.
+    #[must_use]
+    pub fn in_turn(mut self, turns: Arc<Semaphore>) -> Self {
+        self.turns = Some(turns);
+        self.most = Most { events: FIRST, bytes: KEPT_BYTES };
+        self
+    }
+
     /// Whether the run was stalled when it was last heard of.
     pub fn is_stalled(&self) -> bool {
         self.told
@@ -93,7 +115,7 @@ impl Follower {
             let events = match handed {
                 Some(events) => events,
                 None if self.has_all => Vec::new(),
-                None => self.client.events_after(&self.run, self.after).await?,
+                None => self.read().await?,
             };
             if let Some(last) = events.last() {
                 self.after = last.seq;
@@ -106,6 +128,24 @@ impl Follower {
             }
             self.wait().await?;
         }
+    }
+
+    /// Reads the next events, once there is a permit.
+    async fn read(&mut self) -> Result<Vec<Recorded>, EngineError> {
+        let _turn = match &self.turns {
+            Some(turns) => turns.acquire().await.ok(),
+            None => None,
+        };
+        let (events, is_cut) = self.client.events_after(&self.run, self.after, self.most).await?;
+        if self.turns.is_some() {
+            let read = u32::try_from(events.len()).unwrap_or(PAGE);
+            self.most.events = match is_cut {
+                true => read.clamp(1, PAGE),
+                false if read == self.most.events => (read * 2).min(PAGE),
+                false => self.most.events,
+            };
+        }
+        Ok(events)
     }
 
     /// What whoever looks for many has found, if it goes on where this one is.

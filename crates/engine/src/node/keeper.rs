@@ -47,7 +47,7 @@ impl Node {
         while !self.is_closed() {
             let now = self.ledger.clock.elapsed();
             // Suspects are let in out of memory: they need not wait until the store may be asked again.
-            if looked.is_none_or(|at| now.saturating_sub(at) >= self.pace.watch) {
+            if looked.is_none_or(|at| now.saturating_sub(at) >= self.watch_pace()) {
                 looked = Some(now);
                 self.look_around().await;
             }
@@ -69,11 +69,23 @@ impl Node {
         }
     }
 
+    /// Minimum time between two reads of the other nodes. A node that is alone sees a new one within half a beat.
+    fn watch_pace(&self) -> Duration {
+        match self.others() {
+            0 => self.pace.watch.max(self.config.beat / 2),
+            _ => self.pace.watch,
+        }
+    }
+
+    /// Number of other nodes that are taken to be alive.
+    fn others(&self) -> usize {
+        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().filter(|sight| !sight.gone && !sight.silent).count()
+    }
+
     /// A large fleet takes turns: however many nodes look at one another, the store is asked no more often.
     fn watch_every(&self) -> Duration {
-        let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = all.values().filter(|sight| !sight.gone && !sight.silent).count();
-        let share = u32::try_from(others / WATCHERS).unwrap_or(u32::MAX).max(1);
+        let share = u32::try_from(self.others() / WATCHERS).unwrap_or(u32::MAX).max(1);
         self.config.watch.saturating_mul(share).min(self.config.silence_max / 4).max(self.config.watch)
     }
 

@@ -23,6 +23,7 @@ use goldseam_core::{NodeId, RunId};
 use goldseam_store::{NodeRecord, NodeState, Pace, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::clock::{StoreTime, pause};
 use crate::commit::Ledger;
@@ -68,6 +69,8 @@ pub(crate) struct Node {
     /// Grows for as long as somebody looks at the queue.
     looks: AtomicU32,
     closed: AtomicBool,
+    /// Notified when the node closes.
+    closing: Notify,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
     /// Why the node closed by itself, for whoever runs it.
@@ -148,6 +151,7 @@ impl Node {
             moves: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
             left: AtomicBool::new(false),
             failure: Mutex::default(),
             failed: Notify::new(),
@@ -326,11 +330,9 @@ impl Node {
 
     /// Lets `span` pass, or less if the node closes.
     async fn rest(&self, span: Duration) {
-        let slice = Duration::from_millis(100);
-        let mut left = span;
-        while !left.is_zero() && !self.is_closed() {
-            pause(left.min(slice)).await;
-            left = left.saturating_sub(slice);
+        let closing = self.closing.notified();
+        if !self.is_closed() {
+            let _ = timeout(span, closing).await;
         }
     }
 
@@ -377,6 +379,7 @@ impl Node {
     /// Stops at once, like a crash: nothing is handed over. Beating ends with a last word of its own.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+        self.closing.notify_waiters();
         for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).all.drain(..) {
             work.abort();
         }

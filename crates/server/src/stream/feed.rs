@@ -28,8 +28,10 @@ use crate::waits::Wait;
 
 /// Events read at a time.
 const PAGE: u32 = 64;
+/// Events in the first read: their size is not known before.
+const FIRST: u32 = 8;
 /// Bytes of them that are kept until they are sent, but for the last: what is behind is read again.
-const PAGE_BYTES: usize = 1024 * 1024;
+const KEPT_BYTES: usize = 16 * 1024;
 /// What was appended may come into the order a moment later: it is looked for again.
 const LATE: Duration = Duration::from_millis(250);
 
@@ -91,10 +93,11 @@ pub(super) async fn of_all(
     };
     let seat = app.places.take(&place)?;
     let wake = place.space.tails.any();
-    // Whoever comes with a place that makes no sense is told so now, not in the stream.
-    let first = feed.fed(behind.as_deref(), PAGE).await?;
-    let (shown_by, store, read) = (Arc::clone(&app), Arc::clone(&store), that_fit(first));
-    let tail = Tail { app: shown_by, store, behind, wake, read, woken: false };
+    let (shown_by, store) = (Arc::clone(&app), Arc::clone(&store));
+    let read = VecDeque::new();
+    let mut tail = Tail { app: shown_by, store, behind, wake, read, most: FIRST, woken: false };
+    // Refuses an invalid position now, not inside the stream.
+    tail.read().await?;
     Ok(sent(app, (seat, wait), tail.told()))
 }
 
@@ -105,6 +108,8 @@ struct Tail {
     behind: Option<String>,
     wake: watch::Receiver<u64>,
     read: VecDeque<Fed>,
+    /// Events in its next read.
+    most: u32,
     /// Whether something happened just now.
     woken: bool,
 }
@@ -125,11 +130,11 @@ impl Tail {
         loop {
             if let Some(fed) = self.read.pop_front() {
                 self.behind = Some(fed.place.clone());
+                let _turn = self.app.catching_up.acquire().await;
                 return event(&self.app, fed);
             }
-            let feed: &dyn Feed = self.store.feed().ok_or_else(|| Problem::new(501, "the order is gone"))?;
             self.wake.mark_unchanged();
-            self.read = that_fit(feed.fed(self.behind.as_deref(), PAGE).await?);
+            self.read().await?;
             if self.read.is_empty() {
                 let patience = if self.woken { LATE } else { IDLE };
                 self.woken = tokio::time::timeout(patience, self.wake.changed()).await.is_ok();
@@ -138,11 +143,29 @@ impl Tail {
     }
 }
 
+impl Tail {
+    /// Reads the next events, once there is a permit.
+    async fn read(&mut self) -> Result<(), Problem> {
+        let _turn = self.app.catching_up.acquire().await;
+        let feed: &dyn Feed = self.store.feed().ok_or_else(|| Problem::new(501, "the order is gone"))?;
+        let read = feed.fed(self.behind.as_deref(), self.most).await?;
+        let count = read.len();
+        self.read = that_fit(read);
+        let kept = u32::try_from(self.read.len()).unwrap_or(PAGE);
+        if self.read.len() < count {
+            self.most = kept.max(1);
+        } else if kept == self.most {
+            self.most = (kept * 2).min(PAGE);
+        }
+        Ok(())
+    }
+}
+
 /// As many of them as may be kept, and one at least.
 fn that_fit(read: Vec<Fed>) -> VecDeque<Fed> {
     let mut bytes = 0;
     let fits = |fed: &Fed| {
-        let fits = bytes < PAGE_BYTES;
+        let fits = bytes < KEPT_BYTES;
         bytes += fed.record.body.len();
         fits
     };

@@ -80,7 +80,8 @@ async fn of_run(
     }
     let seat = app.places.take(&place)?;
     let wake = place.space.tails.of(&run);
-    let following = place.space.api.follow_woken(&run, Seq(after), wake).await?;
+    let turns = Arc::clone(&app.catching_up);
+    let following = place.space.api.follow_among(&run, Seq(after), (wake, turns)).await?;
     let sending = told(&app, following);
     Ok(sent(app, (seat, wait), sending))
 }
@@ -104,14 +105,19 @@ type Sending = BoxStream<'static, Result<Event, Problem>>;
 
 fn told(app: &Arc<App>, following: Following) -> Sending {
     let app = Arc::clone(app);
-    let event = move |news: goldseam_api::doc::event::News| {
-        let event = printed(&app, news.name(), &news)?;
-        Ok(match news.seq() {
-            Some(seq) => event.id(seq.to_string()),
-            None => event,
-        })
+    let event = move |news: Result<goldseam_api::doc::event::News, Problem>| {
+        let app = Arc::clone(&app);
+        async move {
+            let news = news?;
+            let _turn = app.catching_up.acquire().await;
+            let event = printed(&app, news.name(), &news)?;
+            Ok(match news.seq() {
+                Some(seq) => event.id(seq.to_string()),
+                None => event,
+            })
+        }
     };
-    following.map(move |news| news.and_then(&event)).boxed()
+    following.then(event).boxed()
 }
 
 /// What is sent under a name: a document without secrets.

@@ -87,6 +87,20 @@ async fn an_idle_engine_asks_less_than_twice_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_idle_engine_on_a_quick_store_asks_a_few_times_a_second() {
+    let house = House::at(Pace::default());
+    let link = house.link();
+    let engine = house.builder(&link, 1).start().await.unwrap();
+    tokio::time::sleep(30 * SECOND).await;
+    let begun = link.calls().len();
+    tokio::time::sleep(600 * SECOND).await;
+    let count = asked(&link, begun);
+    assert!(count <= 7 * 600, "{count} questions in ten minutes");
+    assert!(count >= 3 * 600, "{count} questions in ten minutes");
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_sort_of_question_is_asked_more_often_than_the_pace_allows() {
     let pace = Pace::remote(Duration::ZERO);
     let house = House::at(pace);
