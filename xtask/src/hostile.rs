@@ -27,7 +27,7 @@ use server::Ground;
 use crate::{steps, tree};
 
 const USAGE: &str =
-    "cargo xtask hostile [lint] [clients] [schemas] [crowd] [memory] [--seed S] [--seconds N]";
+    "cargo xtask hostile [lint] [clients] [schemas] [crowd] [memory] [--seed S] [--examples N]";
 
 /// A part by name, and what it does.
 type Part = (&'static str, fn(&Ground, &Order, &mut Report) -> Result<(), String>);
@@ -46,18 +46,18 @@ struct Order {
     parts: Vec<&'static str>,
     /// What schemathesis draws its requests from.
     seed: u64,
-    /// How long schemathesis may take on each store.
-    seconds: u64,
+    /// Requests that schemathesis draws for each operation, besides those that go by its bounds.
+    examples: u64,
 }
 
 impl Order {
     fn parse(args: &[&str]) -> Option<Self> {
-        let mut order = Self { parts: Vec::new(), seed: 1, seconds: 180 };
+        let mut order = Self { parts: Vec::new(), seed: 1, examples: 40 };
         let mut args = args.iter();
         while let Some(word) = args.next() {
             match *word {
                 "--seed" => order.seed = args.next()?.parse().ok()?,
-                "--seconds" => order.seconds = args.next()?.parse().ok().filter(|seconds| *seconds > 0)?,
+                "--examples" => order.examples = args.next()?.parse().ok().filter(|count| *count > 0)?,
                 name => order.parts.push(PARTS.iter().find(|(part, _)| *part == name)?.0),
             }
         }
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
 pub(crate) fn quick() -> Result<(), String> {
     let root = tree::root()?;
     steps::cargo(&root, "build --quiet --workspace --all-features --bin goldseam", &[])?;
-    let order = Order { parts: vec!["lint", "clients"], seed: 1, seconds: 1 };
+    let order = Order { parts: vec!["lint", "clients"], seed: 1, examples: 1 };
     let report = carry_out(&Ground::new(&root, "debug")?, &order);
     println!("{}", report.table());
     report.outcome()
@@ -110,13 +110,13 @@ mod tests {
     fn all_parts_run_unless_some_are_named() {
         let all = Order::parse(&["--seed", "7"]).unwrap();
         assert_eq!((all.parts.len(), all.seed), (PARTS.len(), 7));
-        let some = Order::parse(&["lint", "--seconds", "20", "schemas"]).unwrap();
-        assert_eq!((some.parts, some.seconds), (vec!["lint", "schemas"], 20));
+        let some = Order::parse(&["lint", "--examples", "20", "schemas"]).unwrap();
+        assert_eq!((some.parts, some.examples), (vec!["lint", "schemas"], 20));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for args in [&["tape"][..], &["--seed"], &["--seconds", "0"], &["--seed", "x"]] {
+        for args in [&["tape"][..], &["--seed"], &["--examples", "0"], &["--seed", "x"]] {
             assert_eq!(Order::parse(args), None, "{args:?}");
         }
     }

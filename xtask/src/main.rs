@@ -55,7 +55,7 @@ cargo xtask mutants PACKAGE    change the code in one place at a time: the tests
                                --tests PACKAGES, --filter EXPRESSION
 cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
 cargo xtask hostile [ARGS]     lint, generated clients, schemathesis, idle and slow clients, memory: [PARTS] --seed S,
-                               --seconds N for schemathesis on each store (180)
+                               --examples N of schemathesis for each operation (40)
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";

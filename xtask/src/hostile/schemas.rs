@@ -10,8 +10,6 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
                       response_schema_conformance,negative_data_rejection";
 /// The answers of the first two do not end; the last would revoke the key that all requests come with.
 const LEFT_OUT: [&str; 3] = ["follow_everything", "follow_run", "revoke_key"];
-/// Requests to each operation, besides those that go by its bounds.
-const EXAMPLES: &str = "40";
 
 pub(super) fn run(ground: &Ground, order: &Order, report: &mut Report) -> Result<(), String> {
     for store in [Store::Sqlite, Store::Postgres] {
@@ -24,12 +22,13 @@ fn on(ground: &Ground, order: &Order, report: &mut Report, store: Store) -> Resu
     let folder = format!("schemas-{}", store.name());
     let served = ground.serve(store, &folder, &[])?;
     let mut command = ground.tools.python_program("schemathesis");
-    let (seed, seconds) = (order.seed.to_string(), order.seconds.to_string());
+    let (seed, examples) = (order.seed.to_string(), order.examples.to_string());
+    command.arg("--config-file").arg(ground.scripts.join("schemathesis.toml"));
     command.args(["run", &format!("{}/v1/openapi.json", served.url), "--checks", CHECKS]);
     command.args(["--header", &format!("authorization: Bearer {}", served.key)]);
-    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", EXAMPLES, "--seed", &seed]);
+    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples, "--seed", &seed]);
     command.args(["--generation-database", "none", "--no-shrink", "--continue-on-failure"]);
-    command.args(["--warnings", "off", "--no-color", "--max-failures", "50", "--max-time", &seconds]);
+    command.args(["--warnings", "off", "--no-color", "--max-failures", "50"]);
     command.args(LEFT_OUT.iter().flat_map(|name| ["--exclude-operation-id", name]));
     command.env("SCHEMATHESIS_HOOKS", "hooks").current_dir(ground.scratch.join(&folder));
     let outcome = tools::run(tools::with_modules_of(&mut command, &ground.scripts));

@@ -144,6 +144,20 @@ async fn numbers_that_are_no_int64_are_refused() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_beyond_their_described_length_are_refused() {
+    let desk = Desk::open().await;
+    let long = "k".repeat(4_097);
+    for (path, body) in [
+        ("/v1/tasks", json!({ "kind": long })),
+        ("/v1/tasks/claim", json!({ "owner": "w", "kind": long })),
+        ("/v1/tasks/claim", json!({ "owner": long })),
+        ("/v1/locks/l-1/acquire", json!({ "holder": long })),
+    ] {
+        assert_eq!(desk.post(path, &body).await.status, 413, "{path}");
+    }
+}
+
 #[test]
 fn every_schema_is_used_and_every_reference_leads_somewhere() {
     let openapi = goldseam_server::openapi();
