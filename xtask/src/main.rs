@@ -12,6 +12,7 @@
 //! | [`disk`] | the long search for what a failing disk could cost |
 //! | [`kill`] | the shipped binary, and the server under it, killed again and again |
 //! | [`fuzz`] | every target of `fuzz/`, for a while each |
+//! | [`hostile`] | the served binary under tools and clients of others |
 //! | [`mutants`] | how often the tests notice a change of the code |
 //! | [`generate`] | the files that are made from other files |
 //! | [`record`] | what long searches counted, kept |
@@ -24,6 +25,7 @@ mod crash;
 mod disk;
 mod fuzz;
 mod generate;
+mod hostile;
 mod kill;
 mod mutants;
 mod nth;
@@ -39,7 +41,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask tidy               check what no compiler checks
-cargo xtask test [--quick]     everything that must pass; --quick leaves out deny and doc
+cargo xtask test [--quick]     everything that must pass; --quick leaves out deny, doc and clients
 cargo xtask generate [--check] write the generated files, or fail if one is stale
 cargo xtask sim [ARGS]         simulate: --seeds N, --seed S [--trace], --minutes M
 cargo xtask record KIND -- COMMAND  run a long search and keep what it counted in docs/record.md
@@ -52,6 +54,8 @@ cargo xtask nth [TESTS]        let every call of every story fail once in every 
 cargo xtask mutants PACKAGE    change the code in one place at a time: the tests must notice: --file GLOB, --shard K/N,
                                --tests PACKAGES, --filter EXPRESSION
 cargo xtask fuzz [ARGS]        feed everything that reads with anything at all: --seconds N each (30), --core
+cargo xtask hostile [ARGS]     lint, generated clients, schemathesis, idle and slow clients, memory: [PARTS] --seed S,
+                               --examples N of schemathesis for each operation (40)
 cargo xtask servers            private servers of all kinds for tests by hand, until Enter or Ctrl-C
 cargo xtask postgres           a private Postgres and a pooler only
 ";
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         ["nth", tests] => nth::run(tests),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["hostile", rest @ ..] => hostile::run(rest),
         ["servers"] => servers::run(servers::Which::All),
         ["postgres"] => servers::run(servers::Which::Databases),
         ["help" | "--help" | "-h"] => {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::servers::{Servers, Which};
-use crate::{tidy, tree};
+use crate::{hostile, tidy, tree};
 
 const DENY_VERSION: &str = "0.20.2";
 
@@ -15,7 +15,7 @@ const DENY_VERSION: &str = "0.20.2";
 pub(crate) enum Scope {
     /// Everything.
     Full,
-    /// Without deny and doc.
+    /// Without deny, doc and clients.
     Quick,
 }
 
@@ -32,6 +32,8 @@ enum Work {
     Doc(&'static str),
     /// `cargo deny`, which is installed first if it is missing.
     Deny(&'static str),
+    /// Linters and generated clients of others, on the served description; installed first if they are missing.
+    Clients,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +61,9 @@ fn plan(scope: Scope, has_nextest: bool) -> Vec<Step> {
     }
     steps.push(step("test", Work::Tests(tests)));
     steps.push(step("doctest", Work::Cargo("test --doc --workspace --all-features")));
+    if scope == Scope::Full {
+        steps.push(step("clients", Work::Clients));
+    }
     steps
 }
 
@@ -118,6 +123,7 @@ fn work(root: &Path, work: &Work) -> Result<(), String> {
             let variables: Vec<_> = variables.iter().map(|(name, url)| (*name, url.as_str())).collect();
             cargo(root, args, &variables)
         }
+        Work::Clients => hostile::quick(),
         Work::Doc(args) => cargo(root, args, &[("RUSTDOCFLAGS", "-D warnings")]),
         Work::Deny(args) => {
             if !is_installed(root, "deny") {
@@ -198,8 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn quick_leaves_out_deny_and_doc_only() {
-        assert_eq!(names(Scope::Full), ["fmt", "tidy", "clippy", "doc", "deny", "test", "doctest"]);
+    fn quick_leaves_out_deny_doc_and_clients_only() {
+        assert_eq!(
+            names(Scope::Full),
+            ["fmt", "tidy", "clippy", "doc", "deny", "test", "doctest", "clients"]
+        );
         assert_eq!(names(Scope::Quick), ["fmt", "tidy", "clippy", "test", "doctest"]);
     }
 

@@ -11,6 +11,7 @@
 //! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
 //! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
 //! | [`version`] | how versions of workflows are written |
+//! | [`whole`] | whole numbers of requests, and their bound |
 //! | [`reserved`] | names that the engine keeps for itself |
 //! | [`redact`] | the one filter that keeps secrets out of what people read |
 //! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
@@ -52,6 +53,7 @@ pub mod summary;
 pub mod task;
 pub mod time;
 pub mod version;
+pub mod whole;
 
 #[cfg(test)]
 mod golden;

@@ -26,9 +26,9 @@ const MARK: &str = "gsk";
 /// Keys read from the store at a time.
 const PAGE: u32 = 200;
 /// Longest name of a key.
-const NAME_CHARS_MAX: usize = 100;
+pub(crate) const NAME_CHARS_MAX: usize = 100;
 /// Queues that a key may name.
-const QUEUES_MAX: usize = 100;
+pub(crate) const QUEUES_MAX: usize = 100;
 /// How often a change of a key that others change too is tried.
 const TRIES: u32 = 5;
 

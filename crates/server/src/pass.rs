@@ -34,7 +34,7 @@ const MARK: &str = "gsp_";
 /// For how long a pass is valid unless said otherwise.
 const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
 /// For how long it may be.
-const VALID_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
+pub(crate) const VALID_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
 /// A signature this old, or this far ahead, is none.
 pub(crate) const WINDOW: Duration = Duration::from_secs(300);
 /// What passes are sealed with is read again after so long.

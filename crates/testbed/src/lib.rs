@@ -26,12 +26,14 @@
 //! | [`disk`] | a disk under a database: one that fails, one that remembers, and what a power loss leaves |
 //! | `keeper` | the process that owns a server and its folder |
 //! | `programs` | where programs are, how a missing one is installed, as whom they run |
+//! | [`packages`] | tools of others, in the exact versions of a list |
 //! | `wheels` | programs that come as Python packages |
 
 pub mod disk;
 mod error;
 mod keeper;
 pub mod moto;
+pub mod packages;
 pub mod pgbouncer;
 pub mod postgres;
 mod programs;

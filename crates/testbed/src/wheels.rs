@@ -17,30 +17,64 @@ pub(crate) fn programs(name: &'static str, packages: &[&str]) -> Result<PathBuf,
 /// Python, and the folder with modules of these packages and all that they need, which are installed if they are not.
 pub(crate) fn modules(name: &'static str, packages: &[&str]) -> Result<(PathBuf, PathBuf), Error> {
     let python = python()?;
-    // Modules fit one version of Python only.
-    let version =
-        output(Command::new(&python).args(["-c", "import sys; print(sys.implementation.cache_tag)"]));
-    let folder = folder(name, packages, &format!("{}_{}", version.unwrap_or_default(), packages.join("_")))?;
+    let folder = folder(name, packages, &format!("{}_{}", cache_tag(&python), packages.join("_")))?;
     Ok((python, folder))
 }
 
+/// As [`modules`], in a folder that is named after `digest`: a long list makes no name.
+pub(crate) fn pinned(
+    name: &'static str,
+    packages: &[&str],
+    digest: &str,
+) -> Result<(PathBuf, PathBuf), Error> {
+    let python = python()?;
+    let folder = folder(name, packages, &format!("{name}-{}-{digest}", cache_tag(&python)))?;
+    Ok((python, folder))
+}
+
+/// Modules fit one version of Python only.
+fn cache_tag(python: &Path) -> String {
+    let tag = output(Command::new(python).args(["-c", "import sys; print(sys.implementation.cache_tag)"]));
+    tag.unwrap_or_default()
+}
+
 fn folder(name: &'static str, packages: &[&str], folder: &str) -> Result<PathBuf, Error> {
+    installed(name, folder, |to| install(&python()?, packages, to))
+}
+
+/// The folder of this name in the cache; if it is not there, `install` fills it.
+pub(crate) fn installed(
+    name: &'static str,
+    folder: &str,
+    install: impl FnOnce(&Path) -> Result<(), Error>,
+) -> Result<PathBuf, Error> {
     let missing = |hint: String| Error::Missing { program: name, hint };
     let cache = cache().ok_or_else(|| missing("there is no folder to install it in: set HOME".to_owned()))?;
     let folder = cache.join(folder);
     if folder.is_dir() {
         return Ok(folder);
     }
-    let python = python()?;
     // One of a name at a time: tests run in many processes.
     let lock = fs::create_dir_all(&cache).and_then(|()| File::create(cache.join(format!("{name}.lock"))));
     let lock =
         lock.and_then(|lock| lock.lock().map(|()| lock)).map_err(|error| missing(error.to_string()))?;
     if !folder.is_dir() {
-        install(&python, packages, &folder).map_err(|error| missing(error.to_string()))?;
+        fill(&folder, install).map_err(|error| missing(error.to_string()))?;
     }
     drop(lock);
     Ok(folder)
+}
+
+/// Installs under another name first: an installation that was cut off is done again.
+fn fill(folder: &Path, install: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::failed(format!("making {}", folder.display()), error);
+    let unfinished = folder.with_added_extension("unfinished");
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    install(&unfinished)?;
+    fs::rename(&unfinished, folder).map_err(failed)
 }
 
 /// Python with its installer of packages; the installer is installed if it is missing and we may.
@@ -63,20 +97,16 @@ fn cache() -> Option<PathBuf> {
     Some(caches.join("goldseam-testbed"))
 }
 
-/// What was begun and not finished has another name, and is begun anew.
 fn install(python: &Path, packages: &[&str], folder: &Path) -> Result<(), Error> {
-    let what = format!("`pip install {}`", packages.join(" "));
-    let failed = |error: io::Error| Error::failed(&what, error);
-    let unfinished = folder.with_added_extension("unfinished");
-    match fs::remove_dir_all(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target"]);
-    let output = pip.arg(&unfinished).args(packages).stdin(Stdio::null()).output().map_err(failed)?;
-    if !output.status.success() {
-        return Err(Error::failed(what, last_lines(&String::from_utf8_lossy(&output.stderr))));
-    }
-    fs::rename(&unfinished, folder).map_err(failed)
+    run(pip.arg(folder).args(packages), || format!("`pip install {}`", packages.join(" ")))
+}
+
+/// Runs an installer to its end.
+pub(crate) fn run(installer: &mut Command, what: impl Fn() -> String) -> Result<(), Error> {
+    let output =
+        installer.stdin(Stdio::null()).output().map_err(|error: io::Error| Error::failed(what(), error))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(Error::failed(what(), last_lines(&said))) }
 }

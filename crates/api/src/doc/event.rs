@@ -107,7 +107,11 @@ pub struct HistoryQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// Only events after this position.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub after: Option<u64>,
     /// At most so many, up to 500; 500 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,12 +9,19 @@ use utoipa::{IntoParams, ToSchema};
 use crate::moment::Moment;
 use crate::view::spread::Spread;
 
+/// Most recoveries that statistics are made of.
+pub const STATS_MAX: u32 = 1_000_000;
+
 /// How a sweep is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewSweep {
     /// A finding must have held for so long before it is healed; 600000 unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub stale_after_ms: Option<u64>,
     /// Only tell.
     pub dry_run: bool,

@@ -123,7 +123,11 @@ pub struct NewKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// For how long it is valid, in milliseconds; for ever unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub valid_for_ms: Option<u64>,
 }
 

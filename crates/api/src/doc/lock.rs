@@ -24,7 +24,11 @@ pub struct NewHold {
     /// Who takes it.
     pub holder: String,
     /// For so many milliseconds; 300000 unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub ttl_ms: Option<u64>,
 }
 
@@ -35,9 +39,14 @@ pub struct Extension {
     /// Who has it.
     pub holder: String,
     /// The fence that acquiring it brought.
+    #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub fence: u64,
     /// For so many milliseconds from now; 300000 unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub ttl_ms: Option<u64>,
 }
 
@@ -48,6 +57,7 @@ pub struct NewRelease {
     /// Who has it.
     pub holder: String,
     /// The fence that acquiring it brought.
+    #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub fence: u64,
 }
 

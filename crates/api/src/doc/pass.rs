@@ -18,7 +18,11 @@ pub struct NewPass {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalName>,
     /// For how long it is valid, in milliseconds; a week unless given, 90 days at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub valid_for_ms: Option<u64>,
 }
 

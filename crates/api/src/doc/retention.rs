@@ -14,6 +14,7 @@ pub const PRUNE_MAX: u64 = 500;
 #[into_params(parameter_in = Query)]
 pub struct PruneQuery {
     /// Only what ended at least so many milliseconds ago, by the store's clock.
+    #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub completed_before_ms: u64,
     /// Only of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +23,11 @@ pub struct PruneQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// At most so many, the oldest first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub limit: Option<u64>,
 }
 
@@ -31,6 +36,7 @@ pub struct PruneQuery {
 #[serde(deny_unknown_fields)]
 pub struct NewPrune {
     /// Only what ended at least so many milliseconds ago, by the store's clock.
+    #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub completed_before_ms: u64,
     /// Only of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +45,11 @@ pub struct NewPrune {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<Status>,
     /// At most so many, the oldest first; a server takes 500 at a time, and so many unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub limit: Option<u64>,
     /// Who, if it is somebody else than whoever asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]

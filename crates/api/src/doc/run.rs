@@ -414,10 +414,18 @@ pub struct Ending {
 #[into_params(parameter_in = Query)]
 pub struct ChangesQuery {
     /// The mark that was given before; at once unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub after: Option<u64>,
     /// Wait for so long at the most, in milliseconds, up to 60000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub wait_ms: Option<u64>,
 }
 

@@ -36,13 +36,17 @@ pub struct NewTask {
     #[serde(default)]
     pub priority: i32,
     /// Not before so many milliseconds have passed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "goldseam::core::whole::number")]
     pub delay_ms: u64,
     /// Attempts in all.
     #[serde(default = "one")]
     pub attempts_max: u32,
     /// How long a claimant may be silent, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub silence_max_ms: Option<u64>,
 }
 
@@ -86,7 +90,11 @@ pub struct NewClaim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// If nothing is due, wait for so long at the most, in milliseconds, up to 60000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub wait_ms: Option<u64>,
 }
 
@@ -107,6 +115,7 @@ pub struct Claimed {
     pub token: Option<String>,
     /// What the last heartbeat of an earlier claim said, or of an earlier attempt at the step that the task does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Payload, required = false)]
     pub last_heartbeat: Option<Payload>,
 }
 
@@ -115,13 +124,18 @@ pub struct Claimed {
 #[serde(default, deny_unknown_fields)]
 pub struct NewHeartbeat {
     /// The fence.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub fence: Option<u64>,
     /// The token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// How far the work is: any JSON, kept with the task until it is completed and given to the next claimant.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Payload, required = false)]
     pub details: Option<Payload>,
 }
 
@@ -130,7 +144,11 @@ pub struct NewHeartbeat {
 #[serde(default, deny_unknown_fields)]
 pub struct Hold {
     /// The fence.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub fence: Option<u64>,
     /// The token.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +160,11 @@ pub struct Hold {
 #[serde(deny_unknown_fields)]
 pub struct NewResult {
     /// The fence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub fence: Option<u64>,
     /// The token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,7 +179,11 @@ pub struct NewResult {
 #[serde(deny_unknown_fields)]
 pub struct NewFailure {
     /// The fence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub fence: Option<u64>,
     /// The token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +197,11 @@ pub struct NewFailure {
 #[serde(default, deny_unknown_fields)]
 pub struct NewReclaim {
     /// Every task whose claimant gave no sign of life for so many milliseconds, whatever the task itself allows.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "goldseam::core::whole::optional"
+    )]
     pub older_than_ms: Option<u64>,
     /// Only count.
     pub dry_run: bool,

@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::doc::change::{NewRecovery, Reason, Recovery, Resumed};
 use crate::doc::heal::{
     Checkup, Fate, Finding, ForeignSweep, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep,
-    RecoveriesQuery, Severity, Sweep,
+    RecoveriesQuery, STATS_MAX, Severity, Sweep,
 };
 use crate::doc::{Items, Page};
 use crate::moment::Moment;
@@ -31,8 +31,6 @@ use crate::view::spread::Spread;
 
 /// Recoveries of a page unless told otherwise.
 const HEALINGS: u32 = 20;
-/// Most recoveries that statistics are made of.
-const STATS_MAX: u32 = 1_000_000;
 /// Sorts of sweeps that are remembered.
 const SWEEPERS_MAX: usize = 8;
 

@@ -86,6 +86,7 @@ impl Local {
 
     pub(super) async fn claim_tasks(&self, new: NewClaim) -> Answer<Items<Claimed>> {
         self.check_text("the owner", &new.owner)?;
+        self.check_text("the kind", new.kind.as_deref().unwrap_or_default())?;
         limit::claimant(&new.owner)?;
         let queue = new.queue_name()?;
         limit::open_queue(&queue)?;

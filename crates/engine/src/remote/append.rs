@@ -24,7 +24,7 @@ use crate::spawn::spawn;
 use crate::undo::cancel_child;
 
 /// Longest name of an append.
-const ID_BYTES_MAX: usize = 128;
+pub const APPEND_ID_BYTES_MAX: usize = 128;
 
 /// One append, and where it goes.
 struct Job {
@@ -53,8 +53,8 @@ impl RemoteWorkers {
     /// The same with a credential: the one that the execution was claimed with, or an operator's.
     pub async fn append_for(&self, holder: &Holder, append: Append) -> Result<Appended, EngineError> {
         let held = self.open(holder, &append.token)?;
-        if append.id.is_empty() || append.id.len() > ID_BYTES_MAX {
-            let flaw = format!("the id of an append has 1 to {ID_BYTES_MAX} bytes");
+        if append.id.is_empty() || append.id.len() > APPEND_ID_BYTES_MAX {
+            let flaw = format!("the id of an append has 1 to {APPEND_ID_BYTES_MAX} bytes");
             return Err(RemoteRefusal::Malformed(flaw).into());
         }
         let write = held.write(&append.id);

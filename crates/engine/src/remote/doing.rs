@@ -21,9 +21,9 @@ use crate::cell::{Inner, Spot, Stop};
 use crate::engine::default_queue;
 
 /// Doings in one append.
-const DOINGS_MAX: usize = 1_000;
+pub const DOINGS_MAX: usize = 1_000;
 /// Things that one wait looks for.
-const WANTED_MAX: usize = 1_000;
+pub const WANTED_MAX: usize = 1_000;
 /// An attempt cannot have begun longer before its run was queued than this, whatever the clocks say.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 

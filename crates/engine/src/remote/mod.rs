@@ -37,6 +37,8 @@ use pages::{Page, Room};
 use token::Held;
 use wire::{Beaten, Claim, Claimed, Events, Execution, Heartbeat, News, Register, Registered};
 
+pub use append::APPEND_ID_BYTES_MAX;
+pub use doing::{DOINGS_MAX, WANTED_MAX};
 pub use holder::Holder;
 pub use token::{PlainTokens, Tokens};
 
@@ -45,7 +47,7 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 /// Longest lease that a worker may ask for.
 const LEASE_MAX: Duration = Duration::from_secs(600);
 /// Workflows, queues and executions that a worker may name at once.
-const NAMES_MAX: usize = 10_000;
+pub const NAMES_MAX: usize = 10_000;
 /// Executions in one answer.
 const CLAIM_MAX: usize = 100;
 

@@ -31,7 +31,7 @@ pub struct Register {
     /// Runs that it takes at once.
     pub slots: u32,
     /// How long it may be silent; the server's own lease unless given.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "goldseam_core::whole::optional")]
     pub lease_ms: Option<u64>,
     /// The steps, leaf or group, that a workflow always makes, by workflow; those without a plan are left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -80,7 +80,7 @@ pub struct Heartbeat {
     #[serde(default)]
     pub holding: Vec<Holding>,
     /// How long it waits for news.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "goldseam_core::whole::number")]
     pub wait_ms: u64,
 }
 
@@ -123,7 +123,7 @@ pub struct Claim {
     #[serde(default)]
     pub holding: Vec<String>,
     /// How long it waits for the first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "goldseam_core::whole::number")]
     pub wait_ms: u64,
 }
 

@@ -24,7 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// Asks a run to stop; it ends cancelled once it has undone what it must. Says what a pending request waits for.
 #[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
+    request_body = Option<Reason>,
     responses((status = 200, body = Cancelled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn cancel(
     place: In,
@@ -53,7 +53,7 @@ async fn terminate(
 /// Takes back a jump or a request to cancel that no worker has acted on.
 #[utoipa::path(post, path = "/v1/runs/{run}/withdraw", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = NewWithdrawal,
+    request_body = Option<NewWithdrawal>,
     responses((status = 200, body = Withdrawn), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn withdraw(
     place: In,
@@ -68,7 +68,7 @@ async fn withdraw(
 /// Tries a failed run again from its failed step, on a new branch.
 #[utoipa::path(post, path = "/v1/runs/{run}/retry", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = NewRetry,
+    request_body = Option<NewRetry>,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn retry(
     place: In,

@@ -18,6 +18,7 @@ const ALWAYS: &[(&str, &str)] = &[
     ("403", "the key, the pass or the page may not do this"),
     ("421", "the server does not answer under that name"),
     ("429", "too many requests"),
+    ("500", "internal server error"),
     ("503", "the store does not answer now"),
 ];
 /// Of those that name something in their path.
@@ -29,14 +30,26 @@ const WITH_BODY: &[(&str, &str)] = &[
     ("415", "it is not JSON, or compressed"),
 ];
 /// Of those that change something.
-const CHANGING: &[(&str, &str)] =
-    &[("409", "it cannot be done now, or the key or id came with something else before")];
+const CHANGING: &[(&str, &str)] = &[
+    ("409", "it cannot be done now, or the key or id came with something else before"),
+    ("507", "the store is full"),
+];
+/// Of those that read the log of a run.
+const READING: &[(&str, &str)] = &[("409", "the log is damaged")];
+/// Of those that ask for no key.
+const OPEN: &[(&str, &str)] = &[
+    ("400", "the request makes no sense"),
+    ("421", "the server does not answer under that name"),
+    ("429", "too many connections from one address"),
+];
 
 /// Adds to every description what no route says itself.
 pub(super) fn add_to(openapi: &mut OpenApi) {
     for (path, item) in &mut openapi.paths.paths {
         for (method, operation) in operations_mut(item) {
             if PUBLIC.iter().any(|(public, at)| (public, *at) == (&method, path.as_str())) {
+                add(operation, OPEN);
+                written_as_problems(operation);
                 continue;
             }
             add(operation, ALWAYS);
@@ -48,6 +61,8 @@ pub(super) fn add_to(openapi: &mut OpenApi) {
             }
             if method != Method::GET {
                 add(operation, CHANGING);
+            } else if path.starts_with("/v1/runs/{run}") {
+                add(operation, READING);
             }
             if takes_key(&method, path) {
                 operation.parameters.get_or_insert_default().push(RefOr::T(key()));
@@ -72,7 +87,12 @@ fn key() -> Parameter {
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some("the same change under the same key is made once, and answered the same way again"))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String).max_length(Some(KEY_BYTES_MAX))))
+        .schema(Some(
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .min_length(Some(1))
+                .max_length(Some(KEY_BYTES_MAX)),
+        ))
         .build()
 }
 

@@ -51,7 +51,7 @@ async fn stats(place: In, Query(query): Query<HealingStatsQuery>) -> Answer<Item
 
 /// Looks over the next batch of active runs, and heals those that are stalled.
 #[utoipa::path(post, path = "/v1/sweep", tag = "healing", security(("key" = ["operate"])),
-    request_body = NewSweep,
+    request_body = Option<NewSweep>,
     responses((status = 200, body = Sweep), (status = 400, body = Problem)))]
 async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answer<Sweep> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
@@ -60,7 +60,7 @@ async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answe
 
 /// Examines the whole store by every rule; heals what can be healed if that is wanted.
 #[utoipa::path(post, path = "/v1/doctor", tag = "healing", security(("key" = ["operate"])),
-    request_body = NewCheckup,
+    request_body = Option<NewCheckup>,
     responses((status = 200, body = Checkup), (status = 400, body = Problem)))]
 async fn doctor(place: In, By(caller): By, body: Option<Body<NewCheckup>>) -> Answer<Checkup> {
     let new = body.map(|Body(new)| new).unwrap_or_default();

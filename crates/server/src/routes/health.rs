@@ -88,7 +88,8 @@ async fn answers(space: &Space) -> bool {
 
 /// What was counted in this namespace, as Prometheus reads it; in the main one, what the server counted of itself, too.
 #[utoipa::path(get, path = "/metrics", tag = "server", security(("key" = ["read"])),
-    responses((status = 200, description = "the numbers", body = String, content_type = "text/plain")))]
+    responses((status = 200, description = "the numbers", body = String, content_type = "text/plain"),
+        (status = 501, body = Problem)))]
 async fn numbers(State(app): State<Arc<App>>, place: In) -> Result<Response, Refused> {
     place.space.count_queues(app.clock.elapsed()).await;
     let text = meter::render(&place.space.name)

@@ -1,5 +1,6 @@
 //! Every route. What it needs, takes and answers stands in its own description, and the guard goes by that.
 
+mod bounds;
 mod ending;
 mod everywhere;
 mod healing;

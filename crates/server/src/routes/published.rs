@@ -3,10 +3,10 @@
 //! Generated clients take their names from here, so a name that is published does not change.
 
 use axum::http::Method;
-use goldseam::core::id::ID_BYTES_MAX;
-use goldseam_api::doc::{PAGE_MAX, WAIT_MS_MAX};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
+
+use super::bounds;
 
 /// The scope that an operation needs. Tools allow no scopes beside a key in `security`.
 const SCOPE: &str = "x-scope";
@@ -126,6 +126,7 @@ pub(super) fn publish(described: &OpenApi) -> Value {
         }
     }
     share(&mut document);
+    bounds::add_to_bodies(&mut document["components"]["schemas"]);
     name_variants(&mut document["components"]["schemas"]);
     document
 }
@@ -157,8 +158,20 @@ fn describe(operation: &mut Value, method: &Method, path: &str) {
         }
     }
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-    for parameter in parameters.into_iter().flatten().filter(|_| path != "/v1/prune") {
-        bound(parameter);
+    for parameter in parameters.into_iter().flatten() {
+        bounds::add_to_parameter(path, parameter);
+    }
+    let bodies = operation.get_mut("requestBody").and_then(|body| body["content"].as_object_mut());
+    for content in bodies.into_iter().flat_map(Map::values_mut) {
+        without_null(&mut content["schema"]);
+    }
+}
+
+/// A body may be left out, but `null` is none.
+fn without_null(schema: &mut Value) {
+    let forms = schema.get_mut("oneOf").and_then(Value::as_array_mut);
+    if let Some(form) = forms.and_then(|forms| forms.iter_mut().find(|form| form["type"] != "null")) {
+        *schema = form.take();
     }
 }
 
@@ -176,30 +189,11 @@ fn meaning(status: &str) -> &'static str {
         "413" => "It is too large.",
         "422" => "It does not fit.",
         "429" => "Too many.",
+        "500" => "Internal server error.",
         "501" => "This server does not do it.",
         "503" => "The store does not answer now.",
+        "507" => "The store is full.",
         _ => "See the problem.",
-    }
-}
-
-/// Ids, pages and waits have bounds that hold wherever they stand; a prune has bounds of its own.
-fn bound(parameter: &mut Value) {
-    let (place, name) = (parameter["in"].as_str(), parameter["name"].as_str().unwrap_or_default());
-    let bounds = match (place, name) {
-        (Some("path"), "run" | "task" | "lock" | "worker" | "key") => {
-            json!({ "minLength": 1, "maxLength": ID_BYTES_MAX, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" })
-        }
-        (Some("path"), "question") => {
-            json!({ "minLength": 1, "maxLength": goldseam::core::path::PATH_BYTES_MAX })
-        }
-        (Some("path"), "code") => json!({ "pattern": "^[A-Z]+[0-9]+$", "maxLength": 16 }),
-        (Some("query"), "wait_ms") => json!({ "maximum": WAIT_MS_MAX }),
-        (Some("query"), "limit") => json!({ "minimum": 1, "maximum": PAGE_MAX }),
-        _ => return,
-    };
-    let schema = parameter.get_mut("schema").and_then(Value::as_object_mut);
-    if let (Some(schema), Value::Object(bounds)) = (schema, bounds) {
-        schema.extend(bounds);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::extract::{Body, By, In, Query};
 use crate::reply::{Answer, Json};
 
 /// Most runs in a plan.
-const PLAN_MAX: u64 = 10_000;
+pub(super) const PLAN_MAX: u64 = 10_000;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(plan, prune))

@@ -125,7 +125,7 @@ async fn diff(place: In, Named(run): Named<RunId>, Query(query): Query<DiffQuery
 #[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", security(("key" = ["signal"])),
     params(("run" = String, Path, description = "the run")),
     request_body = NewSignal,
-    responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
+    responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
 async fn signal(
     place: In,
     By(caller): By,
@@ -138,7 +138,7 @@ async fn signal(
 /// Stops a run between two effects.
 #[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
+    request_body = Option<Reason>,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
     place: In,
@@ -153,7 +153,7 @@ async fn pause(
 /// Gives a run a new task, due now.
 #[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
+    request_body = Option<Reason>,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn requeue(
     place: In,
@@ -192,7 +192,7 @@ async fn note(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Bo
 /// Lets a run go on. Looks for something to recover first, and says what it did.
 #[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
+    request_body = Option<Reason>,
     responses((status = 200, body = Resumed), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn resume(
     place: In,
@@ -207,7 +207,7 @@ async fn resume(
 /// Takes back what has not settled, on a new branch.
 #[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
+    request_body = Option<Reason>,
     responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn reset(
     place: In,
@@ -222,7 +222,7 @@ async fn reset(
 /// Goes back to the other side of the latest seam.
 #[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
+    request_body = Option<Reason>,
     responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn undo_recovery(
     place: In,
@@ -251,7 +251,7 @@ async fn jump(
 /// Finds out what is wrong with a run, and heals it.
 #[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", security(("key" = ["operate"])),
     params(("run" = String, Path, description = "the run")),
-    request_body = NewRecovery,
+    request_body = Option<NewRecovery>,
     responses((status = 200, body = Recovery), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn recover(
     place: In,

@@ -189,7 +189,7 @@ async fn cancel(place: In, By(caller): By, Named(task): Named<TaskId>) -> Answer
 
 /// Takes tasks back from claimants who are gone or silent, and frees stale locks.
 #[utoipa::path(post, path = "/v1/tasks/reclaim", tag = "tasks", security(("key" = ["operate"])),
-    request_body = NewReclaim,
+    request_body = Option<NewReclaim>,
     responses((status = 200, body = Reclaimed), (status = 400, body = Problem)))]
 async fn reclaim(place: In, By(caller): By, body: Option<Body<NewReclaim>>) -> Answer<Reclaimed> {
     let new = body.map(|Body(new)| new).unwrap_or_default();

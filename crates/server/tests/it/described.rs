@@ -103,6 +103,62 @@ fn every_operation_has_a_name_of_its_own_and_says_what_it_answers() {
 }
 
 #[test]
+fn bodies_that_may_be_left_out_are_described_so_and_are_never_null() {
+    let openapi = goldseam_server::openapi();
+    for (path, required) in [("/v1/sweep", false), ("/v1/runs/{run}/pause", false), ("/v1/runs", true)] {
+        let body = &openapi["paths"][path]["post"]["requestBody"];
+        assert_eq!(body["required"].as_bool().unwrap_or(false), required, "{path}");
+        assert!(body["content"]["application/json"]["schema"]["$ref"].is_string(), "{path}: {body}");
+    }
+}
+
+/// Any JSON may be null already, so a reader that counts the forms that fit would find two.
+#[test]
+fn null_is_no_form_beside_any_json() {
+    let any = json!("#/components/schemas/Payload");
+    let mut left = vec![goldseam_server::openapi()];
+    while let Some(value) = left.pop() {
+        let forms = value["oneOf"].as_array();
+        assert!(!forms.is_some_and(|forms| forms.iter().any(|form| form["$ref"] == any)), "{value}");
+        left.extend(value.as_object().into_iter().flat_map(|fields| fields.values()));
+        left.extend(value.as_array().into_iter().flatten());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_are_no_int64_are_refused() {
+    let desk = Desk::open().await;
+    let most = 9_223_372_036_854_775_808_u64;
+    for (path, body) in [
+        ("/v1/prune", json!({ "completed_before_ms": most })),
+        ("/v1/locks/l-1/acquire", json!({ "holder": "h", "ttl_ms": most })),
+        ("/v1/locks/l-1/release", json!({ "holder": "h", "fence": most })),
+        ("/v1/tasks", json!({ "kind": "k", "delay_ms": most })),
+        ("/v1/workers", json!({ "name": "w", "workflows": ["a@1"], "slots": 1, "lease_ms": most })),
+    ] {
+        desk.post(path, &body).await.problem(400, "GS0608");
+    }
+    for path in ["/v1/changes?after=9223372036854775808", "/v1/prune?completed_before_ms=9223372036854775808"]
+    {
+        desk.get(path).await.problem(400, "GS0608");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_beyond_their_described_length_are_refused() {
+    let desk = Desk::open().await;
+    let long = "k".repeat(4_097);
+    for (path, body) in [
+        ("/v1/tasks", json!({ "kind": long })),
+        ("/v1/tasks/claim", json!({ "owner": "w", "kind": long })),
+        ("/v1/tasks/claim", json!({ "owner": long })),
+        ("/v1/locks/l-1/acquire", json!({ "holder": long })),
+    ] {
+        assert_eq!(desk.post(path, &body).await.status, 413, "{path}");
+    }
+}
+
+#[test]
 fn every_schema_is_used_and_every_reference_leads_somewhere() {
     let openapi = goldseam_server::openapi();
     let text = openapi.to_string();
