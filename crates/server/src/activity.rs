@@ -200,7 +200,8 @@ impl<T> Timed<T> {
     fn wait(&self, after: u64) -> Wait {
         let Bounds { headers, idle, .. } = self.bounds;
         let first = if self.is_idle(after) { headers.min(idle) } else { headers };
-        Wait { after, begun: Instant::now(), timer: Box::pin(tokio::time::sleep(first)) }
+        let timer = tokio::time::sleep(first);
+        Wait { after, begun: timer.deadline() - first, timer: Box::pin(timer) }
     }
 
     /// Ready when the connection has waited for too long. An idle one is looked at as often as headers would end.
@@ -212,7 +213,7 @@ impl<T> Timed<T> {
         let is_idle = self.is_idle(after);
         let end = wait.begun + self.bounds.idle;
         while wait.timer.as_mut().poll(cx).is_ready() {
-            let now = Instant::now();
+            let now = wait.timer.deadline();
             if !is_idle || now >= end || self.bounds.is_crowded() {
                 return Poll::Ready(());
             }
@@ -277,11 +278,15 @@ mod tests {
         (Timed::new(near, Arc::clone(&activity), bounds), far, activity)
     }
 
+    fn now() -> Instant {
+        tokio::time::sleep(Duration::ZERO).deadline()
+    }
+
     async fn ends_after(near: &mut Timed<tokio::io::DuplexStream>) -> Duration {
-        let begun = Instant::now();
+        let begun = now();
         let error = near.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        begun.elapsed()
+        now() - begun
     }
 
     /// Close to the limit: timers of tokio are as fine as a millisecond.
@@ -314,10 +319,10 @@ mod tests {
         };
         let read = async {
             near.read_u8().await.unwrap();
-            let begun = Instant::now();
+            let begun = now();
             near.read_u8().await.unwrap();
             ends_after(&mut near).await;
-            begun.elapsed()
+            now() - begun
         };
         let took = tokio::select! { took = read => took, () = slow => unreachable!() };
         assert!(is(took, HEADERS), "headers that come byte by byte have no more time: {took:?}");
