@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::Redactor;
 use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam_api::Problem;
 use tokio::sync::{Semaphore, watch};
 
+use crate::addresses::Addresses;
 use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::extract::In;
@@ -21,7 +23,7 @@ use crate::routes::{Readiness, Scopes};
 use crate::space::Space;
 use crate::spawn::spawn;
 use crate::stream::Places;
-use crate::token::Tokens;
+use crate::token::{FileSecret, Tokens};
 use crate::turns::Turns;
 use crate::waits::Waits;
 
@@ -42,6 +44,8 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     /// How much anybody may ask.
     pub(crate) rates: Rates,
+    /// Requests of the clients behind trusted proxies.
+    pub(crate) clients: Addresses,
     /// Seats of followers.
     pub(crate) places: Places,
     /// Permits of followers to read and encode events. Without them thousands of followers would delay every other
@@ -51,6 +55,8 @@ pub(crate) struct App {
     pub(crate) waits: Waits,
     /// Bodies that are taken in.
     pub(crate) bodies: Arc<Bodies>,
+    /// True once the server was told to end: it still accepts connections, and says that it is not ready.
+    pub(crate) draining: AtomicBool,
     /// True once the server is leaving.
     pub(crate) leaving: watch::Sender<bool>,
     /// Time.
@@ -68,6 +74,7 @@ impl App {
         let (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>) =
             (Arc::new(SystemClock), Arc::new(OsEntropy));
         let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
+        let own = FileSecret::read(config.secret_file.as_deref())?;
         let mut spaces = BTreeMap::new();
         let namespaces = config.stores().count();
         for (name, url) in config.stores() {
@@ -82,8 +89,8 @@ impl App {
         }
         let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
         let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
-        let tokens = Tokens::of(&*main, &*entropy).await?;
-        let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock));
+        let tokens = Tokens::of(&*main, &*entropy, &own).await?;
+        let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock), own);
         let keyring = Keyring::new(Keys::new(main, entropy), Arc::clone(&clock));
         let rates = Rates::new(Arc::clone(&clock), config.rates, config.rate_failures);
         let (leaving, _) = watch::channel(false);
@@ -91,6 +98,7 @@ impl App {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let catching_up = Arc::new(Semaphore::new(cores));
         let waits = Waits::new(config.waits_max, config.connections_max, namespaces);
+        let clients = Addresses::new(config.connections_per_address);
         let bodies = Bodies::new(config.bodies_bytes_max);
         let app = Self {
             config,
@@ -100,10 +108,12 @@ impl App {
             passes,
             tokens,
             rates,
+            clients,
             places,
             catching_up,
             waits,
             bodies,
+            draining: AtomicBool::new(false),
             leaving,
             clock,
             redactor,
@@ -134,7 +144,7 @@ impl App {
             format!("{} can be reached from elsewhere, and there is no key to ask for", self.config.listen),
         )
         .code("GS0604")
-        .hint("goldseam key create --scope admin makes one; or listen on 127.0.0.1"))
+        .hint("make one: goldseam key create ops --scope admin; or listen on 127.0.0.1"))
     }
 
     /// Begins to send traces.
@@ -158,6 +168,11 @@ impl App {
     /// The same for what came by a listener that only this machine can reach, or that others can.
     pub(crate) async fn is_open_to(&self, is_loopback: bool) -> Result<bool, Problem> {
         Ok((is_loopback || self.config.insecure_no_keys) && self.keyring.is_empty().await?)
+    }
+
+    /// Whether the server was told to end: what comes from now on should go elsewhere.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Returns once the server is leaving: whoever waits is answered then.

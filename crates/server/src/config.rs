@@ -13,6 +13,7 @@ use goldseam_api::Problem;
 use serde::Serialize;
 
 use crate::NAMESPACE_DEFAULT;
+use crate::proxies::{Network, Proxies};
 use crate::rate::{KeyRates, Rate};
 
 pub use fields::{FIELDS, Field};
@@ -44,6 +45,10 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins of pages that may change something.
     pub origins: Vec<String>,
+    /// The proxies whose word about their clients is believed.
+    pub proxies: Proxies,
+    /// File whose content is mixed into what servers sign with; none: the store alone is enough to sign.
+    pub secret_file: Option<PathBuf>,
     /// Files of the certificate chain and of its key; none: no TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Asks nobody for a key although it can be reached from elsewhere.
@@ -62,6 +67,8 @@ pub struct Config {
     pub foreign_states: bool,
     /// How long the headers of a request may take.
     pub header_patience: Duration,
+    /// How long a connection may be idle between two requests.
+    pub keep_alive: Duration,
     /// How long a body may take.
     pub body_patience: Duration,
     /// Connections at once.
@@ -80,8 +87,10 @@ pub struct Config {
     pub requests_at_once: usize,
     /// Wrong keys from one address.
     pub rate_failures: Rate,
-    /// How long requests under way may take at the end.
+    /// How long the server still accepts connections after it was told to end, and says that it is not ready.
     pub drain: Duration,
+    /// How long requests under way may take after that.
+    pub finish: Duration,
     /// Where traces go; none: nowhere.
     pub otlp: Option<String>,
     /// Where pruned logs go: a directory, or `s3://BUCKET/PREFIX`; none: nothing is pruned.
@@ -205,6 +214,26 @@ impl Settings {
             .map_err(|_| bad(format!("{name} is {value:?}, by {origin}")).hint(format!("write {what}")))
     }
 
+    fn seconds(&self, name: &'static str) -> Result<Duration, Problem> {
+        let seconds: u32 = self.number(name, "a number of seconds")?;
+        Ok(Duration::from_secs(seconds.into()))
+    }
+
+    fn proxies(&self) -> Result<Proxies, Problem> {
+        let network = |text: &String| {
+            text.parse::<Network>().map_err(|()| {
+                bad(format!("trusted_proxies has {text:?}"))
+                    .hint("write addresses or networks, as in 10.0.0.1, 192.168.0.0/16 or 2001:db8::/32")
+            })
+        };
+        let trusted = self.list("trusted_proxies").iter().map(network).collect::<Result<_, _>>()?;
+        let header = self.text("forwarding_header").unwrap_or_default();
+        let header = header.parse().map_err(|()| {
+            bad(format!("forwarding_header is {header:?}")).hint("write x-forwarded-for or forwarded")
+        })?;
+        Ok(Proxies { trusted, header })
+    }
+
     fn payload_bytes_max(&self) -> Result<usize, Problem> {
         let (bytes, most) =
             (self.number("payload_bytes_max", "a number of bytes")?, Limits::PAYLOAD_BYTES_MOST);
@@ -276,15 +305,18 @@ impl Settings {
             namespaces,
             hosts: self.list("hosts"),
             origins: self.list("origins"),
+            proxies: self.proxies()?,
+            secret_file: self.text("secret_file").map(PathBuf::from),
             tls,
             insecure_no_keys: self.number("insecure_no_keys", "true or false")?,
             body_bytes_max: self.number("body_bytes_max", "a number of bytes")?,
             bodies_bytes_max: self.bodies_bytes_max()?,
             payload_bytes_max: self.payload_bytes_max()?,
             history_bytes_max: self.number("history_bytes_max", "a number of bytes")?,
-            version_grace: Duration::from_secs(self.number("version_grace_seconds", "a number of seconds")?),
+            version_grace: self.seconds("version_grace_seconds")?,
             foreign_states: self.number("foreign_states", "true or false")?,
             header_patience: Duration::from_secs(10),
+            keep_alive: self.seconds("keep_alive_seconds")?,
             body_patience: Duration::from_secs(30),
             connections_max: self.number("connections_max", "a number")?,
             connections_per_address: self.at_least_one("connections_per_address")?,
@@ -294,7 +326,8 @@ impl Settings {
             rates: self.rates()?,
             requests_at_once: self.at_least_one("requests_at_once")?,
             rate_failures: Rate { per_second: 5.0, burst: 20.0 },
-            drain: Duration::from_secs(self.number("drain_seconds", "a number of seconds")?),
+            drain: self.seconds("drain_seconds")?,
+            finish: self.seconds("finish_seconds")?,
             otlp: self.text("otlp").map(str::to_owned),
             archive: self.text("archive").map(str::to_owned),
             redact_keys: self.list("redact_keys").iter().flat_map(|key| names_of(key)).collect(),

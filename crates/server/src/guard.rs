@@ -1,7 +1,7 @@
 //! The guard: who asks, and whether they may. Nothing is reached past it but two routes that say nothing.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
@@ -43,15 +43,20 @@ impl Principal {
         let own: Vec<&str> = own.iter().map(QueueName::as_str).collect();
         Err(Problem::new(403, format!("the key {:?} may not claim from the queue {other}", self.name))
             .code("GS0602")
-            .hint(format!("it may claim from {}; goldseam key create --queue makes another", own.join(", "))))
+            .hint(format!(
+                "it may claim from {}; make another: goldseam key create NAME --scope worker --queue {other}",
+                own.join(", ")
+            )))
     }
 }
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
-    /// The other end.
-    pub(crate) address: SocketAddr,
+    /// The client: the other end, or whom that names if it is a trusted proxy.
+    pub(crate) client: IpAddr,
+    /// Whether it came through a trusted proxy.
+    pub(crate) is_behind_proxy: bool,
     /// Whether only this machine can reach the listener that took it.
     pub(crate) is_loopback: bool,
 }
@@ -60,11 +65,20 @@ pub(crate) struct Peer {
 pub(crate) fn unauthenticated() -> Problem {
     Problem::new(401, "this needs a valid key")
         .code("GS0601")
-        .hint("send `authorization: Bearer KEY`; goldseam key create makes one")
+        .hint("send `authorization: Bearer KEY`; make one: goldseam key create NAME --scope read")
+}
+
+/// There is no valid pass; which of the reasons it is, is not told.
+fn bad_pass() -> Problem {
+    Problem::new(401, "this pass is not valid: it is altered or expired, its key has ended, or the secret that passes are signed with has changed")
+        .code("GS0601")
+        .hint("make another: goldseam pass create RUN --answer QUESTION, or --signal NAME")
 }
 
 fn forbidden(detail: String) -> Problem {
-    Problem::new(403, detail).code("GS0602").hint("use a key with that scope: goldseam key create --scope …")
+    Problem::new(403, detail)
+        .code("GS0602")
+        .hint("use a key with that scope: goldseam key create NAME --scope SCOPE")
 }
 
 /// Where callbacks go: what stands behind it is a ticket.
@@ -111,12 +125,12 @@ async fn admit(
     peer: Option<IpAddr>,
     need: Need,
 ) -> Result<(In, Option<Held>), Problem> {
-    let Some(opened) = opened? else { return Err(turned_away(app, peer)) };
+    let Some(opened) = opened? else { return Err(turned_away(app, peer, bad_pass())) };
     let (pass, scopes) = (&opened.pass, BTreeSet::new());
     if let Some(key) = &pass.key
         && !app.keyring.is_valid(key).await?
     {
-        return Err(turned_away(app, peer));
+        return Err(turned_away(app, peer, bad_pass()));
     }
     let name = match &pass.by {
         Some(by) => format!("pass of {by}"),
@@ -134,7 +148,7 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
         return next.run(request).await;
     }
     let from = request.extensions().get::<Peer>().copied();
-    let peer = from.map(|from| from.address.ip());
+    let peer = from.map(|from| from.client);
     let ticket = request.uri().path().strip_prefix(CALLBACKS).map(str::to_owned);
     let found = match (ticket, bearer(&request)) {
         (Some(ticket), _) => admit(&app, app.passes.open(&ticket).await, peer, Need::Signature).await,
@@ -142,7 +156,7 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
             admit(&app, app.passes.check(credential).await, peer, Need::Pass).await
         }
         (None, Ok(credential)) => vouch(&app, credential, from).await.map(|found| (found, None)),
-        (None, Err(())) => Err(turned_away(&app, peer)),
+        (None, Err(())) => Err(turned_away(&app, peer, unauthenticated())),
     };
     match found {
         Ok((found, held)) => {
@@ -177,15 +191,17 @@ fn bearer(request: &Request) -> Result<Option<&str>, ()> {
 }
 
 async fn vouch(app: &App, credential: Option<&str>, from: Option<Peer>) -> Result<In, Problem> {
-    let peer = from.map(|from| from.address.ip());
+    let peer = from.map(|from| from.client);
     let Some(credential) = credential else {
         let is_loopback = from.is_some_and(|from| from.is_loopback);
         return match app.is_open_to(is_loopback).await? {
             true => app.space(crate::NAMESPACE_DEFAULT, local()),
-            false => Err(turned_away(app, peer)),
+            false => Err(turned_away(app, peer, unauthenticated())),
         };
     };
-    let Some(stored) = app.keyring.check(credential).await? else { return Err(turned_away(app, peer)) };
+    let Some(stored) = app.keyring.check(credential).await? else {
+        return Err(turned_away(app, peer, unauthenticated()));
+    };
     let key = &stored.key;
     let principal = Principal {
         name: key.name.clone(),
@@ -203,13 +219,13 @@ fn local() -> Principal {
 
 /// Guessing is made slow, and is seen: in the log stands who guessed, and never what. Whoever is slowed down is logged no
 /// more, so that nobody can fill a disk with it.
-pub(crate) fn turned_away(app: &App, peer: Option<IpAddr>) -> Problem {
+pub(crate) fn turned_away(app: &App, peer: Option<IpAddr>, why: Problem) -> Problem {
     if let Some(Err(problem)) = peer.map(|peer| app.rates.failure(peer)) {
         return problem;
     }
     let peer = peer.map(tracing::field::display);
     tracing::warn!(target: "goldseam::audit", peer, "somebody came without a valid key or pass");
-    unauthenticated()
+    why
 }
 
 /// Whether whoever asks may do what the matched route does. The scope stands in the route's own description; a route

@@ -9,12 +9,13 @@
 //! | [`pass`] | one thing that whoever holds one may do, once |
 //! | [`token`] | opaque text that only servers of this store can have made |
 //! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
-//! | `bodies`, `turns`, `waits`, `addresses` | how much of the server one client may take |
+//! | `bodies`, `turns`, `waits`, `addresses`, `counts` | how much of the server one client may take |
+//! | `proxies` | the clients behind trusted proxies |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
 //! | `veil` | answers without secrets |
 //! | `stream` | logs as they grow |
 //! | `app`, `space` | what a running server has: one store per namespace |
-//! | `listen`, `tls`, `patient`, `spawn` | connections |
+//! | `listen`, `activity`, `tls`, `private`, `patient`, `spawn` | connections |
 //! | [`meter`], `otlp` | numbers for Prometheus, traces for a collector |
 //!
 //! Invariant: a request sees the namespace of its credential and no other: the guard picks the store, and nothing that
@@ -26,9 +27,11 @@ pub mod meter;
 pub mod pass;
 pub mod token;
 
+mod activity;
 mod addresses;
 mod app;
 mod bodies;
+mod counts;
 mod cursor;
 mod extract;
 mod guard;
@@ -36,6 +39,8 @@ mod keyring;
 mod listen;
 mod otlp;
 mod patient;
+mod private;
+mod proxies;
 mod rate;
 mod remembered;
 mod reply;
@@ -52,6 +57,7 @@ mod waits;
 pub use config::Config;
 pub use guard::Principal;
 pub use listen::{Running, serve};
+pub use proxies::{Forwarding, Network, Proxies};
 pub use rate::{KeyRates, Rate};
 pub use routes::openapi;
 

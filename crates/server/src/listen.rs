@@ -1,20 +1,23 @@
 //! Connections: HTTP/1.1 only, each with patience for its headers and for its other end, no more than a bound.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use axum::routing::future::RouteFuture;
 use goldseam_api::Problem;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::activity::{Activity, Answer, Bounds, Sent, Timed};
 use crate::addresses::{Addresses, Connection};
 use crate::app::App;
 use crate::config::Config;
@@ -69,9 +73,17 @@ impl Running {
         format!("{scheme}://{}", self.address)
     }
 
+    /// Says that the server is not ready, so that balancers send requests elsewhere, and still accepts connections for
+    /// `drain_seconds`. Requests are answered; each answer closes its connection.
+    pub async fn drain(&self) {
+        self.app.draining.store(true, Ordering::Relaxed);
+        tokio::time::sleep(self.app.config.drain).await;
+    }
+
     /// Takes no more requests, lets those under way finish, tells followers to come back, and leaves every store: what
     /// this process had is handed over, and counts as no attempt. The listener for health answers until then.
     pub async fn shutdown(self) {
+        self.app.draining.store(true, Ordering::Relaxed);
         self.app.leaving.send_replace(true);
         let _ = self.accepting.await;
         self.app.leave().await;
@@ -142,6 +154,8 @@ impl Accepting {
     async fn run(self, listener: TcpListener, mut leaving: watch::Receiver<bool>) {
         let graceful = GracefulShutdown::new();
         let room = Arc::new(Semaphore::new(self.connections_max));
+        let (headers, idle) = (self.app.config.header_patience, self.app.config.keep_alive);
+        let bounds = Bounds { headers, idle, room: (Arc::clone(&room), self.connections_max) };
         loop {
             let next = async {
                 let permit = Arc::clone(&room).acquire_owned().await;
@@ -153,9 +167,14 @@ impl Accepting {
             };
             let Ok(permit) = permit else { break };
             match accepted {
-                Ok((stream, peer)) => match self.addresses.take(peer.ip()) {
-                    Some(connection) => self.converse(stream, peer, (permit, connection), &graceful),
-                    None => self.refuse(&stream),
+                Ok((stream, peer)) => match self.place(peer.ip()) {
+                    Ok(connection) => {
+                        let (activity, bounds) = (Arc::default(), bounds.clone());
+                        let (watcher, leaving) = (graceful.watcher(), leaving.clone());
+                        let talk = Talk { activity, bounds, watcher, leaving };
+                        self.converse(stream, peer.ip(), (permit, connection), talk);
+                    }
+                    Err(problem) => self.refuse(&stream, &problem),
                 },
                 // Out of descriptors, mostly: others must end first.
                 Err(error) => {
@@ -165,22 +184,25 @@ impl Accepting {
             }
         }
         drop(listener);
-        let drain = self.app.config.drain;
-        if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        let finish = self.app.config.finish;
+        if tokio::time::timeout(finish, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests did not end in time");
         }
     }
 
+    /// A place for a connection of this address. A trusted proxy needs none: its clients are counted by request.
+    fn place(&self, peer: IpAddr) -> Result<Option<Connection>, Problem> {
+        match self.app.config.proxies.trust(peer) {
+            true => Ok(None),
+            false => self.addresses.take(peer).map(Some),
+        }
+    }
+
     /// Tells an address that it has too many connections, if that can be said without a handshake.
-    fn refuse(&self, stream: &TcpStream) {
-        let most = self.addresses.most();
-        tracing::debug!(most, "an address has too many connections");
+    fn refuse(&self, stream: &TcpStream, problem: &Problem) {
+        tracing::debug!(limit = problem.limit, "an address has too many connections");
         if self.acceptor.is_none() {
-            let problem = Problem::new(429, format!("this address has {most} connections already"))
-                .code("GS0607")
-                .hint("close some first; behind a proxy, raise connections_per_address")
-                .limit(most as u64);
-            let body = serde_json::to_string(&problem).unwrap_or_default();
+            let body = serde_json::to_string(problem).unwrap_or_default();
             let head = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";
             let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
             // The buffer of a new connection is empty: all of it fits, or the other end is gone.
@@ -192,25 +214,28 @@ impl Accepting {
     fn converse(
         &self,
         stream: TcpStream,
-        peer: SocketAddr,
-        place: (OwnedSemaphorePermit, Connection),
-        graceful: &GracefulShutdown,
+        peer: IpAddr,
+        place: (OwnedSemaphorePermit, Option<Connection>),
+        talk: Talk,
     ) {
         let _ = stream.set_nodelay(true);
-        let peer = Peer { address: peer, is_loopback: self.is_loopback };
-        let service = Service { router: self.service.clone(), peer };
-        let patience = self.app.config.header_patience;
-        let watcher = graceful.watcher();
+        let (router, app, activity) =
+            (self.service.clone(), Arc::clone(&self.app), Arc::clone(&talk.activity));
+        let service = Service { router, app, peer, is_loopback: self.is_loopback, activity };
         let acceptor = self.acceptor.clone();
         spawn(async move {
             let _place = place;
-            let stream = Patient::new(stream, WRITE_PATIENCE);
+            let stream = Patient::new(stream, WRITE_PATIENCE, Arc::clone(&talk.activity));
             match acceptor {
-                None => answer(stream, service, patience, watcher).await,
+                None => answer(stream, service, talk).await,
                 Some(acceptor) => {
-                    let handshake = tokio::time::timeout(TLS_PATIENCE, acceptor.accept(stream)).await;
+                    let mut leaving = talk.leaving.clone();
+                    let handshake = tokio::select! {
+                        handshake = tokio::time::timeout(TLS_PATIENCE, acceptor.accept(stream)) => handshake,
+                        _ = leaving.wait_for(|leaving| *leaving) => return,
+                    };
                     if let Ok(Ok(stream)) = handshake {
-                        answer(stream, service, patience, watcher).await;
+                        answer(stream, service, talk).await;
                     }
                 }
             }
@@ -218,43 +243,62 @@ impl Accepting {
     }
 }
 
+/// What a connection is answered by.
+struct Talk {
+    activity: Arc<Activity>,
+    bounds: Bounds,
+    watcher: Watcher,
+    leaving: watch::Receiver<bool>,
+}
+
 /// The routes, as one connection sees them: every request says where it came from.
 #[derive(Debug, Clone)]
 struct Service {
     router: Router,
-    peer: Peer,
+    app: Arc<App>,
+    peer: IpAddr,
+    is_loopback: bool,
+    activity: Arc<Activity>,
 }
 
 impl tower::Service<Request<Incoming>> for Service {
     type Response = Response;
     type Error = Infallible;
-    type Future = RouteFuture<Infallible>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        tower::Service::<Request<Incoming>>::poll_ready(&mut self.router, cx)
+        tower::Service::<Request<Body>>::poll_ready(&mut self.router, cx)
     }
 
-    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer);
-        self.router.call(request)
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let under_way = self.activity.begin();
+        let mut request = request.map(|body| Body::new(Sent::new(body, Arc::clone(&self.activity))));
+        let client = self.app.config.proxies.client(self.peer, request.headers());
+        let is_behind_proxy = client != self.peer.to_canonical();
+        request.extensions_mut().insert(Peer { client, is_behind_proxy, is_loopback: self.is_loopback });
+        let (answered, app) = (self.router.call(request), Arc::clone(&self.app));
+        Box::pin(async move {
+            let mut response = answered.await?;
+            if app.is_draining() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response.map(|body| Body::new(Answer::new(body, under_way))))
+        })
     }
 }
 
-async fn answer<T>(
-    stream: T,
-    service: Service,
-    header_patience: Duration,
-    watcher: hyper_util::server::graceful::Watcher,
-) where
+async fn answer<T>(stream: T, service: Service, talk: Talk)
+where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = Timed::new(stream, talk.activity, talk.bounds);
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_patience)
+        .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES_MAX)
+        .max_header_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    if let Err(error) = watcher.watch(connection).await {
+    if let Err(error) = talk.watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended badly");
     }
 }

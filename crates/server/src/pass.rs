@@ -22,7 +22,7 @@ use subtle::ConstantTimeEq;
 
 use crate::keys::Secret;
 use crate::remembered::Remembered;
-use crate::token::{self, Tokens};
+use crate::token::{self, FileSecret, Tokens};
 use crate::{hex, unhex};
 
 /// The lock that holds what passes are sealed with: the present secret, the one before, and which change made it and when.
@@ -127,15 +127,21 @@ pub struct Passes {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
     clock: Arc<dyn Clock>,
+    own: FileSecret,
     /// What tickets are sealed with: the present one, and the one before.
     known: Remembered<Arc<[Tokens]>>,
 }
 
 impl Passes {
-    /// The passes of this store's servers.
-    pub fn new(store: Arc<dyn Store>, entropy: Arc<dyn Entropy>, clock: Arc<dyn Clock>) -> Self {
+    /// The passes of this store's servers, which all have the same file with a secret, or none.
+    pub fn new(
+        store: Arc<dyn Store>,
+        entropy: Arc<dyn Entropy>,
+        clock: Arc<dyn Clock>,
+        own: FileSecret,
+    ) -> Self {
         let known = Remembered::new(Arc::clone(&clock));
-        Self { store, entropy, clock, known }
+        Self { store, entropy, clock, own, known }
     }
 
     /// Makes a pass for a run of the namespace that `api` reaches.
@@ -207,7 +213,7 @@ impl Passes {
     pub async fn rotate(&self, by: &Caller) -> Result<Rotated, Problem> {
         let once = by.command_id("rotate passes", "").unwrap_or_else(|| "-".to_owned());
         for _ in 0..TRIES {
-            token::secrets(&*self.store, &*self.entropy, NAME).await?;
+            token::secrets(&*self.store, &*self.entropy, NAME, &self.own).await?;
             let mut lock = token::read(&*self.store, &LockName::new(NAME)?).await?.ok_or_else(no_secret)?;
             let (now, expect) = (self.store.now().await?, Expect::Version(lock.version));
             let kept = lock.holder.take().unwrap_or_default();
@@ -228,7 +234,7 @@ impl Passes {
     }
 
     async fn tokens(&self) -> Result<Arc<[Tokens]>, Problem> {
-        let read = async { Ok(token::secrets(&*self.store, &*self.entropy, NAME).await?.into()) };
+        let read = async { Ok(token::secrets(&*self.store, &*self.entropy, NAME, &self.own).await?.into()) };
         self.known.get(FRESH, read).await
     }
 }

@@ -3,11 +3,14 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
+
+use crate::activity::Activity;
 
 /// How long an end that still sends is heard out after the last word to it.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -19,14 +22,15 @@ const FAREWELL_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) struct Patient<T> {
     inner: T,
     patience: Duration,
+    activity: Arc<Activity>,
     waiting: Option<Pin<Box<Sleep>>>,
     farewell: Option<Pin<Box<Sleep>>>,
     heard: usize,
 }
 
 impl<T> Patient<T> {
-    pub(crate) fn new(inner: T, patience: Duration) -> Self {
-        Self { inner, patience, waiting: None, farewell: None, heard: 0 }
+    pub(crate) fn new(inner: T, patience: Duration, activity: Arc<Activity>) -> Self {
+        Self { inner, patience, activity, waiting: None, farewell: None, heard: 0 }
     }
 
     /// What a write came to: progress ends the wait, a write that is still pending may have waited for too long.
@@ -89,22 +93,40 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<T> {
             let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
             ready!(self.judge(cx, poll))?;
         }
-        self.hear_out(cx).map(Ok)
+        match self.activity.has_unread() {
+            true => self.hear_out(cx).map(Ok),
+            false => Poll::Ready(Ok(())),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    /// A connection whose other end has sent part of a request.
+    fn patient(near: DuplexStream) -> Patient<DuplexStream> {
+        let activity = Arc::new(Activity::default());
+        activity.heading();
+        Patient::new(near, PATIENCE, activity)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_with_nothing_unread_is_closed_at_once() {
+        let (near, _far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, PATIENCE, Arc::default());
+        let ended = near.shutdown();
+        tokio::time::timeout(FAREWELL / 2, ended).await.unwrap().unwrap();
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_takes_nothing_in_is_given_up() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, PATIENCE);
+        let mut near = patient(near);
         let error = near.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -112,7 +134,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_still_sends_is_heard_out_before_the_end() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, PATIENCE);
+        let mut near = patient(near);
         near.write_all(b"too large").await.unwrap();
         let sender = async {
             far.write_all(&[0; 64 * 1024]).await.unwrap();
@@ -137,7 +159,7 @@ mod tests {
             sent
         };
         let ended = async {
-            let mut near = Patient::new(near, PATIENCE);
+            let mut near = patient(near);
             near.shutdown().await.unwrap();
         };
         let (sent, ()) = tokio::join!(sender, ended);
@@ -147,13 +169,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_never_ends_is_not_heard_out_for_long() {
         let (near, _far) = tokio::io::duplex(16);
-        tokio::time::timeout(FAREWELL * 2, Patient::new(near, PATIENCE).shutdown()).await.unwrap().unwrap();
+        tokio::time::timeout(FAREWELL * 2, patient(near).shutdown()).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_is_slow_but_reads_is_waited_for() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, PATIENCE);
+        let mut near = patient(near);
         let slow = async {
             let mut piece = [0; 16];
             for _ in 0..4 {

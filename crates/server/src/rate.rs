@@ -10,6 +10,7 @@ use goldseam::engine::Clock;
 use goldseam_api::Problem;
 use goldseam_api::doc::key::Scope;
 
+use crate::addresses::counted_as;
 use crate::extract::In;
 use crate::guard::Need;
 
@@ -127,7 +128,7 @@ impl Rates {
 
     /// Counts a wrong key.
     pub(crate) fn failure(&self, peer: IpAddr) -> Result<(), Problem> {
-        match self.failures.take(peer, self.failure, self.clock.elapsed()) {
+        match self.failures.take(counted_as(peer), self.failure, self.clock.elapsed()) {
             true => Ok(()),
             false => Err(too_many("this address", "wrong keys", self.failure)),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +15,8 @@ use futures_util::{FutureExt, StreamExt as _};
 use goldseam_api::Problem;
 use hyper::body::Body as _;
 
+use crate::activity::Answer;
+use crate::addresses::Connection;
 use crate::app::App;
 use crate::bodies::Share;
 use crate::extract::In;
@@ -39,11 +42,15 @@ fn is_stream(response: &Response) -> bool {
 /// Outermost: whatever happens inside, an answer goes out, with its headers.
 pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let checked = host(&app, &request).and_then(|()| origin(&app, &request));
+    let checked =
+        host(&app, &request).and_then(|()| origin(&app, &request)).and_then(|()| place(&app, &request));
     let mut response = match checked {
         Err(problem) => Refused(problem).into_response(),
-        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-            Ok(response) => response,
+        Ok(place) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+            Ok(response) => response.map(|body| match place {
+                Some(place) => Body::new(Answer::new(body, place)),
+                None => body,
+            }),
             Err(_) => {
                 tracing::error!(%method, path, "a handler panicked");
                 Refused(Problem::new(500, "this request met a mistake of the server's own")).into_response()
@@ -52,6 +59,7 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
     };
     if is_stream(&response) {
         response.headers_mut().insert(UNBUFFERED.0, HeaderValue::from_static(UNBUFFERED.1));
+        response.headers_mut().remove(header::CACHE_CONTROL);
     }
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
@@ -59,13 +67,23 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
     response
 }
 
+/// A place of the client behind a trusted proxy, for as long as it is answered: it may have as many requests as it could
+/// have connections.
+fn place(app: &App, request: &Request) -> Result<Option<Connection>, Problem> {
+    match request.extensions().get::<Peer>().filter(|peer| peer.is_behind_proxy) {
+        Some(peer) => app.clients.take(peer.client).map(Some),
+        None => Ok(None),
+    }
+}
+
 /// A page that somebody's browser shows must not reach a server on the same machine under a name of its own.
 fn host(app: &App, request: &Request) -> Result<(), Problem> {
     let hosts = &app.config.hosts;
     let is_loopback = request.extensions().get::<Peer>().map_or(app.is_loopback, |peer| peer.is_loopback);
-    let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let named = named.or_else(|| request.uri().host()).map(without_port).unwrap_or_default();
-    let is_own = || named == "localhost" || named.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let named = host_name(request)?;
+    let is_own = || {
+        named.eq_ignore_ascii_case("localhost") || named.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    };
     let is_known = match (hosts.is_empty(), is_loopback) {
         (true, true) => is_own(),
         (true, false) => true,
@@ -79,10 +97,37 @@ fn host(app: &App, request: &Request) -> Result<(), Problem> {
     }
 }
 
-fn without_port(host: &str) -> &str {
-    let end = host.rfind(']').map_or(0, |bracket| bracket + 1);
-    let name = host[end..].find(':').map_or(host, |colon| &host[..end + colon]);
-    name.trim_start_matches('[').trim_end_matches(']')
+/// The one name that a request is for, without its port. A proxy may take one of several names, and this server
+/// another: that is refused (RFC 9112).
+fn host_name(request: &Request) -> Result<&str, Problem> {
+    let bad = |detail: &str| {
+        Problem::bad_request(detail).code("GS0606").hint("send one header `host: NAME` or `host: NAME:PORT`")
+    };
+    let mut lines = request.headers().get_all(header::HOST).iter();
+    let (line, target) = (lines.next(), request.uri().authority().map(Authority::as_str));
+    if lines.next().is_some() {
+        return Err(bad("this request has more than one `host` header"));
+    }
+    let line =
+        line.map(|line| line.to_str()).transpose().map_err(|_| bad("the `host` header is not a name"))?;
+    if let (Some(line), Some(target)) = (line, target)
+        && !line.eq_ignore_ascii_case(target)
+    {
+        return Err(bad("the `host` header and the target of this request name different hosts"));
+    }
+    let Some(host) = line.or(target) else { return Ok("") };
+    without_port(host).ok_or_else(|| bad("the `host` header is not a name"))
+}
+
+/// The name without its port, brackets and final dot; none if it is followed by anything but a port.
+fn without_port(host: &str) -> Option<&str> {
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(inside) => inside.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port =
+        |rest: &str| rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    (rest.is_empty() || is_port(rest)).then_some(name.strip_suffix('.').unwrap_or(name))
 }
 
 /// A change must not come from a page of somebody else. A program sends no origin.
@@ -188,11 +233,16 @@ mod tests {
     #[test]
     fn a_port_is_no_part_of_a_name() {
         for (host, name) in [
-            ("a.b:80", "a.b"),
-            ("a.b", "a.b"),
-            ("[::1]:80", "::1"),
-            ("[::1]", "::1"),
-            ("127.0.0.1:1", "127.0.0.1"),
+            ("a.b:80", Some("a.b")),
+            ("a.b.", Some("a.b")),
+            ("a.b.:80", Some("a.b")),
+            ("[::1]:80", Some("::1")),
+            ("[::1]", Some("::1")),
+            ("127.0.0.1:1", Some("127.0.0.1")),
+            ("127.0.0.1:80@evil.example", None),
+            ("[::1]evil.example", None),
+            ("[::1", None),
+            ("::1", None),
         ] {
             assert_eq!(without_port(host), name, "{host}");
         }

@@ -8,6 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+use crate::private;
+
 /// What ends TLS here.
 pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem> {
     let bad = |file: &Path, error: &dyn std::fmt::Display| {
@@ -18,7 +20,7 @@ pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem>
     let certificates: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(chain).map_err(|error| bad(chain, &error))?.collect();
     let certificates = certificates.map_err(|error| bad(chain, &error))?;
-    private_alone(key)?;
+    private::check("tls_key", key)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, &error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -29,25 +31,4 @@ pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem>
         .map_err(|error| bad(chain, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-/// Refuses a private key that other users of this machine may read.
-#[cfg(unix)]
-fn private_alone(key: &Path) -> Result<(), Problem> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let shown = key.display();
-    match std::fs::metadata(key) {
-        Ok(about) if about.permissions().mode() & 0o077 != 0 => {
-            Err(Problem::new(500, format!("tls_key {shown} can be read or written by other users"))
-                .code("GS0610")
-                .hint(format!("chmod 600 {shown}")))
-        }
-        // One that is missing is told when it is read.
-        _ => Ok(()),
-    }
-}
-
-#[cfg(not(unix))]
-fn private_alone(_: &Path) -> Result<(), Problem> {
-    Ok(())
 }

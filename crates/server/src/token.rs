@@ -1,5 +1,6 @@
 //! Opaque tokens: text that only this store's servers can have made, for one purpose and one namespace.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use goldseam::core::LockName;
@@ -12,12 +13,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
-use crate::{hex, keys, unhex};
+use crate::{hex, keys, private, unhex};
 
 /// The lock that holds what all servers of a store sign with.
 const NAME: &str = "goldseam.secret";
 /// Bytes of a signature that are kept.
 const MAC_BYTES: usize = 16;
+/// Shortest `secret_file`.
+const FILE_BYTES_MIN: usize = 32;
 /// Longest token.
 const TOKEN_BYTES_MAX: usize = 4096;
 
@@ -33,17 +36,60 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
+/// The content of `secret_file`. It is mixed into every secret of the store, so that the store alone is not enough to sign.
+#[derive(Clone, Default)]
+pub struct FileSecret(Option<Arc<[u8]>>);
+
+impl std::fmt::Debug for FileSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FileSecret(…)")
+    }
+}
+
+impl FileSecret {
+    /// Reads the file, if one is named: 32 bytes or more that no other user can read. A line break at its end does not
+    /// count.
+    pub fn read(file: Option<&Path>) -> Result<Self, Problem> {
+        let Some(file) = file else { return Ok(Self(None)) };
+        let bad = |what: String| {
+            Problem::new(500, format!("secret_file {} {what}", file.display()))
+                .code("GS0610")
+                .hint(format!("make one: (umask 077 && openssl rand -hex 32 > {})", file.display()))
+        };
+        private::check("secret_file", file)?;
+        let content = std::fs::read(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        if content.len() < FILE_BYTES_MIN {
+            return Err(bad(format!("has {} bytes, fewer than {FILE_BYTES_MIN}", content.len())));
+        }
+        let content = content.strip_suffix(b"\n").unwrap_or(&content);
+        Ok(Self(Some(content.strip_suffix(b"\r").unwrap_or(content).into())))
+    }
+
+    /// What is signed with, for a secret of the store.
+    fn mixed_into(&self, stored: Vec<u8>) -> Arc<[u8]> {
+        let Some(own) = &self.0 else { return stored.into() };
+        let mut mac = keyed(own);
+        mac.update(&stored);
+        mac.finalize().into_bytes().as_slice().into()
+    }
+}
+
+fn keyed(secret: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(secret).unwrap_or_else(|_| unreachable!("a key of any length will do"))
+}
+
 /// The secrets in a lock, the present one first; there is at least one.
 pub(crate) async fn secrets(
     store: &dyn Store,
     entropy: &dyn Entropy,
     name: &str,
+    own: &FileSecret,
 ) -> Result<Vec<Tokens>, Problem> {
     let name = LockName::new(name)?;
     loop {
         let found = read(store, &name).await?.and_then(|lock| lock.holder);
         let secrets = found.iter().flat_map(|holder| holder.split(' ')).filter_map(unhex);
-        let tokens: Vec<Tokens> = secrets.map(|secret| Tokens { secret: secret.into() }).collect();
+        let tokens: Vec<Tokens> = secrets.map(|secret| Tokens { secret: own.mixed_into(secret) }).collect();
         if !tokens.is_empty() {
             return Ok(tokens);
         }
@@ -69,8 +115,8 @@ pub(crate) fn random(entropy: &dyn Entropy) -> String {
 
 impl Tokens {
     /// What this store's servers sign with; made if this is the first of them.
-    pub async fn of(store: &dyn Store, entropy: &dyn Entropy) -> Result<Self, Problem> {
-        let mut secrets = secrets(store, entropy, NAME).await?;
+    pub async fn of(store: &dyn Store, entropy: &dyn Entropy, own: &FileSecret) -> Result<Self, Problem> {
+        let mut secrets = secrets(store, entropy, NAME, own).await?;
         Ok(secrets.swap_remove(0))
     }
 
@@ -95,8 +141,7 @@ impl Tokens {
     }
 
     fn mac(&self, purpose: &str, namespace: &str, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret)
-            .unwrap_or_else(|_| unreachable!("a key of any length will do"));
+        let mut mac = keyed(&self.secret);
         for part in [purpose.as_bytes(), namespace.as_bytes(), body] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);

@@ -2,13 +2,14 @@
 //! the connections, and all of them end when their key does.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goldseam_api::Problem;
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::counts::{Counts, Place};
 use crate::extract::In;
 use crate::guard;
 use crate::spawn::spawn;
@@ -19,31 +20,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// Everything that waits.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    per_key: usize,
-    per_space: usize,
-    held: Arc<Mutex<Held>>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
     /// By id of the key; none: no key was asked for.
-    keys: HashMap<Option<String>, Waiting>,
-    spaces: HashMap<String, usize>,
-}
-
-/// What waits with one key.
-#[derive(Debug)]
-struct Waiting {
-    count: usize,
-    ended: watch::Sender<Option<Problem>>,
+    keys: Counts<Option<String>>,
+    spaces: Counts<String>,
+    ends: Mutex<HashMap<Option<String>, watch::Sender<Option<Problem>>>>,
 }
 
 /// A request that waits; its place is free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
-    key: Option<String>,
-    space: String,
-    held: Arc<Mutex<Held>>,
+    _places: (Place<Option<String>>, Place<String>),
     ended: watch::Receiver<Option<Problem>>,
 }
 
@@ -51,11 +37,7 @@ impl Waits {
     /// Places for each key; those that wait leave a quarter of all connections to others.
     pub(crate) fn new(per_key: usize, connections: usize, namespaces: usize) -> Self {
         let share = connections / 4 * 3 / namespaces.max(1);
-        Self { per_key, per_space: share.max(1), held: Arc::default() }
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { keys: Counts::new(per_key), spaces: Counts::new(share.max(1)), ends: Mutex::default() }
     }
 
     /// A place for a request, if its key and its namespace have one left.
@@ -64,34 +46,29 @@ impl Waits {
     }
 
     fn take_for(&self, key: Option<String>, space: String) -> Result<Wait, Problem> {
-        let mut held = self.held();
-        if held.spaces.get(&space).is_some_and(|count| *count >= self.per_space) {
-            return Err(too_many("this namespace has", self.per_space));
-        }
-        if held.keys.get(&key).is_some_and(|waiting| waiting.count >= self.per_key) {
-            return Err(too_many("this key has", self.per_key));
-        }
-        *held.spaces.entry(space.clone()).or_default() += 1;
-        let fresh = || Waiting { count: 0, ended: watch::Sender::new(None) };
-        let waiting = held.keys.entry(key.clone()).or_insert_with(fresh);
-        if waiting.ended.borrow().is_some() {
+        let of_space =
+            self.spaces.take(space).ok_or_else(|| too_many("this namespace has", self.spaces.most()))?;
+        let of_key = self.keys.take(key.clone()).ok_or_else(|| too_many("this key has", self.keys.most()))?;
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = ends.entry(key).or_insert_with(|| watch::Sender::new(None));
+        if end.borrow().is_some() {
             // The store did not answer for a while, and does now.
-            waiting.ended = watch::Sender::new(None);
+            *end = watch::Sender::new(None);
         }
-        waiting.count += 1;
-        let ended = waiting.ended.subscribe();
-        Ok(Wait { key, space, held: Arc::clone(&self.held), ended })
+        Ok(Wait { _places: (of_key, of_space), ended: end.subscribe() })
     }
 
     /// The keys that something waits with.
     fn keys(&self) -> BTreeSet<Option<String>> {
-        self.held().keys.keys().cloned().collect()
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.retain(|_, end| end.receiver_count() > 0);
+        ends.keys().cloned().collect()
     }
 
     /// Ends everything that waits with a key.
     fn end(&self, key: &Option<String>, problem: &Problem) {
-        if let Some(waiting) = self.held().keys.get(key) {
-            waiting.ended.send_replace(Some(problem.clone()));
+        if let Some(end) = self.ends.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+            end.send_replace(Some(problem.clone()));
         }
     }
 }
@@ -110,24 +87,6 @@ impl Wait {
     /// The same without waiting for it.
     pub(crate) fn problem(&self) -> Option<Problem> {
         self.ended.borrow().clone()
-    }
-}
-
-impl Drop for Wait {
-    fn drop(&mut self) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waiting) = held.keys.get_mut(&self.key) {
-            waiting.count -= 1;
-            if waiting.count == 0 {
-                held.keys.remove(&self.key);
-            }
-        }
-        if let Some(count) = held.spaces.get_mut(&self.space) {
-            *count -= 1;
-            if *count == 0 {
-                held.spaces.remove(&self.space);
-            }
-        }
     }
 }
 
@@ -201,7 +160,7 @@ mod tests {
         drop(first);
         take(&waits, "a", "default").unwrap();
         drop((second, third));
-        assert!(waits.keys().is_empty() && waits.held().spaces.is_empty());
+        assert!(waits.keys().is_empty());
     }
 
     #[tokio::test]

@@ -45,7 +45,7 @@ use goldseam::core::WorkflowName;
 use goldseam::core::version::{UNDECIDED, label};
 use goldseam_api::Api;
 use goldseam_api::doc::node::Workflow;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
 use crate::args::Command;
@@ -123,17 +123,33 @@ pub(crate) fn stops_itself(command: &Command) -> bool {
     matches!(command, Command::Sweeper(_) | Command::Serve(_) | Command::Dev(_))
 }
 
-/// Returns once somebody wants this process to end: Ctrl-C, or a polite kill.
-fn until_told() -> Result<impl Future<Output = ()>, Fail> {
-    let cannot = |error: std::io::Error| Fail::plain(format!("signals cannot be heard: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-    Ok(async move {
+/// What ends this process: Ctrl-C, or a polite kill.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// A signal that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Interrupt,
+    Terminate,
+}
+
+impl Signals {
+    fn install() -> Result<Self, Fail> {
+        let cannot = |error: std::io::Error| Fail::plain(format!("cannot install signal handlers: {error}"));
+        let interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate()).map_err(cannot)? })
+    }
+
+    /// The next of them.
+    async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = self.interrupt.recv() => Told::Interrupt,
+            _ = self.terminate.recv() => Told::Terminate,
         }
-    })
+    }
 }
 
 /// The workflows that live nodes have.

@@ -1,5 +1,6 @@
 //! `goldseam pass`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use goldseam::{Path, RunId};
 use goldseam_api::Local;
 use goldseam_api::doc::pass::{MadePass, NewPass};
 use goldseam_server::NAMESPACE_DEFAULT;
+use goldseam_server::config::Settings;
 use goldseam_server::pass::{Maker, Passes};
+use goldseam_server::token::FileSecret;
 
 use super::who;
 use crate::app::App;
@@ -52,7 +55,10 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, Fail> {
     let (caller, remote) = (who::caller(None), app.remote()?);
     let passes = async || {
         let store = goldseam::open_existing_store(&app.url).await?;
-        Ok::<_, Fail>(Passes::new(store, Arc::new(OsEntropy), Arc::new(SystemClock)))
+        // Servers of this store sign with the same file.
+        let settings = Settings::gather(&BTreeMap::new(), |name| std::env::var(name).ok(), None)?;
+        let own = FileSecret::read(settings.config()?.secret_file.as_deref())?;
+        Ok::<_, Fail>(Passes::new(store, Arc::new(OsEntropy), Arc::new(SystemClock), own))
     };
     match command {
         PassCommand::Create { run, answer, signal, expires } => {

@@ -10,6 +10,7 @@ use goldseam_server::config::Settings;
 use goldseam_server::{Running, serve};
 use serde_json::json;
 
+use super::{Signals, Told};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::out;
@@ -109,7 +110,7 @@ impl SettingArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: ServeArgs) -> Result<Exit, Fail> {
     let settings = args.settings.gather(app)?;
-    let told = super::until_told()?;
+    let signals = Signals::install()?;
     let config = settings.config()?;
     app.hidden.replace(config.redactor(|name| std::env::var(name).ok())?);
     let store = goldseam::shown_url(&config.store);
@@ -118,9 +119,23 @@ pub(crate) async fn run(app: &App, args: ServeArgs) -> Result<Exit, Fail> {
         .for_each(|url| app.warn_exposed_files(url));
     let running = serve(config).await?;
     tell(app, &running, &store);
-    told.await;
-    running.shutdown().await;
+    until_ended(app, running, signals).await;
     Ok(Exit::Ok)
+}
+
+/// Serves until a signal comes, then ends: SIGTERM drains first, Ctrl-C does not, and a second signal ends at once.
+async fn until_ended(app: &App, running: Running, mut signals: Signals) {
+    let first = signals.next().await;
+    let ending = async {
+        if first == Told::Terminate {
+            running.drain().await;
+        }
+        running.shutdown().await;
+    };
+    tokio::select! {
+        () = ending => {}
+        _ = signals.next() => app.warn("ended by a second signal: requests under way were not finished"),
+    }
 }
 
 fn tell(app: &App, running: &Running, store: &str) {
@@ -141,7 +156,7 @@ fn tell(app: &App, running: &Running, store: &str) {
 
 /// Carries out `dev`.
 pub(crate) async fn dev(app: &App, args: DevArgs) -> Result<Exit, Fail> {
-    let told = super::until_told()?;
+    let signals = Signals::install()?;
     // Nobody else can know the name before, or look into it.
     let scratch = tempfile::Builder::new()
         .prefix("goldseam-dev-")
@@ -149,13 +164,13 @@ pub(crate) async fn dev(app: &App, args: DevArgs) -> Result<Exit, Fail> {
         .tempdir()
         .map_err(|error| Fail::plain(format!("a scratch folder cannot be made: {error}")))?;
     let store = format!("sqlite:{}", scratch.path().join("dev.db").display());
-    let served = dev_on(app, args, &store, told).await;
+    let served = dev_on(app, args, &store, signals).await;
     let _ = scratch.close();
     served
 }
 
-async fn dev_on(app: &App, args: DevArgs, store: &str, told: impl Future<Output = ()>) -> Result<Exit, Fail> {
-    let mut flags = BTreeMap::from([("store", store.to_owned())]);
+async fn dev_on(app: &App, args: DevArgs, store: &str, signals: Signals) -> Result<Exit, Fail> {
+    let mut flags = BTreeMap::from([("store", store.to_owned()), ("drain_seconds", "0".to_owned())]);
     flags.extend(args.listen.map(|listen| ("listen", listen)));
     // What the file of a project says is about other stores than this one.
     let config = Settings::of_flags(&flags).config()?;
@@ -171,7 +186,6 @@ async fn dev_on(app: &App, args: DevArgs, store: &str, told: impl Future<Output 
     app.remark(&format!(
         "work on it from a program: GOLDSEAM_STORE={store}; everything is forgotten at the end"
     ));
-    told.await;
-    running.shutdown().await;
+    until_ended(app, running, signals).await;
     Ok(Exit::Ok)
 }

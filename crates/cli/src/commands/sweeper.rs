@@ -9,7 +9,7 @@ use futures_util::poll;
 use goldseam::recovery::Code;
 use goldseam_api::doc::heal::{Fate, Finding, ForeignSweep, NewSweep, Sweep};
 
-use super::{until_told, who};
+use super::{Signals, who};
 use crate::app::App;
 use crate::fail::{Exit, Fail};
 use crate::{finding, out, text, when};
@@ -72,7 +72,8 @@ pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, Fail> {
     if args.foreign {
         app.remark("states of others: their tasks are looked up in Goldseam's own queue");
     }
-    let mut told = pin!(until_told()?);
+    let mut signals = Signals::install()?;
+    let mut told = pin!(signals.next());
     if !args.once {
         app.remark(&format!("sweeping every {}; Ctrl-C ends it", when::span(args.interval)));
     }
@@ -100,7 +101,7 @@ pub(crate) async fn run(app: &App, args: SweeperArgs) -> Result<Exit, Fail> {
             return Ok(Exit::Ok);
         }
         tokio::select! {
-            () = told.as_mut() => return Ok(Exit::Ok),
+            _ = told.as_mut() => return Ok(Exit::Ok),
             () = tokio::time::sleep(args.interval) => {}
         }
     }

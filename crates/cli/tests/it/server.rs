@@ -27,7 +27,7 @@ impl Served {
         let flags = BTreeMap::from([
             ("store", place.url()),
             ("listen", "127.0.0.1:0".to_owned()),
-            ("drain_seconds", "1".to_owned()),
+            ("finish_seconds", "1".to_owned()),
         ]);
         let config = Settings::gather(&flags, |_| None, None).unwrap().config().unwrap();
         let running = runtime.block_on(serve(config)).unwrap();

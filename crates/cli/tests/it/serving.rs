@@ -1,6 +1,7 @@
 //! The real server: started, asked with keys, told to leave.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Stdio};
 
@@ -17,7 +18,10 @@ struct Server {
 impl Server {
     fn begin(place: &Place, args: &[&str]) -> Self {
         let all = [args, &["--listen", "127.0.0.1:0", "--jsonl"]].concat();
-        let mut child = place.command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = place.command(&all);
+        // No balancer watches a server of a test.
+        command.env("GOLDSEAM_DRAIN_SECONDS", "0");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap();
@@ -26,9 +30,23 @@ impl Server {
 
     /// Tells it to leave; how it ended.
     fn end(mut self) -> Option<i32> {
+        self.terminate();
+        self.child.wait().unwrap().code()
+    }
+
+    fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        self.child.wait().unwrap().code()
+    }
+
+    /// What it answers about its readiness, on a connection of its own.
+    fn readiness(&self) -> String {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 }
 
@@ -55,6 +73,21 @@ fn a_server_is_asked_with_a_key_and_leaves_when_it_is_told() {
     let keys = ask(&["key", "list", "--json"], Some(key)).json();
     assert_eq!(keys["items"].as_array().unwrap().len(), 2);
     assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn sigterm_drains_and_a_second_one_ends_at_once() {
+    let place = prepared();
+    let server = Server::begin(&place, &["serve", "--set", "drain_seconds=3600"]);
+    assert!(server.readiness().ends_with("ok\n"));
+    server.terminate();
+    while !server.readiness().starts_with("HTTP/1.1 503") {
+        std::thread::yield_now();
+    }
+    assert!(server.readiness().ends_with("shutting down, send requests elsewhere\n"));
+    place.run(&["start", "order", "--id", "late", "--server", &server.url]).ok();
+    assert_eq!(server.end(), Some(0));
+    assert!(place.run(&["ls", "-q"]).ok().lines().any(|run| run == "late"), "what was acknowledged is kept");
 }
 
 #[test]
@@ -133,7 +166,32 @@ fn a_scratch_server_leaves_nothing_behind() {
 #[test]
 fn a_server_that_others_could_reach_does_not_start_without_a_key() {
     let place = prepared();
-    place.run(&["serve", "--listen", "0.0.0.0:0"]).fails(4, "GS0604");
+    let told = place.run(&["serve", "--listen", "0.0.0.0:0"]);
+    let hint = "goldseam key create ops --scope admin";
+    assert!(told.err.contains(hint), "{}", told.err);
+    told.fails(4, "GS0604");
+    let words: Vec<&str> = hint.split(' ').skip(1).collect();
+    place.run(&words).ok();
+}
+
+#[test]
+fn a_server_warns_of_store_files_that_others_can_read() {
+    let place = prepared();
+    let store = place.path("goldseam.db");
+    for (mode, warns) in [(0o600, false), (0o644, true)] {
+        std::fs::set_permissions(&store, std::fs::Permissions::from_mode(mode)).unwrap();
+        let heard = place.path("heard.txt");
+        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--jsonl"]);
+        command.env("GOLDSEAM_DRAIN_SECONDS", "0");
+        let stderr = std::fs::File::create(&heard).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(Server { child, url: String::new() }.end(), Some(0));
+        let heard = std::fs::read_to_string(&heard).unwrap();
+        assert_eq!(heard.contains("warning: other users may read or write"), warns, "{heard}");
+        assert_eq!(heard.contains("run chmod 600"), warns, "{heard}");
+    }
 }
 
 /// Values that nobody may read, and what all of them have in common.
@@ -149,6 +207,7 @@ fn a_server_says_no_secret_however_much_it_logs() {
         let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--jsonl", "--otlp", &otlp]);
         command.env("GOLDSEAM_LOG", "trace").env("GOLDSEAM_LOG_FORMAT", format);
         command.env("BANK_KEY", BANK_KEY).env("GOLDSEAM_SECRETS_FROM_ENV", "BANK_KEY");
+        command.env("GOLDSEAM_DRAIN_SECONDS", "0");
         let stderr = std::fs::File::create(&heard).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut line = String::new();

@@ -42,6 +42,9 @@ pub use doing::{DOINGS_MAX, WANTED_MAX};
 pub use holder::Holder;
 pub use token::{PlainTokens, Tokens};
 
+/// The lease of a worker that asks for none. Another worker has its runs soon after: a crash is to be noticed within seconds,
+/// and a heartbeat is advised every third of it.
+const LEASE_MS_DEFAULT: u64 = 10_000;
 /// Shortest lease that a worker may ask for.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 /// Longest lease that a worker may ask for.
@@ -67,7 +70,7 @@ pub struct RemoteOptions {
 impl Default for RemoteOptions {
     fn default() -> Self {
         Self {
-            lease: Duration::from_secs(30),
+            lease: Duration::from_millis(LEASE_MS_DEFAULT),
             workers_max: 256,
             workers_per_key: 128,
             config: Config::default(),

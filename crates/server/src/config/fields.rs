@@ -54,6 +54,24 @@ pub const FIELDS: &[Field] = &[
         help: "origins of pages that may change something",
     },
     Field {
+        name: "trusted_proxies",
+        env: "GOLDSEAM_TRUSTED_PROXIES",
+        default: "",
+        help: "addresses and networks of proxies that are believed whose request it is: 10.0.0.0/8, …",
+    },
+    Field {
+        name: "forwarding_header",
+        env: "GOLDSEAM_FORWARDING_HEADER",
+        default: "x-forwarded-for",
+        help: "where trusted proxies say so: x-forwarded-for, or forwarded; the other is ignored",
+    },
+    Field {
+        name: "secret_file",
+        env: "GOLDSEAM_SECRET_FILE",
+        default: "",
+        help: "file of 32 bytes or more that passes and tokens are signed with, besides what the store has",
+    },
+    Field {
         name: "tls_cert",
         env: "GOLDSEAM_TLS_CERT",
         default: "",
@@ -112,7 +130,7 @@ pub const FIELDS: &[Field] = &[
         name: "connections_per_address",
         env: "GOLDSEAM_CONNECTIONS_PER_ADDRESS",
         default: "1024",
-        help: "connections at once from one address; raise it behind a proxy",
+        help: "connections at once from one address, or requests of one behind a trusted proxy",
     },
     Field {
         name: "waits_max",
@@ -163,10 +181,22 @@ pub const FIELDS: &[Field] = &[
         help: "answered at a time, an equal share of each namespace; those that wait for something do not count",
     },
     Field {
+        name: "keep_alive_seconds",
+        env: "GOLDSEAM_KEEP_ALIVE_SECONDS",
+        default: "75",
+        help: "how long a connection may be idle between two requests; longer than a proxy keeps it",
+    },
+    Field {
         name: "drain_seconds",
         env: "GOLDSEAM_DRAIN_SECONDS",
+        default: "5",
+        help: "after SIGTERM: how long /readyz answers 503 while connections are still accepted; 0: close at once",
+    },
+    Field {
+        name: "finish_seconds",
+        env: "GOLDSEAM_FINISH_SECONDS",
         default: "10",
-        help: "how long requests may take at the end",
+        help: "how long requests under way may take after that",
     },
     Field {
         name: "otlp",

@@ -167,3 +167,18 @@ fn bounds_that_let_nothing_through_are_refused() {
     // One key has half of it, and one body must fit into that.
     refused("bodies_bytes_max", "4194303");
 }
+
+#[test]
+fn proxies_and_their_header_are_read_or_refused() {
+    let config = |name: &'static str, value: &str| {
+        Settings::of_flags(&BTreeMap::from([(name, value.to_owned())])).config()
+    };
+    let proxies = config("trusted_proxies", "10.0.0.0/8, 2001:db8::7").unwrap().proxies;
+    assert_eq!(proxies.trusted.len(), 2);
+    assert!(proxies.trust("10.1.2.3".parse().unwrap()) && !proxies.trust("11.1.2.3".parse().unwrap()));
+    for (name, bad) in [("trusted_proxies", "10.0.0.0/33"), ("forwarding_header", "via")] {
+        let problem = config(name, bad).unwrap_err();
+        assert_eq!(problem.code.as_deref(), Some("GS0610"));
+        assert!(problem.detail.contains(name) && problem.hint.is_some(), "{problem:?}");
+    }
+}

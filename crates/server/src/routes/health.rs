@@ -22,6 +22,8 @@ use crate::space::Space;
 const READY_WITHIN: Duration = Duration::from_secs(2);
 /// What was seen of the stores is told for so long: probes and balancers may ask as often as they like.
 const READY_FOR: Duration = Duration::from_secs(1);
+/// What `/readyz` says from SIGTERM on.
+const LEAVING: &str = "leaving: this server is shutting down, send requests elsewhere\n";
 /// A run that there never is.
 const NOBODY: &str = "goldseam.ready";
 
@@ -65,8 +67,8 @@ async fn alive() -> &'static str {
     responses((status = 200, description = "it can work"), (status = 503, description = "it cannot now"),
         (status = 421, description = "it does not answer under that name")))]
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    if *app.leaving.borrow() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "leaving\n").into_response();
+    if app.is_draining() {
+        return (StatusCode::SERVICE_UNAVAILABLE, LEAVING).into_response();
     }
     match app.ready.get(app.clock.elapsed(), all_answer(&app)).await {
         true => "ok\n".into_response(),

@@ -90,13 +90,13 @@ async fn spend(place: In, held: Held, Body(usage): Body<UsePass>) -> Answer<Used
 async fn callback(
     State(app): State<Arc<App>>,
     (place, held, uri): (In, Held, Uri),
-    axum::Extension(Peer { address, .. }): axum::Extension<Peer>,
+    axum::Extension(Peer { client, .. }): axum::Extension<Peer>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<UsedPass> {
     let signature = headers.get(SIGNATURE).and_then(|signature| signature.to_str().ok()).unwrap_or_default();
     if !held.opened.is_signed(signature, uri.path(), &body, app.clock.now()) {
-        return Err(guard::turned_away(&app, Some(address.ip())).into());
+        return Err(guard::turned_away(&app, Some(client), guard::unauthenticated()).into());
     }
     let text = if body.is_empty() { b"null" } else { body.as_ref() };
     let payload: Payload = serde_json::from_slice(text)

@@ -145,7 +145,7 @@ async fn whoever_asks_too_much_is_told_how_much_is_allowed_and_when_to_come_back
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_is_answered_when_the_server_leaves() {
-    let mut desk = Desk::with(&[("drain_seconds", "50")]).await;
+    let mut desk = Desk::with(&[("finish_seconds", "50")]).await;
     desk.start("greet", "r", json!("Ada")).await;
     let running = desk.running.take().unwrap();
     let asked = [

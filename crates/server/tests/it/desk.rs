@@ -39,7 +39,7 @@ impl Desk {
             ("listen", "127.0.0.1:0".to_owned()),
             ("store", store("main.db")),
             ("namespaces", format!("other={}", store("other.db"))),
-            ("drain_seconds", "2".to_owned()),
+            ("finish_seconds", "2".to_owned()),
         ]);
         flags.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let mut desk = Self { running: None, url: String::new(), http: client(), dir, flags };

@@ -237,6 +237,7 @@ async fn a_stream_says_that_it_is_alive_and_that_no_proxy_may_keep_it_back() {
     for path in ["/v1/runs/s-9/events", "/v1/events?from=now"] {
         let mut response = desk.ask(Method::GET, path).send().await.unwrap();
         assert_eq!(response.headers()["x-accel-buffering"], "no", "{path}");
+        assert_eq!(response.headers()["cache-control"], "no-store", "{path}");
         let mut text = String::new();
         while !text.lines().any(|line| line.starts_with(':')) {
             let chunk = tokio::time::timeout(Duration::from_secs(60), response.chunk()).await.unwrap();

@@ -213,3 +213,13 @@ async fn positions_attempts_and_spans_that_cannot_be_are_refused() {
     let told = with(&desk, &admin, "/v1/executions/append", &append(&execution, "5", step(1, 5))).await.ok();
     assert_eq!(told["outcome"], "held", "the claim stands");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_asks_for_no_lease_has_ten_seconds() {
+    let desk = Desk::open().await;
+    let new = json!({ "name": "w", "workflows": ["w@1"], "slots": 1 });
+    assert_eq!(desk.post("/v1/workers", &new).await.ok()["lease_ms"], 10_000);
+    let described = desk.get("/v1/openapi.json").await.ok();
+    let lease = &described["components"]["schemas"]["RegisterWorker"]["properties"]["lease_ms"];
+    assert_eq!(lease["default"], 10_000, "{lease}");
+}

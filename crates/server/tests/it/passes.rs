@@ -1,7 +1,14 @@
 //! Passes: one thing, once, and nothing else.
 
-use goldseam::engine::Clock as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use goldseam::engine::{Clock as _, OsEntropy, SystemClock};
+use goldseam_api::Local;
 use goldseam_api::doc::key::Scope;
+use goldseam_server::pass::{Maker, Passes};
+use goldseam_server::token::FileSecret;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -229,4 +236,58 @@ async fn whoever_asks_again_for_a_key_or_a_pass_gets_no_second_one() {
         assert_eq!(once("/v1/passes/rotate", json!({})).await.ok(), rotated);
     }
     with(&desk, bearer(&older), Method::GET, "/v1/pass", None).await.ok();
+}
+
+/// A file with a secret that only its owner can read.
+fn secret_file(file: &Path, content: &str) {
+    std::fs::write(file, content).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_secret_file_the_store_alone_makes_no_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("secret");
+    secret_file(&file, &"s".repeat(32));
+    let mut desk = Desk::with(&[("secret_file", file.to_str().unwrap())]).await;
+    let key = desk.key("default", &Scope::ALL).await;
+    started(&desk, &key, "ask").await;
+    let store = desk.store("main.db");
+    let made = async |own: FileSecret| {
+        let opened = goldseam::open_existing_store(&store).await.unwrap();
+        let local = Local::new(goldseam::connect_existing(&store).await.unwrap());
+        let passes = Passes::new(opened, Arc::new(OsEntropy), Arc::new(SystemClock), own);
+        let new = serde_json::from_value(json!({ "signal": "go" })).unwrap();
+        let run = "r".parse().unwrap();
+        passes.make(("default", &local), Maker::default(), &run, new).await.unwrap().pass
+    };
+    let forged = made(FileSecret::default()).await;
+    let refused = with(&desk, &forged, Method::GET, "/v1/pass", None).await.problem(401, "GS0601");
+    assert!(refused["detail"].as_str().unwrap().contains("secret that passes are signed with has changed"));
+    let beside = made(FileSecret::read(Some(&file)).unwrap()).await;
+    with(&desk, &beside, Method::GET, "/v1/pass", None).await.ok();
+    let own = pass(&desk, &key, json!({ "signal": "go" })).await;
+    secret_file(&file, &format!("{}\n", "s".repeat(32)));
+    desk.restart().await;
+    with(&desk, bearer(&own), Method::GET, "/v1/pass", None).await.ok();
+    secret_file(&file, &"t".repeat(32));
+    desk.restart().await;
+    with(&desk, bearer(&own), Method::GET, "/v1/pass", None).await.problem(401, "GS0601");
+}
+
+#[test]
+fn a_secret_file_that_is_short_or_open_to_others_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("secret");
+    let why = || {
+        let problem = FileSecret::read(Some(&file)).unwrap_err();
+        assert_eq!(problem.code.as_deref(), Some("GS0610"));
+        problem.detail
+    };
+    assert!(why().contains("cannot be read"));
+    secret_file(&file, &"s".repeat(31));
+    assert!(why().contains("has 31 bytes, fewer than 32"));
+    secret_file(&file, &"s".repeat(32));
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(why().contains("can be read or written by other users"));
 }

@@ -1,0 +1,26 @@
+//! Files that only the user of the server may read.
+
+use std::path::Path;
+
+use goldseam_api::Problem;
+
+/// Refuses a file that other users of this machine may read.
+#[cfg(unix)]
+pub(crate) fn check(setting: &str, file: &Path) -> Result<(), Problem> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let shown = file.display();
+    match std::fs::metadata(file) {
+        Ok(about) if about.permissions().mode() & 0o077 != 0 => {
+            Err(Problem::new(500, format!("{setting} {shown} can be read or written by other users"))
+                .code("GS0610")
+                .hint(format!("chmod 600 {shown}")))
+        }
+        // One that is missing is told when it is read.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn check(_: &str, _: &Path) -> Result<(), Problem> {
+    Ok(())
+}
