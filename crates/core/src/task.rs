@@ -226,6 +226,14 @@ pub enum TaskRefusal {
         /// Where the task is.
         state: &'static str,
     },
+    /// The same claim brought another result before, which stands.
+    #[error("task {task} was ended before under this claim, with another result: it is {state}")]
+    OtherResult {
+        /// The task.
+        task: TaskId,
+        /// Where the task is.
+        state: &'static str,
+    },
 }
 
 impl Task {
@@ -351,10 +359,14 @@ impl Task {
         self.audit.retain(|entry| entry.details.is_none());
     }
 
-    /// The work is done. Saying so twice under the same fence is harmless.
+    /// The work is done. The same result again under the same fence changes nothing; another one is refused.
     pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         if self.state == TaskState::Completed && self.fence == fence {
-            return Ok(self);
+            let same = self.result.as_ref() == Some(&result);
+            return if same { Ok(self) } else { Err(self.other_result()) };
+        }
+        if self.was_failed_under(fence) {
+            return Err(self.other_result());
         }
         self.held(fence)?;
         self.end(TaskState::Completed, now);
@@ -363,8 +375,16 @@ impl Task {
         Ok(self)
     }
 
-    /// The work failed: back to ready while attempts are left and the failure is not terminal.
+    /// The work failed: back to ready while attempts are left and the failure is not terminal. The same failure again under
+    /// the same fence changes nothing; another one is refused.
     pub fn failed(mut self, fence: u64, failure: Failure, now: Millis) -> Result<Self, TaskRefusal> {
+        if self.was_failed_under(fence) {
+            let same = self.failure.as_ref() == Some(&failure);
+            return if same { Ok(self) } else { Err(self.other_result()) };
+        }
+        if self.state == TaskState::Completed && self.fence == fence {
+            return Err(self.other_result());
+        }
         self.held(fence)?;
         self.attempts += 1;
         let again = failure.class != Class::Terminal && self.attempts < self.attempts_max;
@@ -375,6 +395,22 @@ impl Task {
         }
         self.failure = Some(failure);
         Ok(self)
+    }
+
+    /// Whether the claim with this fence failed, and no later claim was made. A task that waits for its next attempt is due
+    /// after its last change; one that was given back is due at once.
+    fn was_failed_under(&self, fence: u64) -> bool {
+        let waits = self.state == TaskState::Ready && self.run_at > self.changed_at;
+        self.fence == fence && self.failure.is_some() && (waits || self.state == TaskState::Failed)
+    }
+
+    /// Whether the claim with this fence was given back, and no later claim was made.
+    pub fn was_released_under(&self, fence: u64) -> bool {
+        self.fence == fence && self.state == TaskState::Ready && !self.was_failed_under(fence)
+    }
+
+    fn other_result(&self) -> TaskRefusal {
+        TaskRefusal::OtherResult { task: self.id.clone(), state: self.state.as_str() }
     }
 
     /// The log has what it brought: it is over, whoever has it. One that is over stays as it is.
