@@ -3,6 +3,8 @@
 //! A user's own task is a truth by itself: one record, changed only by compare-and-set on its
 //! version, fenced by a number that grows with each claim. A run's *advance* task is only a hint.
 
+mod repeat;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -361,14 +363,9 @@ impl Task {
 
     /// The work is done. The same result again under the same fence changes nothing; another one is refused.
     pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
-        if self.state == TaskState::Completed && self.fence == fence {
-            let same = self.result.as_ref() == Some(&result);
-            return if same { Ok(self) } else { Err(self.other_result()) };
+        if self.has_brought(fence, Ok(&result))? {
+            return Ok(self);
         }
-        if self.was_failed_under(fence) {
-            return Err(self.other_result());
-        }
-        self.held(fence)?;
         self.end(TaskState::Completed, now);
         self.forget_details();
         self.result = Some(result);
@@ -378,14 +375,9 @@ impl Task {
     /// The work failed: back to ready while attempts are left and the failure is not terminal. The same failure again under
     /// the same fence changes nothing; another one is refused.
     pub fn failed(mut self, fence: u64, failure: Failure, now: Millis) -> Result<Self, TaskRefusal> {
-        if self.was_failed_under(fence) {
-            let same = self.failure.as_ref() == Some(&failure);
-            return if same { Ok(self) } else { Err(self.other_result()) };
+        if self.has_brought(fence, Err(&failure))? {
+            return Ok(self);
         }
-        if self.state == TaskState::Completed && self.fence == fence {
-            return Err(self.other_result());
-        }
-        self.held(fence)?;
         self.attempts += 1;
         let again = failure.class != Class::Terminal && self.attempts < self.attempts_max;
         self.end(if again { TaskState::Ready } else { TaskState::Failed }, now);
@@ -395,22 +387,6 @@ impl Task {
         }
         self.failure = Some(failure);
         Ok(self)
-    }
-
-    /// Whether the claim with this fence failed, and no later claim was made. A task that waits for its next attempt is due
-    /// after its last change; one that was given back is due at once.
-    fn was_failed_under(&self, fence: u64) -> bool {
-        let waits = self.state == TaskState::Ready && self.run_at > self.changed_at;
-        self.fence == fence && self.failure.is_some() && (waits || self.state == TaskState::Failed)
-    }
-
-    /// Whether the claim with this fence was given back, and no later claim was made.
-    pub fn was_released_under(&self, fence: u64) -> bool {
-        self.fence == fence && self.state == TaskState::Ready && !self.was_failed_under(fence)
-    }
-
-    fn other_result(&self) -> TaskRefusal {
-        TaskRefusal::OtherResult { task: self.id.clone(), state: self.state.as_str() }
     }
 
     /// The log has what it brought: it is over, whoever has it. One that is over stays as it is.

@@ -85,7 +85,7 @@ impl Tracer {
         let Some((lock, place)) = self.place(&*store, feed).await? else { return Ok(false) };
         let page = match feed.fed(place.as_deref(), PAGE).await {
             Err(StoreError::Refused { code: NO_SUCH_PLACE, .. }) => {
-                return self.begin_anew(&*store, (feed, lock)).await;
+                return self.begin_again(&*store, (feed, lock)).await;
             }
             page => page?,
         };
@@ -110,7 +110,7 @@ impl Tracer {
     }
 
     /// The place that was kept is not of this store, as after a restore from a backup: goes on with what comes.
-    async fn begin_anew(
+    async fn begin_again(
         &self,
         store: &dyn Store,
         (feed, lock): (&dyn Feed, Option<Lock>),
