@@ -150,7 +150,8 @@ pub(crate) fn typed() -> Result<(Cli, Named), clap::Error> {
     match whole().try_get_matches() {
         Ok(matches) => understood(matches),
         // What the environment names would stand in the usage line as if it had to be typed.
-        Err(error) => Err(unset().try_get_matches().err().unwrap_or(error)),
+        Err(error) if error.use_stderr() => Err(unset().try_get_matches().err().unwrap_or(error)),
+        Err(help) => Err(help),
     }
 }
 
