@@ -150,6 +150,7 @@ fn status_of(error: &EngineError) -> u16 {
         EngineError::Remote(refusal) => match refusal {
             RemoteRefusal::NoSuchWorker(_) | RemoteRefusal::NoSuchToken => 404,
             RemoteRefusal::Malformed(_) => 400,
+            RemoteRefusal::IdReused { .. } => 409,
             RemoteRefusal::NotNow(_) => 503,
             RemoteRefusal::TooManyWorkers { .. } => 429,
             RemoteRefusal::Forbidden(_) => 403,

@@ -147,7 +147,17 @@ pub(crate) struct Named {
 
 /// What was typed, and what it names.
 pub(crate) fn typed() -> Result<(Cli, Named), clap::Error> {
-    understood(whole().try_get_matches()?)
+    match whole().try_get_matches() {
+        Ok(matches) => understood(matches),
+        // What the environment names would stand in the usage line as if it had to be typed.
+        Err(error) if error.use_stderr() => Err(unset().try_get_matches().err().unwrap_or(error)),
+        Err(help) => Err(help),
+    }
+}
+
+/// The whole command line, without what the environment names.
+fn unset() -> clap::Command {
+    whole().mut_args(|arg| arg.env(None::<&str>))
 }
 
 /// The same, of what was matched.

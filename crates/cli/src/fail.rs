@@ -41,6 +41,8 @@ pub(crate) enum Exit {
     Untried = 21,
     /// Ctrl-C.
     Interrupted = 130,
+    /// It was asked to end (SIGTERM).
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {

@@ -71,6 +71,22 @@ pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), cl
     args::understood(args::whole().try_get_matches_from(words)?).map(|_| ())
 }
 
+/// Waits until a signal asks this process to end. What a command holds is dropped then: a screen that it took is given back.
+async fn told_to_stop() -> Exit {
+    use tokio::signal::unix::{SignalKind, signal};
+    let one = async |kind| match signal(kind) {
+        Ok(mut signals) => {
+            signals.recv().await;
+        }
+        // The system ends the process as it always does.
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        () = one(SignalKind::interrupt()) => Exit::Interrupted,
+        () = one(SignalKind::terminate()) => Exit::Terminated,
+    }
+}
+
 /// Does what the command line of this process says.
 pub fn run() -> ExitCode {
     let (cli, named) = match args::typed() {
@@ -91,7 +107,7 @@ pub fn run() -> ExitCode {
     let done = runtime.block_on(async {
         tokio::select! {
             done = commands::run(&app, cli.command) => done,
-            _ = tokio::signal::ctrl_c(), if !stops_itself => Ok(Exit::Interrupted),
+            exit = told_to_stop(), if !stops_itself => Ok(exit),
         }
     });
     runtime.shutdown_background();

@@ -42,6 +42,12 @@ pub enum PayloadError {
     /// Mend the text.
     #[error("the payload is not JSON: {0}")]
     NotJson(String),
+    /// Send the whole character.
+    #[error("the payload has half a character, `\\u{0}`, which strict readers of JSON refuse")]
+    HalfCharacter(String),
+    /// Send it as a text.
+    #[error("the payload has the number {0}, which is larger than readers of JSON can hold")]
+    HugeNumber(String),
 }
 
 impl Payload {
@@ -94,7 +100,52 @@ fn check(text: &str, limits: &Limits) -> Result<(), PayloadError> {
     if depth(text) > limits.payload_depth_max {
         return Err(PayloadError::TooDeep { max: limits.payload_depth_max });
     }
+    readable(text)
+}
+
+/// Refuses what JSON's grammar allows and strict readers do not: half a surrogate pair, and a number that is infinite as a
+/// double. A name that is there twice is left to the reader.
+fn readable(text: &str) -> Result<(), PayloadError> {
+    let bytes = text.as_bytes();
+    let (mut at, mut quoted) = (0, false);
+    while let Some(byte) = bytes.get(at) {
+        at += match byte {
+            b'\\' if quoted => escape(&text[at..])?,
+            b'"' => {
+                quoted = !quoted;
+                1
+            }
+            b'-' | b'0'..=b'9' if !quoted => number(&text[at..])?,
+            _ => 1,
+        };
+    }
     Ok(())
+}
+
+/// The bytes of an escape, both halves of a pair included.
+fn escape(text: &str) -> Result<usize, PayloadError> {
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u").and_then(|digits| digits.get(..4))?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    match (unit(text), text.get(6..).and_then(unit)) {
+        (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => Ok(12),
+        (Some(half @ 0xd800..=0xdfff), _) => Err(PayloadError::HalfCharacter(format!("{half:04x}"))),
+        (Some(_), _) => Ok(6),
+        // A short escape, or no JSON at all. What follows the backslash may be of several bytes.
+        (None, _) => Ok(text.chars().take(2).map(char::len_utf8).sum()),
+    }
+}
+
+/// The bytes of a number.
+fn number(text: &str) -> Result<usize, PayloadError> {
+    let length =
+        text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')).unwrap_or(text.len());
+    let digits = &text[..length];
+    match digits.parse::<f64>() {
+        Ok(value) if value.is_infinite() => Err(PayloadError::HugeNumber(digits.chars().take(40).collect())),
+        _ => Ok(length),
+    }
 }
 
 /// How deep brackets nest, strings left aside. Counted on the text so that nothing recursive is built.
@@ -195,6 +246,30 @@ mod tests {
         for text in [r#"["]]",[[]]]"#, r#"{"}}":{"a":{}}}"#, r#"["\\",[[]]]"#, r#"["\"]]",[[]]]"#] {
             assert_eq!(Payload::parse(text, &limits), Err(PayloadError::TooDeep { max: 2 }), "{text}");
         }
+    }
+
+    #[test]
+    fn what_strict_readers_refuse_is_refused() {
+        let parse = |text: &str| Payload::parse(text, &Limits::default());
+        let half = |digits: &str| Err(PayloadError::HalfCharacter(digits.to_owned()));
+        assert_eq!(parse(r#"{"a":"\ud800"}"#), half("d800"));
+        for text in [r#""\udC00\ud800""#, r#"["x\uDC00"]"#, r#"{"\udc00":1}"#] {
+            assert_eq!(parse(text), half("dc00"), "{text}");
+        }
+        assert_eq!(parse(r#""\ud83d\u0041""#), half("d83d"));
+        for number in ["1e400", "-1e400", "[1E+309]"] {
+            assert!(matches!(parse(number), Err(PayloadError::HugeNumber(_))), "{number}");
+        }
+        assert!(parse(&"9".repeat(400)).is_err());
+        for fine in [
+            r#""\ud83d\ude00 \\ud800 \u00e9 1e400""#,
+            "[1e308,-1.5e-400,18446744073709551616]",
+            r#"{"k":1,"k":2}"#,
+            r#""ü\\""#,
+        ] {
+            assert!(parse(fine).is_ok(), "{fine}");
+        }
+        assert!(matches!(parse("\\ü"), Err(PayloadError::NotJson(_))));
     }
 
     #[test]

@@ -222,6 +222,18 @@ impl Shape {
         self.differs(value, "")
     }
 
+    /// Why a value does not fit, in one sentence that names each side once, without values. `said` is what a reader said about it,
+    /// for what the kinds and names of fields do not tell.
+    pub fn misfit(&self, value: &Value, said: Option<String>) -> String {
+        let found = Self::of_value(value);
+        match (self.difference(value), said) {
+            (Some(text), _) if text.ends_with("is missing") => format!("{text}; the log has {found}"),
+            (Some(text), _) => text,
+            (None, Some(text)) => format!("{text}; the log has {found}"),
+            (None, None) => format!("the type does not accept its content; the log has {found}"),
+        }
+    }
+
     fn differs(&self, value: &Value, place: &str) -> Option<String> {
         let at = |place: &str| {
             if place.is_empty() { String::new() } else { format!("`{}`: ", place.trim_start_matches('.')) }

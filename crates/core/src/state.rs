@@ -29,8 +29,8 @@ use crate::time::Seq;
 use crate::version::UNDECIDED;
 
 pub use data::{
-    Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteOp, StepOp, StepProgress, Undo,
-    WaitOp,
+    Applied, Child, Found, Mail, Op, OpKind, OpenRemote, Outcome, RemoteEnd, RemoteOp, StepOp, StepProgress,
+    Undo, WaitOp,
 };
 
 /// Everything the engine believes about a run, computed from its history alone.

@@ -3,6 +3,8 @@
 //! A user's own task is a truth by itself: one record, changed only by compare-and-set on its
 //! version, fenced by a number that grows with each claim. A run's *advance* task is only a hint.
 
+mod repeat;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -226,6 +228,14 @@ pub enum TaskRefusal {
         /// Where the task is.
         state: &'static str,
     },
+    /// The same claim brought another result before, which stands.
+    #[error("task {task} was ended before under this claim, with another result: it is {state}")]
+    OtherResult {
+        /// The task.
+        task: TaskId,
+        /// Where the task is.
+        state: &'static str,
+    },
 }
 
 impl Task {
@@ -351,21 +361,23 @@ impl Task {
         self.audit.retain(|entry| entry.details.is_none());
     }
 
-    /// The work is done. Saying so twice under the same fence is harmless.
+    /// The work is done. The same result again under the same fence changes nothing; another one is refused.
     pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
-        if self.state == TaskState::Completed && self.fence == fence {
+        if self.has_brought(fence, Ok(&result))? {
             return Ok(self);
         }
-        self.held(fence)?;
         self.end(TaskState::Completed, now);
         self.forget_details();
         self.result = Some(result);
         Ok(self)
     }
 
-    /// The work failed: back to ready while attempts are left and the failure is not terminal.
+    /// The work failed: back to ready while attempts are left and the failure is not terminal. The same failure again under
+    /// the same fence changes nothing; another one is refused.
     pub fn failed(mut self, fence: u64, failure: Failure, now: Millis) -> Result<Self, TaskRefusal> {
-        self.held(fence)?;
+        if self.has_brought(fence, Err(&failure))? {
+            return Ok(self);
+        }
         self.attempts += 1;
         let again = failure.class != Class::Terminal && self.attempts < self.attempts_max;
         self.end(if again { TaskState::Ready } else { TaskState::Failed }, now);

@@ -213,7 +213,8 @@ impl Ledger {
                 None => patience.insist(self, || self.look_to_change(run)).await?,
             };
             if let Some(from) = doubt
-                && let Some(landed) = patience.insist(self, || self.landed(run, from, write)).await?
+                && let Some(landed) =
+                    patience.insist(self, || self.landed(run, from, |landed| landed == write)).await?
             {
                 return Ok(landed);
             }
@@ -444,12 +445,12 @@ impl Ledger {
         Ok((mail, prev.unwrap_or(Hash::ZERO)))
     }
 
-    /// What the write `write` put there, at or after `from`; none if it has not landed.
+    /// What the wanted write put there after `from`; none if it has not landed.
     pub(crate) async fn landed(
         &self,
         run: &RunId,
         from: Seq,
-        write: WriteId,
+        is_wanted: impl Fn(WriteId) -> bool,
     ) -> Result<Option<Committed>, EngineError> {
         let mut after = from;
         let mut found: Option<Committed> = None;
@@ -460,7 +461,7 @@ impl Ledger {
             for record in page {
                 let recorded = decode(record.seq, &record.body)
                     .map_err(|corrupt| EngineError::Corrupt { run: run.clone(), corrupt })?;
-                if recorded.write == write {
+                if is_wanted(recorded.write) {
                     let landed = found.get_or_insert(Committed {
                         end: recorded.seq,
                         records: Vec::new(),

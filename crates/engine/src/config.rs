@@ -233,3 +233,16 @@ impl Default for Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_without_slots_is_refused() {
+        let error = Config { slots: 0, ..Config::default() }.check().unwrap_err();
+        assert_eq!((error.code(), error.hint().is_some()), ("GS0138", true), "{error}");
+        assert!(error.to_string().contains("slots"), "{error}");
+        Config { slots: 1, ..Config::default() }.check().unwrap();
+    }
+}

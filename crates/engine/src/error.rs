@@ -260,6 +260,9 @@ pub enum EngineError {
     },
 }
 
+/// What to do with a second result of one claim.
+const OTHER_RESULT: &str = "drop this result: the first one stands; only the same result may be sent again";
+
 fn found_list(found: &[Code]) -> String {
     match found {
         [] => "and nothing is wrong with it".to_owned(),
@@ -285,6 +288,7 @@ impl EngineError {
             Self::Refused { refusal, .. } => refusal.code(),
             Self::Corrupt { corrupt, .. } if corrupt.is_newer => "GS0225",
             Self::Corrupt { .. } => "GS0224",
+            Self::Task(TaskRefusal::OtherResult { .. }) => "GS0603",
             Self::Task(_) | Self::Superseded { .. } => "GS0301",
             Self::NoSuchTask(_) => "GS0303",
             Self::Lock(_) => "GS0302",
@@ -316,6 +320,10 @@ impl EngineError {
             Self::Id(_) => Some("use letters, digits, `.`, `_` and `-`; at most 128 of them".into()),
             Self::Argument(error) => Some(error.flaw.hint().into()),
             Self::Payload(PayloadError::NotJson(_)) => Some("quote texts: '\"like this\"'".into()),
+            Self::Payload(PayloadError::HalfCharacter(_)) => {
+                Some("send the character itself, or both halves of its surrogate pair".into())
+            }
+            Self::Payload(PayloadError::HugeNumber(_)) => Some("send the number as a text".into()),
             Self::Payload(PayloadError::TooMany { .. }) => Some("leave some out".into()),
             Self::Payload(_) => Some("keep large data elsewhere and pass a reference".into()),
             Self::Refused { refusal, run } => refusal_hint(refusal, run),
@@ -324,6 +332,10 @@ impl EngineError {
             Self::Remote(RemoteRefusal::NoSuchWorker(_)) => Some("register again, and drop what you have".into()),
             Self::Remote(RemoteRefusal::TooManyWorkers { .. }) => {
                 Some("let a worker leave first, or register fewer workers with more slots".into())
+            }
+            Self::Task(TaskRefusal::OtherResult { .. }) => Some(OTHER_RESULT.into()),
+            Self::Remote(RemoteRefusal::IdReused { .. }) => {
+                Some("send the same doings again, or give these doings an id of their own".into())
             }
             Self::Remote(RemoteRefusal::Forbidden(_)) => Some("use another name, or a key for that queue".into()),
             Self::Store(StoreError::Full { .. }) => {
@@ -373,6 +385,7 @@ fn refusal_hint(refusal: &Refusal, run: &RunId) -> Option<String> {
         Refusal::LateResult { .. } => {
             Some(format!("drop the work, and undo it if it must not stand; goldseam show {run} tells why"))
         }
+        Refusal::OtherResult { .. } => Some(OTHER_RESULT.into()),
         Refusal::NoSuchQuestion { open, .. } if open.is_empty() => {
             Some("it has no open question at all".into())
         }

@@ -1,8 +1,11 @@
 //! The one home of metrics: every name, every label, and a function for each thing that is counted.
 //!
-//! Invariant: a label is one of few words. Ids of runs, tasks and locks are never labels. Whoever runs an engine
+//! Invariant: a label is one of few words. Ids of runs, tasks and locks are never labels. Clients choose the names of queues
+//! and workflows: the first [`NAMES_MAX`] of each are labels, all others are counted together as [`OTHER`]. Whoever runs an engine
 //! chooses where the numbers go by installing a recorder of the `metrics` crate; without one they cost next to nothing.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{
@@ -50,16 +53,42 @@ pub fn describe() {
     describe_counter!(ENTRIES_RECLAIMED, "Tasks taken from claimants who are gone or silent");
 }
 
-/// Counts what happens in one store.
+/// Queues, and workflows, of a store that have labels of their own.
+pub const NAMES_MAX: usize = 200;
+/// The label of all others together.
+pub const OTHER: &str = "other";
+
+/// Counts what happens in one store. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Meter {
     namespace: Option<SharedString>,
+    queues: Arc<Names>,
+    workflows: Arc<Names>,
+}
+
+/// Names that clients chose and that are labels.
+#[derive(Debug, Default)]
+struct Names(Mutex<BTreeSet<String>>);
+
+impl Names {
+    /// The label of a name: a recorder never forgets one, so the first that come have labels of their own.
+    fn label<'a>(&self, name: &'a str) -> &'a str {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(name) {
+            return name;
+        }
+        if known.len() >= NAMES_MAX {
+            return OTHER;
+        }
+        known.insert(name.to_owned());
+        name
+    }
 }
 
 impl Meter {
     /// One of several stores in this process: everything that is counted in it says so.
     pub fn of(namespace: Option<String>) -> Self {
-        Self { namespace: namespace.map(SharedString::from) }
+        Self { namespace: namespace.map(SharedString::from), ..Self::default() }
     }
 
     fn labels<const N: usize>(&self, own: [(&'static str, SharedString); N]) -> Vec<Label> {
@@ -75,7 +104,7 @@ impl Meter {
         reason: &'static str,
         (stale, heal): (Option<Duration>, Duration),
     ) {
-        let workflow = SharedString::from(workflow.to_owned());
+        let workflow = SharedString::from(self.workflows.label(workflow).to_owned());
         let what = [("rule", rule.into()), ("workflow", workflow), ("reason", reason.into())];
         counter!(RECOVERIES, self.labels(what)).increment(1);
         if let Some(stale) = stale {
@@ -91,7 +120,7 @@ impl Meter {
 
     /// Too many recoveries did not help.
     pub fn attempts_exceeded(&self, workflow: &str) {
-        let workflow = SharedString::from(workflow.to_owned());
+        let workflow = SharedString::from(self.workflows.label(workflow).to_owned());
         counter!(ATTEMPTS_EXCEEDED, self.labels([("workflow", workflow)])).increment(1);
     }
 
@@ -105,7 +134,12 @@ impl Meter {
         gauge!(FINDINGS, self.labels([("rule", rule.into())])).set(count as f64);
     }
 
-    /// So many tasks of a queue are due, the oldest for so long.
+    /// The label of a queue: its name, or [`OTHER`] if there are too many.
+    pub fn queue_label<'a>(&self, queue: &'a str) -> &'a str {
+        self.queues.label(queue)
+    }
+
+    /// So many tasks of the queues with this label are due, the oldest for so long.
     pub fn queue_depth(&self, queue: &str, due: u64, oldest: Option<Duration>) {
         let labels = self.labels([("queue", queue.to_owned().into())]);
         gauge!(QUEUE_DEPTH, labels.clone()).set(due as f64);

@@ -147,8 +147,8 @@ impl Queue {
         }
     }
 
-    /// The work is done. A repeat under the same fence is harmless; another fence is refused. What a remote
-    /// step's task brought is in its run's log once this returns.
+    /// The work is done. The same result again under the same fence changes nothing; another result, and another fence, are
+    /// refused. What a remote step's task brought is in its run's log once this returns.
     pub async fn complete(&self, id: &TaskId, fence: u64, result: Payload) -> Result<Task, EngineError> {
         let task = self.get(id).await?;
         if let Some(over) = self.bring(&task, fence, Ok(result.clone())).await? {

@@ -42,16 +42,18 @@ pub(crate) fn form_of<T: DeserializeOwned>() -> Form {
 
 /// How `value` differs from what `T` accepts: kinds and names of fields, and none of the values, which may be secret.
 pub(crate) fn misfit<T: DeserializeOwned>(what: &str, value: &Payload, error: &serde_json::Error) -> String {
-    let shape = &of::<T>().shape;
     let value: Value = value.read().unwrap_or_default();
-    let difference = shape.difference(&value).or_else(|| names_only(error));
-    let difference = difference.unwrap_or_else(|| "the type does not accept its content".to_owned());
-    let found = Shape::of_value(&value);
-    let text = format!(
-        "{what} does not fit the code: {difference}; the log has {found}, the code expects {shape} ({})",
-        type_name::<T>()
-    );
-    text.chars().take(TEXT_MAX).collect()
+    let misfit = of::<T>().shape.misfit(&value, names_only(error));
+    cut(&format!("{what} does not fit the code ({}): {misfit}", type_name::<T>()))
+}
+
+/// A text that is not too long; one that is ends with a whole word and `…`.
+fn cut(text: &str) -> String {
+    let Some((end, _)) = text.char_indices().nth(TEXT_MAX) else { return text.to_owned() };
+    let kept = &text[..end];
+    let is_whole = !text[end..].starts_with(char::is_alphanumeric);
+    let kept = kept.rsplit_once(' ').filter(|_| !is_whole).map_or(kept, |(words, _)| words);
+    format!("{} …", kept.trim_end_matches([',', ';', ':']))
 }
 
 /// What serde says, if it tells names only.
@@ -59,4 +61,19 @@ fn names_only(error: &serde_json::Error) -> Option<String> {
     let said = error.to_string();
     let said = said.split(" at line ").next().unwrap_or_default();
     ["missing field", "duplicate field"].iter().any(|start| said.starts_with(start)).then(|| said.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_account_ends_with_a_whole_word() {
+        assert_eq!(cut("short"), "short");
+        let long = format!("{}, enormous", "word ".repeat(199) + "words");
+        assert!(long.chars().count() > TEXT_MAX);
+        let told = cut(&long);
+        assert!(told.ends_with(" words …") && told.chars().count() <= TEXT_MAX + 2, "{told}");
+        assert!(cut(&"ü".repeat(2 * TEXT_MAX)).ends_with('…'));
+    }
 }

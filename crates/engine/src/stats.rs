@@ -91,16 +91,22 @@ pub(crate) async fn count(ledger: &Ledger) -> Result<Stats, EngineError> {
     Ok(stats)
 }
 
-/// Tells the meter; a queue that has become empty says so once more.
+/// Tells the meter; a label whose queues have become empty says so once more.
 fn tell(ledger: &Ledger, queues: &[QueueStats]) {
     let mut told = ledger.claims.queues.lock().unwrap_or_else(PoisonError::into_inner);
-    for empty in told.iter().filter(|name| queues.iter().all(|found| found.queue != **name)) {
-        ledger.meter.queue_depth(empty.as_str(), 0, None);
-    }
+    let mut depths: BTreeMap<&str, (u64, Option<u64>)> = BTreeMap::new();
     for found in queues {
-        ledger.meter.queue_depth(found.queue.as_str(), found.due, found.oldest_ms.map(Duration::from_millis));
+        let (due, oldest_ms) = depths.entry(ledger.meter.queue_label(found.queue.as_str())).or_default();
+        *due += found.due;
+        *oldest_ms = (*oldest_ms).max(found.oldest_ms);
     }
-    *told = queues.iter().map(|found| found.queue.clone()).collect();
+    for empty in told.iter().filter(|label| !depths.contains_key(label.as_str())) {
+        ledger.meter.queue_depth(empty, 0, None);
+    }
+    for (label, (due, oldest_ms)) in &depths {
+        ledger.meter.queue_depth(label, *due, oldest_ms.map(Duration::from_millis));
+    }
+    *told = depths.into_keys().map(str::to_owned).collect();
 }
 
 impl Stats {

@@ -70,11 +70,10 @@ async fn bytes_of<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, 
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
-    // An array would be taken for the fields of an object in their order.
     if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
         return Err(bad("the body must be a JSON object, not an array"));
     }
-    serde_json::from_slice(bytes)
+    crate::strict::read(bytes)
         .map_err(|error| bad(&format!("the body is not what is expected here: {error}")))
 }
 

@@ -75,10 +75,8 @@ fn bad_pass() -> Problem {
         .hint("make another: goldseam pass create RUN --answer QUESTION, or --signal NAME")
 }
 
-fn forbidden(detail: String) -> Problem {
-    Problem::new(403, detail)
-        .code("GS0602")
-        .hint("use a key with that scope: goldseam key create NAME --scope SCOPE")
+fn forbidden(detail: impl Into<String>) -> Problem {
+    Problem::new(403, detail).code("GS0602")
 }
 
 /// Where callbacks go: what stands behind it is a ticket.
@@ -262,17 +260,20 @@ fn allowed(app: &App, request: &Request, path: &str) -> Result<(), Problem> {
     let held = request.extensions().get::<Held>().map(Held::need);
     match app.scopes.needed(request.method(), path) {
         None => match app.scopes.methods(path) {
-            [] => Err(forbidden("nobody may do this".to_owned())),
+            [] => Err(forbidden("no scope allows this route")
+                .hint("GET /v1/openapi.json lists all routes, each with its scope")),
             methods => Err(Problem::new(405, format!("this route takes {} only", methods.join(", ")))
                 .hint("GET /v1/openapi.json lists all routes")),
         },
         Some(Need::Scope(scope)) if !principal.scopes.contains(&scope) => Err(forbidden(format!(
-            "this needs the scope {scope}, which the key {:?} does not have",
+            "the key {:?} lacks the scope `{scope}`, which this route needs",
             principal.name
-        ))),
+        ))
+        .hint(format!("use a key that has it: goldseam key create NAME --scope {scope}"))),
         Some(Need::Scope(_)) => Ok(()),
         Some(need) if held == Some(need) => Ok(()),
-        Some(_) => Err(forbidden("this needs a pass, and no key".to_owned())
-            .hint("POST /v1/runs/{run}/passes makes one")),
+        Some(_) => {
+            Err(forbidden("this needs a pass, and no key").hint("POST /v1/runs/{run}/passes makes one"))
+        }
     }
 }

@@ -49,6 +49,7 @@ mod shield;
 mod space;
 mod spawn;
 mod stream;
+mod strict;
 mod tls;
 mod turns;
 mod veil;

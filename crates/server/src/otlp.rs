@@ -33,6 +33,9 @@ const FAILED: Duration = Duration::from_secs(5);
 /// How long a collector may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The code of a place that the store does not have.
+const NO_SUCH_PLACE: &str = "GS0612";
+
 /// The record of how far was sent, and the place that it names.
 type Kept = (Option<Lock>, Option<String>);
 
@@ -80,7 +83,12 @@ impl Tracer {
         let store = Arc::clone(self.client.store());
         let Some(feed) = store.feed() else { return Err(no_order()) };
         let Some((lock, place)) = self.place(&*store, feed).await? else { return Ok(false) };
-        let page = feed.fed(place.as_deref(), PAGE).await?;
+        let page = match feed.fed(place.as_deref(), PAGE).await {
+            Err(StoreError::Refused { code: NO_SUCH_PLACE, .. }) => {
+                return self.begin_again(&*store, (feed, lock)).await;
+            }
+            page => page?,
+        };
         let Some(last) = page.last().map(|fed| fed.place.clone()) else { return Ok(false) };
         let mut spans = Vec::new();
         for (run, since) in moved(&page) {
@@ -98,6 +106,21 @@ impl Tracer {
             self.post(spans).await?;
         }
         self.keep(&*store, lock, &last).await?;
+        Ok(true)
+    }
+
+    /// The place that was kept is not of this store, as after a restore from a backup: goes on with what comes.
+    async fn begin_again(
+        &self,
+        store: &dyn Store,
+        (feed, lock): (&dyn Feed, Option<Lock>),
+    ) -> Result<bool, Problem> {
+        let Some(latest) = feed.latest().await? else { return Ok(false) };
+        tracing::warn!(
+            namespace = self.namespace,
+            "the place of traces is not of this store; going on from now"
+        );
+        self.keep(store, lock, &latest).await?;
         Ok(true)
     }
 

@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq};
-use goldseam_store::feed::no_place;
+use goldseam_store::feed::{beyond_end, no_place};
 use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
 use tokio_postgres::types::Type;
 
@@ -26,6 +26,10 @@ const MARK: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 /// Whatever was under way when the mark was made is told again; a hint may come twice.
 const STIRRED: &str = "SELECT DISTINCT r.id FROM goldseam.events AS e JOIN goldseam.runs AS r ON r.rid = e.rid \
     WHERE e.xid >= $1";
+
+/// Whether this database has never begun such a transaction. A standby may only not have heard of it yet.
+const BEYOND: &str =
+    "SELECT $1 >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint AND NOT pg_is_in_recovery()";
 
 /// Transaction, run and position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,10 +71,22 @@ async fn fed(link: &Link, after: Place, limit: u32) -> Result<Vec<Fed>, StoreErr
     rows.iter().map(fed).collect::<Result<_, Fault>>().map_err(|fault| fault.to_read_error())
 }
 
+/// Whether nothing that this database has, or is about to have, can stand behind the place.
+async fn is_beyond(link: &Link, Place(xid, ..): Place) -> Result<bool, StoreError> {
+    let rows = link.read(BEYOND, &[(&xid as _, Type::INT8)]).await?;
+    let beyond: Result<bool, Fault> = rows.first().map_or(Ok(false), |row| column(row, 0));
+    beyond.map_err(|fault| fault.to_read_error())
+}
+
 #[async_trait]
 impl Feed for PostgresStore {
     async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
-        fed(self.reader(), Place::of(place)?, limit).await
+        let after = Place::of(place)?;
+        let found = fed(self.reader(), after, limit).await?;
+        match place {
+            Some(text) if found.is_empty() && is_beyond(self.reader(), after).await? => Err(beyond_end(text)),
+            _ => Ok(found),
+        }
     }
 
     async fn latest(&self) -> Result<Option<String>, StoreError> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use goldseam_core::Seq;
-use goldseam_store::feed::no_place;
+use goldseam_store::feed::{beyond_end, no_place};
 use goldseam_store::{Fed, Feed, Record, Stirred, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -47,7 +47,16 @@ fn stirred(conn: &Connection, after: Option<i64>) -> Result<Stirred, Fault> {
 impl Feed for SqliteStore {
     async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError> {
         let after = number(place)?;
-        self.readers.read(move |conn| fed(conn, after, limit)).await
+        let read = move |conn: &Connection| {
+            let found = fed(conn, after, limit)?;
+            // Numbers are never given out twice: a tombstone has the last one of its run.
+            let beyond = found.is_empty() && after > 0 && latest(conn)?.unwrap_or(0) < after;
+            Ok((found, beyond))
+        };
+        match self.readers.read(read).await? {
+            (_, true) => Err(beyond_end(place.unwrap_or_default())),
+            (found, false) => Ok(found),
+        }
     }
 
     async fn latest(&self) -> Result<Option<String>, StoreError> {

@@ -34,7 +34,8 @@ pub trait Feed: Debug + Send + Sync {
     /// Up to `limit` events behind `place`, oldest first; none: from the very first.
     ///
     /// Events of one run come in order of position, and nothing ever appears before a place that was given out. An
-    /// event may come a moment after its append was acknowledged, while appends that began earlier are under way.
+    /// event may come a moment after its append was acknowledged, while appends that began earlier are under way. A place
+    /// behind the end of the order is refused ([`beyond_end`]): what is appended would not be told for a long time.
     async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError>;
 
     /// The place behind everything that could be read at this moment.
@@ -50,5 +51,15 @@ pub fn no_place(place: &str) -> StoreError {
         code: "GS0612",
         what: format!("{:?} is no place in this store's order", place.chars().take(40).collect::<String>()),
         hint: "begin anew, without one".to_owned(),
+    }
+}
+
+/// The place is behind everything that this store has ever had.
+pub fn beyond_end(place: &str) -> StoreError {
+    StoreError::Refused {
+        code: "GS0612",
+        what: format!("{:?} is behind the end of this store's order", place.chars().take(40).collect::<String>()),
+        hint: "another store gave it out, or this one before it was restored from a backup: follow from the start, or from now"
+            .to_owned(),
     }
 }

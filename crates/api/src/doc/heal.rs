@@ -1,5 +1,7 @@
 //! Finding what is wrong, and what was healed.
 
+use std::cmp::Reverse;
+
 use goldseam::core::{NodeId, WorkflowName};
 use goldseam::recovery::Code;
 use goldseam::{Millis, RunId, Seq};
@@ -119,12 +121,19 @@ pub struct NewCheckup {
     pub rule: Option<Code>,
     /// Read every log, those of finished runs too.
     pub deep: bool,
+    /// At most so many findings in the answer, the worst first; a server answers with up to 500, and with 500 unless given. All
+    /// are healed and counted all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
 }
 
 /// What an examination of the whole store brought.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Checkup {
-    /// Everything that is wrong, or was.
+    /// All findings, by rule and fate; the worst first.
+    #[serde(default)]
+    pub counts: Vec<FindingCount>,
+    /// What is wrong, or was; the worst first, and no more than asked for.
     pub findings: Vec<Finding>,
     /// How much of it was healed.
     pub healed: u64,
@@ -134,6 +143,45 @@ pub struct Checkup {
     pub rows_rewritten: u64,
     /// Runs looked at.
     pub scanned: u64,
+    /// Findings in all, those that `findings` leaves out included.
+    #[serde(default)]
+    pub total: u64,
+}
+
+impl Checkup {
+    /// Counts the findings and keeps the worst of them, at most `limit`.
+    #[must_use]
+    pub fn counted(mut self, limit: Option<u32>) -> Self {
+        let rank = |finding: &Finding| (Reverse(finding.severity), finding.code, finding.fate);
+        self.findings.sort_by_key(rank);
+        self.total = self.findings.len() as u64;
+        self.counts.clear();
+        for finding in &self.findings {
+            let (severity, code, fate) = (finding.severity, finding.code, finding.fate);
+            match self.counts.last_mut().filter(|last| (last.code, last.fate) == (code, fate)) {
+                Some(last) => last.count += 1,
+                None => self.counts.push(FindingCount { code, count: 1, fate, severity }),
+            }
+        }
+        if let Some(limit) = limit {
+            self.findings.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        self
+    }
+}
+
+/// How many findings share a rule and a fate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FindingCount {
+    /// The rule; absent for states of another system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// How many.
+    pub count: u64,
+    /// What became of them.
+    pub fate: Fate,
+    /// How bad they are.
+    pub severity: Severity,
 }
 
 /// Something that is wrong with a run, a task, a lock, a node, another record or a state of another system: one of these
@@ -238,7 +286,7 @@ impl Severity {
 }
 
 /// What became of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// It was healed.

@@ -302,7 +302,7 @@ pub struct QuestionsQuery {
     /// Begin after this cursor: `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Look at so many runs at a time, up to 500; 100 unless given. A page may hold fewer questions, even none.
+    /// The questions of at most so many runs, up to 500; 100 unless given. A page is empty only if nothing follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

@@ -131,13 +131,16 @@ impl Local {
             found.code == Code::U1
                 || !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name))
         });
-        Ok(Checkup {
+        let told = Checkup {
+            counts: Vec::new(),
             healthy: checkup.is_healthy(),
             findings: checkup.findings.into_iter().map(finding).collect(),
             healed: checkup.healed,
             rows_rewritten: checkup.rows_rewritten,
             scanned: checkup.scanned,
-        })
+            total: 0,
+        };
+        Ok(told.counted(new.limit))
     }
 
     pub(super) async fn list_recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>> {

@@ -240,8 +240,8 @@ impl Api for Local {
         Ok(self.client.queue().complete(task, tasks::fence(new.fence)?, result).await?)
     }
 
-    async fn fail(&self, caller: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task> {
-        self.fail_task(caller, task, new).await
+    async fn fail(&self, _: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task> {
+        self.fail_task(task, new).await
     }
 
     async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task> {

@@ -10,7 +10,7 @@ use goldseam::core::state::Outcome;
 use goldseam::core::{Event, Recorded, TagKey, WorkflowName};
 use goldseam::engine::page::{Most, Piece};
 use goldseam::healer::Found;
-use goldseam::store::{Record, RunFilter, RunOrder};
+use goldseam::store::{Cursor, Record, RunFilter, RunOrder};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
 use super::{Local, limit};
@@ -29,10 +29,8 @@ use crate::view::{branches, detail, diff, log};
 
 /// Runs of a page unless told otherwise.
 const RUNS: u32 = 50;
-/// Runs that a page of questions looks at unless told otherwise.
+/// Runs with questions that a page of them has unless told otherwise.
 const ASKERS: u32 = 100;
-/// Pages of runs that are looked at for one page of questions.
-const LOOKS_MAX: u32 = 20;
 /// Whoever may have an open question.
 const MAY_ASK: [Status; 6] = [
     Status::Running,
@@ -250,21 +248,32 @@ impl Local {
     }
 
     pub(super) async fn list_questions(&self, query: QuestionsQuery) -> Answer<Page<Question>> {
+        let wanted = usize::try_from(limit::page(query.limit, ASKERS)?).unwrap_or(usize::MAX);
         let mut filter = RunFilter {
             statuses: MAY_ASK.to_vec(),
             workflow: query.workflow.map(WorkflowName::new).transpose()?,
             order: RunOrder::Oldest,
             after: query.after,
-            limit: limit::page(query.limit, ASKERS)?,
+            limit: PAGE_MAX,
             ..RunFilter::default()
         };
-        let mut questions = Page::new(Vec::new(), None);
-        for _ in 0..LOOKS_MAX {
+        let (mut questions, mut askers) = (Page::new(Vec::new(), None), 0);
+        // A page is empty only if nothing follows, so runs without questions are passed over to the end.
+        loop {
             let page = self.client.list(filter.clone()).await?;
-            questions.items.extend(page.items.iter().flat_map(|row| questions_in(&row.summary)));
-            questions.next.clone_from(&page.next);
+            for (at, row) in page.items.iter().enumerate() {
+                let asked = questions_in(&row.summary);
+                askers += usize::from(!asked.is_empty());
+                questions.items.extend(asked);
+                let more = at + 1 < page.items.len() || page.next.is_some();
+                if askers == wanted && more {
+                    let cursor = Cursor::of(row, filter.order);
+                    questions.next = cursor.map(|cursor| cursor.to_string());
+                    return Ok(questions);
+                }
+            }
             filter.after = page.next;
-            if !questions.items.is_empty() || filter.after.is_none() {
+            if filter.after.is_none() {
                 break;
             }
         }

@@ -124,23 +124,16 @@ impl Local {
         }
     }
 
-    pub(super) async fn fail_task(&self, caller: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task> {
+    pub(super) async fn fail_task(&self, task: &TaskId, new: NewFailure) -> Answer<Task> {
         self.check_text("the failure", &new.failure.message)?;
         let fence = fence(new.fence)?;
-        let failed = self.client.queue().fail(task, fence, new.failure.clone()).await;
-        let same = |now: &Task| {
-            now.fence == fence
-                && now.state != TaskState::Claimed
-                && now.failure.as_ref() == Some(&new.failure)
-        };
-        self.unless_repeated(caller, failed, same).await
+        Ok(self.client.queue().fail(task, fence, new.failure).await?)
     }
 
     pub(super) async fn release_task(&self, caller: &Caller, task: &TaskId, hold: &Hold) -> Answer<Task> {
         let fence = fence(hold.fence)?;
         let released = self.client.queue().release(task, fence).await;
-        let same = |now: &Task| now.fence == fence && now.state == TaskState::Ready;
-        self.unless_repeated(caller, released, same).await
+        self.unless_repeated(caller, released, |now| now.was_released_under(fence)).await
     }
 
     pub(super) async fn drop_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task> {
@@ -159,7 +152,9 @@ impl Local {
             Err(EngineError::Task(refused)) if caller.key.is_some() => refused,
             done => return Ok(done?),
         };
-        let (TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) = &refused;
+        let (TaskRefusal::Fenced { task, .. }
+        | TaskRefusal::Over { task, .. }
+        | TaskRefusal::OtherResult { task, .. }) = &refused;
         let now = self.client.queue().get(task).await?;
         if same(&now) { Ok(now) } else { Err(EngineError::Task(refused).into()) }
     }

@@ -107,3 +107,30 @@ async fn open_questions_are_found_whoever_asks_them() {
     let other = goldseam::Path::new("other").unwrap();
     assert_eq!(place.api.question(&run, &other).await.unwrap_err().status, 404);
 }
+
+#[tokio::test]
+async fn a_page_of_questions_is_empty_only_if_nothing_follows() {
+    let names: Vec<String> = (0..25).map(|number| format!("waits-{number:02}")).collect();
+    let mut runs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "wait")).collect();
+    runs.extend([("asks-1", "ask"), ("asks-2", "ask")]);
+    let place = Place::with(&runs).await;
+    let ask = async |after: Option<String>| {
+        let query = QuestionsQuery { limit: Some(1), after, ..QuestionsQuery::default() };
+        place.api.questions(query).await.unwrap()
+    };
+    let first = ask(None).await;
+    let second = ask(Some(first.next.clone().unwrap())).await;
+    let mut asked: Vec<&str> = [&first, &second]
+        .iter()
+        .map(|page| match page.items.as_slice() {
+            [one] => one.run.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    asked.sort_unstable();
+    assert_eq!(asked, ["asks-1", "asks-2"]);
+    if let Some(after) = second.next {
+        let last = ask(Some(after)).await;
+        assert!(last.items.is_empty() && last.next.is_none());
+    }
+}

@@ -36,13 +36,17 @@ pub(crate) struct DoctorArgs {
 /// Carries it out.
 pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, Fail> {
     let api = app.api().await?;
-    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep };
+    let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: None };
     let line = progress::line(app, None, "{spinner} {msg} runs looked at  {elapsed}");
     let tell = line.clone();
     let tell = &mut move |scanned| tell.set_message(text::thousands(scanned));
     let checkup = api.doctor(&who::caller(None), new, tell).await;
     line.finish_and_clear();
-    let checkup = checkup?;
+    let mut checkup = checkup?;
+    if checkup.counts.is_empty() {
+        // Older servers send every finding, and no counts.
+        checkup = checkup.counted(None);
+    }
     let findings = &checkup.findings;
     match () {
         () if app.json => out::json(&checkup),
@@ -56,7 +60,22 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, Fail> {
             out::line(app.paint.on(hue, words));
         }
     }
+    if let Some(words) = left_out(&checkup).filter(|_| !app.json) {
+        app.warn(&words);
+    }
     Ok(if checkup.healthy { Exit::Ok } else { Exit::Error })
+}
+
+/// What to do to see the findings that a server left out, if it did.
+fn left_out(checkup: &Checkup) -> Option<String> {
+    let (shown, total) = (checkup.findings.len() as u64, checkup.total);
+    (total > shown).then(|| {
+        let (shown, total) = (text::thousands(shown), text::thousands(total));
+        format!(
+            "{shown} of {total} findings are shown, the worst first; narrow them with --rule CODE, or run \
+             goldseam doctor --store URL for all of them"
+        )
+    })
 }
 
 /// The last line: how things stand, and what to type next.
@@ -66,35 +85,31 @@ fn verdict(checkup: &Checkup) -> (String, Hue) {
         0 => String::new(),
         rows => format!(", {} written anew", text::count(rows, "cached row")),
     };
-    if checkup.findings.is_empty() {
+    let counts = &checkup.counts;
+    if counts.is_empty() {
         return (format!("{looked}{rows}: healthy"), Hue::Good);
     }
-    let of = |wanted: fn(Fate) -> bool| checkup.findings.iter().filter(move |finding| wanted(finding.fate));
-    let mut parts = vec![text::count(checkup.findings.len() as u64, "finding")];
-    let mut tell = |count: usize, words: &str| {
+    let of =
+        |wanted: &[Fate]| counts.iter().filter(|one| wanted.contains(&one.fate)).map(|one| one.count).sum();
+    let mut parts = vec![text::count(checkup.total, "finding")];
+    let mut tell = |count: u64, words: &str| {
         if count > 0 {
-            parts.push(format!("{count} {words}"));
+            parts.push(format!("{} {words}", text::thousands(count)));
         }
     };
-    tell(of(|fate| fate == Fate::Healed).count(), "healed");
-    tell(of(|fate| fate == Fate::Moved).count(), "moved on meanwhile");
-    tell(of(|fate| fate == Fate::Waits).count(), "recovered by a node without you: goldseam why RUN");
-    tell(of(|fate| fate == Fate::Stopped).count(), "stopped, to be looked at: goldseam explain P1");
-    let told = of(|fate| matches!(fate, Fate::Told | Fate::Young)).count();
-    if told > 0 {
-        parts.push(format!("{told} can be healed: goldseam doctor --fix"));
-    }
-    let failed = of(|fate| fate == Fate::Failed).count();
-    if failed > 0 {
-        parts.push(format!("{failed} could not be healed now"));
-    }
-    let count = of(|fate| fate == Fate::NeedsHelp).count();
+    tell(of(&[Fate::Healed]), "healed");
+    tell(of(&[Fate::Moved]), "moved on meanwhile");
+    tell(of(&[Fate::Waits]), "recovered by a node without you: goldseam why RUN");
+    tell(of(&[Fate::Stopped]), "stopped, to be looked at: goldseam explain P1");
+    tell(of(&[Fate::Told, Fate::Young]), "can be healed: goldseam doctor --fix");
+    tell(of(&[Fate::Failed]), "could not be healed now");
+    let count: u64 = of(&[Fate::NeedsHelp]);
     if count > 0 {
-        let codes: BTreeSet<Code> =
-            of(|fate| fate == Fate::NeedsHelp).filter_map(|finding| finding.code).collect();
+        let needy = counts.iter().filter(|one| one.fate == Fate::NeedsHelp);
+        let codes: BTreeSet<Code> = needy.filter_map(|one| one.code).collect();
         let explain: Vec<String> = codes.iter().map(|code| format!("goldseam explain {code}")).collect();
         let verb = if count == 1 { "needs" } else { "need" };
-        parts.push(format!("{count} {verb} you: {}", explain.join("; ")));
+        tell(count, &format!("{verb} you: {}", explain.join("; ")));
     }
     let hue = if checkup.healthy { Hue::Good } else { Hue::Bad };
     (format!("{looked}{rows}: {}", parts.join(", ")), hue)
@@ -125,11 +140,29 @@ mod tests {
         }
     }
 
+    fn checkup(findings: Vec<Finding>, limit: Option<u32>) -> Checkup {
+        let (counts, healed, healthy, rows_rewritten, scanned, total) = (vec![], 0, true, 0, 1, 0);
+        Checkup { counts, findings, healed, healthy, rows_rewritten, scanned, total }.counted(limit)
+    }
+
+    #[test]
+    fn findings_that_a_server_left_out_are_counted_and_named() {
+        let mut findings = vec![finding(Fate::Told); 24_000];
+        findings.push(finding(Fate::NeedsHelp));
+        let bounded = checkup(findings, Some(500));
+        assert_eq!((bounded.findings.len(), bounded.total, bounded.counts.len()), (500, 24_001, 2));
+        assert_eq!(bounded.findings[0].fate, Fate::NeedsHelp, "the worst comes first");
+        let words = verdict(&bounded).0;
+        assert!(words.contains("24,001 findings, 24,000 can be healed"), "{words}");
+        assert!(left_out(&bounded).unwrap().starts_with("500 of 24,001 findings"), "{bounded:?}");
+        assert_eq!(left_out(&checkup(vec![finding(Fate::Told)], Some(500))), None);
+    }
+
     #[test]
     fn only_what_was_healed_is_called_healed() {
         let words = |fate: Fate| {
             let findings = vec![finding(fate)];
-            verdict(&Checkup { findings, healed: 0, healthy: true, rows_rewritten: 0, scanned: 1 }).0
+            verdict(&checkup(findings, None)).0
         };
         assert!(words(Fate::Healed).ends_with("1 finding, 1 healed"));
         for fate in [Fate::Moved, Fate::Waits, Fate::Stopped] {

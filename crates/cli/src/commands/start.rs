@@ -74,13 +74,28 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, Fail> {
     let started = api.start(&who::caller(None), new).await?;
     let Started { run, workflow, .. } = &started;
     let asked = args.workflow_version.unwrap_or(UNDECIDED);
-    if let Some(missing) = Fleet::of(&*api).await?.missing(workflow, asked) {
-        app.remark(&format!("the run waits for {missing}"));
+    // The run is started. A key that may not look, or a look that fails, changes nothing about that.
+    match Fleet::of(&*api).await.map(|fleet| fleet.missing(workflow, asked)) {
+        Ok(None) => {}
+        Ok(Some(missing)) => app.remark(&format!("the run waits for {missing}")),
+        Err(fail) => app.remark(&format!("cannot tell whether a worker has {workflow}: {}", fail.message)),
     }
     if args.wait {
-        return wait(app, &*api, run, args.timeout).await;
+        return wait(app, &*api, run, args.timeout).await.map_err(|fail| unread(run, fail));
     }
     Ok(app.did(run, &started, &format!("started {run}")))
+}
+
+/// The run was started with a key that may not read it.
+fn unread(run: &RunId, fail: Fail) -> Fail {
+    match fail.exit {
+        Exit::NotAuthorised => Fail {
+            message: format!("run {run} was started, but its end cannot be waited for: {}", fail.message),
+            help: Some("use a key with the scope `read` as well, or leave --wait out".to_owned()),
+            ..fail
+        },
+        _ => fail,
+    }
 }
 
 /// Waits for the end of a run and shows it.

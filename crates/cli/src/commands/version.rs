@@ -33,6 +33,7 @@ const CODES: &[(Exit, &str)] = &[
     (Exit::WouldPark, "preflight, migrate: a run would park or fail"),
     (Exit::Untried, "preflight: no run would park or fail, but some could not be tried"),
     (Exit::Interrupted, "Ctrl-C"),
+    (Exit::Terminated, "it was asked to end (SIGTERM)"),
 ];
 
 /// Shows the version.

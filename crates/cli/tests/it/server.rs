@@ -233,26 +233,49 @@ fn nobody_at_home_is_unreachable() {
     assert!(ran.err.contains("cannot be reached") && ran.err.contains("help: is it running"), "{}", ran.err);
 }
 
-#[test]
-fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
-    let place = prepared();
-    let credential = block(async {
+/// A key with one scope.
+fn key(place: &Place, scope: Scope) -> String {
+    block(async {
         let store = goldseam::open_existing_store(&place.url()).await.unwrap();
         let new = NewKey {
-            name: "reader".into(),
-            scopes: [Scope::Read].into(),
+            name: "test".into(),
+            scopes: [scope].into(),
             queues: None,
             namespace: Some("default".into()),
             valid_for_ms: None,
         };
-        Keys::new(store, Arc::new(OsEntropy))
-            .create(new, &Caller::default())
-            .await
-            .unwrap()
-            .1
-            .reveal()
-            .to_owned()
-    });
+        let made = Keys::new(store, Arc::new(OsEntropy)).create(new, &Caller::default()).await.unwrap();
+        made.1.reveal().to_owned()
+    })
+}
+
+#[test]
+fn a_key_that_may_only_start_starts_runs() {
+    let place = prepared();
+    let credential = key(&place, Scope::Start);
+    let served = Served::on(&place);
+    let run = |words: &[&str]| {
+        let command = [words, &["--server", &served.url]].concat();
+        Ran::of(&place.command(&command).env("GOLDSEAM_KEY", &credential).output().unwrap())
+    };
+    let started = run(&["start", "order", "--id", "only-1"]);
+    assert_eq!((started.err.as_str(), started.out.as_str()), ("", "started only-1\n"));
+    started.ok();
+    assert_eq!(run(&["start", "order", "--id", "only-2", "--json"]).json()["run"], "only-2");
+    assert_eq!(run(&["start", "order", "--id", "only-3", "-q"]).ok(), "only-3\n");
+    let waited = run(&["start", "order", "--id", "only-4", "--wait"]).fails(4, "GS0602");
+    assert!(waited.contains("run only-4 was started") && waited.contains("leave --wait out"), "{waited}");
+    let refused = run(&["ls"]).fails(4, "GS0602");
+    assert!(refused.contains("lacks the scope `read`"), "{refused}");
+    for id in ["only-1", "only-2", "only-3", "only-4"] {
+        assert_eq!(place.run(&["show", id, "--json"]).json()["run"], id);
+    }
+}
+
+#[test]
+fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
+    let place = prepared();
+    let credential = key(&place, Scope::Read);
     let served = Served::on(&place);
     let file = place.path("key");
     std::fs::write(&file, format!("{credential}\n")).unwrap();
@@ -265,7 +288,8 @@ fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     assert!(with_file(&["ls", "-q"]).ok().contains("done"));
     assert_eq!(with_file(&["pause", "waits"]).code, 4, "it may only look");
-    assert_eq!(place.run(&["ls", "--server", &served.url]).code, 4, "without a key");
+    let without = place.run(&["ls", "--server", &served.url]).fails(4, "GS0601");
+    assert!(without.contains("help: set GOLDSEAM_KEY, or name the file"), "{without}");
     let environment =
         place.command(&["ls", "-q", "--server", &served.url]).env("GOLDSEAM_KEY", &credential).output();
     assert!(Ran::of(&environment.unwrap()).ok().contains("done"));

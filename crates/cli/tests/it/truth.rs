@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{Guarded, Place, Ran, prepared};
@@ -160,8 +161,64 @@ fn what_is_drawn_anew_uses_the_alternate_screen() {
     assert!(!plain.contains('\x1b') && plain.contains("run.completed"), "{plain:?}");
 }
 
+#[test]
+fn signals_give_the_screen_back() {
+    let place = prepared();
+    for args in [&["watch", "waits"][..], &["ls", "-w"]] {
+        for (signal, exit) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+            let (screen, code) = until_screen(&place, args, signal);
+            let (entered, left) = (screen.find("\x1b[?1049h"), screen.rfind("\x1b[?1049l"));
+            assert!(entered.is_some() && entered < left, "{args:?} {signal:?}: {screen:?}");
+            assert_eq!(code, Some(exit), "{args:?} {signal:?}");
+        }
+    }
+}
+
+#[test]
+fn usage_lines_leave_out_what_the_environment_names() {
+    let place = Place::with_store("sqlite:named.db".to_owned());
+    for args in [&["show"][..], &["signal", "run"], &["ls", "--nonsense"]] {
+        let ran =
+            Ran::of(&place.command(args).env("GOLDSEAM_SERVER", "http://127.0.0.1:1").output().unwrap());
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains("Usage: ") && !ran.err.contains("<URL>"), "{args:?}: {}", ran.err);
+    }
+    assert!(place.run(&["show", "--help"]).ok().contains("GOLDSEAM_STORE"), "help still names it");
+}
+
 /// What a command writes to a terminal of this kind.
 fn on_terminal(place: &Place, args: &[&str], term: &str) -> String {
+    let (mut child, mut ours) = begun_on_terminal(place, args, term);
+    let screen = rest_of(&mut ours);
+    child.0.wait().unwrap();
+    String::from_utf8_lossy(&screen).into_owned()
+}
+
+/// What a command writes to a terminal that gets a signal once it has drawn something, and how it ends.
+fn until_screen(place: &Place, args: &[&str], signal: Signal) -> (String, Option<i32>) {
+    let (mut child, mut ours) = begun_on_terminal(place, args, "xterm");
+    let (mut screen, mut some) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&screen).contains("waits") {
+        let count = ours.read(&mut some).unwrap();
+        screen.extend_from_slice(&some[..count]);
+    }
+    let id = Pid::from_raw(i32::try_from(child.0.id()).unwrap()).unwrap();
+    kill_process(id, signal).unwrap();
+    screen.extend(rest_of(&mut ours));
+    (String::from_utf8_lossy(&screen).into_owned(), child.0.wait().unwrap().code())
+}
+
+/// Everything that is written until the last writer is gone. Linux tells that by an error.
+fn rest_of(ours: &mut File) -> Vec<u8> {
+    let (mut screen, mut some) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = ours.read(&mut some) {
+        screen.extend_from_slice(&some[..count]);
+    }
+    screen
+}
+
+/// A command that has just begun, and our end of its terminal.
+fn begun_on_terminal(place: &Place, args: &[&str], term: &str) -> (Guarded, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
@@ -169,14 +226,6 @@ fn on_terminal(place: &Place, args: &[&str], term: &str) -> String {
     let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut command = place.command(args);
     command.env("TERM", term).stdout(theirs).stderr(Stdio::null());
-    let mut child = Guarded(command.spawn().unwrap());
-    drop(command);
-    let mut ours = File::from(ours);
-    let (mut screen, mut some) = (Vec::new(), [0; 4096]);
-    // Linux tells by an error that the last writer is gone.
-    while let Ok(count @ 1..) = ours.read(&mut some) {
-        screen.extend_from_slice(&some[..count]);
-    }
-    child.0.wait().unwrap();
-    String::from_utf8_lossy(&screen).into_owned()
+    let child = Guarded(command.spawn().unwrap());
+    (child, File::from(ours))
 }

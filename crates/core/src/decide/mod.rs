@@ -178,6 +178,14 @@ pub enum Refusal {
         /// Why.
         why: &'static str,
     },
+    /// Drop the result: the same claim brought another one before, which stands.
+    #[error("attempt {attempt} at step {step} was ended before under this claim, with another result")]
+    OtherResult {
+        /// The step.
+        step: Path,
+        /// Number of the attempt.
+        attempt: u32,
+    },
     /// Look at its open questions again.
     #[error("the run has no open question {question}")]
     NoSuchQuestion {
@@ -310,6 +318,7 @@ impl Refusal {
             Self::NotPrunable { .. } => "GS0132",
             Self::CancelPending | Self::UndoBegun { .. } | Self::ActedOn { .. } => "GS0136",
             Self::Terminated => "GS0137",
+            Self::OtherResult { .. } => "GS0603",
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Remote steps: handed out by the owner, ended by whoever has the task, healed by whoever finds it lost.
 //!
 //! What a worker brings is decided against the log alone, under no epoch: it is taken while its task is handed
-//! out, and answered with no events if the same claim brought it before. So a repeat is harmless, and a second
-//! result of one attempt has no way in.
+//! out, and answered with no events if the same claim brought the same before. So a repeat is harmless, and a second
+//! result of one attempt has no way in: under the same claim it is refused as another result.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::hash::Hash;
 use crate::id::TaskId;
 use crate::path::Path;
 use crate::retry::Retry;
-use crate::state::{Op, OpKind, RemoteOp, State, StepOp};
+use crate::state::{Op, OpKind, RemoteEnd, RemoteOp, State, StepOp};
 use crate::task::{NewTask, Task, TaskStep};
 use crate::time::Millis;
 
@@ -147,7 +147,13 @@ pub(super) fn ended(view: View<'_>, ended: &StepEnded, now: Millis) -> Result<De
     let found = find(state, path);
     if let Some(end) = found.as_ref().and_then(|found| found.remote.ends.get(attempt)) {
         return match end {
-            (by, Some(claim)) if by == task && claim == fence => Ok(Decision::default()),
+            RemoteEnd { task: by, fence: Some(claim), result: had } if by == task && claim == fence => {
+                let bounded = result.clone().map_err(Failure::bounded);
+                match RemoteEnd::result_hash(bounded.as_ref()) == *had {
+                    true => Ok(Decision::default()),
+                    false => Err(Refusal::OtherResult { step: path.clone(), attempt: *attempt }),
+                }
+            }
             _ => Err(late("the attempt has ended already, by another claim or by itself")),
         };
     }

@@ -6,7 +6,8 @@ pub const USUAL: &str = "password, passwd, passphrase, pwd, secret, secret_key, 
     authorization, cookie, credential, credentials, connection_string";
 
 /// Names of secrets. A name is met by itself and as the last words of a longer one: `password` by `db_password`,
-/// `dbPassword` and `DB-PASSWORD`, never by `password_hint`. One that is written with `=` before it is met by itself alone.
+/// `dbPassword` and `DB-PASSWORD`, never by `password_hint`. One that is written with `=` before it is met by itself alone. The
+/// plural with `s` counts as the name itself: `api_key` is met by `apiKeys`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names(Vec<Name>);
 
@@ -41,7 +42,10 @@ impl Names {
 
     /// Whether a key of this name holds a secret.
     pub fn has(&self, key: &str) -> bool {
-        self.0.iter().any(|name| name.is_met_by(key.as_bytes()))
+        let key = key.as_bytes();
+        let singular = key.strip_suffix(b"s").or_else(|| key.strip_suffix(b"S"));
+        let met = |name: &Name| name.is_met_by(key) || singular.is_some_and(|key| name.is_met_by(key));
+        self.0.iter().any(met)
     }
 }
 

@@ -136,13 +136,19 @@ fn a_name_is_met_by_itself_and_as_the_last_words_of_another() {
         "Set-Cookie",
         "privateKey",
         "credentials",
+        "passwords",
+        "secrets",
+        "api_keys",
+        "clientSecrets",
+        "API_KEYS",
+        "tokens",
     ] {
         assert!(names.has(secret), "{secret}");
     }
     for open in [
         "",
         "next_page_token",
-        "tokens",
+        "next_page_tokens",
         "page_token",
         "password_hint",
         "access_key_id",

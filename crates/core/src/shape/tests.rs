@@ -286,6 +286,20 @@ fn examples_of_other_schemas_fit_or_there_is_none() {
 }
 
 #[test]
+fn a_misfit_names_each_side_once() {
+    let shape = Accepted::by::<Order>().shape;
+    let said = shape.misfit(&json!("hush"), None);
+    assert_eq!((said.matches("a whole number from 0").count(), said.matches("got a text").count()), (1, 1));
+    assert_eq!(
+        shape.misfit(&json!({ "id": "hush" }), None),
+        "field `cents` is missing; the log has an object {id: a text}"
+    );
+    let fits = json!({ "id": "a", "cents": 1 });
+    let said = shape.misfit(&fits, Some("duplicate field `id`".to_owned()));
+    assert!(said.starts_with("duplicate field `id`; the log has an object"), "{said}");
+}
+
+#[test]
 fn a_difference_names_fields_and_kinds_and_no_value() {
     let difference = |value: Value| Accepted::by::<Order>().shape.difference(&value);
     assert_eq!(difference(json!({ "id": "hush" })).unwrap(), "field `cents` is missing");

@@ -82,8 +82,32 @@ pub struct RemoteOp {
     pub sent: Remote,
     /// When.
     pub since: Millis,
-    /// The task and the claim that ended each attempt; no claim: it was given up.
-    pub ends: BTreeMap<u32, (TaskId, Option<u64>)>,
+    /// What ended each attempt.
+    pub ends: BTreeMap<u32, RemoteEnd>,
+}
+
+/// What ended an attempt at a remote step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteEnd {
+    /// The task.
+    pub task: TaskId,
+    /// The claim that brought the result; none: the attempt was given up.
+    pub fence: Option<u64>,
+    /// Fingerprint of the result: see [`RemoteEnd::result_hash`].
+    pub result: Hash,
+}
+
+impl RemoteEnd {
+    /// Fingerprint of a result as the log keeps it. A success and a failure never share one.
+    pub fn result_hash(result: Result<&Payload, &Failure>) -> Hash {
+        match result {
+            Ok(output) => Hash::of_parts(&["ok", output.as_str()]),
+            Err(failure) => {
+                let (class, code) = (failure.class.as_str(), failure.code.as_deref());
+                Hash::of_parts(&["failed", class, &failure.message, code.unwrap_or("")])
+            }
+        }
+    }
 }
 
 /// A remote step that somebody is to do.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{OpKind, OpenRemote, RemoteOp, State, StepOp, StepProgress};
+use super::{OpKind, OpenRemote, RemoteEnd, RemoteOp, State, StepOp, StepProgress};
 use crate::branch::Why;
 use crate::event::{Event, Recorded, StepStarted};
 use crate::path::Path;
@@ -25,10 +25,16 @@ pub(super) fn begin(step: &mut StepOp, started: &StepStarted, since: Millis) {
     step.remote = Some(Box::new(RemoteOp { sent, since, ends }));
 }
 
-/// An attempt ended, by the claim that `fence` names.
+/// An attempt ended with the step's present progress, by the claim that `fence` names.
 pub(super) fn end(step: &mut StepOp, attempt: u32, fence: Option<u64>) {
     let Some(remote) = &mut step.remote else { return };
-    remote.ends.insert(attempt, (remote.sent.task.clone(), fence));
+    let result = match &step.progress {
+        StepProgress::Completed(output) => Ok(output),
+        StepProgress::Failed(failure) => Err(failure),
+        StepProgress::Started | StepProgress::Retry(_) => return,
+    };
+    let result = RemoteEnd::result_hash(result);
+    remote.ends.insert(attempt, RemoteEnd { task: remote.sent.task.clone(), fence, result });
     if matches!(step.progress, StepProgress::Completed(_)) {
         remote.sent.payload = None;
     }

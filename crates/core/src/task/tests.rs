@@ -207,3 +207,20 @@ fn tasks_of_a_queue_share_a_pool_and_run_at_least_once() {
     let run = RunId::new("r1").unwrap();
     assert_ne!(Task::advance_id(&run, 1), Task::advance_id(&run, 2));
 }
+
+#[test]
+fn one_claim_brings_one_result() {
+    let other = |result: Result<Task, TaskRefusal>| matches!(result, Err(TaskRefusal::OtherResult { .. }));
+    let (no, null) = (Failure::retryable("no"), Payload::null());
+    let claimed = ready().claimed("n-1", Millis(20));
+    let done = claimed.clone().completed(1, null.clone(), Millis(30)).unwrap();
+    assert!(other(done.clone().failed(1, no.clone(), Millis(40))));
+    let failed = claimed.clone().failed(1, no.clone(), Millis(30)).unwrap();
+    assert_eq!(failed.state, TaskState::Ready, "attempts are left");
+    assert_eq!(failed.clone().failed(1, no.clone(), Millis(40)), Ok(failed.clone()));
+    assert!(other(failed.clone().failed(1, Failure::terminal("no"), Millis(40))));
+    assert!(other(failed.clone().completed(1, null, Millis(40))));
+    let back = claimed.released(1, Millis(30)).unwrap();
+    assert!(back.was_released_under(1) && !failed.was_released_under(1));
+    assert!(fenced(back.failed(1, no, Millis(40))), "it was given back");
+}

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use goldseam_core::Millis;
 use goldseam_core::lock::{Lock, TTL_DEFAULT};
 use goldseam_core::task::{Task, TaskState};
-use goldseam_core::{Millis, QueueName};
 use goldseam_store::{LockFilter, TaskFilter};
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ pub(crate) struct Memory {
     healed_at: AtomicI64,
     cursors: Mutex<Cursors>,
     /// Queues whose depth the meter was last told.
-    pub(crate) queues: Mutex<Vec<QueueName>>,
+    pub(crate) queues: Mutex<Vec<String>>,
 }
 
 impl Memory {

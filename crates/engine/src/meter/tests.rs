@@ -132,6 +132,43 @@ async fn a_reclaim_a_freed_lock_and_a_backlog_are_counted() {
     assert_eq!(book.get("goldseam_queue_depth{queue=post}"), Some(0.0), "an empty queue says so");
 }
 
+#[tokio::test]
+async fn ten_thousand_queue_names_make_few_labels() {
+    let book = Book::default();
+    let _guard = metrics::set_default_local_recorder(&book);
+    let client = Client::new(Arc::new(MemoryStore::manual().0));
+    for n in 0..10_000 {
+        let (id, queue) = (TaskId::new(format!("t-{n}")).unwrap(), QueueName::new(format!("q-{n}")).unwrap());
+        client.queue().submit(NewTask { id, queue, ..task("t") }).await.unwrap();
+    }
+    client.queue().stats().await.unwrap();
+    let depths = |book: &Book| -> Vec<(String, f64)> {
+        let told = book.0.lock().unwrap();
+        told.iter().filter(|(line, _)| line.starts_with(QUEUE_DEPTH)).map(|(l, n)| (l.clone(), *n)).collect()
+    };
+    let told = depths(&book);
+    assert_eq!(told.len(), NAMES_MAX + 1);
+    assert_eq!(told.iter().map(|(_, due)| due).sum::<f64>(), 10_000.0, "no task is left out");
+    let rest = (10_000 - NAMES_MAX) as f64;
+    assert_eq!(book.get("goldseam_queue_depth{queue=other}"), Some(rest));
+    for n in 0..10_000 {
+        client.queue().cancel(&TaskId::new(format!("t-{n}")).unwrap()).await.unwrap();
+    }
+    client.queue().stats().await.unwrap();
+    assert!(depths(&book).iter().all(|(_, due)| *due == 0.0), "empty queues say so");
+}
+
+#[test]
+fn made_up_workflow_names_make_few_labels() {
+    let (book, meter) = (Book::default(), Meter::default());
+    metrics::with_local_recorder(&book, || {
+        for n in 0..10_000 {
+            meter.clone().attempts_exceeded(&format!("w-{n}"));
+        }
+    });
+    assert_eq!(book.0.lock().unwrap().len(), NAMES_MAX + 1);
+}
+
 #[test]
 fn every_name_is_described() {
     let book = Book::default();

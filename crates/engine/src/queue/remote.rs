@@ -10,6 +10,7 @@ use goldseam_core::task::{Task, TaskRefusal};
 use goldseam_core::{Command, Failure, Payload, RunId, decide};
 
 use super::Queue;
+use crate::engine::refused;
 use crate::error::EngineError;
 
 /// Who has a task while it is being cancelled.
@@ -52,7 +53,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether the log has exactly this already: a repeat may come when the task is somebody else's.
+    /// Whether the log has exactly this already: a repeat may come when another claimant has the task. Another result of
+    /// the same claim is refused.
     async fn was_taken(&self, run: &RunId, ended: &StepEnded) -> Result<bool, EngineError> {
         let state = match self.ledger.load_surely(run).await {
             Ok(loaded) => loaded.state,
@@ -60,8 +62,12 @@ impl Queue {
             Err(error) => return Err(error),
         };
         let (command, now) = (Command::StepEnded(ended.clone()), self.ledger.clock.now());
-        let decision = decide(View::Full(&state), &command, now, &self.ledger.limits);
-        Ok(decision.is_ok_and(|decision| decision.events.is_empty()))
+        let command = self.ledger.secrets.kept_out(run, &command);
+        match decide(View::Full(&state), &command, now, &self.ledger.limits) {
+            Ok(decision) => Ok(decision.events.is_empty()),
+            Err(refusal @ Refusal::OtherResult { .. }) => Err(refused(run, refusal)),
+            Err(_) => Ok(false),
+        }
     }
 
     /// The task is over, whoever has it. If the store fails here, somebody finds out later.

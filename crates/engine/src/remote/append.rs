@@ -1,21 +1,23 @@
 //! What a worker did goes into its run's log: checked by the pure core, under the fence of its claim, once.
 //!
-//! The name that a worker gives an append becomes the write-id of its events. So whether it landed is in the log, for
-//! every server and for ever, and a repeat is answered from there, even when the claim is over.
+//! The name that a worker gives an append becomes the write-id of its events, with a few bits for its content. So whether it
+//! landed is in the log, for every server. A repeat is answered from there, even when the claim is over; another append under
+//! the same name is refused.
 
 use std::sync::Arc;
 
 use goldseam_core::decide::{Refusal, View};
-use goldseam_core::{Command, Doing, Event, Owned, Recorded, WriteId, decide};
+use goldseam_core::{Command, Doing, Event, Owned, Recorded, Seq, decide};
 use tokio::sync::oneshot;
 
 use super::doing::{self, Flaw, Reader};
 use super::pages::{Page, Room, after, check_after};
-use super::token::Held;
+use super::token::{AppendName, Held};
 use super::wire::{Append, Appended, Outcome};
 use super::{Holder, RemoteRefusal, RemoteWorkers};
 use crate::append::{Moved, append_as, read_on};
 use crate::cell::Stop;
+use crate::commit::{Committed, Ledger};
 use crate::context::child;
 use crate::engine::refused;
 use crate::error::EngineError;
@@ -30,8 +32,24 @@ pub const APPEND_ID_BYTES_MAX: usize = 128;
 struct Job {
     holder: Holder,
     held: Held,
-    write: WriteId,
+    name: AppendName,
     append: Append,
+}
+
+impl Job {
+    /// Where this append is in the log after `from`; refused if another one with its id is there.
+    async fn landed(&self, ledger: &Ledger, from: Seq) -> Result<Option<Committed>, EngineError> {
+        let landed = ledger.landed(&self.held.run, from, |write| self.name.has_id_of(write)).await?;
+        let other = |landed: &Committed| {
+            landed.records.iter().any(|recorded| !self.name.has_content_of(recorded.write))
+        };
+        match landed {
+            Some(landed) if other(&landed) => {
+                Err(RemoteRefusal::IdReused { id: self.append.id.clone(), run: self.held.run.clone() }.into())
+            }
+            landed => Ok(landed),
+        }
+    }
 }
 
 /// What became of an append.
@@ -57,8 +75,8 @@ impl RemoteWorkers {
             let flaw = format!("the id of an append has 1 to {APPEND_ID_BYTES_MAX} bytes");
             return Err(RemoteRefusal::Malformed(flaw).into());
         }
-        let write = held.write(&append.id);
-        let job = Job { holder: holder.clone(), held, write, append };
+        let name = held.write(&append.id, &append.doings);
+        let job = Job { holder: holder.clone(), held, name, append };
         let here = self.hear(&job.held.worker).ok();
         let lying = here.as_ref().and_then(|(_, desk)| desk.find(&job.held.run, job.held.fence));
         let (Some((node, desk)), Some(lying)) = (here, lying) else {
@@ -138,9 +156,9 @@ impl RemoteWorkers {
 
     /// The claim is over, or was another server's: only the log can tell whether the append landed.
     async fn answer_from_log(&self, job: &Job) -> Result<Appended, EngineError> {
-        let Job { held, write, append, .. } = job;
+        let Job { held, append, .. } = job;
         let from = append.after.max(held.fence.epoch);
-        let Some(landed) = self.ledger.landed(&held.run, from, *write).await? else {
+        let Some(landed) = job.landed(&self.ledger, from).await? else {
             return Err(refused(&held.run, Refusal::Fenced));
         };
         let continued =
@@ -158,7 +176,8 @@ impl RemoteWorkers {
         leaving: bool,
     ) -> Result<Appended, EngineError> {
         let Held { run, fence, .. } = &job.held;
-        let sees = |recorded: &Recorded| recorded.branch == fence.branch || recorded.write == job.write;
+        let sees =
+            |recorded: &Recorded| recorded.branch == fence.branch || job.name.has_id_of(recorded.write);
         let page =
             after(&self.ledger, run, job.append.after.max(fence.epoch), (&sees, &mut Room::new())).await?;
         let (outcome, next) = match next {
@@ -186,9 +205,10 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
     let known = cell.lock().state.summary.as_of;
     check_after(&cell.ledger, run, (known, job.append.after)).await?;
     if job.append.after < known
-        && let Some(landed) = cell.ledger.landed(run, job.append.after, job.write).await?
+        && let Some(landed) = job.landed(&cell.ledger, job.append.after).await?
     {
-        if landed.end > known && read_on(cell, job.write).await.is_err() {
+        let write = landed.records.first().map_or(job.name.write, |first| first.write);
+        if landed.end > known && read_on(cell, write).await.is_err() {
             return Ok(Done::Passed);
         }
         return Ok(Done::Landed { repeated: true });
@@ -218,7 +238,7 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
             inner.push(doing.clone());
         }
     }
-    if let Err(stop) = append_as(Arc::clone(cell), job.write).await {
+    if let Err(stop) = append_as(Arc::clone(cell), job.name.write).await {
         return explain(lying, stop, doings);
     }
     for child in children {

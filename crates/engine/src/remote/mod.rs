@@ -90,6 +90,14 @@ pub enum RemoteRefusal {
     /// Mend the request.
     #[error("the request makes no sense: {0}")]
     Malformed(String),
+    /// Send the same doings again, or give these doings an id of their own.
+    #[error("the append id {id} was used before, for other doings, on run {run}")]
+    IdReused {
+        /// The id of the append.
+        id: String,
+        /// The run.
+        run: RunId,
+    },
     /// Come again later, or go to another server.
     #[error("no worker is taken in now: {0}")]
     NotNow(&'static str),
@@ -115,6 +123,7 @@ impl RemoteRefusal {
             Self::Malformed(_) => "GS0313",
             Self::NotNow(_) | Self::TooManyWorkers { .. } => "GS0314",
             Self::Forbidden(_) => "GS0602",
+            Self::IdReused { .. } => "GS0603",
         }
     }
 }

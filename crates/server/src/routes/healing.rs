@@ -8,7 +8,7 @@ use goldseam_api::doc::heal::{
 };
 use goldseam_api::doc::node::{Node, Workflow};
 use goldseam_api::doc::run::{ChangesQuery, Mark};
-use goldseam_api::doc::{Items, Page};
+use goldseam_api::doc::{Items, PAGE_MAX, Page};
 use goldseam_api::{Api, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -58,12 +58,20 @@ async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answe
     Ok(Json(place.space.api.sweep(&caller, new).await?))
 }
 
-/// Examines the whole store by every rule; heals what can be healed if that is wanted.
+/// Examines the whole store by every rule; heals what can be healed if that is wanted. The answer has 500 findings at the
+/// most, the worst first, and counts of all by rule and fate; `rule` narrows it.
 #[utoipa::path(post, path = "/v1/doctor", tag = "healing", security(("key" = ["operate"])),
     request_body = Option<NewCheckup>,
     responses((status = 200, body = Checkup), (status = 400, body = Problem)))]
 async fn doctor(place: In, By(caller): By, body: Option<Body<NewCheckup>>) -> Answer<Checkup> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
+    let mut new = body.map(|Body(new)| new).unwrap_or_default();
+    match new.limit.get_or_insert(PAGE_MAX) {
+        1..=PAGE_MAX => {}
+        other => {
+            let words = format!("an answer holds 1 to {PAGE_MAX} findings, not {other}");
+            return Err(Problem::bad_request(words).limit(u64::from(PAGE_MAX)).into());
+        }
+    }
     Ok(Json(place.space.api.doctor(&caller, new, &mut |_| ()).await?))
 }
 

@@ -51,8 +51,27 @@ async fn list(
     Query(mut query): Query<RunsQuery>,
 ) -> Answer<Page<Summary>> {
     app.cursors("runs", &place).open(&mut query.after)?;
+    if let Some((key, value)) = query.tag.as_deref().and_then(|tag| tag.split_once('=')) {
+        if app.redactor.is_secret_name(key) {
+            return Err(hidden_tag(key).into());
+        }
+        if app.redactor.finds(value) {
+            // To say more would confirm the value.
+            return Ok(Json(Page::new(Vec::new(), None)));
+        }
+    }
     let page = place.space.api.runs(query).await?;
     Ok(Json(app.cursors("runs", &place).seal(page)?))
+}
+
+/// A search by a tag whose values are hidden would confirm guesses.
+fn hidden_tag(key: &str) -> Problem {
+    let key: String = key.chars().take(128).collect();
+    Problem::bad_request(format!(
+        "runs cannot be listed by the tag {key}: its values are hidden (redact_keys)"
+    ))
+    .code("GS0608")
+    .hint("list runs by another tag, or by workflow, status and time")
 }
 
 /// Queues a run for whoever has its workflow. The same id and input again: the same run.

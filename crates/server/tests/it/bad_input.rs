@@ -222,12 +222,21 @@ async fn a_body_that_is_compressed_or_no_text_or_says_a_thing_twice_is_refused()
         assert_eq!(told.status.as_u16(), 400, "{}: {}", String::from_utf8_lossy(body), told.text);
     }
     assert_eq!(desk.get("/v1/runs").await.ok()["items"], json!([]));
-    // A payload is kept as it was written: a number that no machine has is its reader's to refuse, and harms no log.
-    send(b"{\"workflow\":\"w\",\"id\":\"r-1\",\"input\":{\"a\":1e400,\"a\":2}}").await.ok();
+    // What strict readers refuse is refused; a name that is there twice in a payload is its reader's affair.
+    for input in ["1e400", "{\"a\":-1e999}", "\"\\ud800\"", "{\"\\udc00\":1}"] {
+        let told = send(format!("{{\"workflow\":\"w\",\"input\":{input}}}").as_bytes()).await;
+        let problem = told.problem(400, "GS0102");
+        assert!(problem["hint"].is_string(), "{problem}");
+    }
+    send(b"{\"workflow\":\"w\",\"id\":\"r-1\",\"input\":{\"a\":1e300,\"a\":2}}").await.ok();
     for path in ["/v1/runs/r-1", "/v1/runs/r-1/history"] {
         let told = desk.get(path).await;
-        assert!(told.status.is_success() && told.text.contains("1e400"), "{path}: {}", told.text);
+        assert!(told.status.is_success() && told.text.contains("1e300"), "{path}: {}", told.text);
     }
+    let signal =
+        desk.ask(Method::POST, "/v1/runs/r-1/signal").header(header::CONTENT_TYPE, "application/json");
+    let signal = signal.body("{\"name\":\"go\",\"payload\":\"\\udfff\"}").send().await.unwrap();
+    Told::of(signal).await.problem(400, "GS0102");
     assert_eq!(
         desk.post("/v1/doctor", &json!({})).await.ok()["unreadable"].as_array().map_or(0, Vec::len),
         0

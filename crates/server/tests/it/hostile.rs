@@ -207,6 +207,7 @@ async fn positions_attempts_and_spans_that_cannot_be_are_refused() {
         ("/v1/executions/append", append(&execution, "4", step(1, u64::MAX))),
         ("/v1/executions/events", json!({ "token": token, "after": beyond })),
         (&format!("/v1/workers/{worker}/heartbeat"), json!({ "holding": holding })),
+        ("/v1/workers", json!({ "name": "w", "workflows": ["order@1"], "slots": 0 })),
     ] {
         with(&desk, &admin, path, &body).await.problem(400, "GS0313");
     }

@@ -92,3 +92,32 @@ async fn names_of_secrets_can_be_others_or_none() {
         assert_eq!(detail["input"], shown);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_confirms_no_hidden_tag() {
+    let desk = desk().await;
+    let tags = json!({ "password": "guess", "api_keys": "k-1", "note": value(), "team": "a" });
+    desk.post("/v1/runs", &json!({ "workflow": "far", "id": "t-1", "tags": tags })).await.ok();
+    let shown = desk.get("/v1/runs?tag=team%3Da").await.ok();
+    let hidden = json!({ "password": "[secret]", "api_keys": "[secret]", "note": "[secret]", "team": "a" });
+    assert_eq!(shown["items"][0]["tags"], hidden);
+    for guess in ["guess", "wrong"] {
+        let told = desk.get(&format!("/v1/runs?tag=password%3D{guess}")).await.problem(400, "GS0608");
+        assert!(told["detail"].as_str().unwrap().contains("hidden"), "{told}");
+    }
+    desk.get("/v1/runs?tag=api_keys%3Dk-1").await.problem(400, "GS0608");
+    let by_value = desk.ask(Method::GET, "/v1/runs").query(&[("tag", format!("note={}", value()))]);
+    let told = Told::of(by_value.send().await.unwrap()).await.ok();
+    assert_eq!(told["items"], json!([]), "as if no run had it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plural_names_of_secrets_are_hidden() {
+    let desk = Desk::open().await;
+    let input =
+        json!({ "passwords": ["a"], "secrets": { "x": 1 }, "api_keys": "k", "dbTokens": 1, "tokens": "t" });
+    desk.start("far", "p-1", input).await;
+    let shown = json!({ "passwords": "[secret]", "secrets": "[secret]", "api_keys": "[secret]", "dbTokens": 1,
+        "tokens": "[secret]" });
+    assert_eq!(desk.get("/v1/runs/p-1").await.ok()["input"], shown);
+}

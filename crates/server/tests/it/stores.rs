@@ -5,7 +5,7 @@ use goldseam_store_postgres::testing::Schema;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Told};
 use crate::followed::Reader;
 
 /// Starts a run, follows it over a restart of the server, and lets it end.
@@ -37,6 +37,7 @@ async fn a_server_on_postgres_serves_runs_and_the_feed() {
     assert_eq!(first[0].data["run"], json!("s-1"));
     let mut again = Reader::follow(&desk, "/v1/events", first[0].id.as_deref()).await;
     assert_eq!(again.take(1).await[0], first[1], "a place is good for every server");
+    refuses_a_place_behind_the_end(&desk, "9223372036854775807.1.1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,6 +49,29 @@ async fn a_server_on_a_bucket_serves_runs_and_says_that_there_is_no_feed() {
     desk.get("/v1/events").await.problem(501, "GS0612");
     let key = desk.ask(Method::POST, "/v1/keys").json(&json!({ "name": "k", "scopes": ["read"] }));
     assert!(key.send().await.unwrap().status().is_success(), "keys are kept there, too");
+}
+
+/// A follower that comes with a place that this store never gave out is told so, and told what to do.
+async fn refuses_a_place_behind_the_end(desk: &Desk, place: &str) {
+    let asked = desk.ask(Method::GET, "/v1/events").header("last-event-id", place);
+    let problem = Told::of(asked.send().await.unwrap()).await.problem(400, "GS0612");
+    assert!(problem["hint"].as_str().unwrap().contains("from the start, or from now"), "{problem}");
+    // Marks of changes are compared, not ordered: one that this server never gave out is answered at once.
+    let mark = desk.get("/v1/changes?after=9223372036854775807&wait_ms=60000").await.ok();
+    assert_ne!(mark["mark"], json!(9_223_372_036_854_775_807_u64));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_behind_the_end_of_the_feed_is_refused() {
+    let desk = Desk::open().await;
+    refuses_a_place_behind_the_end(&desk, "1").await;
+    desk.start("greet", "b-1", json!("Ada")).await;
+    let mut reader = Reader::follow(&desk, "/v1/events", None).await;
+    let first = reader.take(1).await.remove(0).id.unwrap();
+    Reader::follow(&desk, "/v1/events", Some(&first)).await;
+    for far in [(first.parse::<i64>().unwrap() + 1).to_string(), i64::MAX.to_string()] {
+        refuses_a_place_behind_the_end(&desk, &far).await;
+    }
 }
 
 /// Texts with control characters are refused alike: 400, never a damaged store.

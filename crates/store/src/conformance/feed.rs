@@ -116,3 +116,15 @@ pub async fn a_foreign_place_is_refused(fixture: &Fixture) {
         assert!(feed.fed(Some(place), 1).await.is_err(), "{place}");
     }
 }
+
+/// A place behind the end is refused, and so a follower after a restore is told; the end itself is not.
+pub async fn a_place_behind_the_end_is_refused(fixture: &Fixture) {
+    let Some(feed) = fixture.store.feed() else { return };
+    fixture.append(append("a", 0, &["a1"])).await;
+    let end = all(feed, None, 10, 1).await.remove(0).place;
+    assert_eq!(feed.fed(Some(&end), 10).await.unwrap(), vec![]);
+    let first = end.split('.').next().unwrap_or_default();
+    let far = end.replacen(first, &i64::MAX.to_string(), 1);
+    let error = feed.fed(Some(&far), 10).await.unwrap_err();
+    assert!(matches!(error, crate::StoreError::Refused { code: "GS0612", .. }), "{error:?}");
+}

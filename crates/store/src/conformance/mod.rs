@@ -281,6 +281,7 @@ macro_rules! conformance {
             feed::a_reader_of_the_feed_misses_no_racing_append,
             feed::runs_that_grew_are_named,
             feed::a_foreign_place_is_refused,
+            feed::a_place_behind_the_end_is_refused,
             foreign::states_of_others_are_listed_in_order_of_id,
             foreign::pages_of_foreign_states_are_complete,
             foreign::a_foreign_state_is_kept_exactly,

@@ -6,7 +6,7 @@ use goldseam_core::{RunId, Seq};
 use super::{MemoryStore, World};
 use crate::api::Record;
 use crate::error::StoreError;
-use crate::feed::{Fed, Feed, Stirred, no_place};
+use crate::feed::{Fed, Feed, Stirred, beyond_end, no_place};
 
 /// Position in the order, from 1.
 fn position(place: Option<&str>) -> Result<usize, StoreError> {
@@ -18,10 +18,13 @@ impl MemoryStore {
     fn behind(&self, place: Option<&str>) -> Result<Vec<(usize, RunId, Seq)>, StoreError> {
         let from = position(place)?;
         let all = |world: &mut World| {
+            if from > world.order.len() {
+                return Err(beyond_end(place.unwrap_or_default()));
+            }
             let behind = world.order.iter().enumerate().skip(from);
-            behind.map(|(at, (run, seq))| (at + 1, run.clone(), *seq)).collect()
+            Ok(behind.map(|(at, (run, seq))| (at + 1, run.clone(), *seq)).collect())
         };
-        Ok(self.with(all))
+        self.with(all)
     }
 }
 

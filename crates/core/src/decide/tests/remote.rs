@@ -86,8 +86,10 @@ fn the_same_claim_again_is_answered_with_nothing_and_any_other_is_refused() {
     assert_eq!(refused(&log, other_task.clone()), "GS0119");
     let done = log.act(Command::StepEnded(first.clone()));
     for log in [done.clone(), done.finishes()] {
-        let again = StepEnded { result: Err(Failure::terminal("no")), ..first.clone() };
-        assert_eq!(log.ask(&Command::StepEnded(again)), Ok(Decision::default()));
+        assert_eq!(log.ask(&Command::StepEnded(first.clone())), Ok(Decision::default()));
+        for other in [Err(Failure::terminal("no")), Ok(json("2"))] {
+            assert_eq!(refused(&log, StepEnded { result: other, ..first.clone() }), "GS0603");
+        }
         assert_eq!(refused(&log, other_claim.clone()), "GS0119");
         assert_eq!(refused(&log, other_task.clone()), "GS0119");
     }
@@ -120,11 +122,9 @@ fn each_attempt_has_a_task_of_its_own_and_an_old_one_brings_nothing() {
     let first = log.brought("resize", 1, Ok(json("1")));
     let log = log.brings("resize", 1, Err(Failure::retryable("no luck"))).hands_out("resize");
     assert_ne!(task_of(&log, "resize"), first.task);
-    assert_eq!(
-        log.ask(&Command::StepEnded(first.clone())),
-        Ok(Decision::default()),
-        "that it failed is known"
-    );
+    let failed = StepEnded { result: Err(Failure::retryable("no luck")), ..first.clone() };
+    assert_eq!(log.ask(&Command::StepEnded(failed)), Ok(Decision::default()), "that it failed is known");
+    assert_eq!(refused(&log, first.clone()), "GS0603", "it failed, and did not complete");
     assert_eq!(refused(&log, StepEnded { fence: 2, ..first.clone() }), "GS0119");
     assert_eq!(refused(&log, StepEnded { attempt: 2, ..first.clone() }), "GS0119");
     assert_eq!(refused(&log, StepEnded { path: path("other"), ..first }), "GS0119");
