@@ -1,7 +1,9 @@
 //! The one home of background work.
 
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Runs `work` beside everything else on the present runtime.
@@ -20,6 +22,30 @@ where
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work))
+}
+
+/// The thread for work that a blocked workflow must not stop; one for all engines of the process.
+static APART: Mutex<Option<Handle>> = Mutex::new(None);
+
+/// Runs `work` on a thread and a small runtime apart from workflows, so that a blocked workflow cannot stop it. `work`
+/// must not block.
+pub(crate) fn spawn_apart<F>(work: F) -> std::io::Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut apart = APART.lock().unwrap_or_else(PoisonError::into_inner);
+    let handle = match &*apart {
+        Some(handle) => handle,
+        None => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            let handle = runtime.handle().clone();
+            let thread = std::thread::Builder::new().name("goldseam-beat".to_owned());
+            thread.spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+            apart.insert(handle)
+        }
+    };
+    handle.spawn(work);
+    Ok(())
 }
 
 /// Work done side by side that ends with whoever waits for it.

@@ -206,7 +206,9 @@ fn body_bytes_max(app: &App, request: &Request) -> u64 {
 
 /// Counts what comes, not what was announced: a sender that only announces takes nothing from others.
 async fn read(body: Body, max: u64, share: &mut Share) -> Result<BytesMut, Problem> {
-    let (mut pieces, mut taken) = (body.into_data_stream(), BytesMut::new());
+    // Allocated once: growing would leave holes of every size behind. Pages that are not written take no memory.
+    let announced = usize::try_from(body.size_hint().exact().unwrap_or(0).min(max)).unwrap_or(0);
+    let (mut pieces, mut taken) = (body.into_data_stream(), BytesMut::with_capacity(announced));
     while let Some(piece) = pieces.next().await {
         let piece =
             piece.map_err(|error| Problem::bad_request(format!("the body could not be read: {error}")))?;

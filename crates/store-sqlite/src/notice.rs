@@ -47,7 +47,7 @@ mod system {
     use tokio::sync::Notify;
 
     /// Pause between two reads: under load the kernel merges equal notices meanwhile.
-    const READ_PAUSE: Duration = Duration::from_millis(5);
+    const READ_PAUSE: Duration = Duration::from_millis(10);
 
     /// One instance for all databases of this process: the kernel allows a user few of them.
     static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();

@@ -4,13 +4,14 @@
 //! waits for the writer, and a read that panics takes nobody with it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use goldseam_core::{RunId, Seq};
 use goldseam_store::{Head, Record, StoreError};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::append::sql_int;
@@ -18,6 +19,7 @@ use crate::fault::Fault;
 use crate::place::Place;
 use crate::queue::Queue;
 use crate::runs::{RawRow, cell};
+use crate::writer::may_block;
 
 pub(crate) const READ: &str = "SELECT seq, body FROM events WHERE rid = (SELECT rid FROM runs WHERE id = ?1) \
     AND seq > ?2 ORDER BY seq LIMIT ?3";
@@ -30,6 +32,7 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 /// The callers' end.
 pub(crate) struct Readers {
     queue: Arc<Queue<Job>>,
+    connections: Vec<Arc<Mutex<Connection>>>,
     place: Arc<Place>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -44,15 +47,32 @@ impl Readers {
     /// One thread per connection.
     pub(crate) fn start(connections: Vec<Connection>, place: Arc<Place>) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
-        let mut readers = Self { queue: Arc::clone(&queue), place, threads: Vec::new() };
-        for conn in connections {
+        let connections: Vec<_> = connections.into_iter().map(|conn| Arc::new(Mutex::new(conn))).collect();
+        let mut threads = Vec::new();
+        for conn in connections.iter().map(Arc::clone) {
             let queue = Arc::clone(&queue);
             let thread = std::thread::Builder::new()
                 .name("goldseam-sqlite-reader".to_owned())
                 .spawn(move || serve(&conn, &queue))?;
-            readers.threads.push(thread);
+            threads.push(thread);
         }
-        Ok(readers)
+        Ok(Self { queue, connections, place, threads })
+    }
+
+    /// The same by the caller itself if a connection is free: for reads of a few rows, which take less time than
+    /// waking a thread.
+    pub(crate) async fn read_here<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let may_block = Handle::try_current().is_ok_and(|runtime| may_block(&runtime));
+        if may_block && let Some(conn) = self.connections.iter().find_map(|conn| conn.try_lock().ok()) {
+            self.place.known()?;
+            let read = catch_unwind(AssertUnwindSafe(|| read(&conn).map_err(Fault::into_read_error)));
+            return read.unwrap_or_else(|_| Err(failed()));
+        }
+        self.read(read).await
     }
 
     /// Has `read` done on one of the connections.
@@ -66,10 +86,13 @@ impl Readers {
         let job: Job = Box::new(move |conn| {
             let _ = reply.send(read(conn).map_err(Fault::into_read_error));
         });
-        let ended = || StoreError::Damaged { detail: "a reader of this database has failed".to_owned() };
-        self.queue.push(job).map_err(|_| ended())?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        self.queue.push(job).map_err(|_| failed())?;
+        answer.await.unwrap_or_else(|_| Err(failed()))
     }
+}
+
+fn failed() -> StoreError {
+    StoreError::Damaged { detail: "a reader of this database has failed".to_owned() }
 }
 
 impl Drop for Readers {
@@ -81,11 +104,12 @@ impl Drop for Readers {
     }
 }
 
-fn serve(conn: &Connection, queue: &Queue<Job>) {
+fn serve(conn: &Mutex<Connection>, queue: &Queue<Job>) {
     let mut taken = Vec::with_capacity(1);
     while queue.take(&mut taken, 1) {
         for job in taken.drain(..) {
-            if catch_unwind(AssertUnwindSafe(|| job(conn))).is_err() {
+            let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
+            if catch_unwind(AssertUnwindSafe(|| job(&conn))).is_err() {
                 tracing::error!("a read of the database panicked");
             }
         }

@@ -63,6 +63,7 @@ impl SqliteStore {
             place: Arc::clone(&place),
             clock: Arc::clone(&clock),
             watch: Arc::clone(&watch),
+            durability: options.durability,
             group_max: options.group_max.max(1),
             busy_timeout: options.busy_timeout,
         };
@@ -120,11 +121,14 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
-        self.writer.write_quietly(move |work| claim::claim(work, &claim)).await
+        self.writer.write_quietly_here(move |work| claim::claim(work, &claim)).await
     }
 
     async fn tasks(&self, filter: TaskFilter) -> Result<Vec<Task>, StoreError> {
-        self.readers.read(move |conn| tasks::list(conn, &filter)).await
+        match filter.limit {
+            1 => self.readers.read_here(move |conn| tasks::list(conn, &filter)).await,
+            _ => self.readers.read(move |conn| tasks::list(conn, &filter)).await,
+        }
     }
 
     async fn put_lock(&self, lock: Lock, expect: Expect) -> Result<Written<Lock>, StoreError> {
@@ -132,7 +136,10 @@ impl Store for SqliteStore {
     }
 
     async fn locks(&self, filter: LockFilter) -> Result<Vec<Lock>, StoreError> {
-        self.readers.read(move |conn| locks::list(conn, &filter)).await
+        match filter.limit {
+            1 => self.readers.read_here(move |conn| locks::list(conn, &filter)).await,
+            _ => self.readers.read(move |conn| locks::list(conn, &filter)).await,
+        }
     }
 
     async fn put_row(&self, row: Row, expect: Expect) -> Result<Written<Row>, StoreError> {
@@ -173,7 +180,7 @@ impl Store for SqliteStore {
         if !over {
             self.liveness.hold(&node.id)?;
         }
-        let beaten = self.writer.write_quietly(move |work| nodes::beat(work, &told)).await;
+        let beaten = self.writer.write_unsynced(move |work| nodes::beat(work, &told)).await;
         if over {
             // Whatever came of the row: a node that is over must not look alive.
             self.liveness.release(&node.id);
@@ -183,7 +190,7 @@ impl Store for SqliteStore {
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
         let liveness = Arc::clone(&self.liveness);
-        self.readers.read(move |conn| nodes::list(conn, &liveness)).await
+        self.readers.read_here(move |conn| nodes::list(conn, &liveness)).await
     }
 
     async fn forget(&self, node: &NodeId) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@
 //! each write notice, then with a growing pause, so an idle database costs next to nothing.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use goldseam_store::StoreError;
@@ -16,8 +17,12 @@ use crate::writer::Writer;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Pause after the poll that a notice causes: the commit becomes readable about now.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// The same if the notice is about an own commit.
+const PAUSE_OWN: Duration = Duration::from_millis(32);
+/// By how much pauses grow.
+const GROWTH: u32 = 4;
 /// Longest pause, in case a notice is lost.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The mark of the latest change that this process knows of.
 #[derive(Debug)]
@@ -25,15 +30,25 @@ pub(crate) struct Watch {
     mark: watch::Sender<u64>,
     baton: Mutex<()>,
     notices: Option<Notices>,
+    own_commits: AtomicU64,
 }
 
 impl Watch {
     /// The watch of a database that was just opened.
     pub(crate) fn of(path: &Path) -> Self {
-        Self { mark: watch::Sender::new(1), baton: Mutex::new(()), notices: Notices::of(path) }
+        let (mark, notices) = (watch::Sender::new(1), Notices::of(path));
+        Self { mark, baton: Mutex::new(()), notices, own_commits: AtomicU64::new(0) }
     }
 
-    /// Something changed.
+    /// Records a commit of this process, and wakes waiters if it concerns them.
+    pub(crate) fn committed(&self, concerns_waiters: bool) {
+        self.own_commits.fetch_add(1, Ordering::Relaxed);
+        if concerns_waiters {
+            self.bump();
+        }
+    }
+
+    /// Wakes waiters.
     pub(crate) fn bump(&self) {
         self.mark.send_modify(|mark| *mark += 1);
     }
@@ -68,7 +83,7 @@ impl Watch {
                 continue;
             };
             let noticed = tokio::time::timeout(pace.pause, notices.next()).await.is_ok();
-            pace.advance(noticed);
+            pace.advance(noticed, self.own_commits.load(Ordering::Relaxed));
         }
     }
 }
@@ -78,21 +93,27 @@ impl Watch {
 struct Polling {
     /// Until the next poll, unless a notice comes first.
     pause: Duration,
+    /// By how much the pause grows.
+    growth: u32,
+    /// Own commits so far.
+    own_commits: u64,
 }
 
 impl Default for Polling {
     fn default() -> Self {
-        Self { pause: PAUSE_MIN }
+        Self { pause: PAUSE_MIN, growth: GROWTH, own_commits: 0 }
     }
 }
 
 impl Polling {
     /// Sets the pause after the next poll. It grows even if notices follow one another, so a busy database is not
-    /// polled without a pause.
-    fn advance(&mut self, noticed: bool) {
-        self.pause = match noticed && self.pause >= LOOK_EVERY {
-            true => PAUSE_MIN,
-            false => (self.pause * 4).min(PAUSE_MAX),
+    /// polled without a pause. A notice after an own commit is most likely about that commit: one more poll will do.
+    fn advance(&mut self, noticed: bool, own_commits: u64) {
+        let is_own = std::mem::replace(&mut self.own_commits, own_commits) != own_commits;
+        (self.pause, self.growth) = match noticed && self.pause >= LOOK_EVERY {
+            true if is_own => (PAUSE_OWN, u32::MAX),
+            true => (PAUSE_MIN, GROWTH),
+            false => (self.pause.saturating_mul(self.growth).min(PAUSE_MAX), self.growth),
         };
     }
 }
@@ -101,42 +122,50 @@ impl Polling {
 mod tests {
     use super::*;
 
-    /// Polls within a minute, with a notice at this interval.
-    fn polls_in_a_minute(notice_every: Duration) -> u32 {
-        let (mut pace, mut now, mut polls) = (Polling::default(), Duration::ZERO, 0);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Polls within a minute, with a notice at this interval, each about an own commit or about one of another process.
+    fn polls_in_a_minute(notice_every: Duration, own: bool) -> u32 {
+        let (mut pace, mut now, mut polls, mut commits) = (Polling::default(), Duration::ZERO, 0, 0);
         let mut notice = notice_every;
-        while now < Duration::from_secs(60) {
+        while now < MINUTE {
             let noticed = notice <= now + pace.pause;
             now = if noticed { notice.max(now) } else { now + pace.pause };
             notice = if noticed { now + notice_every } else { notice };
-            pace.advance(noticed);
+            commits += u64::from(noticed && own);
+            pace.advance(noticed, commits);
             polls += 1;
         }
         polls
     }
 
     #[test]
-    fn an_idle_database_is_polled_once_a_second() {
-        assert!((60..=65).contains(&polls_in_a_minute(Duration::MAX)));
+    fn an_idle_database_is_polled_every_five_seconds() {
+        assert!((12..=20).contains(&polls_in_a_minute(Duration::MAX, false)));
     }
 
     #[test]
     fn polls_soon_and_then_more_rarely_after_a_notice() {
-        let mut pace = Polling { pause: PAUSE_MAX };
-        pace.advance(true);
-        let mut after = Vec::new();
-        for _ in 0..4 {
-            after.push(pace.pause.as_millis());
-            pace.advance(false);
-        }
-        assert_eq!(after, [2, 8, 32, 128]);
+        let pauses = |own_commits: u64| {
+            let mut pace = Polling { pause: PAUSE_MAX, ..Polling::default() };
+            pace.advance(true, own_commits);
+            [(); 4].map(|()| {
+                let pause = pace.pause.as_millis();
+                pace.advance(false, own_commits);
+                pause
+            })
+        };
+        assert_eq!(pauses(0), [2, 8, 32, 128]);
+        assert_eq!(pauses(1), [32, 5_000, 5_000, 5_000], "an own commit");
     }
 
     #[test]
     fn polls_stay_rare_under_load() {
-        let polls = polls_in_a_minute(Duration::from_millis(5));
-        assert!(polls < 60 * 250, "{polls}");
-        let beats = polls_in_a_minute(Duration::from_secs(2));
-        assert!(beats < 60 * 5, "{beats}");
+        for own in [false, true] {
+            let polls = polls_in_a_minute(Duration::from_millis(10), own);
+            assert!(polls <= 60 * 250, "{polls}");
+        }
+        let polls = polls_in_a_minute(Duration::from_secs(2), true);
+        assert!(polls <= 60 * 3, "a beat every two seconds: {polls}");
     }
 }

@@ -20,6 +20,7 @@ use crate::clock::SteadyClock;
 use crate::fault::{Fault, GroupFault, Nature, poisoned};
 use crate::place::Place;
 use crate::queue::{LastTaker, Queue};
+use crate::url::Durability;
 use crate::watch::Watch;
 
 /// How often a transaction that met another process is begun again.
@@ -57,6 +58,8 @@ trait Job: Send {
     fn settle(self: Box<Self>, fate: Result<(), StoreError>);
     /// Whether somebody may wait for what it changes.
     fn is_loud(&self) -> bool;
+    /// Whether it must survive a power cut.
+    fn is_synced(&self) -> bool;
     /// The runtime that the caller waits in.
     fn runtime(&self) -> Option<&Handle>;
 }
@@ -64,6 +67,7 @@ trait Job: Send {
 struct Reply<T, F> {
     work: F,
     loud: bool,
+    synced: bool,
     runtime: Option<Handle>,
     outcome: Option<Result<T, StoreError>>,
     /// The work goes back with the answer: it is freed where it was made, not on the hot thread.
@@ -97,6 +101,10 @@ where
 
     fn is_loud(&self) -> bool {
         self.loud
+    }
+
+    fn is_synced(&self) -> bool {
+        self.synced
     }
 
     fn runtime(&self) -> Option<&Handle> {
@@ -171,7 +179,7 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.send(work, Manner { loud: true, here: false }).await
+        self.send(work, Manner { loud: true, here: false, synced: true }).await
     }
 
     /// The same, but by the caller itself while nobody else writes: it saves two changes of thread,
@@ -181,7 +189,7 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.send(work, Manner { loud: true, here: true }).await
+        self.send(work, Manner { loud: true, here: true, synced: true }).await
     }
 
     /// The same for work whose outcome nobody waits for: a claim takes away, a beat only counts.
@@ -190,7 +198,25 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.send(work, Manner { loud: false, here: false }).await
+        self.send(work, Manner { loud: false, here: false, synced: true }).await
+    }
+
+    /// The same, but by the caller itself while the writer is idle.
+    pub(crate) async fn write_quietly_here<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.send(work, Manner { loud: false, here: true, synced: true }).await
+    }
+
+    /// The same for work that need not survive a power cut: no process does, so no beat has to.
+    pub(crate) async fn write_unsynced<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.send(work, Manner { loud: false, here: false, synced: false }).await
     }
 
     async fn send<T, F>(&self, work: F, manner: Manner) -> Result<T, StoreError>
@@ -201,8 +227,14 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let runtime = Handle::try_current().ok();
         let here = manner.here && runtime.as_ref().is_some_and(may_block);
-        let mut job: Option<Box<dyn Job>> =
-            Some(Box::new(Reply { work, loud: manner.loud, runtime, outcome: None, reply }));
+        let mut job: Option<Box<dyn Job>> = Some(Box::new(Reply {
+            work,
+            loud: manner.loud,
+            synced: manner.synced,
+            runtime,
+            outcome: None,
+            reply,
+        }));
         if here
             && self.queue.is_quiet()
             && let Ok(mut core) = self.core.try_lock()
@@ -250,11 +282,13 @@ struct Manner {
     loud: bool,
     /// By the caller itself, if nobody else writes.
     here: bool,
+    /// It must survive a power cut.
+    synced: bool,
 }
 
 /// Whether a caller in this runtime may block for one commit: another worker goes on meanwhile, and
 /// what it brings is then committed together.
-fn may_block(runtime: &Handle) -> bool {
+pub(crate) fn may_block(runtime: &Handle) -> bool {
     runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
 }
 
@@ -268,6 +302,7 @@ pub(crate) struct Setup {
     pub(crate) place: Arc<Place>,
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) durability: Durability,
     pub(crate) group_max: usize,
     pub(crate) busy_timeout: Duration,
 }
@@ -276,6 +311,8 @@ struct Loop {
     setup: Setup,
     rids: Rids,
     data_version: i64,
+    /// Whether commits are synced now.
+    is_synced: bool,
     poison: Option<String>,
 }
 
@@ -316,7 +353,8 @@ impl std::fmt::Debug for Loop {
 
 impl Loop {
     fn new(setup: Setup) -> Self {
-        let mut fresh = Self { setup, rids: Rids::default(), data_version: -1, poison: None };
+        let mut fresh =
+            Self { setup, rids: Rids::default(), data_version: -1, is_synced: true, poison: None };
         // A failure here is met again, and told, by the first waiter.
         let _ = fresh.peek();
         fresh
@@ -333,9 +371,9 @@ impl Loop {
     }
 
     /// Whether a transaction can begin right now; if so, it has begun.
-    fn is_free(&self) -> bool {
+    fn is_free(&mut self) -> bool {
         let may = self.poison.is_none() && self.setup.place.known().is_ok();
-        may && begin(&self.setup.conn, Duration::ZERO).is_ok()
+        may && self.sync_next(true).is_ok() && begin(&self.setup.conn, Duration::ZERO).is_ok()
     }
 
     /// Commits; a panic is the end of all writing. Says whether writing goes on.
@@ -383,8 +421,8 @@ impl Loop {
                         group.drain(..).for_each(|job| job.settle(Err(unknown())));
                         return;
                     }
-                    if self.setup.conn.total_changes() != before && group.iter().any(|job| job.is_loud()) {
-                        self.setup.watch.bump();
+                    if self.setup.conn.total_changes() != before {
+                        self.setup.watch.committed(group.iter().any(|job| job.is_loud()));
                     }
                     Committed(std::mem::take(group)).tell();
                 }
@@ -415,10 +453,12 @@ impl Loop {
     }
 
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), Undone> {
-        let conn = &self.setup.conn;
-        if conn.is_autocommit() {
-            begin(conn, self.setup.busy_timeout)?;
+        if self.setup.conn.is_autocommit() {
+            let synced = group.iter().any(|job| job.is_synced());
+            self.sync_next(synced).map_err(|error| Undone::Group(GroupFault::new(&error, false)))?;
+            begin(&self.setup.conn, self.setup.busy_timeout)?;
         }
+        let conn = &self.setup.conn;
         let mut work = Work::new(conn, &mut self.rids, self.setup.clock.now());
         for (index, job) in group.iter_mut().enumerate() {
             if let Err(Fault::Sql(error)) = job.run(&mut work) {
@@ -430,6 +470,20 @@ impl Loop {
         }
         drop(work);
         execute(conn, "COMMIT").map_err(|error| Undone::Group(GroupFault::new(&error, true)))
+    }
+
+    /// Sets whether the next transaction is synced, unless the database was opened without syncing. A later commit that
+    /// is synced, by any process, takes everything before it to the disk, too.
+    fn sync_next(&mut self, synced: bool) -> rusqlite::Result<()> {
+        if self.setup.durability == Durability::Process || self.is_synced == synced {
+            return Ok(());
+        }
+        execute(
+            &self.setup.conn,
+            if synced { "PRAGMA synchronous=FULL" } else { "PRAGMA synchronous=NORMAL" },
+        )?;
+        self.is_synced = synced;
+        Ok(())
     }
 
     fn undo(&mut self) {

@@ -179,13 +179,23 @@ impl Claims {
 
     /// One look of an engine: heals what it finds, up to a bound, and goes on from there the next time.
     pub async fn tick(&self, now: Millis) -> Result<RecoveryStats, EngineError> {
-        let tally = match self.is_idle(now).await? {
-            true => Tally::default(),
-            false => self.go_on(now, TICK_READS_MAX).await?,
-        };
+        let tally = self.go_on(now, TICK_READS_MAX).await?;
+        self.count(tally);
+        Ok(tally.stats(now))
+    }
+
+    fn count(&self, tally: Tally) {
         self.ledger.meter.findings("L1", tally.locks_found);
         self.ledger.meter.findings("L2", tally.entries_found);
-        Ok(tally.stats(now))
+    }
+
+    /// The same with fewer reads on an idle store. Returns whether the store is idle.
+    pub(crate) async fn tick_unless_idle(&self, now: Millis) -> Result<bool, EngineError> {
+        if self.is_idle(now).await? {
+            self.count(Tally::default());
+            return Ok(true);
+        }
+        self.tick(now).await.map(|_| false)
     }
 
     /// Whether no lock and no claimed task exists that could be stale, which is usual for an idle store. Takes half of the

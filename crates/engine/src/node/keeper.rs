@@ -53,7 +53,7 @@ impl Node {
             }
             self.tell_alive().await;
             self.let_in();
-            self.rest(self.watch_every()).await;
+            self.rest_from_watching().await;
             if self.ledger.clock.elapsed().saturating_sub(reconciled) >= reconcile_every {
                 reconciled = self.ledger.clock.elapsed();
                 if let Err(error) = self.reconcile().await {
@@ -66,6 +66,20 @@ impl Node {
                     tracing::warn!(node = %self.id, %error, "looking for runs that are not executed failed");
                 }
             }
+        }
+    }
+
+    /// Rests until the next look. A node without other nodes and without runs has nothing to look after but suspects.
+    async fn rest_from_watching(&self) {
+        let is_idle = self.others() == 0 && self.hub().hot_count() == 0 && self.held_back_count() == 0;
+        if is_idle && self.pace.watch.is_zero() {
+            let span = self.watch_every().max(self.config.beat);
+            tokio::select! {
+                () = self.rest(span) => {}
+                () = self.suspects.notified() => {}
+            }
+        } else {
+            self.rest(self.watch_every()).await;
         }
     }
 

@@ -32,13 +32,17 @@ use crate::copy::{CLOSED, closed_by_copy};
 use crate::error::EngineError;
 use crate::healer::{Healer, Liveness, Rules};
 use crate::registry::Registry;
-use crate::spawn::{spawn, thread};
+use crate::spawn::{spawn, spawn_apart};
 
 pub(crate) use desk::{Desk, Lying};
 use hub::Entry;
 pub(crate) use hub::{Ended, Hub, Newest};
 pub(crate) use mail::{child_ended, delivery_task};
 
+/// Pauses at least this long end on a tick.
+const COARSE_MIN: Duration = Duration::from_millis(500);
+/// Time between two ticks.
+const TICK: Duration = Duration::from_millis(50);
 /// Beats in a row that the store must call itself damaged at before this node believes it.
 const DAMAGED_MAX: u32 = 2;
 
@@ -71,6 +75,8 @@ pub(crate) struct Node {
     closed: AtomicBool,
     /// Notified when the node closes.
     closing: Notify,
+    /// Notified when a suspect is held back.
+    suspects: Notify,
     /// Everything was handed over, so there is nothing to take over.
     left: AtomicBool,
     /// Why the node closed by itself, for whoever runs it.
@@ -152,6 +158,7 @@ impl Node {
             looks: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
+            suspects: Notify::new(),
             left: AtomicBool::new(false),
             failure: Mutex::default(),
             failed: Notify::new(),
@@ -165,7 +172,7 @@ impl Node {
         self.recover_first().await;
         let node = Arc::clone(self);
         if self.config.beat_on_thread {
-            let runs = thread("goldseam-beat", async move { node.keep_beating().await });
+            let runs = spawn_apart(async move { node.keep_beating().await });
             runs.map_err(|error| StoreError::Busy { doing: "starting a thread", source: error.into() })?;
         } else {
             self.adopt(spawn(async move { node.keep_beating().await }));
@@ -312,7 +319,7 @@ impl Node {
     async fn keep_moving(&self) {
         while !self.is_closed() {
             self.moves.fetch_add(1, Ordering::Relaxed);
-            pause(self.config.beat / 2).await;
+            self.rest(self.config.beat / 2).await;
         }
     }
 
@@ -332,7 +339,7 @@ impl Node {
     async fn rest(&self, span: Duration) {
         let closing = self.closing.notified();
         if !self.is_closed() {
-            let _ = timeout(span, closing).await;
+            let _ = timeout(coarse(self.ledger.clock.elapsed(), span), closing).await;
         }
     }
 
@@ -385,6 +392,15 @@ impl Node {
         }
         self.hub().clear();
     }
+}
+
+/// A long pause, made to end on a tick that all nodes of a process share: one wake-up then serves many of them.
+fn coarse(now: Duration, span: Duration) -> Duration {
+    if span < COARSE_MIN {
+        return span;
+    }
+    let past = (now + span).as_nanos() % TICK.as_nanos();
+    span + Duration::from_nanos(u64::try_from((TICK.as_nanos() - past) % TICK.as_nanos()).unwrap_or(0))
 }
 
 fn host() -> String {

@@ -233,6 +233,7 @@ impl Node {
             let mut quarantine = self.quarantine();
             let place = quarantine.held_back.partition_point(|other| other.turn() <= held.turn());
             quarantine.held_back.insert(place, HeldBack { task: Some(task), ..held });
+            self.suspects.notify_one();
             let full = quarantine.held_back.len() > HELD_BACK_MAX;
             if full { quarantine.held_back.pop_back() } else { None }
         };

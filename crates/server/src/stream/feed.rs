@@ -8,7 +8,6 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::response::sse::Event;
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use goldseam::RunId;
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
+use super::message::Message;
 use super::{Sending, last_seen, printed, sent};
 use crate::app::App;
 use crate::extract::{In, Query};
@@ -126,7 +126,7 @@ impl Tail {
         unfold(Some(self), next).boxed()
     }
 
-    async fn next(&mut self) -> Result<Event, Problem> {
+    async fn next(&mut self) -> Result<Message, Problem> {
         loop {
             if let Some(fed) = self.read.pop_front() {
                 self.behind = Some(fed.place.clone());
@@ -173,7 +173,7 @@ fn that_fit(read: Vec<Fed>) -> VecDeque<Fed> {
 }
 
 /// An event that cannot be read is told as such: whoever follows sees that there is one.
-fn event(app: &App, fed: Fed) -> Result<Event, Problem> {
+fn event(app: &App, fed: Fed) -> Result<Message, Problem> {
     let Fed { place, run, record } = fed;
     let event = match codec::decode(record.seq, &record.body) {
         Ok(recorded) => {
@@ -186,5 +186,5 @@ fn event(app: &App, fed: Fed) -> Result<Event, Problem> {
             printed(app, "unreadable", &told)?
         }
     };
-    Ok(event.id(place))
+    Ok(event.with_id(place))
 }

@@ -4,6 +4,7 @@
 //! saw gets what stands behind it, each once and in order, from whichever server he reaches.
 
 mod feed;
+mod message;
 mod places;
 mod tails;
 
@@ -12,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
@@ -30,6 +31,7 @@ use crate::extract::{In, Named, Query};
 use crate::reply::Refused;
 use crate::waits::Wait;
 
+use message::Message;
 pub(crate) use places::Places;
 pub(crate) use tails::Tails;
 
@@ -101,7 +103,7 @@ fn not_an_id(seen: &str) -> Problem {
 }
 
 /// What a stream sends; the second is the problem that ended it.
-type Sending = BoxStream<'static, Result<Event, Problem>>;
+type Sending = BoxStream<'static, Result<Message, Problem>>;
 
 fn told(app: &Arc<App>, following: Following) -> Sending {
     let app = Arc::clone(app);
@@ -110,10 +112,10 @@ fn told(app: &Arc<App>, following: Following) -> Sending {
         async move {
             let news = news?;
             let _turn = app.catching_up.acquire().await;
-            let event = printed(&app, news.name(), &news)?;
+            let message = printed(&app, news.name(), &news)?;
             Ok(match news.seq() {
-                Some(seq) => event.id(seq.to_string()),
-                None => event,
+                Some(seq) => message.with_id(seq.to_string()),
+                None => message,
             })
         }
     };
@@ -121,10 +123,10 @@ fn told(app: &Arc<App>, following: Following) -> Sending {
 }
 
 /// What is sent under a name: a document without secrets.
-fn printed(app: &App, name: &str, document: &impl Serialize) -> Result<Event, Problem> {
+fn printed(app: &App, name: &str, document: &impl Serialize) -> Result<Message, Problem> {
     let text = serde_json::to_string(document)
         .map_err(|error| Problem::new(500, format!("an event cannot be sent: {error}")))?;
-    Ok(Event::default().event(name).data(app.redactor.json(&text)))
+    Ok(Message::new(name, app.redactor.json(&text).into_owned()))
 }
 
 /// A follower as it is served.
@@ -143,26 +145,28 @@ fn sent(app: Arc<App>, (seat, wait): (places::Seat, Arc<Wait>), sending: Sending
     let next = |served: Option<Served>| async move {
         let mut served = served?;
         match served.next().await? {
-            Ok(event) => Some((Ok::<_, Infallible>(event), Some(served))),
+            Ok(sent) => Some((Ok::<_, Infallible>(sent), Some(served))),
             Err(problem) => Some((Ok(ended_by(&served.app, &problem)), None)),
         }
     };
-    Sse::new(unfold(Some(served), next)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+    let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+    (content_type, Body::from_stream(unfold(Some(served), next))).into_response()
 }
 
 /// The last thing that is sent when something is wrong; no event of a log.
-fn ended_by(app: &App, problem: &Problem) -> Event {
-    printed(app, "problem", problem).unwrap_or_else(|_| Event::default().comment("a problem"))
+fn ended_by(app: &App, problem: &Problem) -> Bytes {
+    printed(app, "problem", problem).map_or_else(|_| message::comment(), |message| message.to_bytes())
 }
 
 impl Served {
-    async fn next(&mut self) -> Option<Result<Event, Problem>> {
+    async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
         let Self { app, sending, wait, .. } = self;
         tokio::select! {
             biased;
             () = app.left() => None,
             problem = wait.ended() => Some(Err(problem)),
-            event = sending.next() => event,
+            next = sending.next() => next.map(|message| message.map(|message| message.to_bytes())),
+            () = tokio::time::sleep(HEARTBEAT) => Some(Ok(message::comment())),
         }
     }
 }
