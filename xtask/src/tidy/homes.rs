@@ -66,6 +66,7 @@ pub(super) const HOMES: &[Home] = &[
             "crates/store-postgres/src/live.rs",
             "crates/store-postgres/src/testing.rs",
             "crates/store-sqlite/examples/",
+            "crates/store-sqlite/src/notice.rs",
             "crates/store-sqlite/src/read.rs",
             "crates/store-sqlite/src/watch.rs",
             "crates/store-sqlite/src/writer.rs",
