@@ -121,7 +121,7 @@ mod system {
                     Ok(_) | Err(_) => self.subscribers().values().flatten().for_each(|one| one.notify_one()),
                 }
                 if notices.is_buffer_empty() {
-                    std::thread::sleep(READ_PAUSE);
+                    std::thread::park_timeout(READ_PAUSE);
                 }
             }
         }

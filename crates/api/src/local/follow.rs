@@ -53,7 +53,7 @@ impl Local {
 enum Pending {
     News(News),
     /// Converted when it is sent: a follower that does not read must not hold many documents.
-    Event(Recorded),
+    Event(Box<Recorded>),
 }
 
 /// Somebody who follows one run.
@@ -74,7 +74,7 @@ impl Tail {
             if let Some(news) = self.news.pop_front() {
                 return Ok(Some(match news {
                     Pending::News(news) => news,
-                    Pending::Event(event) => News::Event(Box::new(EventDoc::from(&event))),
+                    Pending::Event(event) => News::Event(Box::new(EventDoc::from(&*event))),
                 }));
             }
             if self.may_be_over && self.is_over().await? {
@@ -91,7 +91,7 @@ impl Tail {
                         let moving = News::Moving(MovingNews { at, run, kind: MOVING.to_owned() });
                         self.news.push_back(Pending::News(moving));
                     }
-                    self.news.extend(events.into_iter().map(Pending::Event));
+                    self.news.extend(events.into_iter().map(|event| Pending::Event(Box::new(event))));
                 }
             }
         }
