@@ -120,7 +120,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
 
 /// Whether Ctrl-C is the command's own business: it ends in its own time, and that is no failure.
 pub(crate) fn stops_itself(command: &Command) -> bool {
-    matches!(command, Command::Sweeper(_) | Command::Serve(_) | Command::Dev(_))
+    matches!(command, Command::Sweeper(_) | Command::Serve(_) | Command::Dev(_) | Command::DemoWorker(_))
 }
 
 /// What ends this process: Ctrl-C, or a polite kill.

@@ -19,7 +19,8 @@ fn a_task_is_submitted_claimed_and_completed_once() {
     place.run(&["queue", "complete", id, "--fence", "9"]).fails(6, "GS0301");
     let done = place.run(&["queue", "complete", id, "--fence", "1", "--result", "\"sent\"", "--json"]).json();
     assert_eq!(done["state"], "completed");
-    place.run(&["queue", "complete", id, "--fence", "1"]).ok();
+    place.run(&["queue", "complete", id, "--fence", "1", "--result", "\"sent\""]).ok();
+    place.run(&["queue", "complete", id, "--fence", "1"]).fails(6, "GS0603");
     place.run(&["queue", "cancel", id]).fails(6, "GS0301");
     assert_eq!(place.run(&["queue", "get", id, "--json"]).json()["result"], "sent");
     assert!(place.run(&["queue", "ls", "--state", "completed"]).ok().contains(id));

@@ -114,7 +114,7 @@ fn the_page_names_every_limit() {
     let engine = |file: &str| std::fs::read_to_string(format!("../engine/src/remote/{file}")).unwrap();
     let rows = table("| what | limit | beyond it |");
     for (file, constant, limit) in [
-        ("append.rs", "const ID_BYTES_MAX: usize = 128;", "1 to 128 bytes"),
+        ("append.rs", "const APPEND_ID_BYTES_MAX: usize = 128;", "1 to 128 bytes"),
         ("doing.rs", "const DOINGS_MAX: usize = 1_000;", "1 to 1,000"),
         ("doing.rs", "const WANTED_MAX: usize = 1_000;", "1,000"),
         ("mod.rs", "const LEASE_MIN: Duration = Duration::from_millis(100);", "100 to 600,000 ms"),
