@@ -71,19 +71,25 @@ pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), cl
     args::understood(args::whole().try_get_matches_from(words)?).map(|_| ())
 }
 
-/// Waits until a signal asks this process to end. What a command holds is dropped then: a screen that it took is given back.
-async fn told_to_stop() -> Exit {
-    use tokio::signal::unix::{SignalKind, signal};
-    let one = async |kind| match signal(kind) {
-        Ok(mut signals) => {
-            signals.recv().await;
+/// Listens for signals that ask this process to end, from this call on; the future waits for one. What a command holds
+/// is dropped then, so a screen that it took is given back.
+fn stop_signal() -> impl Future<Output = Exit> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+    async fn received(signals: std::io::Result<Signal>) {
+        match signals {
+            Ok(mut signals) => {
+                signals.recv().await;
+            }
+            // The signal ends the process by itself.
+            Err(_) => std::future::pending().await,
         }
-        // The system ends the process as it always does.
-        Err(_) => std::future::pending().await,
-    };
-    tokio::select! {
-        () = one(SignalKind::interrupt()) => Exit::Interrupted,
-        () = one(SignalKind::terminate()) => Exit::Terminated,
+    }
+    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async {
+        tokio::select! {
+            () = received(interrupt) => Exit::Interrupted,
+            () = received(terminate) => Exit::Terminated,
+        }
     }
 }
 
@@ -105,9 +111,13 @@ pub fn run() -> ExitCode {
     };
     let stops_itself = commands::stops_itself(&cli.command);
     let done = runtime.block_on(async {
+        if stops_itself {
+            return commands::run(&app, cli.command).await;
+        }
+        let stopped = stop_signal();
         tokio::select! {
             done = commands::run(&app, cli.command) => done,
-            exit = told_to_stop(), if !stops_itself => Ok(exit),
+            exit = stopped => Ok(exit),
         }
     });
     runtime.shutdown_background();
