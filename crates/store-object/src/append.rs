@@ -1,6 +1,7 @@
 //! Compare-and-append, and what follows from it. An append is done once its batch is there; the row and the tasks
 //! are hints, and whatever becomes of them the append is acknowledged.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use goldseam_core::task::{Task, TaskState};
@@ -111,12 +112,12 @@ impl Inner {
             true => {
                 let adopted = has_row.then(|| adopts(&changes)).flatten();
                 let row = self.follow_with_row(run, appended, (summary, active), adopted);
-                let (row, tasks) = tokio::join!(row, self.apply(own, changes, has_row));
+                let (row, tasks) = tokio::join!(row, self.apply((run, appended), own, changes, has_row));
                 tasks?;
                 row?
             }
             false => {
-                let adopted = self.apply(own, changes, has_row).await?;
+                let adopted = self.apply((run, appended), own, changes, has_row).await?;
                 self.follow_with_row(run, appended, (summary, active), adopted).await?
             }
         };
@@ -186,6 +187,7 @@ impl Inner {
     /// Carries out changes of tasks in order. Returns the task that has become the run's own, if one has.
     async fn apply(
         &self,
+        (run, appended): (&RunId, &Appended),
         mut own: Option<TaskId>,
         changes: Vec<TaskChange>,
         has_row: bool,
@@ -201,8 +203,15 @@ impl Inner {
                     }
                 }
                 TaskChange::Rest { task, run_at } => {
-                    let rest = |task: Task, now| task.state.is_live().then(|| task.returned(run_at, now));
+                    let was_poked = AtomicBool::new(false);
+                    let rest = |task: Task, now| {
+                        was_poked.store(task.poked, Ordering::Relaxed);
+                        task.state.is_live().then(|| task.returned(run_at, now))
+                    };
                     self.change_task(&task, rest).await?;
+                    if was_poked.into_inner() {
+                        self.wake_if_behind(run, appended, &task).await?;
+                    }
                 }
                 TaskChange::Wake { at } => {
                     if let Some(own) = &own {
@@ -216,6 +225,21 @@ impl Inner {
             }
         }
         Ok(adopted)
+    }
+
+    /// Wakes a task that was put to rest, if the log has grown since the append that did so. Tasks change after the log:
+    /// the poke of a later append can come before the rest of an earlier one, which takes it away.
+    async fn wake_if_behind(
+        &self,
+        run: &RunId,
+        appended: &Appended,
+        task: &TaskId,
+    ) -> Result<(), StoreError> {
+        let trace = self.logs.find(&self.bucket, run, appended.batch).await?;
+        if trace.is_some_and(|trace| trace.end > appended.end) {
+            self.change_task(task, |task, now| woken(task, now, now)).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn head(&self, run: &RunId) -> Result<Option<Head>, StoreError> {
@@ -296,4 +320,43 @@ pub(crate) fn woken(mut task: Task, at: Millis, now: Millis) -> Option<Task> {
     task.changed_at = now.max(task.changed_at);
     task.version += 1;
     Some(task)
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use goldseam_store::conformance::make::{
+        advance, append_with, append_with_row, at, create, run, task_id,
+    };
+    use goldseam_store::{ManualClock, Store, TaskFilter};
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::BucketStore;
+    use crate::bucket::Bucket;
+    use crate::clock::StoreClock;
+    use crate::tally::Tallies;
+    use crate::url::Requests;
+
+    /// A run with a claimed task. A signal's append comes right behind the one that releases the run, and changes the
+    /// task first.
+    #[tokio::test]
+    async fn a_rest_that_comes_late_does_not_undo_the_poke_of_a_later_append() {
+        let bucket = Bucket::new(Arc::new(InMemory::new()), "test", Arc::new(Tallies::default()));
+        let clock = Arc::new(StoreClock::new(Some(ManualClock::default().clock())));
+        let store = BucketStore::on(bucket, clock, Requests::Free);
+        let task = advance("r", "own-r").claimed("n1", at(0));
+        store.append(Append { tasks: vec![create(task)], ..append_with_row("r", 0) }).await.unwrap();
+        store.append(append_with("r", 1, Vec::new())).await.unwrap();
+        let released = store.inner().logs.find(&store.inner().bucket, &run("r"), 0).await.unwrap().unwrap();
+        let released = Appended { end: released.end, batch: released.batch };
+        let rest = || vec![TaskChange::Rest { task: task_id("own-r"), run_at: at(5_000_000) }];
+        let resting = async || {
+            let own = Some(task_id("own-r"));
+            store.inner().apply((&run("r"), &released), own, rest(), true).await.unwrap();
+            let filter = TaskFilter { id: Some(task_id("own-r")), limit: 1, ..TaskFilter::default() };
+            store.tasks(filter).await.unwrap().remove(0).run_at
+        };
+        store.append(append_with("r", 2, vec![TaskChange::Wake { at: at(3) }])).await.unwrap();
+        assert!(resting().await < at(5_000_000), "it is due");
+    }
 }
