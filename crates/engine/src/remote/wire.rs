@@ -32,7 +32,6 @@ pub struct Register {
     pub slots: u32,
     /// How long it may be silent: 100 to 600,000; 10,000 unless given.
     #[serde(default, deserialize_with = "goldseam_core::whole::optional")]
-    #[cfg_attr(feature = "schema", schema(default = 10_000))]
     pub lease_ms: Option<u64>,
     /// The steps, leaf or group, that a workflow always makes, by workflow; those without a plan are left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
