@@ -1,7 +1,7 @@
 //! The one home of metrics: every name, every label, and a function for each thing that is counted.
 //!
 //! Invariant: a label is one of few words. Ids of runs, tasks and locks are never labels. Clients choose the names of queues
-//! and workflows: the first [`NAMES_MAX`] of each are labels, all others are counted together as [`OTHER`]. Whoever runs an engine
+//! and workflows: the first [`NAMES_MAX`] of each are labels, all others are counted together as [`OTHER`]. A program that runs an engine
 //! chooses where the numbers go by installing a recorder of the `metrics` crate; without one they cost next to nothing.
 
 use std::collections::BTreeSet;

@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Minimum time between two reads of the other nodes. A node that is alone sees a new one within half a beat.
+    /// Minimum time between two reads of the other nodes. A node that is alone sees a new one within a beat.
     fn watch_pace(&self) -> Duration {
         match self.others() {
             0 => self.pace.watch.max(self.config.beat / 2),
