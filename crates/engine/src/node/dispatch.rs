@@ -29,6 +29,10 @@ const BATCH: u32 = 256;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The same while this process writes: the change is most likely its own, and a look costs what a write does.
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(20);
+/// Empty looks in a row after which a node that hears of every write looks less often by itself.
+const IDLE_MIN: u32 = 10;
+/// How many times less often.
+const IDLE_FACTOR: u32 = 3;
 /// How long a task that cannot be claimed now is put aside.
 const ASIDE: Duration = Duration::from_secs(1);
 /// The same for a run whose log only a newer release can read.
@@ -70,22 +74,33 @@ impl Node {
     /// Claims whatever is ready, for as long as the node lives.
     pub(super) async fn keep_claiming(self: &Arc<Self>) {
         let pools = self.pools();
+        let mut idle: u32 = 0;
         while !self.is_closed() && !self.hub().is_leaving() {
             self.looks.fetch_add(1, Ordering::Relaxed);
-            let more = match self.claim_some(&pools).await {
-                Ok((claimed, _)) if claimed > 0 => continue,
-                Ok((_, next)) => next,
+            let next = match self.claim_some(&pools).await {
+                Ok((claimed, _)) if claimed > 0 => {
+                    idle = 0;
+                    continue;
+                }
+                Ok((_, next)) => {
+                    idle = if next.is_none() { idle.saturating_add(1) } else { 0 };
+                    next
+                }
                 Err(error) => {
                     tracing::warn!(node = %self.id, %error, "claiming failed");
+                    idle = 0;
                     None
                 }
             };
-            let span = more.map_or(self.config.poll, |due| due.min(self.config.poll));
+            let most = self.config.poll * if idle >= IDLE_MIN { IDLE_FACTOR } else { 1 };
+            let span = next.map_or(most, |due| due.min(most));
             let least = self.pace.look_every;
             if !least.is_zero() {
                 pause(least).await;
             }
-            let _ = timeout(span.saturating_sub(least), self.hub().ready.notified()).await;
+            if timeout(span.saturating_sub(least), self.hub().ready.notified()).await.is_ok() {
+                idle = 0;
+            }
         }
     }
 
