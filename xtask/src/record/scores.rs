@@ -13,7 +13,7 @@ const RECOVERY: [&str; 7] = [
     "crates/engine/src/node/keeper.rs",
     "crates/engine/src/node/quarantine.rs",
     "crates/engine/src/node/sweep.rs",
-    "crates/engine/src/undo.rs",
+    "crates/engine/src/run/compensation.rs",
 ];
 
 /// Which part of the code a run changed: by its files, or else by its package.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::side::Pages;
-use crate::error::EngineError;
-use crate::spawn::Crew;
+use crate::ledger::error::EngineError;
+use crate::ledger::spawn::Crew;
 
 /// Things done at once.
 const SIDE_BY_SIDE: usize = 64;

@@ -8,7 +8,7 @@ use super::crew::each;
 use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage};
 use super::session::Session;
 use super::side::{Locks, count};
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 
 /// What is to be done about a lock that both stores have.
 #[derive(Debug, PartialEq, Eq)]

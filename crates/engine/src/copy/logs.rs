@@ -12,8 +12,8 @@ use super::session::Session;
 use super::side::{Listed, Pages, Runs, count};
 use super::survey::{Print, Survey};
 use super::tasks::carried;
-use crate::commit::Patience;
-use crate::error::EngineError;
+use crate::ledger::commit::Patience;
+use crate::ledger::error::EngineError;
 
 /// How often an append may find that somebody else has moved the log: only another copy does.
 const CONFLICTS_MAX: u32 = 100;

@@ -19,7 +19,6 @@
 mod crew;
 mod locks;
 mod logs;
-mod mark;
 mod report;
 mod session;
 mod side;
@@ -33,12 +32,12 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::client::Client;
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 
-pub(crate) use mark::CLOSED;
-pub use mark::{Mark, Role, closed_by_copy, mark_of};
+pub use crate::ledger::copy_mark::{Mark, Role, closed_by_copy, mark_of};
+pub use crate::ledger::refusal::CopyRefusal;
 pub use report::{CopyFinding, CopyReport, Counts, Digest, Digests, Progress, Stage};
-pub use session::{CopyRefusal, reopen};
+pub use session::reopen;
 
 use session::Session;
 use side::Side;

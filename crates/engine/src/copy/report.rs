@@ -7,7 +7,7 @@ use goldseam_core::{Hash, RunId};
 use serde::{Serialize, Serializer};
 
 use super::survey::Print;
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 
 /// Findings kept; the others are counted.
 const FINDINGS_MAX: usize = 1_000;

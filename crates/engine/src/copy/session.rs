@@ -9,78 +9,16 @@ use goldseam_core::lock::Lock;
 use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, Store, StoreError, Written};
 
 use super::Copier;
-use super::mark::{Mark, Marked, Role};
 use super::report::CopyFinding;
 use super::side::{Locks, Pages, Runs, Side, Tasks};
-use crate::claims::judge::is_node_name;
-use crate::error::EngineError;
-use crate::tries::{self, Tries};
+use crate::heal::claims::judge::is_node_name;
+use crate::ledger::copy_mark::{Mark, Marked, Role};
+use crate::ledger::error::EngineError;
+use crate::ledger::refusal::CopyRefusal;
+use crate::ledger::tries::{self, Tries};
 
 /// A node whose lock is not held counts as gone after so much silence: by then it is long unsure of itself.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
-
-/// Why a copy is refused as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CopyRefusal {
-    /// Somebody may be executing runs.
-    #[error("{store} is in use by {}", .nodes.join(", "))]
-    InUse {
-        /// The store.
-        store: String,
-        /// The nodes that live, or may.
-        nodes: Vec<String>,
-    },
-    /// Another copy into the same store has begun since.
-    #[error("another copy into {store} has begun since")]
-    Overtaken {
-        /// The store.
-        store: String,
-    },
-    /// The destination has something that this copy did not bring.
-    #[error("{store} is not empty")]
-    NotEmpty {
-        /// The store.
-        store: String,
-    },
-    /// The destination takes part in another copy.
-    #[error("{store} takes part in another copy: it is {words}")]
-    OtherCopy {
-        /// The store.
-        store: String,
-        /// What it is to that copy.
-        words: String,
-    },
-    /// Both are one.
-    #[error("{store} is the source itself")]
-    Same {
-        /// The store.
-        store: String,
-    },
-}
-
-impl CopyRefusal {
-    /// The stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::InUse { .. } | Self::Overtaken { .. } => "GS0401",
-            Self::NotEmpty { .. } | Self::OtherCopy { .. } | Self::Same { .. } => "GS0402",
-        }
-    }
-
-    /// What to do next.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::InUse { .. } => {
-                "stop its engines first, then copy; runs in flight go on at the destination"
-            }
-            Self::Overtaken { .. } => "let that one finish",
-            Self::NotEmpty { .. } => "name an empty store, or say --merge if both are to become one",
-            Self::OtherCopy { .. } => "finish that copy, or name another store",
-            Self::Same { .. } => "name another store to copy to",
-        }
-        .to_owned()
-    }
-}
 
 /// Where a copy is, by what both stores say.
 #[derive(Debug, PartialEq, Eq)]

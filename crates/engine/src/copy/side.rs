@@ -10,9 +10,9 @@ use goldseam_store::{
     Head, LockFilter, Record, Row, RunFilter, RunOrder, Store, StoreError, TaskFilter, Unreadable,
 };
 
-use super::mark;
-use crate::commit::{Ledger, Patience};
-use crate::error::EngineError;
+use crate::ledger::commit::{Ledger, Patience};
+use crate::ledger::copy_mark as mark;
+use crate::ledger::error::EngineError;
 
 /// Records listed at a time.
 const PAGE: u32 = 200;

@@ -12,8 +12,8 @@ use goldseam_core::{Corrupt, Event, Hash, Recorded, RunId, Seq, Summary, derive}
 
 use super::Copier;
 use super::side::{Listed, Side};
-use crate::commit::is_tombstone;
-use crate::error::EngineError;
+use crate::ledger::commit::is_tombstone;
+use crate::ledger::error::EngineError;
 
 /// What stands where an event was lost.
 pub(super) const LOST: &str = r#"{"lost":"this event was not there when its log was copied"}"#;

@@ -8,7 +8,7 @@ use super::crew::each;
 use super::report::{CopyFinding, CopyReport, Fate, Progress, Stage};
 use super::session::Session;
 use super::side::{Tasks, count};
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 
 /// The task as it begins at the destination. Nodes do not come along: what one of them had is ready again, and
 /// nothing is charged for it. Whoever else has a task may go on with it there, under the same fence.

@@ -10,7 +10,7 @@ use goldseam_store::{Expect, FaultyStore, MemoryStore, NodeRecord, NodeSeen, Nod
 use tokio::sync::Notify;
 
 use super::{Copier, CopyOptions, Role, Stage, mark_of};
-use crate::config::Config;
+use crate::ledger::config::Config;
 use crate::{Client, Clock, Context, Engine, Error, StartOptions, SystemClock};
 
 async fn store_with(runs: &[&str]) -> (Arc<MemoryStore>, Client) {
@@ -99,7 +99,7 @@ async fn closing() -> (Arc<MemoryStore>, impl AsyncFn()) {
     let close = async move || {
         let (role, other, copy) = (Role::MovedTo, "there".to_owned(), "1".to_owned());
         let mark = super::Mark { role, other, copy, since: Millis(1) };
-        let lock = super::mark::Marked::default().next(Some(&mark), Millis(1));
+        let lock = crate::ledger::copy_mark::Marked::default().next(Some(&mark), Millis(1));
         assert_eq!(closed.put_lock(lock, Expect::Absent).await.unwrap(), Written::Done);
     };
     (store, close)

@@ -10,7 +10,7 @@ use super::report::{CopyFinding, CopyReport, Digests, Progress, Stage};
 use super::session::Session;
 use super::side::{Listed, Locks, Runs, Tasks};
 use super::survey::Print;
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 
 /// A run as both stores have it.
 struct Pair {

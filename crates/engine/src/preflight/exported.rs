@@ -8,7 +8,7 @@ use goldseam_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 use crate::retention::archived_states;
 
 /// One event, as `goldseam history --json` prints it.

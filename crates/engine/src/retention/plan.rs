@@ -8,7 +8,7 @@ use goldseam_store::{RunFilter, RunOrder, TaskFilter};
 
 use super::{Candidate, Plan, Retention};
 use crate::client::Client;
-use crate::error::EngineError;
+use crate::ledger::error::EngineError;
 
 /// Rows and tasks listed at a time.
 const PAGE: u32 = 200;

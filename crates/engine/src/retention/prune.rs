@@ -9,8 +9,8 @@ use goldseam_store::{Archive, StoreError, TaskChange};
 use super::batch::{self, Whole};
 use super::{Candidate, Plan, Progress, PruneReport, PrunedRun};
 use crate::client::{By, Client};
-use crate::commit::{Patience, is_tombstone};
-use crate::error::EngineError;
+use crate::ledger::commit::{Patience, is_tombstone};
+use crate::ledger::error::EngineError;
 
 /// Events read at a time.
 const PAGE: u32 = 1_000;

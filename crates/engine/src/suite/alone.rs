@@ -12,9 +12,9 @@ use goldseam_store::{FaultyStore, Row, RunFilter, TaskFilter};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::client::By;
-use crate::healer::by_hand::RecoverOptions;
-use crate::healer::sweeper::{Fate, SweepOptions};
-use crate::queue::Want;
+use crate::client::by_hand::RecoverOptions;
+use crate::client::queue::Want;
+use crate::heal::sweeper::{Fate, SweepOptions};
 use crate::{Client, OsEntropy, SystemClock};
 
 fn at_once() -> SweepOptions {

@@ -9,7 +9,7 @@ use goldseam_store::RunFilter;
 use super::Fixture;
 use super::ward::{Ward, id};
 use crate::client::StartOptions;
-use crate::queue::Want;
+use crate::client::queue::Want;
 
 /// The code of a refused argument.
 const REFUSED: &str = "GS0138";

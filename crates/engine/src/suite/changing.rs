@@ -12,8 +12,8 @@ use goldseam_store::{Closed, ClosedStore, RunFilter, Store, TaskFilter};
 use super::eventually;
 use super::ward::{Ward, id};
 use crate::client::By;
-use crate::context::Context;
 use crate::preflight::{Preflight, PreflightReport, Verdict};
+use crate::run::context::Context;
 use crate::{Builder, Engine, EngineError, Error, Result};
 
 /// What a build of `order` does.

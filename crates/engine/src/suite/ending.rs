@@ -5,9 +5,9 @@ use goldseam_core::{Event, Seq, Status};
 
 use super::ward::{Ward, id, path};
 use super::{Fixture, eventually};
+use crate::client::by_hand::RecoverOptions;
 use crate::client::{By, Jump};
-use crate::context::Context;
-use crate::healer::by_hand::RecoverOptions;
+use crate::run::context::Context;
 use crate::{Engine, Error};
 
 fn by(id: &str) -> By {
@@ -235,7 +235,7 @@ pub async fn a_jump_that_waits_is_shown_and_withdrawn(fixture: &Fixture) {
     ward.reaches("r", Status::Parked).await;
     engine.shutdown().await;
     let why = ward.client.why(&run).await.unwrap();
-    let pending = |link: &crate::healer::why::Link| link.what.contains("a jump to reserve by ada is pending");
+    let pending = |link: &crate::client::why::Link| link.what.contains("a jump to reserve by ada is pending");
     assert!(why.links.iter().any(pending), "{why:?}");
     assert!(why.you_can.contains(&"goldseam withdraw r --jump".to_owned()), "{why:?}");
 

@@ -10,10 +10,10 @@ use goldseam_store::{FaultyStore, ForeignStates, TaskFilter};
 
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
-use crate::config::Recovery;
-use crate::healer::foreign::{ForeignOptions, ForeignReport, TaskLookup, TaskStanding};
-use crate::healer::sweeper::{Fate, SweepOptions};
-use crate::queue::Want;
+use crate::client::queue::Want;
+use crate::heal::foreign::{ForeignOptions, ForeignReport, TaskLookup, TaskStanding};
+use crate::heal::sweeper::{Fate, SweepOptions};
+use crate::ledger::config::Recovery;
 use crate::{Client, OsEntropy, SystemClock};
 
 fn at_once() -> SweepOptions {

@@ -162,7 +162,7 @@ pub async fn everything_that_is_a_hint_can_be_lost(fixture: &Fixture) {
         ward.between_steps(run).await;
     }
     ward.damage().lose_hints().await;
-    let recovery = crate::config::Recovery { stale_after: Duration::ZERO, ..Default::default() };
+    let recovery = crate::ledger::config::Recovery { stale_after: Duration::ZERO, ..Default::default() };
     let engine = ward.two_steps_on(ward.builder_like(recovery, Some(Duration::from_millis(50)))).await;
     for run in ["r1", "r2", "r3"] {
         ward.has_event(run, "run.recovered").await;

@@ -6,11 +6,11 @@ use goldseam_core::{Seq, Status};
 
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
-use crate::config::Recovery;
-use crate::context::Context;
-use crate::healer::doctor::DoctorOptions;
-use crate::healer::feed::Ending;
-use crate::healer::sweeper::Fate;
+use crate::client::doctor::DoctorOptions;
+use crate::client::feed::Ending;
+use crate::heal::sweeper::Fate;
+use crate::ledger::config::Recovery;
+use crate::run::context::Context;
 
 /// K1
 pub async fn k1_a_gap_parks_the_run_and_no_other(fixture: &Fixture) {

@@ -9,9 +9,9 @@ use goldseam_store::{Expect, TaskFilter, Written};
 
 use super::ward::{Ward, id, path};
 use super::{Fixture, eventually};
-use crate::context::Context;
-use crate::healer::sweeper::Fate;
-use crate::queue::Want;
+use crate::client::queue::Want;
+use crate::heal::sweeper::Fate;
+use crate::run::context::Context;
 use crate::{Engine, EngineError};
 
 /// A worker that says nothing for so long is silent.

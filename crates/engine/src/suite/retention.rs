@@ -13,7 +13,7 @@ use goldseam_store::{Archive, Expect, FaultyStore, StoreError, Written};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::client::By;
-use crate::healer::doctor::DoctorOptions;
+use crate::client::doctor::DoctorOptions;
 use crate::retention::{PruneReport, Retention, verify};
 use crate::{Client, Context, Engine, Error, OsEntropy, SystemClock};
 

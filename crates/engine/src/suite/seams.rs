@@ -9,8 +9,8 @@ use super::Fixture;
 use super::ward::{Ward, Witness, id, path};
 use crate::Error;
 use crate::client::By;
-use crate::config::Recovery;
-use crate::context::Context;
+use crate::ledger::config::Recovery;
+use crate::run::context::Context;
 
 /// A1
 pub async fn a1_a_wait_that_the_log_does_not_know_is_cut_off(fixture: &Fixture) {

@@ -14,8 +14,8 @@ use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::EngineError;
 use crate::client::By;
-use crate::config::Recovery;
-use crate::healer::doctor::DoctorOptions;
+use crate::client::doctor::DoctorOptions;
+use crate::ledger::config::Recovery;
 
 fn number(number: u32) -> Payload {
     Payload::of(&number, &goldseam_core::Limits::default()).unwrap()

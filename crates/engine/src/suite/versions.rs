@@ -10,9 +10,9 @@ use goldseam_core::{Event, NodeId, Payload, Recorded, Status};
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::client::By;
-use crate::config::Recovery;
-use crate::healer::doctor::{Checkup, DoctorOptions};
-use crate::healer::sweeper::{Fate, SweepOptions};
+use crate::client::doctor::{Checkup, DoctorOptions};
+use crate::heal::sweeper::{Fate, SweepOptions};
+use crate::ledger::config::Recovery;
 use crate::{Builder, Client, Context, Engine, Error, StartOptions};
 
 /// An engine that has these versions of `v`: a step, a signal, then it returns its version.

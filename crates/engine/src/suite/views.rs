@@ -10,9 +10,9 @@ use goldseam_store::conformance::views::any_difference;
 use super::ward::{Ward, id};
 use super::{Fixture, eventually};
 use crate::Error;
-use crate::attempt::Attempt;
-use crate::config::QUEUE_DETAILS;
-use crate::context::Context;
+use crate::ledger::config::QUEUE_DETAILS;
+use crate::run::attempt::Attempt;
+use crate::run::context::Context;
 
 /// Whatever a case has done to its runs, the views show them so. Nodes that live on may beat in between.
 pub async fn show_what_is_so(fixture: &Fixture) {

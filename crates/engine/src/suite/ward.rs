@@ -12,9 +12,9 @@ use goldseam_store::conformance::{Damage, Fixture};
 use goldseam_store::{Append, Expect, Row, Store, TaskFilter};
 
 use super::eventually;
-use crate::config::{Config, Recovery};
-use crate::context::Context;
-use crate::healer::doctor::{Checkup, DoctorOptions};
+use crate::client::doctor::{Checkup, DoctorOptions};
+use crate::ledger::config::{Config, Recovery};
+use crate::run::context::Context;
 use crate::{Builder, Client, Engine, Error, StartOptions};
 
 /// A store with patients.

@@ -10,10 +10,10 @@ use goldseam_core::{
 };
 use goldseam_store::{Expect, LockFilter, Record, RunFilter, Store, TaskFilter, Written};
 
+use crate::client::queue::Want;
 use crate::client::{By, Jump};
-use crate::context::Context;
 use crate::copy::{Copier, CopyOptions};
-use crate::queue::Want;
+use crate::run::context::Context;
 use crate::suite::ward::{Ward, Witness, id};
 use crate::suite::{Fixture, eventually};
 use crate::{Attempt, Client, Engine, Error};

@@ -16,8 +16,8 @@ use super::Fixture;
 use super::ward::{Ward, id};
 use crate::EngineError;
 use crate::client::By;
+use crate::client::queue::Want;
 use crate::copy::{Copier, CopyReport, Role, mark_of, reopen};
-use crate::queue::Want;
 
 /// Makes one test of each case; the arguments are two `async fn() -> Fixture`.
 #[macro_export]

@@ -1,0 +1,24 @@
+//! The store as the engine uses it: a clock, ids, bounds, reading, and the one loop that writes.
+//!
+//! Knows no node, no claims and no code of a workflow.
+
+pub mod clock;
+pub mod commit;
+pub mod config;
+pub mod copy_mark;
+pub(crate) mod delivery;
+pub mod entropy;
+pub mod error;
+pub mod foreign;
+pub mod liveness;
+pub mod meter;
+pub mod page;
+mod patience;
+pub(crate) mod process;
+mod recall;
+pub mod refusal;
+pub mod salvage;
+pub mod secrets;
+pub(crate) mod spawn;
+mod tasks;
+pub(crate) mod tries;
