@@ -10,8 +10,8 @@ use goldseam_core::{BranchId, Corrupt, Hash, Path, Recorded, RunId, Seq, Status,
 use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskChange, Written};
 
 use super::{Healed, Healer};
-use crate::ledger::commit::notice;
 use crate::ledger::error::{EngineError, refused};
+use crate::ledger::report_to_parent;
 use crate::ledger::salvage::left_by;
 
 /// Conflicts in a row before a termination is given up as contended.
@@ -94,7 +94,7 @@ impl Healer {
         tasks.extend(task.map(|task| TaskChange::Remove { task }));
         let row = row.map(|(row, _)| ended_row(row, end, sealed));
         let now = self.ledger.clock.now();
-        let told = row.as_ref().and_then(|row| notice(row, sealed, None, now));
+        let told = row.as_ref().and_then(|row| report_to_parent(row, sealed, None, now));
         tasks.extend(told.map(|task| TaskChange::Create(Box::new(task))));
         let (run, bodies, row) = (run.clone(), sealed.bodies.clone(), row.map(Box::new));
         Ok(Append { run, after: end, bodies, row, tasks })

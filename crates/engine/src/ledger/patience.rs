@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use goldseam_store::StoreError;
 
+use super::Ledger;
 use crate::ledger::clock::pause;
-use crate::ledger::commit::Ledger;
 use crate::ledger::error::EngineError;
 
 /// How long a failing store is tried: growing pauses with jitter up to a limit.

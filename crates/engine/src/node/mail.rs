@@ -6,6 +6,7 @@ use goldseam_core::task::Task;
 use goldseam_store::{Expect, TaskChange};
 
 use super::Node;
+use crate::ledger::commit::With;
 use crate::ledger::delivery::{addressed, child_ended, delivery_id};
 use crate::ledger::error::EngineError;
 
@@ -14,7 +15,7 @@ impl Node {
     pub(super) async fn tell_parent(&self, parent: &RunId, child: &RunId, outcome: Outcome) {
         let told = child_ended(child, outcome);
         let done = vec![TaskChange::Remove { task: delivery_id(child) }];
-        match self.ledger.commit_with(parent, &told, done).await {
+        match self.ledger.commit_on(None, parent, &told, With { extra: done, ..With::default() }).await {
             Ok(committed) if !committed.records.is_empty() => {}
             Ok(_) | Err(EngineError::Refused { .. }) => self.drop_delivery(child).await,
             Err(error) => tracing::warn!(%parent, %child, %error, "a child's end could not be delivered yet"),

@@ -9,7 +9,7 @@ use goldseam_store::{Archive, StoreError, TaskChange};
 use super::batch::{self, Whole};
 use super::{Candidate, Plan, Progress, PruneReport, PrunedRun};
 use crate::client::{By, Client};
-use crate::ledger::commit::{Patience, is_tombstone};
+use crate::ledger::commit::{Patience, With, is_tombstone};
 use crate::ledger::error::EngineError;
 
 /// Events read at a time.
@@ -164,7 +164,11 @@ impl Pruning<'_> {
             at: row.as_of,
         };
         let gone = candidate.tasks.iter().map(|task| TaskChange::Remove { task: task.clone() }).collect();
-        let committed = self.client.ledger().commit_with(run, &Command::Prune(prune), gone).await;
+        let committed = self
+            .client
+            .ledger()
+            .commit_on(None, run, &Command::Prune(prune), With { extra: gone, ..With::default() })
+            .await;
         let end = match committed {
             Ok(committed) => committed.end,
             Err(EngineError::Refused { refusal: refusal @ Refusal::NotPrunable { .. }, .. }) => {

@@ -1,18 +1,24 @@
-//! How an owner's doings reach the log: everything queued goes in one append, settled whatever the store does.
+//! Appends of an owner: everything that the run has queued goes in one append.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use goldseam_core::codec::{chain, decode};
-use goldseam_core::decide::{Decision, Refusal, View};
+use goldseam_core::decide::{Refusal, View};
 use goldseam_core::event::{BranchOpened, Event, Release};
 use goldseam_core::planted::{self, Bug};
 use goldseam_core::seal::{Sealed, changes_row, leaves_branch, place, row_after, seal};
 use goldseam_core::state::Applied;
-use goldseam_core::{Command, Fence, Owned, Recorded, RunId, Seq, Why, WriteId, decide};
-use goldseam_store::{Append, StoreError, TaskChange};
+use goldseam_core::{Command, Fence, Owned, Recorded, Seq, Why, WriteId, decide};
+use goldseam_store::{Append, Record, TaskChange};
 
-use crate::ledger::commit::{Old, Patience, hand_out, notice, plan};
+use crate::ledger::commit::Patience;
+use crate::ledger::error::EngineError;
+use crate::ledger::{Next, Old, Prepared, Source, Tried, plan_tasks};
 use crate::run::live_run::{Inner, LiveRun, Stop};
+
+/// Events read at a time.
+const PAGE: u32 = 1_000;
 
 /// Appends everything that the run has queued. On return it is durable, or the execution is over.
 pub(crate) async fn append_queued(live: Arc<LiveRun>) -> Result<(), Stop> {
@@ -20,99 +26,121 @@ pub(crate) async fn append_queued(live: Arc<LiveRun>) -> Result<(), Stop> {
     append_as(live, write).await
 }
 
-/// The same for a write that somebody else gave its name.
+/// Like [`append_queued`], under a write id that the caller chose.
 pub(crate) async fn append_as(live: Arc<LiveRun>, write: WriteId) -> Result<(), Stop> {
-    let (mut command, count, extra, seen) = {
-        let mut inner = live.lock();
-        let doings = std::mem::take(&mut inner.queue);
-        let (count, seen) = (doings.len() as u64, inner.state.summary.as_of);
-        (Command::Owned(inner.fence, doings), count, std::mem::take(&mut inner.extra), seen)
-    };
-    live.ledger.secrets.keep_out(&live.run, &mut command);
+    let mut source = OwnerWrite::of_queue(&live, write);
     let mut patience = Patience::new(&live.ledger, "an append");
-    loop {
-        let Some(Ready { append, sealed, decision }) = prepare(&live, &command, write, &extra)? else {
-            live.lock().advanced(count);
-            return Ok(());
-        };
-        let sent = live.ledger.clock.elapsed();
-        match live.ledger.store.append(append).await {
-            Ok(_) => {
-                live.holds_at(sent);
-                live.ledger.process.committed(decision.task, live.now());
-                return apply(&live, sealed, count);
-            }
-            Err(StoreError::Conflict { .. }) => {}
-            Err(error @ (StoreError::Busy { .. } | StoreError::Unknown { .. })) => {
-                patience.wait(&live.ledger, error).await.map_err(|error| Stop::Store(error.to_string()))?;
-            }
-            Err(error) => return Err(Stop::Store(error.to_string())),
-        }
-        if read_on(&live, write).await? {
-            live.lock().advanced(count);
-            return Ok(());
-        }
-        if live.lock().state.summary.as_of != seen {
-            look_before_rest(&mut command);
-        }
-        if planted::is(Bug::BlindRetry)
-            && let Command::Owned(fence, _) = &mut command
-        {
-            let summary = &live.lock().state.summary;
-            *fence = Fence { epoch: summary.epoch, branch: summary.branch };
-        }
-    }
+    live.ledger.write(&mut source, &mut patience).await
 }
 
-/// What others wrote may be what the run waits for: its code looks at it before the run leaves memory.
-fn look_before_rest(command: &mut Command) {
-    if let Command::Owned(_, doings) = command {
-        doings.retain(|doing| doing.what != Owned::Release(Release::Unload));
-    }
-}
-
-struct Ready {
-    append: Append,
-    sealed: Sealed,
-    decision: Decision,
-}
-
-fn prepare(
-    live: &LiveRun,
-    command: &Command,
+/// The queue of a live run on its way into the log.
+struct OwnerWrite<'a> {
+    live: &'a LiveRun,
+    command: Command,
     write: WriteId,
-    extra: &[TaskChange],
-) -> Result<Option<Ready>, Stop> {
-    let inner = live.lock();
-    let now = live.now();
-    let mut decision = decide(View::Full(&inner.state), command, now, &live.ledger.limits).map_err(
-        |refusal| match refusal {
-            Refusal::HistoryTooLong(excess) => Stop::TooLong(excess),
-            Refusal::InvalidForm { reason } => Stop::Form(reason),
-            // A result came that must be undone, or the log says that the run is: the code is asked again, with it.
-            refusal @ (Refusal::LeftToUndo | Refusal::BeingUndone) => Stop::Store(refusal.to_string()),
-            _ => Stop::Fenced,
-        },
-    )?;
-    if decision.events.is_empty() {
-        return Ok(None);
+    extra: Vec<TaskChange>,
+    /// How many actions of the queue become durable with it.
+    count: u64,
+    /// The end of the log when the queue was taken.
+    seen: Seq,
+}
+
+impl<'a> OwnerWrite<'a> {
+    fn of_queue(live: &'a LiveRun, write: WriteId) -> Self {
+        let mut inner = live.lock();
+        let queue = std::mem::take(&mut inner.queue);
+        let extra = std::mem::take(&mut inner.extra);
+        let count = queue.len() as u64;
+        let seen = inner.state.summary.as_of;
+        let mut command = Command::Owned(inner.fence, queue);
+        drop(inner);
+        live.ledger.secrets.keep_out(&live.run, &mut command);
+        Self { live, command, write, extra, count, seen }
     }
-    let summary = &inner.state.summary;
-    let sealed =
-        seal(place(&inner.state, Some(inner.fence.epoch), write), std::mem::take(&mut decision.events));
-    let row = match changes_row(summary, &sealed) && !leaves_branch(&sealed) {
-        true => Some(row_after(summary, &sealed).map_err(|_| Stop::Fenced)?),
-        false => None,
-    };
-    let mut tasks = extra.to_vec();
-    hand_out(&mut tasks, &decision);
-    let old = Old { task: Some(&live.task), updated_at: now };
-    plan(&mut tasks, row.as_ref().unwrap_or(summary), old, decision.task, now);
-    let told = notice(summary, &sealed, live.ledger.process.node(), now);
-    tasks.extend(told.map(|task| TaskChange::Create(Box::new(task))));
-    let (run, after, bodies) = (live.run.clone(), summary.as_of, sealed.bodies.clone());
-    let append = Append { run, after, bodies, row: row.map(Box::new), tasks };
-    Ok(Some(Ready { append, sealed, decision }))
+
+    /// Reads what others appended. Returns whether this write is in the log.
+    async fn catch_up(&mut self) -> Result<bool, Stop> {
+        if read_on(self.live, self.write).await? {
+            self.live.lock().advanced(self.count);
+            return Ok(true);
+        }
+        let summary = self.live.lock().state.summary.clone();
+        if let Command::Owned(fence, actions) = &mut self.command {
+            if summary.as_of != self.seen {
+                // Others may have written what the run waits for: its code looks at it before the run leaves memory.
+                actions.retain(|action| action.what != Owned::Release(Release::Unload));
+            }
+            if planted::is(Bug::BlindRetry) {
+                *fence = Fence { epoch: summary.epoch, branch: summary.branch };
+            }
+        }
+        Ok(false)
+    }
+
+    fn decide(&self) -> Result<Next<()>, Stop> {
+        let live = self.live;
+        let inner = live.lock();
+        let now = live.now();
+        let mut decision =
+            decide(View::Full(&inner.state), &self.command, now, &live.ledger.limits).map_err(stop)?;
+        let summary = &inner.state.summary;
+        let events = std::mem::take(&mut decision.events);
+        if events.is_empty() {
+            drop(inner);
+            live.lock().advanced(self.count);
+            return Ok(Next::Done(()));
+        }
+        let mut sealed = seal(place(&inner.state, Some(inner.fence.epoch), self.write), events);
+        let row = if changes_row(summary, &sealed) && !leaves_branch(&sealed) {
+            Some(row_after(summary, &sealed).map_err(|_| Stop::Fenced)?)
+        } else {
+            None
+        };
+        let old = Old { task: Some(&live.task), updated_at: now };
+        let by = (live.ledger.process.node(), now);
+        let planned = plan_tasks(&decision, &sealed, row.as_ref().unwrap_or(summary), old, by);
+        let mut tasks = self.extra.clone();
+        tasks.extend(planned.tasks);
+        let append = Append {
+            run: live.run.clone(),
+            after: summary.as_of,
+            bodies: std::mem::take(&mut sealed.bodies),
+            row: row.map(Box::new),
+            tasks,
+        };
+        let prepared = Prepared { sealed, decision, task: planned.advance };
+        Ok(Next::Append(Box::new(append), Box::new(prepared)))
+    }
+}
+
+impl Source for OwnerWrite<'_> {
+    const DOING: &'static str = "an append";
+    const CONFLICTS_MAX: u32 = u32::MAX;
+    type Done = ();
+    type Error = Stop;
+
+    async fn prepare(&mut self, _patience: &mut Patience, tried: Tried) -> Result<Next<()>, Stop> {
+        if tried.appends > 0 && self.catch_up().await? {
+            return Ok(Next::Done(()));
+        }
+        self.decide()
+    }
+
+    fn landed(&mut self, prepared: Prepared, _end: Seq, sent: Duration) -> Result<(), Stop> {
+        self.live.holds_at(sent);
+        apply(self.live, prepared.sealed, self.count)
+    }
+}
+
+/// Why an execution ends whose command is refused.
+fn stop(refusal: Refusal) -> Stop {
+    match refusal {
+        Refusal::HistoryTooLong(excess) => Stop::TooLong(excess),
+        Refusal::InvalidForm { reason } => Stop::Form(reason),
+        // A result came that must be undone, or the log says that the run is: the code is asked again, with it.
+        refusal @ (Refusal::LeftToUndo | Refusal::BeingUndone) => Stop::Store(refusal.to_string()),
+        _ => Stop::Fenced,
+    }
 }
 
 fn apply(live: &LiveRun, sealed: Sealed, count: u64) -> Result<(), Stop> {
@@ -128,7 +156,7 @@ fn apply(live: &LiveRun, sealed: Sealed, count: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The run is on another branch now, by our own doing.
+/// Notes that the run is on another branch now, moved there by its owner.
 fn moved(inner: &mut Inner, recorded: &Recorded, count: u64) -> Result<(), Stop> {
     inner.moved = match &recorded.event {
         // Its claim comes right after it, in the same append.
@@ -139,24 +167,24 @@ fn moved(inner: &mut Inner, recorded: &Recorded, count: u64) -> Result<(), Stop>
     Ok(())
 }
 
-/// Whether the run has moved to another branch by its owner's doing.
+/// Whether the owner has moved the run to another branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// It has not.
     No,
-    /// It began anew, and is still ours by the claim at this position.
+    /// It continued as new, and is still owned by the claim at this position.
     Continued(Seq),
-    /// It left for another branch, and is anybody's.
+    /// It left for another branch, and has no owner.
     Left,
 }
 
-/// Takes what others appended into account. Says whether our own write was among it.
+/// Applies what others appended. Returns whether `write` was among it.
 pub(crate) async fn read_on(live: &LiveRun, write: WriteId) -> Result<bool, Stop> {
     let mut patience = Patience::new(&live.ledger, "reading on");
     let mut ours = false;
     loop {
         let after = live.lock().state.summary.as_of;
-        let page = patience.insist(&live.ledger, || read_page(live, &live.run, after)).await;
+        let page = patience.insist(&live.ledger, || read_page(live, after)).await;
         let page = page.map_err(|error| Stop::Store(error.to_string()))?;
         if page.is_empty() {
             return Ok(ours);
@@ -179,10 +207,6 @@ pub(crate) async fn read_on(live: &LiveRun, write: WriteId) -> Result<bool, Stop
     }
 }
 
-async fn read_page(
-    live: &LiveRun,
-    run: &RunId,
-    after: Seq,
-) -> Result<Vec<goldseam_store::Record>, crate::ledger::error::EngineError> {
-    Ok(live.ledger.store.read(run, after, 1_000).await?)
+async fn read_page(live: &LiveRun, after: Seq) -> Result<Vec<Record>, EngineError> {
+    Ok(live.ledger.store.read(&live.run, after, PAGE).await?)
 }

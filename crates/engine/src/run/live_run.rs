@@ -21,7 +21,7 @@ use goldseam_store::TaskChange;
 use crate::ledger::commit::Ledger;
 use crate::ledger::config::Config;
 use crate::ledger::copy_mark::closed_by_copy;
-use crate::ledger::error::{Error, Result};
+use crate::ledger::error::{EngineError, Error, Result};
 use crate::run::append::Moved;
 use crate::run::live_runs::LiveRuns;
 
@@ -54,6 +54,12 @@ pub(crate) enum Stop {
     Store(String),
     /// A question whose form makes no sense.
     Form(String),
+}
+
+impl From<EngineError> for Stop {
+    fn from(error: EngineError) -> Self {
+        Self::Store(error.to_string())
+    }
 }
 
 /// Whether new effects may begin.
