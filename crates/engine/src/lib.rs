@@ -14,21 +14,17 @@
 //! | [`engine`] | a client and a node in one process |
 //! | [`remote`] | workers in other processes that execute workflows over HTTP |
 //! | [`preflight`] | the code of this process, tried against stored histories |
-//! | [`copy`], [`retention`] | copying a store, and archiving and pruning runs |
-//! | `testing`, `suite` | clocks, logs and suites for tests (features `testing` and `suite`) |
+//! | `testing` | virtual clocks and a witness of user code, for tests (feature `testing`) |
+#![allow(missing_docs, reason = "an internal crate: names say enough")]
 
 pub mod client;
-pub mod copy;
 pub mod engine;
 pub mod heal;
 pub mod ledger;
 pub mod node;
 pub mod preflight;
 pub mod remote;
-pub mod retention;
 pub mod run;
-#[cfg(feature = "suite")]
-pub mod suite;
 #[cfg(feature = "testing")]
 pub mod testing;
 

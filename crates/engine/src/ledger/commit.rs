@@ -17,8 +17,8 @@ use goldseam_store::{Append, TaskChange};
 pub use super::Ledger;
 use super::clock::pause;
 use super::error::EngineError;
-pub(crate) use super::patience::Patience;
-pub(crate) use super::read::{Snapshot, is_tombstone};
+pub use super::patience::Patience;
+pub use super::read::{Snapshot, is_tombstone};
 use super::{Next, Old, Prepared, Source, Tried, plan_tasks};
 
 /// Events searched at a time.
@@ -47,12 +47,12 @@ pub struct Committed {
 
 /// Conditions and changes that go with a command.
 #[derive(Debug, Default)]
-pub(crate) struct With<'a> {
+pub struct With<'a> {
     /// Further changes of tasks, in the same append.
-    pub(crate) extra: Vec<TaskChange>,
+    pub extra: Vec<TaskChange>,
     /// The advance task that the command acts for. Compared with the run's own task for each append that is tried: if
     /// another command lands first and replaces the task, this one must not land.
-    pub(crate) task: Option<&'a TaskId>,
+    pub task: Option<&'a TaskId>,
 }
 
 impl With<'_> {
@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// Carries out `command`, decided first on what the caller has just read, if anything.
-    pub(crate) async fn commit_on(
+    pub async fn commit_on(
         &self,
         seen: Option<Snapshot>,
         run: &RunId,

@@ -203,7 +203,7 @@ pub const QUEUE_DEFAULT: &str = "default";
 /// The queue of the engine's own mail.
 pub(crate) const QUEUE_MAIL: &str = "goldseam-mail";
 /// The queue of the records that keep heartbeat details: nobody's work, they go with their step.
-pub(crate) const QUEUE_DETAILS: &str = "goldseam-heartbeat";
+pub const QUEUE_DETAILS: &str = "goldseam-heartbeat";
 
 impl Default for Config {
     fn default() -> Self {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::ledger::tries::{self, Tries};
 
 /// The code of whatever a closed store refuses.
-pub(crate) const CLOSED: &str = "GS0404";
+pub const CLOSED: &str = "GS0404";
 /// The name of the lock.
 const NAME: &str = "goldseam.copy";
 
@@ -56,7 +56,7 @@ impl Role {
     }
 
     /// Whether the copy into it is under way.
-    pub(crate) fn is_filling(self) -> bool {
+    pub fn is_filling(self) -> bool {
         matches!(self, Self::FillingFrom | Self::MergingFrom)
     }
 }
@@ -94,7 +94,7 @@ impl Mark {
     }
 
     /// Why the store may not be changed; none if it may.
-    pub(crate) fn closed(&self) -> Option<Closed> {
+    pub fn closed(&self) -> Option<Closed> {
         let other = &self.other;
         let (what, hint) = match self.role {
             Role::FilledFrom => return None,
@@ -117,20 +117,20 @@ impl Mark {
 
 /// The mark of a store, with the record that it stands in.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Marked {
-    pub(crate) mark: Option<Mark>,
-    pub(crate) lock: Option<Lock>,
+pub struct Marked {
+    pub mark: Option<Mark>,
+    pub lock: Option<Lock>,
 }
 
 impl Marked {
-    pub(crate) async fn of(store: &dyn Store) -> Result<Self, StoreError> {
+    pub async fn of(store: &dyn Store) -> Result<Self, StoreError> {
         let filter = LockFilter { name: Some(name()), limit: 1, ..LockFilter::default() };
         let lock = tries::ask(Tries::five(), || store.locks(filter.clone())).await?.into_iter().next();
         Ok(Self { mark: lock.as_ref().and_then(Mark::of), lock })
     }
 
     /// The record with another mark, or with none.
-    pub(crate) fn next(&self, mark: Option<&Mark>, now: Millis) -> Lock {
+    pub fn next(&self, mark: Option<&Mark>, now: Millis) -> Lock {
         let mut lock = self.lock.clone().unwrap_or_else(|| Lock {
             name: name(),
             holder: None,
@@ -152,7 +152,7 @@ impl Marked {
     }
 }
 
-pub(crate) fn name() -> LockName {
+pub fn name() -> LockName {
     LockName::new(NAME).unwrap_or_else(|_| unreachable!("a literal that is an id"))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Knows no node, no claims and no code of a workflow.
 
+pub mod archive;
 pub mod clock;
 pub mod commit;
 pub mod config;
@@ -13,16 +14,16 @@ pub mod foreign;
 pub mod liveness;
 pub mod meter;
 pub mod page;
-mod patience;
+pub mod patience;
 mod plan;
 pub(crate) mod process;
 mod read;
 pub mod refusal;
 pub mod salvage;
 pub mod secrets;
-pub(crate) mod spawn;
+pub mod spawn;
 mod tasks;
-pub(crate) mod tries;
+pub mod tries;
 mod write;
 
 use std::sync::Arc;

@@ -11,19 +11,19 @@ use crate::ledger::error::EngineError;
 
 /// How long a failing store is tried: growing pauses with jitter up to a limit.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     doing: &'static str,
     began: Duration,
     pause: Duration,
 }
 
 impl Patience {
-    pub(crate) fn new(ledger: &Ledger, doing: &'static str) -> Self {
+    pub fn new(ledger: &Ledger, doing: &'static str) -> Self {
         Self { doing, began: ledger.clock.elapsed(), pause: Duration::from_millis(5) }
     }
 
     /// Waits a little longer than last time, or gives up with `error`.
-    pub(crate) async fn wait(&mut self, ledger: &Ledger, error: StoreError) -> Result<(), EngineError> {
+    pub async fn wait(&mut self, ledger: &Ledger, error: StoreError) -> Result<(), EngineError> {
         let spent = ledger.clock.elapsed().saturating_sub(self.began);
         if spent > ledger.limits.store_patience {
             tracing::warn!(doing = self.doing, %error, "the store was given up");
@@ -36,7 +36,7 @@ impl Patience {
     }
 
     /// Repeats a read until the store answers or patience ends.
-    pub(crate) async fn insist<T, F, Fut>(&mut self, ledger: &Ledger, mut read: F) -> Result<T, EngineError>
+    pub async fn insist<T, F, Fut>(&mut self, ledger: &Ledger, mut read: F) -> Result<T, EngineError>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, EngineError>>,

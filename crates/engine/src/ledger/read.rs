@@ -32,7 +32,7 @@ pub struct Loaded {
 
 /// A run as the store shows it: its row if that is enough, else everything.
 #[derive(Debug)]
-pub(crate) enum Snapshot {
+pub enum Snapshot {
     Absent,
     Row(Box<Summary>, Hints),
     Full(Box<Loaded>),
@@ -40,7 +40,7 @@ pub(crate) enum Snapshot {
 
 /// What the store knows of a run beside its log.
 #[derive(Debug)]
-pub(crate) struct Hints {
+pub struct Hints {
     task: Option<TaskId>,
     updated_at: Millis,
     is_behind: bool,
@@ -171,7 +171,7 @@ impl Ledger {
     }
 
     /// Like [`Ledger::history`], up to `end`, where the caller knows that the log reaches it: saves one read.
-    pub(crate) async fn history_to(
+    pub async fn history_to(
         &self,
         run: &RunId,
         base: Seq,
@@ -247,7 +247,7 @@ impl Ledger {
 }
 
 /// Whether this event is a tombstone, which replaces a whole log.
-pub(crate) fn is_tombstone(record: &Record) -> bool {
+pub fn is_tombstone(record: &Record) -> bool {
     decode(record.seq, &record.body).is_ok_and(|recorded| matches!(recorded.event, Event::RunPruned(_)))
 }
 

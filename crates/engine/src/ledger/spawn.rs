@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Runs `work` beside everything else on the present runtime.
-pub(crate) fn spawn<F>(work: F) -> JoinHandle<F::Output>
+pub fn spawn<F>(work: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -16,7 +16,7 @@ where
 }
 
 /// Runs `work` on a thread and a small runtime of its own, so that a blocked workflow cannot stop it.
-pub(crate) fn thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
+pub fn thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -29,7 +29,7 @@ static APART: Mutex<Option<Handle>> = Mutex::new(None);
 
 /// Runs `work` on a thread and a small runtime apart from workflows, so that a blocked workflow cannot stop it. `work`
 /// must not block.
-pub(crate) fn spawn_apart<F>(work: F) -> std::io::Result<()>
+pub fn spawn_apart<F>(work: F) -> std::io::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -50,7 +50,7 @@ where
 
 /// Work done side by side that ends with whoever waits for it.
 #[derive(Debug)]
-pub(crate) struct Crew<T>(JoinSet<T>);
+pub struct Crew<T>(JoinSet<T>);
 
 impl<T> Default for Crew<T> {
     fn default() -> Self {
@@ -60,17 +60,17 @@ impl<T> Default for Crew<T> {
 
 impl<T: Send + 'static> Crew<T> {
     /// Begins `work`.
-    pub(crate) fn add(&mut self, work: impl Future<Output = T> + Send + 'static) {
+    pub fn add(&mut self, work: impl Future<Output = T> + Send + 'static) {
         self.0.spawn(work);
     }
 
     /// How much is under way.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// What is done first; none if nothing is under way. A panic goes on here.
-    pub(crate) async fn next(&mut self) -> Option<T> {
+    pub async fn next(&mut self) -> Option<T> {
         match self.0.join_next().await? {
             Ok(done) => Some(done),
             Err(error) => match error.try_into_panic() {

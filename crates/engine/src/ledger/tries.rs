@@ -7,25 +7,25 @@ use goldseam_store::{StoreError, Written};
 use crate::ledger::clock::pause;
 
 /// Tries at what others keep winning, or at a store that is busy.
-pub(crate) const TRIES: u32 = 5;
+pub const TRIES: u32 = 5;
 /// First pause between two tries; it doubles.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// How often something is still tried.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tries {
+pub struct Tries {
     left: u32,
     pause: Duration,
 }
 
 impl Tries {
     /// As often as anything is tried.
-    pub(crate) fn five() -> Self {
+    pub fn five() -> Self {
         Self { left: TRIES - 1, pause: PAUSE }
     }
 
     /// Once: somebody will come by again.
-    pub(crate) fn once() -> Self {
+    pub fn once() -> Self {
         Self { left: 0, pause: PAUSE }
     }
 
@@ -42,7 +42,7 @@ impl Tries {
 }
 
 /// Asks the store until it is not busy.
-pub(crate) async fn ask<T, F>(mut tries: Tries, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+pub async fn ask<T, F>(mut tries: Tries, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
@@ -59,7 +59,7 @@ where
 }
 
 /// One compare-and-set. If its outcome is unknown, it is tried again, and what is there then tells.
-pub(crate) async fn put<T, F>(
+pub async fn put<T, F>(
     record: &T,
     mut tries: Tries,
     mut write: impl FnMut(T) -> F,

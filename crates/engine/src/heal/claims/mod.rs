@@ -18,7 +18,7 @@ use goldseam_store::{LockFilter, TaskFilter};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::commit::Ledger;
-use crate::ledger::config::ClaimRules;
+pub use crate::ledger::config::ClaimRules;
 use crate::ledger::error::EngineError;
 use crate::ledger::tries::{self, Tries};
 use round::{Act, Cursors, Reach, Round, Tally};
