@@ -4,31 +4,31 @@ use std::future::Future;
 use std::sync::Arc;
 
 use goldseam_core::command::Starter;
-use goldseam_core::decide::Refusal;
 use goldseam_core::event::RunQueued;
 use goldseam_core::task::Task;
 use goldseam_core::version::UNDECIDED;
-use goldseam_core::{Limits, NodeId, Payload, QueueName, RunId, Seq, StepName, WorkflowName, derive};
+use goldseam_core::{Limits, NodeId, Payload, RunId, Seq, StepName, WorkflowName, derive};
 use goldseam_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::claims::judge::node_name;
-use crate::claims::{ClaimRules, Memory};
 use crate::client::{By, Client, RunHandle, StartOptions};
-use crate::clock::{Clock, StoreTime, SystemClock};
-use crate::commit::Ledger;
-use crate::config::{Config, Recovery};
-use crate::context::Context;
-use crate::entropy::{Entropy, OsEntropy};
-use crate::error::{EngineError, Error};
-use crate::healer::foreign::ForeignOptions;
-use crate::meter::{self, Meter};
-use crate::node::{Hub, Node};
+use crate::heal::claims::judge::node_name;
+use crate::heal::foreign::ForeignOptions;
+use crate::ledger::clock::{Clock, StoreTime, SystemClock};
+use crate::ledger::commit::Ledger;
+use crate::ledger::config::{Config, Recovery};
+use crate::ledger::entropy::{Entropy, OsEntropy};
+use crate::ledger::error::{EngineError, Error};
+use crate::ledger::meter::{self, Meter};
+use crate::ledger::process::Process;
+use crate::ledger::secrets::{Secret, Secrets};
+use crate::ledger::spawn::spawn;
+use crate::node::Node;
 use crate::preflight::{Pilot, Preflight, PreflightReport};
-use crate::registry::Registry;
-use crate::secrets::{Secret, Secrets};
-use crate::spawn::spawn;
+use crate::run::context::Context;
+use crate::run::live_runs::LiveRuns;
+use crate::run::registry::Registry;
 
 /// An engine to be: workflows are registered, nothing runs yet.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Builder {
     secrets: Secrets,
     flaw: Option<EngineError>,
     #[cfg(feature = "testing")]
-    witness: Option<Arc<dyn crate::testing::Witness>>,
+    witness: Option<Arc<dyn crate::run::witness::Witness>>,
 }
 
 impl Builder {
@@ -160,7 +160,7 @@ impl Builder {
     /// Somebody who sees user code begin.
     #[cfg(feature = "testing")]
     #[must_use]
-    pub fn witness(mut self, witness: Arc<dyn crate::testing::Witness>) -> Self {
+    pub fn witness(mut self, witness: Arc<dyn crate::run::witness::Witness>) -> Self {
         self.witness = Some(witness);
         self
     }
@@ -189,8 +189,9 @@ impl Builder {
         let (limits, secrets) = (self.config.limits.clone(), Arc::new(self.secrets.clone()));
         let client =
             Client::with(Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy), limits);
-        let ledger = Ledger { secrets, ..client.ledger().clone() };
-        Pilot::new(&ledger, Arc::new(self.config.clone()), self.registry.clone(), what).fly().await
+        Pilot::new(&client.with_secrets(secrets), Arc::new(self.config.clone()), self.registry.clone(), what)
+            .fly()
+            .await
     }
 
     /// Joins the store, recovers what dead nodes left behind, and begins to work.
@@ -202,11 +203,11 @@ impl Builder {
         let config = self.config.at_pace(&self.store.pace());
         config.check()?;
         let sure_for = config.silence_max / 2;
-        let hub = Hub::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
+        let live_runs = LiveRuns::new(Some(id.clone()), self.registry.clone(), self.clock.now(), sure_for);
         #[cfg(feature = "testing")]
-        let hub = hub.watched_by(self.witness);
+        let live_runs = live_runs.watched_by(self.witness);
+        let live_runs = Arc::new(live_runs);
         let time = Arc::new(StoreTime::new(self.clock));
-        let Config { claim_lease: lease, deliveries_max, .. } = config;
         meter::describe();
         let ledger = Ledger {
             store: self.store,
@@ -215,13 +216,19 @@ impl Builder {
             limits: Arc::new(config.limits.clone()),
             asks: None,
             meter: Meter::of(config.namespace.clone()),
-            hub: Arc::new(hub),
-            claims: Arc::new(Memory::new(ClaimRules { lease, deliveries_max })),
+            process: Arc::clone(&live_runs) as Arc<dyn Process>,
             secrets: Arc::new(self.secrets),
         };
-        let node = Node::new(ledger.clone(), Arc::new(config), self.registry, (id, time), None);
+        let node = Node::new(
+            (ledger.clone(), Arc::clone(&live_runs)),
+            Arc::new(config),
+            self.registry,
+            (id, time),
+            None,
+        );
         node.start().await?;
-        Ok(Engine { client: Client::of(ledger), node })
+        let client = Client::of(ledger, live_runs, node.claims.clone());
+        Ok(Engine { client, node })
     }
 }
 
@@ -291,9 +298,9 @@ impl Engine {
 
     /// Starts the run here if there is room, else leaves it to whoever has some.
     async fn begin(&self, run: &RunId, queued: RunQueued) -> Result<(), EngineError> {
-        let hub = &self.node.ledger.hub;
-        let open = !hub.is_leaving() && !hub.is_secluded();
-        let room = open && hub.hot_count() < self.node.config.slots as usize;
+        let live_runs = &self.node.live_runs;
+        let open = !live_runs.is_leaving() && !live_runs.is_secluded();
+        let room = open && live_runs.hot_count() < self.node.config.slots as usize;
         let has_code = self.node.registry.has(&queued.workflow, queued.version);
         let ours = room && has_code && self.node.config.queues.contains(&queued.queue);
         let recovery = Some(self.node.config.recovery_for(&queued.workflow).policy());
@@ -310,8 +317,8 @@ impl Engine {
         // If the reply was lost and found again, the task still follows from where the run began.
         let task = committed.task.unwrap_or_else(|| Task::advance_id(run, committed.end.0));
         let node = Arc::clone(&self.node);
-        if let Some(cell) = self.node.hold(state, task, sent).await {
-            self.node.adopt(spawn(async move { node.execute(cell).await }));
+        if let Some(live) = self.node.hold(state, task, sent).await {
+            self.node.adopt(spawn(async move { node.execute(live).await }));
         }
         Ok(())
     }
@@ -319,7 +326,7 @@ impl Engine {
     /// Tries this process's workflows against stored histories; see [`Builder::preflight`].
     pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
         let (config, registry) = (Arc::clone(&self.node.config), self.node.registry.clone());
-        Pilot::new(&self.node.ledger, config, registry, what).fly().await
+        Pilot::new(&self.client, config, registry, what).fly().await
     }
 
     /// Moves a run to another version of its workflow, if this process has that version and the run fits it; refuses
@@ -352,7 +359,7 @@ impl Engine {
 
     /// Runs in memory now.
     pub fn hot_runs(&self) -> usize {
-        self.node.ledger.hub.hot_count()
+        self.node.live_runs.hot_count()
     }
 }
 
@@ -368,14 +375,4 @@ impl std::ops::Deref for Engine {
     fn deref(&self) -> &Client {
         &self.client
     }
-}
-
-/// The queue that runs stand in unless told otherwise.
-pub(crate) fn default_queue() -> QueueName {
-    QueueName::new(crate::config::QUEUE_DEFAULT).unwrap_or_else(|_| unreachable!("a literal that is an id"))
-}
-
-/// A refusal as an error of this run.
-pub(crate) fn refused(run: &RunId, refusal: Refusal) -> EngineError {
-    EngineError::Refused { run: run.clone(), refusal }
 }

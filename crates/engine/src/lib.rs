@@ -2,74 +2,47 @@
 //!
 //! # Layout
 //!
+//! The first five modules are layers: each imports only from those above it in this table. `cargo xtask tidy` checks it.
+//!
 //! | module | holds |
 //! |---|---|
-//! | [`commit`], `recall`, `patience` | the one way a run changes: read, derive, decide, append; again if somebody was faster |
-//! | [`page`] | pieces of a log that fit into memory |
-//! | [`salvage`] | logs as they are: what can be read, and where something is wrong |
-//! | [`client`], `fleet` | what anybody may do to runs: start, signal, answer, pause, jump, list, follow |
-//! | [`engine`], [`node`] | a process that executes runs: claims, beats, takes over from dead nodes |
-//! | [`context`] | what a workflow function holds: steps, waits, sleeps, questions, children |
-//! | `cell`, `driver` | one run in memory, and the task that moves it |
-//! | [`healer`] | what is wrong with a run, and mending it: the sweeper, the doctor, the feed of recoveries |
-//! | [`queue`], [`locks`], [`stats`] | a user's own tasks, named locks, and how much there is |
-//! | [`claims`] | what nobody alive holds is free again |
-//! | [`copy`] | moving everything to another store |
-//! | [`remote`] | workflows that are written in another language and run in another process |
-//! | [`secrets`] | what steps need and nobody may read |
-//! | [`retention`] | archiving runs that ended long ago, and removing them |
+//! | [`ledger`] | the store as the engine uses it: clock, randomness, limits, errors, reading, liveness of nodes, and the write loop |
+//! | [`run`] | the execution of one run: the live run, its driver, attempts, compensations, and the [`context`] that code holds |
+//! | [`heal`] | repairs of runs, claims and locks: the healer, the sweeper, the monitor |
+//! | [`node`] | a process that executes runs: claims, beats, takeover from dead nodes, dispatch |
+//! | [`client`] | operations on runs, tasks and locks that need no node: start, signal, list, follow, why, doctor |
+//! | [`engine`] | a client and a node in one process |
+//! | [`remote`] | workers in other processes that execute workflows over HTTP |
 //! | [`preflight`] | the code of this process, tried against stored histories |
-//! | [`meter`] | the names of all metrics |
-//! | `testing` | what tests of workflows need of the engine (feature `testing`) |
-//! | [`clock`], [`entropy`], `spawn` | the one home of time, randomness and background work |
+//! | `testing` | virtual clocks and a witness of user code, for tests (feature `testing`) |
+#![allow(missing_docs, reason = "an internal crate: names say enough")]
 
-pub mod claims;
 pub mod client;
-pub mod clock;
-pub mod commit;
-pub mod config;
-pub mod context;
-pub mod copy;
-pub mod ending;
 pub mod engine;
-pub mod entropy;
-pub mod error;
-pub mod healer;
-pub mod locks;
-pub mod meter;
+pub mod heal;
+pub mod ledger;
 pub mod node;
-pub mod page;
 pub mod preflight;
-pub mod queue;
-pub mod registry;
 pub mod remote;
-pub mod retention;
-pub mod salvage;
-pub mod secrets;
-mod shapes;
-pub mod stats;
-#[cfg(feature = "suite")]
-pub mod suite;
+pub mod run;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-mod append;
-mod attempt;
-mod cell;
-mod driver;
-mod fleet;
-mod patience;
-mod recall;
-mod spawn;
-mod tries;
-mod undo;
-
-pub use claims::judge::is_node_name;
-pub use client::{Client, Outcome, RunHandle, StartOptions};
-pub use clock::{Clock, SystemClock};
-pub use config::Config;
-pub use context::{Attempt, Context, Probe, Selected};
+pub use client::{Client, Outcome, RunHandle, StartOptions, ending, locks, queue, stats};
 pub use engine::{Builder, Engine};
-pub use entropy::{Entropy, OsEntropy, Seeded};
-pub use error::{EngineError, Error, Result};
-pub use secrets::{Secret, SecretError};
+pub use heal::claims;
+pub use heal::claims::judge::is_node_name;
+pub use ledger::clock::{Clock, SystemClock};
+pub use ledger::config::Config;
+pub use ledger::entropy::{Entropy, OsEntropy, Seeded};
+pub use ledger::error::{EngineError, Error, Result};
+pub use ledger::secrets::{Secret, SecretError};
+pub use ledger::{clock, commit, config, entropy, error, meter, page, salvage, secrets};
+pub use run::context;
+pub use run::context::{Attempt, Context, Probe, Selected};
+
+/// Healing under its former paths.
+pub mod healer {
+    pub use crate::client::{audit, by_hand, doctor, feed, follow, why};
+    pub use crate::heal::{Examined, Found, Healed, Healer, Liveness, foreign, monitor, sweeper};
+}

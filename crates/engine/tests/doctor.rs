@@ -10,10 +10,10 @@ use goldseam_core::{LockName, Millis, Payload, QueueName, TaskId};
 use goldseam_engine::healer::doctor::{Checkup, DoctorOptions, Finding};
 use goldseam_engine::healer::sweeper::Fate;
 use goldseam_engine::queue::Want;
-use goldseam_engine::suite::eventually;
-use goldseam_engine::suite::ward::Ward;
 use goldseam_engine::{Clock, SystemClock};
 use goldseam_store::conformance::Fixture;
+use goldseam_suite::eventually;
+use goldseam_suite::ward::Ward;
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))

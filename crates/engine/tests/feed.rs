@@ -7,11 +7,11 @@ use goldseam_core::event::RunRecovered;
 use goldseam_core::{Event, Limits, Millis, Path, Payload, Seq};
 use goldseam_engine::client::By;
 use goldseam_engine::healer::feed::Healing;
-use goldseam_engine::suite::ward::{Ward, id};
 use goldseam_engine::{Client, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
+use goldseam_suite::ward::{Ward, id};
 
 /// A store whose clock is moved by hand.
 struct Place {

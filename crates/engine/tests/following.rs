@@ -9,11 +9,11 @@ use goldseam_core::recovery::Code;
 use goldseam_core::{Limits, Millis, Payload, Recorded, Seq};
 use goldseam_engine::client::By;
 use goldseam_engine::healer::follow::{Followed, Follower};
-use goldseam_engine::suite::ward::{Ward, id};
 use goldseam_engine::{Client, Clock, OsEntropy, SystemClock};
 use goldseam_store::FaultyStore;
 use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
+use goldseam_suite::ward::{Ward, id};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 

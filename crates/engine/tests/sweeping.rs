@@ -11,12 +11,12 @@ use goldseam_core::{Event, Limits, Millis, QueueName, Status};
 use goldseam_engine::healer::foreign::ForeignOptions;
 use goldseam_engine::healer::sweeper::{Fate, SweepOptions, SweepReport};
 use goldseam_engine::queue::Want;
-use goldseam_engine::suite::eventually;
-use goldseam_engine::suite::ward::{Ward, id};
 use goldseam_engine::{Client, Clock, Context, Engine, OsEntropy, SystemClock};
 use goldseam_store::conformance::Fixture;
 use goldseam_store::faulty::{Op, Plan};
 use goldseam_store::{Expect, FaultyStore, TaskFilter};
+use goldseam_suite::eventually;
+use goldseam_suite::ward::{Ward, id};
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))

@@ -9,10 +9,10 @@ use goldseam_core::{Event, QueueName, Retry, Seq, Status};
 use goldseam_engine::client::By;
 use goldseam_engine::healer::why::Explanation;
 use goldseam_engine::queue::Want;
-use goldseam_engine::suite::eventually;
-use goldseam_engine::suite::ward::{Ward, id};
 use goldseam_engine::{Clock, Context, Engine, Error, SystemClock};
 use goldseam_store::conformance::Fixture;
+use goldseam_suite::eventually;
+use goldseam_suite::ward::{Ward, id};
 
 fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))

@@ -78,11 +78,11 @@ fn cannot(path: &Path, error: &io::Error) -> StoreError {
     }
 }
 
-/// Archiving runs that ended long ago, and removing them: see [`goldseam_engine::retention`].
+/// Archiving runs that ended long ago, and removing them: see [`goldseam_admin::retention`].
 pub mod retention {
     pub use super::{open_archive, read_archived};
-    pub use goldseam_engine::retention::{
-        ArchivedRun, BatchFlaw, Candidate, Plan, Progress, PruneReport, PrunedRun, Retention, verify,
+    pub use goldseam_admin::retention::{
+        ArchivedRun, BatchFlaw, Candidate, Plan, Progress, PruneReport, PrunedRun, Pruner, Retention, verify,
     };
     pub use goldseam_store::Archive;
 }

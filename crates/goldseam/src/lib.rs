@@ -33,13 +33,13 @@ mod span;
 pub mod testing;
 
 pub use archive::retention;
+pub use goldseam_admin::copy;
 pub use goldseam_core as core;
 pub use goldseam_core::recovery;
 pub use goldseam_engine as engine;
 pub use goldseam_engine::client;
 pub use goldseam_engine::config::Recovery;
 pub use goldseam_engine::context;
-pub use goldseam_engine::copy;
 pub use goldseam_engine::healer;
 pub use goldseam_engine::{
     Attempt, Client, Config, Context, EngineError, Error, Outcome, Probe, Result, RunHandle, Secret,

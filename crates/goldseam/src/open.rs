@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use goldseam_admin::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_core::Limits;
 use goldseam_engine::config::Recovery;
-use goldseam_engine::copy::{Copier, CopyOptions, Mark, closed_by_copy, mark_of, reopen};
 use goldseam_engine::{Client, Clock, Config, Context, EngineError, Entropy, Error, Secret};
 use goldseam_store::check::{Migrated, Report};
 use goldseam_store::{ClosedStore, MemoryStore, Store, StoreError, shown_url};
@@ -212,7 +212,7 @@ pub async fn copy_mark(url: &str) -> Result<Option<Mark>, EngineError> {
     Ok(mark_of(&*find(url).await?).await?)
 }
 
-/// Opens a store that a copy closed; returns what it said. See [`goldseam_engine::copy::reopen`].
+/// Opens a store that a copy closed; returns what it said. See [`goldseam_admin::copy::reopen`].
 pub async fn reopen_store(url: &str) -> Result<Option<Mark>, EngineError> {
     reopen(&*find(url).await?).await
 }

@@ -1,7 +1,7 @@
 //! Copying between every two stores that this crate opens, and the memory store.
 
-use goldseam_engine::suite::copying::faults::{Bad, every_call};
 use goldseam_store::conformance::Fixture;
+use goldseam_suite::copying::faults::{Bad, every_call};
 
 async fn memory() -> Fixture {
     Fixture::memory_on(goldseam_store_sqlite::system_clock())
@@ -24,47 +24,47 @@ async fn object_on_a_server() -> Fixture {
 }
 
 mod memory_to_sqlite {
-    goldseam_engine::copying!(super::memory, super::sqlite);
+    goldseam_suite::copying!(super::memory, super::sqlite);
 }
 
 mod sqlite_to_sqlite {
-    goldseam_engine::copying!(super::sqlite, super::sqlite);
+    goldseam_suite::copying!(super::sqlite, super::sqlite);
 }
 
 mod sqlite_to_memory {
-    goldseam_engine::copying!(super::sqlite, super::memory);
+    goldseam_suite::copying!(super::sqlite, super::memory);
 }
 
 mod sqlite_to_postgres {
-    goldseam_engine::copying!(super::sqlite, super::postgres);
+    goldseam_suite::copying!(super::sqlite, super::postgres);
 }
 
 mod postgres_to_sqlite {
-    goldseam_engine::copying!(super::postgres, super::sqlite);
+    goldseam_suite::copying!(super::postgres, super::sqlite);
 }
 
 mod postgres_to_postgres {
-    goldseam_engine::copying!(super::postgres, super::postgres);
+    goldseam_suite::copying!(super::postgres, super::postgres);
 }
 
 mod sqlite_to_object {
-    goldseam_engine::copying!(super::sqlite, super::object);
+    goldseam_suite::copying!(super::sqlite, super::object);
 }
 
 mod object_to_sqlite {
-    goldseam_engine::copying!(super::object, super::sqlite);
+    goldseam_suite::copying!(super::object, super::sqlite);
 }
 
 mod object_to_postgres {
-    goldseam_engine::copying!(super::object, super::postgres);
+    goldseam_suite::copying!(super::object, super::postgres);
 }
 
 mod object_to_object {
-    goldseam_engine::copying!(super::object, super::object);
+    goldseam_suite::copying!(super::object, super::object);
 }
 
 mod sqlite_to_object_on_a_server {
-    goldseam_engine::copying!(super::sqlite, super::object_on_a_server);
+    goldseam_suite::copying!(super::sqlite, super::object_on_a_server);
 }
 
 #[tokio::test]

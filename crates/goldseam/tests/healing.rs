@@ -9,7 +9,7 @@ mod sqlite {
         goldseam_store_sqlite::testing::fixture_on_real_clock().await
     }
 
-    goldseam_engine::healing!(fresh);
+    goldseam_suite::healing!(fresh);
 }
 
 mod postgres {
@@ -19,7 +19,7 @@ mod postgres {
         goldseam_store_postgres::testing::fixture_on_real_clock().await
     }
 
-    goldseam_engine::healing!(fresh);
+    goldseam_suite::healing!(fresh);
 }
 
 mod object_in_memory {
@@ -29,7 +29,7 @@ mod object_in_memory {
         goldseam_store_object::testing::fixture_on(goldseam_store_sqlite::system_clock()).await
     }
 
-    goldseam_engine::healing!(fresh);
+    goldseam_suite::healing!(fresh);
 }
 
 mod object {
@@ -39,5 +39,5 @@ mod object {
         goldseam_store_object::testing::fixture_on_servers_clock().await
     }
 
-    goldseam_engine::healing!(fresh);
+    goldseam_suite::healing!(fresh);
 }

@@ -6,13 +6,17 @@ use std::fmt::Write as _;
 use super::Run;
 
 /// The code that makes up recovery; `docs/record/intro.md` says the same.
-const RECOVERY: [&str; 7] = [
+const RECOVERY: [&str; 10] = [
     "crates/core/src/recovery",
-    "crates/engine/src/healer",
-    "crates/engine/src/claims",
+    "crates/engine/src/heal/",
+    "crates/engine/src/ledger/liveness.rs",
     "crates/engine/src/node/keeper.rs",
     "crates/engine/src/node/quarantine.rs",
     "crates/engine/src/node/sweep.rs",
+    "crates/engine/src/run/compensation.rs",
+    // Earlier paths, which older records name.
+    "crates/engine/src/healer",
+    "crates/engine/src/claims",
     "crates/engine/src/undo.rs",
 ];
 

@@ -65,7 +65,7 @@ mod tests {
     fn each_call_is_found_outside_its_home() {
         let text = "fn f() {\n println!();\n eprint!();\n std::time::SystemTime::now();\n \
                     Instant::now();\n tokio::spawn(x);\n thread::Builder::new();\n rand::random();\n}";
-        let mut lines = homes("crates/engine/src/commit.rs", text);
+        let mut lines = homes("crates/engine/src/ledger/commit.rs", text);
         lines.sort_unstable();
         assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8]);
     }
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn each_call_is_free_at_home() {
         assert!(homes("crates/cli/src/out.rs", "println!();").is_empty());
-        assert!(homes("crates/engine/src/clock.rs", "Instant::now();").is_empty());
-        assert!(homes("crates/engine/src/spawn.rs", "tokio::spawn(x);").is_empty());
-        assert!(homes("crates/engine/src/entropy.rs", "use rand::Rng;").is_empty());
-        assert_eq!(homes("crates/engine/src/clock.rs", "tokio::spawn(x);"), [1]);
+        assert!(homes("crates/engine/src/ledger/clock.rs", "Instant::now();").is_empty());
+        assert!(homes("crates/engine/src/ledger/spawn.rs", "tokio::spawn(x);").is_empty());
+        assert!(homes("crates/engine/src/ledger/entropy.rs", "use rand::Rng;").is_empty());
+        assert_eq!(homes("crates/engine/src/ledger/clock.rs", "tokio::spawn(x);"), [1]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) const HOMES: &[Home] = &[
     Home {
         calls: &["SystemTime::now", "Instant::now"],
         places: &[
-            "crates/engine/src/clock.rs",
+            "crates/engine/src/ledger/clock.rs",
             "crates/engine/src/testing/clock.rs",
             "crates/store/src/clock.rs",
             "crates/store-object/src/clock.rs",
@@ -55,7 +55,7 @@ pub(super) const HOMES: &[Home] = &[
             "thread::spawn",
         ],
         places: &[
-            "crates/engine/src/spawn.rs",
+            "crates/engine/src/ledger/spawn.rs",
             "crates/fake-s3/src/fake.rs",
             "crates/fake-s3/src/serve.rs",
             "crates/goldseam/src/testing/stage.rs",
@@ -78,8 +78,8 @@ pub(super) const HOMES: &[Home] = &[
     },
     Home {
         calls: &["rand::"],
-        places: &["crates/engine/src/entropy.rs", "crates/cli/", "crates/bench/", "crates/sim/"],
-        fix: "randomness is an argument: ask `Entropy` (engine/src/entropy.rs)",
+        places: &["crates/engine/src/ledger/entropy.rs", "crates/cli/", "crates/bench/", "crates/sim/"],
+        fix: "randomness is an argument: ask `Entropy` (engine/src/ledger/entropy.rs)",
     },
 ];
 

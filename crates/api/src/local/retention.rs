@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use goldseam::Status;
 use goldseam::core::WorkflowName;
-use goldseam::retention::{Archive, Candidate, Progress, PruneReport, Retention};
+use goldseam::retention::{Archive, Candidate, Progress, PruneReport, Pruner, Retention};
 
 use super::Local;
 use crate::api::Answer;
@@ -30,7 +30,7 @@ fn retention(query: PruneQuery) -> Answer<Retention> {
 
 impl Local {
     pub(super) async fn look_what_to_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
-        let plan = self.client.plan_prune(&retention(query)?).await?;
+        let plan = Pruner::new(&self.client).plan(&retention(query)?).await?;
         let item = |candidate: Candidate| PrunableRun {
             events: candidate.events,
             finished_at: candidate.finished_at,
@@ -60,8 +60,8 @@ impl Local {
         self.check_text("the reason", &new.reason)?;
         let mut by = caller.by("prune", "", &new.reason);
         by.who = self.who(caller, new.by)?;
-        let plan = self.client.plan_prune(&wanted).await?;
-        let report = self.client.prune(&plan, archive, &by, tell).await?;
+        let plan = Pruner::new(&self.client).plan(&wanted).await?;
+        let report = Pruner::new(&self.client).prune(&plan, archive, &by, tell).await?;
         Ok(Pruned { held: plan.held, more: plan.more, ..Pruned::from(report) })
     }
 }

@@ -15,13 +15,14 @@ use goldseam_core::event::Release;
 use goldseam_core::{Fence, Owned, RunId};
 use tokio::sync::{Notify, watch};
 
-use super::{Ended, Hub, Node};
-use crate::append::{append_as, read_on};
-use crate::cell::{Cell, Stop};
-use crate::copy::CLOSED;
-use crate::error::EngineError;
-use crate::spawn::spawn;
-use crate::undo::cancel_child;
+use super::Node;
+use crate::ledger::copy_mark::CLOSED;
+use crate::ledger::error::EngineError;
+use crate::ledger::spawn::spawn;
+use crate::run::append::{append_as, read_on};
+use crate::run::compensation::cancel_child;
+use crate::run::live_run::{LiveRun, Stop};
+use crate::run::live_runs::{Ended, LiveRuns};
 
 /// Looks at pokes are no closer together than this: one process may speak for many workers.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -47,7 +48,7 @@ pub(crate) struct Desk {
 
 /// A run that the worker has, or is to take.
 pub(crate) struct Lying {
-    pub(crate) cell: Arc<Cell>,
+    pub(crate) live: Arc<LiveRun>,
     /// Who reads on or appends has it for himself.
     pub(crate) turn: tokio::sync::Mutex<()>,
     /// Since when it has lain here without the worker knowing of it; none: the worker has it.
@@ -56,7 +57,7 @@ pub(crate) struct Lying {
 
 impl Lying {
     pub(crate) fn fence(&self) -> Fence {
-        self.cell.lock().fence
+        self.live.lock().fence
     }
 
     /// The worker has it.
@@ -163,24 +164,24 @@ impl Desk {
     }
 
     /// Lays an execution here, unless it was ended meanwhile.
-    fn put(&self, hub: &Hub, cell: Arc<Cell>, offered: Option<Duration>) -> Option<Arc<Lying>> {
-        cell.lock().driver = Some(Waker::from(Arc::clone(&self.bell)));
-        let run = cell.run.clone();
+    fn put(&self, live_runs: &LiveRuns, live: Arc<LiveRun>, offered: Option<Duration>) -> Option<Arc<Lying>> {
+        live.lock().driver = Some(Waker::from(Arc::clone(&self.bell)));
+        let run = live.run.clone();
         let lying =
-            Arc::new(Lying { cell, turn: tokio::sync::Mutex::default(), offered: Mutex::new(offered) });
+            Arc::new(Lying { live, turn: tokio::sync::Mutex::default(), offered: Mutex::new(offered) });
         let mut all = self.lying();
-        hub.has_cell(&lying.cell).then(|| {
+        live_runs.has(&lying.live).then(|| {
             all.insert(run, Arc::clone(&lying));
             lying
         })
     }
 
     /// Takes an execution away whose claim is over; its worker learns of it by its next heartbeat.
-    pub(super) fn drop_cell(&self, cell: &Arc<Cell>) {
+    pub(super) fn drop_cell(&self, live: &Arc<LiveRun>) {
         {
             let mut all = self.lying();
-            if all.get(&cell.run).is_some_and(|now| Arc::ptr_eq(&now.cell, cell)) {
-                all.remove(&cell.run);
+            if all.get(&live.run).is_some_and(|now| Arc::ptr_eq(&now.live, live)) {
+                all.remove(&live.run);
             }
         }
         self.bell.ring();
@@ -189,7 +190,7 @@ impl Desk {
     /// The worker told which executions it has: whatever it does not know of is offered again.
     pub(crate) fn compare(&self, held: &[(RunId, Fence)], now: Duration) {
         for lying in self.all() {
-            let known = held.iter().any(|(run, fence)| *run == lying.cell.run && *fence == lying.fence());
+            let known = held.iter().any(|(run, fence)| *run == lying.live.run && *fence == lying.fence());
             let mut offered = lying.offered();
             *offered = if known { None } else { Some(offered.unwrap_or(now)) };
         }
@@ -199,7 +200,7 @@ impl Desk {
     /// an earlier claim waits until the worker has dropped that execution: no worker has two of one run.
     pub(crate) fn take_offered(&self, held: &[(RunId, Fence)], limit: usize) -> Vec<Arc<Lying>> {
         let mut all = self.all();
-        let twice = |lying: &Lying| held.iter().any(|(run, _)| *run == lying.cell.run);
+        let twice = |lying: &Lying| held.iter().any(|(run, _)| *run == lying.live.run);
         all.retain(|lying| lying.offered().is_some() && !twice(lying));
         all.truncate(limit);
         for lying in &all {
@@ -265,36 +266,36 @@ impl Node {
     }
 
     /// Lays a run that this node owns on the desk.
-    pub(super) async fn lay(self: &Arc<Self>, desk: &Desk, cell: Arc<Cell>) {
-        if self.function(&cell).await.is_none() {
-            return self.hub().remove(&cell, &Ended::Elsewhere);
+    pub(super) async fn lay(self: &Arc<Self>, desk: &Desk, live: Arc<LiveRun>) {
+        if self.function(&live).await.is_none() {
+            return self.live_runs().remove(&live, &Ended::Elsewhere);
         }
-        let strays = cell.lock().state.stray_children();
+        let strays = live.lock().state.stray_children();
         for stray in strays {
-            cancel_child(&cell, &stray).await;
+            cancel_child(&live, &stray).await;
         }
-        if desk.put(self.hub(), cell, Some(self.ledger.clock.elapsed())).is_some() {
+        if desk.put(self.live_runs(), live, Some(self.ledger.clock.elapsed())).is_some() {
             desk.arrived.notify_waiters();
         }
     }
 
     /// The run began anew and is still the worker's: it goes on under the new claim.
     pub(crate) async fn carry_on(&self, desk: &Desk, lying: &Lying) -> Option<Arc<Lying>> {
-        let turn = self.turn_at(&lying.cell);
-        let again = self.go_on(&lying.cell, &turn).await;
-        self.hub().remove(&lying.cell, &Ended::Elsewhere);
+        let turn = self.turn_at(&lying.live);
+        let again = self.go_on(&lying.live, &turn).await;
+        self.live_runs().remove(&lying.live, &Ended::Elsewhere);
         let (state, held_at) = again?;
-        let cell = self.hold(state, lying.cell.task.clone(), held_at).await?;
-        desk.put(self.hub(), cell, None)
+        let live = self.hold(state, lying.live.task.clone(), held_at).await?;
+        desk.put(self.live_runs(), live, None)
     }
 
     /// The run is not the worker's any more: it ended, was given back, or was lost.
     pub(crate) async fn clear_away(&self, desk: &Desk, lying: &Lying) {
-        desk.drop_cell(&lying.cell);
-        let over = lying.cell.lock().state.summary.status.is_terminal();
+        desk.drop_cell(&lying.live);
+        let over = lying.live.lock().state.summary.status.is_terminal();
         match over {
-            true => self.finish(&lying.cell).await,
-            false => self.hub().remove(&lying.cell, &Ended::Elsewhere),
+            true => self.finish(&lying.live).await,
+            false => self.live_runs().remove(&lying.live, &Ended::Elsewhere),
         }
     }
 
@@ -302,10 +303,10 @@ impl Node {
     pub(crate) async fn hand_over(&self, lying: &Lying) {
         let Some(desk) = &self.desk else { return };
         let _turn = lying.turn.lock().await;
-        lying.cell.queue(Owned::Release(Release::HandOver));
+        lying.live.queue(Owned::Release(Release::HandOver));
         let write = self.ledger.entropy.write_id();
-        if let Err(stop) = append_as(Arc::clone(&lying.cell), write).await {
-            tracing::debug!(run = %lying.cell.run, ?stop, "a worker's run was not given back");
+        if let Err(stop) = append_as(Arc::clone(&lying.live), write).await {
+            tracing::debug!(run = %lying.live.run, ?stop, "a worker's run was not given back");
         }
         self.clear_away(desk, lying).await;
     }
@@ -314,15 +315,15 @@ impl Node {
     pub(crate) async fn look(&self, lying: &Lying) -> Result<bool, EngineError> {
         let _turn = lying.turn.lock().await;
         let nobody = self.ledger.entropy.write_id();
-        let poked = std::mem::take(&mut lying.cell.lock().poked);
+        let poked = std::mem::take(&mut lying.live.lock().poked);
         if !poked {
             return Ok(lying.stands());
         }
-        match read_on(&lying.cell, nobody).await {
+        match read_on(&lying.live, nobody).await {
             Ok(_) => Ok(lying.stands()),
             Err(Stop::Store(reason)) => {
-                lying.cell.lock().poked = true;
-                tracing::warn!(run = %lying.cell.run, reason, "a log could not be read on");
+                lying.live.lock().poked = true;
+                tracing::warn!(run = %lying.live.run, reason, "a log could not be read on");
                 Err(EngineError::Patience { doing: "reading on", seconds: 0 })
             }
             Err(_) => Ok(false),
@@ -331,7 +332,7 @@ impl Node {
 
     /// The worker goes, or the server does: everything is given back.
     pub(crate) async fn send_off(&self) {
-        self.hub().leave();
+        self.live_runs().leave();
         self.send_away().await;
         if let Some(desk) = &self.desk {
             for lying in desk.all() {
@@ -347,7 +348,7 @@ impl Node {
 
     /// Whether nothing can be poked: there is a desk, and nothing lies on it or is on its way there.
     pub(super) fn is_idle_desk(&self) -> bool {
-        self.desk.is_some() && self.hub().hot_count() == 0 && self.taking().is_empty()
+        self.desk.is_some() && self.live_runs().hot_count() == 0 && self.taking().is_empty()
     }
 
     /// The least pause between two looks at what others wrote.
@@ -359,9 +360,9 @@ impl Node {
 impl Lying {
     /// Whether the log, as far as it was read, says that the run is still under this claim.
     pub(crate) fn stands(&self) -> bool {
-        let inner = self.cell.lock();
+        let inner = self.live.lock();
         let summary = &inner.state.summary;
         let same = summary.epoch == inner.fence.epoch && summary.branch == inner.fence.branch;
-        same && summary.owner.is_some() && inner.moved == crate::append::Moved::No
+        same && summary.owner.is_some() && inner.moved == crate::run::append::Moved::No
     }
 }

@@ -14,14 +14,15 @@ use goldseam_core::{Command, Corrupt, Event, Millis, NodeId, RunId, Seq, Summary
 use goldseam_store::{Claim as ClaimTasks, Expect, Written};
 use tokio::time::timeout;
 
+use super::Node;
 use super::quarantine::{Admission, HeldBack};
-use super::{Node, mail};
-use crate::cell::Cell;
-use crate::clock::pause;
-use crate::commit::{Committed, With};
-use crate::error::EngineError;
-use crate::healer::{Healed, Liveness};
-use crate::spawn::spawn;
+use crate::heal::{Healed, Liveness};
+use crate::ledger::clock::pause;
+use crate::ledger::commit::{Committed, With};
+use crate::ledger::delivery;
+use crate::ledger::error::EngineError;
+use crate::ledger::spawn::spawn;
+use crate::run::live_run::LiveRun;
 
 /// Tasks claimed at once.
 const BATCH: u32 = 256;
@@ -52,14 +53,14 @@ enum Taken {
     /// It is over.
     Over,
     /// An execution in this process has it, under a claim that stands.
-    Here(Arc<Cell>),
+    Here(Arc<LiveRun>),
     /// This node lacks the run's version: only nodes that have it are offered a task of this kind.
     Unfit { kind: String },
 }
 
 impl Node {
     fn pools(&self) -> Vec<String> {
-        let mut pools = vec![mail::pool()];
+        let mut pools = vec![delivery::pool()];
         for queue in &self.config.queues {
             for (name, versions) in self.registry.versions() {
                 // Those without a version: not decided yet, or written by a release whose tasks had none.
@@ -75,7 +76,7 @@ impl Node {
     pub(super) async fn keep_claiming(self: &Arc<Self>) {
         let pools = self.pools();
         let mut idle: u32 = 0;
-        while !self.is_closed() && !self.hub().is_leaving() {
+        while !self.is_closed() && !self.live_runs().is_leaving() {
             self.looks.fetch_add(1, Ordering::Relaxed);
             let next = match self.claim_some(&pools).await {
                 Ok((claimed, _)) if claimed > 0 => {
@@ -98,7 +99,7 @@ impl Node {
             if !least.is_zero() {
                 pause(least).await;
             }
-            if timeout(span.saturating_sub(least), self.hub().ready.notified()).await.is_ok() {
+            if timeout(span.saturating_sub(least), self.live_runs().ready.notified()).await.is_ok() {
                 idle = 0;
             }
         }
@@ -107,12 +108,12 @@ impl Node {
     /// Runs that this node can still take: those on their way into memory have their place already, suspects
     /// that wait for their turn have none.
     fn free_slots(&self) -> u32 {
-        if self.hub().is_secluded() {
+        if self.live_runs().is_secluded() {
             return 0;
         }
         let held_back = self.held_back_count();
         let coming = self.taking().len().saturating_sub(held_back);
-        let taken = u32::try_from(self.hub().hot_count() + coming).unwrap_or(u32::MAX);
+        let taken = u32::try_from(self.live_runs().hot_count() + coming).unwrap_or(u32::MAX);
         let free = self.config.slots.saturating_sub(taken);
         match &self.desk {
             // A worker is given what it asks for, and no more: what lies on its desk is kept from others.
@@ -127,7 +128,7 @@ impl Node {
         pools: &[String],
     ) -> Result<(usize, Option<Duration>), EngineError> {
         let free = self.free_slots().min(BATCH);
-        if free == 0 || self.hub().is_out_of_sight(self.ledger.clock.elapsed()) {
+        if free == 0 || self.live_runs().is_out_of_sight(self.ledger.clock.elapsed()) {
             return Ok((0, None));
         }
         let sent = self.ledger.clock.elapsed();
@@ -167,8 +168,8 @@ impl Node {
                 mark = 0;
                 pause(self.config.poll).await;
             }
-            self.hub().ready.notify_one();
-            let before = std::mem::replace(&mut appends, self.hub().appends());
+            self.live_runs().ready.notify_one();
+            let before = std::mem::replace(&mut appends, self.live_runs().appends());
             let span = if appends == before { LOOK_EVERY } else { LOOK_BUSY_EVERY };
             pause(span.max(self.look_every())).await;
         }
@@ -179,34 +180,34 @@ impl Node {
             return self.deliver(task).await;
         }
         let Some(run) = task.run.clone() else { return };
-        let cell = self.begin_alone(&run, task).await;
+        let live = self.begin_alone(&run, task).await;
         let poked = !self.is_held_back(&run) && self.taking().remove(&run) == Some(true);
-        let Some(cell) = cell else {
+        let Some(live) = live else {
             // Its place is free again.
-            return self.hub().ready.notify_one();
+            return self.live_runs().ready.notify_one();
         };
         if poked {
-            cell.poke();
+            live.poke();
         }
-        self.execute(cell).await;
+        self.execute(live).await;
     }
 
     /// Claims the run and takes it into memory, once no other task of this process is about to do so and no execution here
     /// has the run under a claim that stands.
-    async fn begin_alone(&self, run: &RunId, mut task: Task) -> Option<Arc<Cell>> {
+    async fn begin_alone(&self, run: &RunId, mut task: Task) -> Option<Arc<LiveRun>> {
         loop {
-            let turn = self.hub().turn(run).await;
+            let turn = self.live_runs().turn(run).await;
             self.taking().entry(run.clone()).or_default();
             let here;
             (task, here) = match self.begin(run, task).await {
-                Ok(cell) => return cell,
+                Ok(live) => return live,
                 Err(back) => *back,
             };
             drop(turn);
             // The execution has a slot already, and is poked by itself.
             self.taking().remove(run);
-            self.hub().until_left(&here).await;
-            if self.hub().is_leaving() {
+            self.live_runs().until_left(&here).await;
+            if self.live_runs().is_leaving() {
                 self.put_aside(task, Duration::ZERO).await;
                 return None;
             }
@@ -215,10 +216,14 @@ impl Node {
 
     /// Claims the run and takes it into memory; what cannot be taken is put where it belongs. Hands the task back if the run
     /// is executed here already.
-    async fn begin(&self, run: &RunId, task: Task) -> Result<Option<Arc<Cell>>, Box<(Task, Arc<Cell>)>> {
+    async fn begin(
+        &self,
+        run: &RunId,
+        task: Task,
+    ) -> Result<Option<Arc<LiveRun>>, Box<(Task, Arc<LiveRun>)>> {
         match self.claim_run(run, &task).await {
             Ok(Taken::Ours { base, end }) => return Ok(self.load_own(run, (base, end), task).await),
-            Ok(Taken::Here(cell)) => return Err(Box::new((task, cell))),
+            Ok(Taken::Here(live)) => return Err(Box::new((task, live))),
             Ok(Taken::HeldBack(held)) => self.hold_back(task, *held).await,
             Ok(Taken::Over) => {}
             Ok(Taken::Unfit { kind }) => self.hand_back(task, kind).await,
@@ -290,7 +295,7 @@ impl Node {
     }
 
     /// The run that was claimed, in memory; mended first if its log asks for it.
-    async fn load_own(&self, run: &RunId, (base, end): (Seq, Seq), task: Task) -> Option<Arc<Cell>> {
+    async fn load_own(&self, run: &RunId, (base, end): (Seq, Seq), task: Task) -> Option<Arc<LiveRun>> {
         let asked = self.ledger.clock.elapsed();
         let state = match self.ledger.load_from(run, base, end).await {
             Ok(state) => state,
@@ -341,8 +346,8 @@ impl Node {
         if known.has_replaced(&task.id) {
             return Err(EngineError::Superseded { task: task.id.clone() });
         }
-        if let Some(cell) = known.summary().and_then(|summary| self.execution_of(summary)) {
-            return Ok(Taken::Here(cell));
+        if let Some(live) = known.summary().and_then(|summary| self.execution_of(summary)) {
+            return Ok(Taken::Here(live));
         }
         if let Some(summary) = known.summary().filter(|summary| self.lacks(summary)) {
             let kind = Task::advance_kind(summary.workflow.as_str(), summary.version);
@@ -398,9 +403,9 @@ impl Node {
     }
 
     /// The execution in this process that has the run under a claim that stands.
-    fn execution_of(&self, summary: &Summary) -> Option<Arc<Cell>> {
+    fn execution_of(&self, summary: &Summary) -> Option<Arc<LiveRun>> {
         let blind = planted::is(Bug::TwoAtOnce) || planted::is(Bug::AnyClaimIsOwn);
-        self.hub().cell(&summary.run).filter(|cell| cell.stands_in(summary) && !blind)
+        self.live_runs().live(&summary.run).filter(|live| live.stands_in(summary) && !blind)
     }
 
     /// Rule P1: the run took its process down too often, the last time alone.

@@ -14,9 +14,10 @@ use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, NodeId, RunId, Status};
 use goldseam_store::{Expect, NodeSeen, NodeState, Pulse, RunFilter, TaskFilter};
 
-use super::{Node, Sight, mail};
-use crate::error::EngineError;
-use crate::spawn::spawn;
+use super::{Node, Sight};
+use crate::ledger::delivery::is_delivery;
+use crate::ledger::error::EngineError;
+use crate::ledger::spawn::spawn;
 
 /// Tasks read at a time.
 const PAGE: u32 = 200;
@@ -71,7 +72,7 @@ impl Node {
 
     /// Rests until the next look. A node without other nodes and without runs has nothing to look after but suspects.
     async fn rest_from_watching(&self) {
-        let is_idle = self.others() == 0 && self.hub().hot_count() == 0 && self.held_back_count() == 0;
+        let is_idle = self.others() == 0 && self.live_runs().hot_count() == 0 && self.held_back_count() == 0;
         if is_idle && self.pace.watch.is_zero() {
             let span = self.watch_every().max(self.config.beat);
             tokio::select! {
@@ -187,7 +188,7 @@ impl Node {
     /// Crashes that a task may cause before it is dead; a run's own limit is counted in its log. The engine's own mail
     /// never dies: the end of a child must reach its parent, however many nodes fall.
     fn deliveries_max(&self, task: &Task) -> u32 {
-        if mail::is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
+        if is_delivery(task) { u32::MAX } else { self.config.deliveries_max }
     }
 
     /// Whether the node's process was found gone, by a lock that was dropped for longer than a moment.
@@ -235,7 +236,7 @@ impl Node {
                 self.ledger.store.put_task(back, expect)
             });
             let back = join_all(back).await;
-            self.hub().ready.notify_one();
+            self.live_runs().ready.notify_one();
             back.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(())
@@ -261,7 +262,7 @@ impl Node {
         if let Some(poked) = self.taking().get_mut(run) {
             *poked = true;
         }
-        self.hub().poke(run);
+        self.ledger.process.poke(run);
     }
 
     fn own_tasks(&self) -> TaskFilter {
@@ -318,7 +319,7 @@ impl Node {
     /// another node has taken over: a step that runs for hours would not notice before its end.
     async fn reconcile(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut after = None;
-        let mut unheld = self.hub().hot_runs();
+        let mut unheld = self.live_runs().hot_runs();
         loop {
             let filter = TaskFilter {
                 state: Some(TaskState::Claimed),
@@ -332,7 +333,7 @@ impl Node {
             // After the tasks: a node beats before it claims, so an owner that is missing here is gone.
             let nodes = self.ledger.store.nodes().await?;
             let now = self.ledger.store.now().await?;
-            for task in page.into_iter().filter(|task| task.is_advance() || mail::is_delivery(task)) {
+            for task in page.into_iter().filter(|task| task.is_advance() || is_delivery(task)) {
                 let expect = Expect::Version(task.version);
                 let owner = task.owner.clone().unwrap_or_default();
                 let known = nodes.iter().any(|seen| seen.record.id.as_str() == owner);
@@ -342,7 +343,7 @@ impl Node {
                     }
                     let old = task.started_at.is_some_and(|at| now.since(at) >= self.config.silence_max);
                     let missing = task.run.as_ref().is_some_and(|run| !self.has(run));
-                    if old && (mail::is_delivery(&task) || missing && self.hub().is_leaving()) {
+                    if old && (is_delivery(&task) || missing && self.live_runs().is_leaving()) {
                         self.ledger.store.put_task(task.returned(now, now), expect).await?;
                     } else if old && missing {
                         // Taken at once: in the queue, others who may not have the run could be faster for ever.
@@ -357,7 +358,7 @@ impl Node {
             }
         }
         for run in unheld {
-            self.hub().poke(&run);
+            self.ledger.process.poke(&run);
         }
         Ok(())
     }
@@ -371,7 +372,6 @@ mod tests {
 
     use super::super::tests::node_on;
     use super::*;
-    use crate::client::Client;
     use crate::testing::{SimClock, TrueTime};
 
     /// The first moment at which the run was brought back, if it was within so many signals, one every half second.
@@ -379,7 +379,7 @@ mod tests {
         let time = TrueTime::begin();
         let store = Arc::new(MemoryStore::new(time.store_clock()));
         let node = node_on(Arc::clone(&store) as Arc<dyn Store>, Arc::new(SimClock::new(time, 0, 0)));
-        let client = Client::of(node.ledger.clone());
+        let client = node.client();
         let options = crate::client::StartOptions::default();
         let run = RunId::new("r").unwrap();
         client.start("w", &run, Payload::null(), options).await.unwrap();
@@ -405,7 +405,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_run_that_its_owner_dropped_is_found_although_others_write_to_it() {
         let found = found_within(120).await.expect("it is found");
-        let silence = u32::try_from(crate::config::Config::default().silence_max.as_millis() / 500).unwrap();
+        let silence =
+            u32::try_from(crate::ledger::config::Config::default().silence_max.as_millis() / 500).unwrap();
         assert!((silence..silence + 3).contains(&found), "found after {found} signals");
     }
 }

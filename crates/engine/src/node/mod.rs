@@ -7,7 +7,6 @@ mod claims;
 mod desk;
 mod dispatch;
 mod execute;
-mod hub;
 mod keeper;
 mod mail;
 mod quarantine;
@@ -25,19 +24,18 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::clock::{StoreTime, pause};
-use crate::commit::Ledger;
-use crate::config::Config;
-use crate::copy::{CLOSED, closed_by_copy};
-use crate::error::EngineError;
-use crate::healer::{Healer, Liveness, Rules};
-use crate::registry::Registry;
-use crate::spawn::{spawn, spawn_apart};
+use crate::heal::claims::Claims;
+use crate::heal::{Healer, Liveness, Rules};
+use crate::ledger::clock::{StoreTime, pause};
+use crate::ledger::commit::Ledger;
+use crate::ledger::config::Config;
+use crate::ledger::copy_mark::{CLOSED, closed_by_copy};
+use crate::ledger::error::EngineError;
+use crate::ledger::spawn::{spawn, spawn_apart};
+use crate::run::live_runs::LiveRuns;
+use crate::run::registry::Registry;
 
 pub(crate) use desk::{Desk, Lying};
-use hub::Entry;
-pub(crate) use hub::{Ended, Hub, Newest};
-pub(crate) use mail::{child_ended, delivery_task};
 
 /// Pauses at least this long end on a tick.
 const COARSE_MIN: Duration = Duration::from_millis(500);
@@ -51,6 +49,8 @@ const DAMAGED_MAX: u32 = 2;
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) ledger: Ledger,
+    pub(crate) live_runs: Arc<LiveRuns>,
+    pub(crate) claims: Claims,
     /// Slowed down to the store's pace already.
     pub(crate) config: Arc<Config>,
     pace: Pace,
@@ -131,7 +131,7 @@ pub(crate) struct Sight {
 
 impl Node {
     pub(crate) fn new(
-        ledger: Ledger,
+        (ledger, live_runs): (Ledger, Arc<LiveRuns>),
         config: Arc<Config>,
         registry: Registry,
         (id, time): (NodeId, Arc<StoreTime>),
@@ -142,7 +142,9 @@ impl Node {
         let quarantine = Mutex::new(quarantine::Quarantine::new(ledger.clock.elapsed()));
         Arc::new(Self {
             id,
+            claims: Claims::new(ledger.clone(), config.claim_rules()),
             ledger,
+            live_runs,
             config,
             pace,
             registry,
@@ -213,13 +215,13 @@ impl Node {
         Healer::new(self.ledger.clone(), Rules::of(&self.config), reason)
     }
 
-    pub(crate) fn hub(&self) -> &Hub {
-        &self.ledger.hub
+    pub(crate) fn live_runs(&self) -> &LiveRuns {
+        &self.live_runs
     }
 
     /// Whether this node has the run, or is about to.
     pub(crate) fn has(&self, run: &RunId) -> bool {
-        self.hub().holds(run) || self.taking().contains_key(run)
+        self.live_runs().holds(run) || self.taking().contains_key(run)
     }
 
     fn taking(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, bool>> {
@@ -238,7 +240,7 @@ impl Node {
         NodeRecord {
             id: self.id.clone(),
             name: self.name.clone(),
-            started_at: self.hub().started_at(),
+            started_at: self.live_runs().started_at(),
             workflows: self.registry.labels(),
             slots: self.config.slots,
             state,
@@ -247,13 +249,13 @@ impl Node {
 
     async fn beat(&self) -> Result<(), EngineError> {
         let sent = self.ledger.clock.elapsed();
-        let state = if self.hub().is_leaving() { NodeState::Leaving } else { NodeState::Up };
+        let state = if self.live_runs().is_leaving() { NodeState::Leaving } else { NodeState::Up };
         let told = self.ledger.store.beat(&self.record(state)).await?;
         self.time.set(told, sent);
-        if self.hub().is_out_of_sight(sent) {
+        if self.live_runs().is_out_of_sight(sent) {
             self.must_be_open().await?;
         }
-        self.hub().told_alive_at(sent);
+        self.live_runs().told_alive_at(sent);
         self.ledger.meter.beaten();
         Ok(())
     }
@@ -301,7 +303,7 @@ impl Node {
             None
         } else if self.config.beat * runtime.beats >= after {
             Some("nothing moves on this runtime: all its threads are busy with code that never yields")
-        } else if deaf && !self.hub().is_leaving() {
+        } else if deaf && !self.live_runs().is_leaving() {
             Some("nobody looks at the queue any more")
         } else {
             None
@@ -345,17 +347,17 @@ impl Node {
 
     /// Hands everything over and leaves: no attempt is counted for what was running.
     pub(crate) async fn leave(&self) {
-        self.hub().leave();
+        self.live_runs().leave();
         self.send_away().await;
         let deadline = self.ledger.clock.elapsed() + self.config.drain;
-        while self.hub().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
-            self.hub().nudge_all();
+        while self.live_runs().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
+            self.live_runs().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
-        self.hub().abort();
+        self.live_runs().abort();
         let deadline = self.ledger.clock.elapsed() + Duration::from_secs(5);
-        while self.hub().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
-            self.hub().nudge_all();
+        while self.live_runs().hot_count() > 0 && self.ledger.clock.elapsed() < deadline {
+            self.live_runs().nudge_all();
             pause(Duration::from_millis(5)).await;
         }
         self.left.store(true, Ordering::Relaxed);
@@ -390,7 +392,7 @@ impl Node {
         for work in self.work.lock().unwrap_or_else(PoisonError::into_inner).all.drain(..) {
             work.abort();
         }
-        self.hub().clear();
+        self.live_runs().clear();
     }
 }
 

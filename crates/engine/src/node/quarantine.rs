@@ -17,7 +17,7 @@ use goldseam_core::{Millis, NodeId, RunId, Summary};
 use goldseam_store::{Expect, Written};
 
 use super::Node;
-use crate::spawn::spawn;
+use crate::ledger::spawn::spawn;
 
 /// Suspects that wait in memory; the others wait in the queue.
 const HELD_BACK_MAX: usize = 64;
@@ -139,7 +139,7 @@ impl Node {
     /// Removes suspects that progressed, ended or outlived their time; each of them makes room for two.
     fn let_out(&self, quarantine: &mut Quarantine) {
         // Beats tell others how long a run lived: one must have told that it outlived its time.
-        let told = self.hub().told_alive();
+        let told = self.live_runs().told_alive();
         let left =
             quarantine.inside.extract_if(|run, suspect| suspect.until <= told || !self.is_suspect(run));
         let survivors = left.filter(|(_, suspect)| !suspect.expected).count();
@@ -149,7 +149,7 @@ impl Node {
 
     /// Sends a beat that says that suspects have outlived their time, if none has said so yet.
     pub(super) async fn tell_alive(&self) {
-        let (now, told) = (self.ledger.clock.elapsed(), self.hub().told_alive());
+        let (now, told) = (self.ledger.clock.elapsed(), self.live_runs().told_alive());
         let due = |suspect: &Suspect| suspect.until > told && suspect.until <= now;
         let wanted = self.quarantine().inside.values().any(due);
         if wanted && let Err(error) = self.beat().await {
@@ -159,8 +159,8 @@ impl Node {
 
     /// Whether the run is still executing here without progress since it was recovered.
     fn is_suspect(&self, run: &RunId) -> bool {
-        match self.hub().cell(run) {
-            Some(cell) => cell.lock().state.summary.lived_ms.is_some(),
+        match self.live_runs().live(run) {
+            Some(live) => live.lock().state.summary.lived_ms.is_some(),
             None => self.taking().contains_key(run),
         }
     }
@@ -277,8 +277,8 @@ impl Node {
             self.adopt(spawn(async move { node.take(task).await }));
         }
         if !wanted && quarantine.secluded.take().is_some() {
-            self.hub().seclude(false);
-            self.hub().ready.notify_one();
+            self.live_runs().seclude(false);
+            self.live_runs().ready.notify_one();
         }
     }
 
@@ -292,10 +292,10 @@ impl Node {
         }
         let waiting = quarantine.held_back.len();
         let since = *quarantine.secluded.get_or_insert_with(|| {
-            self.hub().seclude(true);
+            self.live_runs().seclude(true);
             now
         });
-        let empty = self.hub().hot_count() == 0 && self.taking().len() <= waiting;
+        let empty = self.live_runs().hot_count() == 0 && self.taking().len() <= waiting;
         empty || now.saturating_sub(since) >= span
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use goldseam_core::recovery::{CATALOGUE, Code, Detector, Reason};
 
 use super::Node;
-use crate::healer::monitor::Monitor;
-use crate::healer::sweeper::{Fate, SweepOptions, SweepReport, Sweeper};
+use crate::heal::monitor::Monitor;
+use crate::heal::sweeper::{Fate, SweepOptions, SweepReport, Sweeper};
 
 /// Pause between two batches of one sweep: a store with a million sleeping runs is not hurried.
 const BETWEEN_BATCHES: Duration = Duration::from_millis(500);
@@ -21,7 +21,7 @@ impl Node {
         let options = SweepOptions { stale_after, foreign, walk, ..SweepOptions::default() };
         let mut sweeper = Sweeper::new(self.healer(Reason::InfrastructureRestart), options);
         let mut found: Vec<Code> = Vec::new();
-        while !self.is_closed() && !self.hub().is_leaving() {
+        while !self.is_closed() && !self.live_runs().is_leaving() {
             match sweeper.tick().await {
                 Ok(report) => {
                     self.tell(&report);
@@ -51,7 +51,7 @@ impl Node {
     pub(super) async fn keep_monitoring(self: &Arc<Self>) {
         let healer = self.healer(Reason::StaleDetection);
         let mut monitor = Monitor::new(healer, self.config.monitor_batch);
-        while !self.is_closed() && !self.hub().is_leaving() {
+        while !self.is_closed() && !self.live_runs().is_leaving() {
             match monitor.tick().await {
                 Ok(report) if report.more => {}
                 Ok(_) => self.rest(self.config.monitor).await,

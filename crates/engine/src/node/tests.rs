@@ -4,12 +4,13 @@ use goldseam_store::faulty::{Fault, FaultyStore, Plan};
 use goldseam_store::{Expect, MemoryStore, Store, TaskFilter, Written};
 
 use super::*;
-use crate::claims::{ClaimRules, Memory};
 use crate::client::{By, Client, StartOptions};
-use crate::clock::{Clock, SystemClock};
-use crate::context::Context;
-use crate::entropy::OsEntropy;
-use crate::meter::Meter;
+use crate::ledger::clock::{Clock, SystemClock};
+use crate::ledger::delivery::delivery_task;
+use crate::ledger::entropy::OsEntropy;
+use crate::ledger::meter::Meter;
+use crate::ledger::process::Process;
+use crate::run::context::Context;
 use crate::testing::{SimClock, TrueTime};
 
 fn node() -> Arc<Node> {
@@ -26,6 +27,7 @@ fn node_with(store: Arc<dyn Store>, clock: Arc<dyn Clock>, registry: Registry) -
     let id = NodeId::new("n-1").unwrap();
     let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
     let config = Config::default();
+    let live_runs = Arc::new(LiveRuns::of_client());
     let ledger = Ledger {
         store,
         clock,
@@ -33,11 +35,17 @@ fn node_with(store: Arc<dyn Store>, clock: Arc<dyn Clock>, registry: Registry) -
         limits: Arc::new(config.limits.clone()),
         asks: None,
         meter: Meter::default(),
-        hub: Arc::new(Hub::of_client()),
-        claims: Arc::new(Memory::new(ClaimRules::default())),
+        process: Arc::clone(&live_runs) as Arc<dyn Process>,
         secrets: Arc::default(),
     };
-    Node::new(ledger, Arc::new(config), registry, (id, time), None)
+    Node::new((ledger, live_runs), Arc::new(config), registry, (id, time), None)
+}
+
+impl Node {
+    /// A client of this node's store.
+    pub(super) fn client(&self) -> Client {
+        Client::of(self.ledger.clone(), Arc::clone(&self.live_runs), self.claims.clone())
+    }
 }
 
 #[tokio::test]
@@ -118,7 +126,7 @@ impl House {
         registry.add(WorkflowName::new("w").unwrap(), 1, work, &goldseam_core::Limits::default());
         let faulty: Arc<dyn Store> = Arc::new(FaultyStore::new(Arc::clone(&store) as Arc<dyn Store>, plan));
         let node = node_with(faulty, Arc::clone(&clock), registry);
-        let client = Client::of(node_on(Arc::clone(&store) as Arc<dyn Store>, clock).ledger.clone());
+        let client = node_on(Arc::clone(&store) as Arc<dyn Store>, clock).client();
         let run = RunId::new("r").unwrap();
         client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
         Self { store, node, seen, door, client, run }

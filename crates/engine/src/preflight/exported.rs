@@ -8,8 +8,8 @@ use goldseam_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::error::EngineError;
-use crate::retention::archived_states;
+use crate::ledger::archive::archived_states;
+use crate::ledger::error::EngineError;
 
 /// One event, as `goldseam history --json` prints it.
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 //! Each run's function is called with its real context on the state that its log derives to, and stops at the frontier:
 //! the first operations that the log does not have. What the live engine would park there is the verdict here.
 //!
-//! Two things make sure that nothing happens. The context's gate stays shut (`Cell::to_look_at`), so no step, probe,
+//! Two things make sure that nothing happens. The context's gate stays shut (`LiveRun::to_look_at`), so no step, probe,
 //! wait, question, sleep or child begins. And every store in reach refuses writes: the one that is read from, and the
 //! one that the context could write to.
 
@@ -21,12 +21,12 @@ use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Hash, RunId, State, Status, WorkflowName};
 use goldseam_store::{Closed, ClosedStore, MemoryStore, RunFilter, RunOrder, Store};
 
-use crate::cell::Cell;
 use crate::client::Client;
-use crate::commit::Ledger;
-use crate::config::Config;
-use crate::error::EngineError;
-use crate::registry::Registry;
+use crate::ledger::commit::Ledger;
+use crate::ledger::config::Config;
+use crate::ledger::error::EngineError;
+use crate::run::live_run::LiveRun;
+use crate::run::registry::Registry;
 
 pub use report::{Finding, Group, PreflightReport, Verdict};
 
@@ -157,10 +157,12 @@ pub(crate) struct Pilot {
 }
 
 impl Pilot {
-    pub(crate) fn new(ledger: &Ledger, config: Arc<Config>, registry: Registry, what: Preflight) -> Self {
+    pub(crate) fn new(client: &Client, config: Arc<Config>, registry: Registry, what: Preflight) -> Self {
+        let ledger = client.ledger();
         let reading = Ledger { store: sealed(Arc::clone(&ledger.store)), ..ledger.clone() };
         let blank = Ledger { store: sealed(Arc::new(MemoryStore::default())), asks: None, ..ledger.clone() };
-        Self { client: Client::of(reading), blank, config, registry, what }
+        let client = Client::of(reading.clone(), Arc::clone(&client.live_runs), client.claims().on(reading));
+        Self { client, blank, config, registry, what }
     }
 
     /// Tries all that was asked for.
@@ -313,10 +315,10 @@ impl Pilot {
             },
             Some(function) => {
                 let input = state.queued.input.clone();
-                let cell = Arc::new(Cell::to_look_at(self.blank.clone(), Arc::clone(&self.config), state));
+                let live = Arc::new(LiveRun::to_look_at(self.blank.clone(), Arc::clone(&self.config), state));
                 match self.what.apart {
-                    true => replay::apart(cell, function, input, self.what.patience).await,
-                    false => replay::here(cell, function, input, self.what.patience).await,
+                    true => replay::apart(live, function, input, self.what.patience).await,
+                    false => replay::here(live, function, input, self.what.patience).await,
                 }
             }
             None => Verdict::Unknown { reason: format!("{workflow}@{version} is not in this build") },

@@ -13,14 +13,14 @@ use goldseam_core::{Failure, Owned, Payload, Seq};
 use tokio::sync::oneshot;
 
 use super::Verdict;
-use crate::cell::{Cell, Inner, Stop};
-use crate::clock::pause;
-use crate::context::Context;
-use crate::driver::panicked;
-use crate::error::{Error, Result};
-use crate::registry::WorkflowFn;
-use crate::spawn::thread;
-use crate::undo;
+use crate::ledger::clock::pause;
+use crate::ledger::error::{Error, Result};
+use crate::ledger::spawn::thread;
+use crate::run::compensation;
+use crate::run::context::Context;
+use crate::run::driver::panicked;
+use crate::run::live_run::{Inner, LiveRun, Stop};
+use crate::run::registry::WorkflowFn;
 
 /// Turns that other arms get after the first one has come to its frontier.
 const TURNS: u32 = 4;
@@ -41,20 +41,20 @@ enum Reached {
 
 /// Replays on a thread of its own: code that never yields costs one verdict and not the preflight.
 pub(super) async fn apart(
-    cell: Arc<Cell>,
+    live: Arc<LiveRun>,
     function: WorkflowFn,
     input: Payload,
     patience: Duration,
 ) -> Verdict {
     let (sender, receiver) = oneshot::channel();
     let work = {
-        let (cell, function, input) = (Arc::clone(&cell), Arc::clone(&function), input.clone());
+        let (live, function, input) = (Arc::clone(&live), Arc::clone(&function), input.clone());
         async move {
-            let _ = sender.send(here(cell, function, input, patience).await);
+            let _ = sender.send(here(live, function, input, patience).await);
         }
     };
     if thread("goldseam-preflight", work).is_err() {
-        return here(cell, function, input, patience).await;
+        return here(live, function, input, patience).await;
     }
     // The replay has its own bound; this one is for code that never comes back to it.
     let late = std::pin::pin!(pause(patience + Duration::from_secs(1)));
@@ -67,35 +67,35 @@ pub(super) async fn apart(
 
 /// Replays in this task.
 pub(super) async fn here(
-    cell: Arc<Cell>,
+    live: Arc<LiveRun>,
     function: WorkflowFn,
     input: Payload,
     patience: Duration,
 ) -> Verdict {
-    let context = Context::new(Arc::clone(&cell));
+    let context = Context::new(Arc::clone(&live));
     let made = std::panic::catch_unwind(AssertUnwindSafe(|| function(context, input)));
     let reached = match made {
-        Ok(work) => drive(&cell, work, patience).await,
+        Ok(work) => drive(&live, work, patience).await,
         Err(panic) => Reached::Panicked(panicked(&*panic)),
     };
-    judge(&cell.lock(), reached, patience)
+    judge(&live.lock(), reached, patience)
 }
 
-async fn drive(cell: &Cell, mut work: BoxFuture<'static, Result<Payload>>, patience: Duration) -> Reached {
+async fn drive(live: &LiveRun, mut work: BoxFuture<'static, Result<Payload>>, patience: Duration) -> Reached {
     let mut late = Box::pin(pause(patience));
     let mut turns = 0;
     poll_fn(move |cx| {
         loop {
-            if let Some(stop) = enter(cell, cx) {
+            if let Some(stop) = enter(live, cx) {
                 return Poll::Ready(Reached::Stopped(stop));
             }
             match std::panic::catch_unwind(AssertUnwindSafe(|| work.poll_unpin(cx))) {
-                Ok(Poll::Ready(result)) => return Poll::Ready(returned(cell, result)),
+                Ok(Poll::Ready(result)) => return Poll::Ready(returned(live, result)),
                 Ok(Poll::Pending) => {}
                 Err(panic) => return Poll::Ready(Reached::Panicked(panicked(&*panic))),
             }
             let (stopped, frontier) = {
-                let mut inner = cell.lock();
+                let mut inner = live.lock();
                 inner.polling = false;
                 (inner.stop.is_some(), inner.is_at_the_frontier())
             };
@@ -118,9 +118,9 @@ async fn drive(cell: &Cell, mut work: BoxFuture<'static, Result<Payload>>, patie
     .await
 }
 
-/// Takes part in the cell as a driver does: it is woken, and it looks whether the context stopped the execution.
-fn enter(cell: &Cell, cx: &Cx<'_>) -> Option<Stop> {
-    let mut inner = cell.lock();
+/// Takes part in the live as a driver does: it is woken, and it looks whether the context stopped the execution.
+fn enter(live: &LiveRun, cx: &Cx<'_>) -> Option<Stop> {
+    let mut inner = live.lock();
     match &mut inner.driver {
         Some(waker) => waker.clone_from(cx.waker()),
         None => inner.driver = Some(cx.waker().clone()),
@@ -130,8 +130,8 @@ fn enter(cell: &Cell, cx: &Cx<'_>) -> Option<Stop> {
 }
 
 /// One arm may have stopped the execution in the very poll in which the function returned.
-fn returned(cell: &Cell, result: Result<Payload>) -> Reached {
-    match cell.lock().stop.take() {
+fn returned(live: &LiveRun, result: Result<Payload>) -> Reached {
+    match live.lock().stop.take() {
         Some(stop) => Reached::Stopped(stop),
         None => Reached::Returned(result),
     }
@@ -162,7 +162,7 @@ fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
         Reached::Frontier => None,
     };
     if let Some(path) = left_out(inner) {
-        return parks("V1", undo::left_out(&path));
+        return parks("V1", compensation::left_out(&path));
     }
     if let Some(verdict) = cannot_undo(inner) {
         return verdict;
@@ -172,7 +172,7 @@ fn judge(inner: &Inner, reached: Reached, patience: Duration) -> Verdict {
         return Verdict::Safe;
     }
     match result {
-        Some(Ok(_)) => match undo::disagrees(inner) {
+        Some(Ok(_)) => match compensation::disagrees(inner) {
             Some(detail) => parks("V1", detail),
             None => Verdict::Safe,
         },
@@ -191,7 +191,7 @@ fn left_out(inner: &Inner) -> Option<goldseam_core::Path> {
         _ => None,
     });
     let in_groups = groups.map(|group| (group.to_owned(), asked.get(group).copied().unwrap_or_default()));
-    undo::unasked(&inner.state, &in_groups.collect())
+    compensation::unasked(&inner.state, &in_groups.collect())
 }
 
 /// A run that is being undone, or goes back with compensations, needs the compensation of every step that is left.

@@ -15,15 +15,15 @@ use super::pages::{Page, Room, after, check_after};
 use super::token::{AppendName, Held};
 use super::wire::{Append, Appended, Outcome};
 use super::{Holder, RemoteRefusal, RemoteWorkers};
-use crate::append::{Moved, append_as, read_on};
-use crate::cell::Stop;
-use crate::commit::{Committed, Ledger};
-use crate::context::child;
-use crate::engine::refused;
-use crate::error::EngineError;
+use crate::ledger::commit::{Committed, Ledger};
+use crate::ledger::error::EngineError;
+use crate::ledger::error::refused;
+use crate::ledger::spawn::spawn;
 use crate::node::{Desk, Lying, Node};
-use crate::spawn::spawn;
-use crate::undo::cancel_child;
+use crate::run::append::{Moved, append_as, read_on};
+use crate::run::compensation::cancel_child;
+use crate::run::context::child;
+use crate::run::live_run::Stop;
 
 /// Longest name of an append.
 pub const APPEND_ID_BYTES_MAX: usize = 128;
@@ -121,12 +121,12 @@ impl RemoteWorkers {
             Done::Passed => return Err(refused(&job.held.run, Refusal::Fenced)),
         };
         let lineage = {
-            let inner = lying.cell.lock();
+            let inner = lying.live.lock();
             inner.state.branches.lineage(inner.fence.branch)
         };
         let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
         let page = after(&self.ledger, &job.held.run, job.append.after, (&sees, &mut Room::new())).await?;
-        let answer = self.answer(outcome, page, node.hub().is_leaving()).await?;
+        let answer = self.answer(outcome, page, node.live_runs().is_leaving()).await?;
         Ok(Appended { repeated, why, ..answer })
     }
 
@@ -138,7 +138,7 @@ impl RemoteWorkers {
         lying: &Lying,
         (job, done): (&Job, Result<Done, EngineError>),
     ) -> Result<Appended, EngineError> {
-        let continued = matches!(lying.cell.lock().moved, Moved::Continued(_));
+        let continued = matches!(lying.live.lock().moved, Moved::Continued(_));
         let next = match continued {
             true => node.carry_on(desk, lying).await,
             false => None,
@@ -151,7 +151,7 @@ impl RemoteWorkers {
             Done::Passed => true,
             Done::Again(_) => return Err(refused(&job.held.run, Refusal::Fenced)),
         };
-        Ok(Appended { repeated, ..self.last_answer(job, next, node.hub().is_leaving()).await? })
+        Ok(Appended { repeated, ..self.last_answer(job, next, node.live_runs().is_leaving()).await? })
     }
 
     /// The claim is over, or was another server's: only the log can tell whether the append landed.
@@ -165,7 +165,7 @@ impl RemoteWorkers {
             landed.records.iter().any(|recorded| matches!(recorded.event, Event::BranchOpened(_)));
         let here = self.hear(&held.worker).ok().filter(|_| continued);
         let next = here.as_ref().and_then(|(_, desk)| desk.of_run(&held.run));
-        let leaving = here.is_some_and(|(node, _)| node.hub().is_leaving());
+        let leaving = here.is_some_and(|(node, _)| node.live_runs().is_leaving());
         Ok(Appended { repeated: true, ..self.last_answer(job, next, leaving).await? })
     }
 
@@ -201,22 +201,22 @@ impl RemoteWorkers {
 
 /// Appends, and does what follows from it.
 async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineError> {
-    let (cell, run) = (&lying.cell, &job.held.run);
-    let known = cell.lock().state.summary.as_of;
-    check_after(&cell.ledger, run, (known, job.append.after)).await?;
+    let (live, run) = (&lying.live, &job.held.run);
+    let known = live.lock().state.summary.as_of;
+    check_after(&live.ledger, run, (known, job.append.after)).await?;
     if job.append.after < known
-        && let Some(landed) = job.landed(&cell.ledger, job.append.after).await?
+        && let Some(landed) = job.landed(&live.ledger, job.append.after).await?
     {
         let write = landed.records.first().map_or(job.name.write, |first| first.write);
-        if landed.end > known && read_on(cell, write).await.is_err() {
+        if landed.end > known && read_on(live, write).await.is_err() {
             return Ok(Done::Passed);
         }
         return Ok(Done::Landed { repeated: true });
     }
-    let (now, silence) = (cell.now(), node.config.remote_silence_max);
+    let (now, silence) = (live.now(), node.config.remote_silence_max);
     let read = {
-        let mut inner = cell.lock();
-        let reader = Reader::new((&mut inner, &job.holder), now, &cell.ledger.limits, silence);
+        let mut inner = live.lock();
+        let reader = Reader::new((&mut inner, &job.holder), now, &live.ledger.limits, silence);
         reader.read(job.append.doings.clone())
     };
     let doings = match read {
@@ -227,35 +227,35 @@ async fn write(node: &Node, lying: &Lying, job: &Job) -> Result<Done, EngineErro
         Err(Flaw::Again(why)) => return Ok(Done::Again(why)),
         Err(Flaw::Diverged(reason)) => vec![Owned::Park { code: "V1", reason }],
     };
-    let (orphans, children) = (doing::orphans(&cell.lock().state, &doings), doing::children(&doings));
+    let (orphans, children) = (doing::orphans(&live.lock().state, &doings), doing::children(&doings));
     for orphan in orphans {
-        cancel_child(cell, &orphan).await;
+        cancel_child(live, &orphan).await;
     }
     let doings: Vec<Doing> = doings.into_iter().map(|what| Doing { at: now, what }).collect();
     {
-        let mut inner = cell.lock();
+        let mut inner = live.lock();
         for doing in &doings {
             inner.push(doing.clone());
         }
     }
-    if let Err(stop) = append_as(Arc::clone(cell), job.name.write).await {
+    if let Err(stop) = append_as(Arc::clone(live), job.name.write).await {
         return explain(lying, stop, doings);
     }
     for child in children {
-        child::create_for(cell, child).await;
+        child::create_for(live, child).await;
     }
     Ok(Done::Landed { repeated: false })
 }
 
 /// Why nothing was appended, in words that tell the worker what to do next.
 fn explain(lying: &Lying, stop: Stop, doings: Vec<Doing>) -> Result<Done, EngineError> {
-    let cell = &lying.cell;
-    let run = &cell.run;
+    let live = &lying.live;
+    let run = &live.run;
     // Asked again, the core says whether the doings were refused, or the log was read to where the claim ended.
     let refusal = {
-        let inner = cell.lock();
+        let inner = live.lock();
         let command = Command::Owned(inner.fence, doings);
-        decide(View::Full(&inner.state), &command, cell.now(), &cell.ledger.limits).err()
+        decide(View::Full(&inner.state), &command, live.now(), &live.ledger.limits).err()
     };
     match (stop, refusal) {
         (Stop::TooLong(excess), _) => Err(refused(run, Refusal::HistoryTooLong(excess))),

@@ -17,8 +17,8 @@ use goldseam_core::{
 use super::RemoteRefusal;
 use super::holder::{Holder, check_kind};
 use super::wire::{Doing, Giving, Question, Timeout, Trouble};
-use crate::cell::{Inner, Spot, Stop};
-use crate::engine::default_queue;
+use crate::ledger::config::default_queue;
+use crate::run::live_run::{Inner, Spot, Stop};
 
 /// Doings in one append.
 pub const DOINGS_MAX: usize = 1_000;

@@ -23,16 +23,19 @@ use futures_util::future::join_all;
 use goldseam_core::version::UNDECIDED;
 use goldseam_core::{Event, Fence, NodeId, Recorded, Refusal, RunId, Seq, WorkflowName};
 
-use crate::claims::judge::node_name;
 use crate::client::Client;
-use crate::clock::{Clock, StoreTime, pause};
-use crate::commit::Ledger;
-use crate::config::Config;
-use crate::context::child;
-use crate::engine::refused;
-use crate::error::EngineError;
-use crate::node::{Desk, Hub, Lying, Node};
-use crate::registry::Registry;
+use crate::heal::claims::judge::node_name;
+use crate::ledger::clock::{Clock, StoreTime, pause};
+use crate::ledger::commit::Ledger;
+use crate::ledger::config::Config;
+use crate::ledger::error::EngineError;
+use crate::ledger::error::refused;
+use crate::ledger::process::Process;
+pub use crate::ledger::refusal::RemoteRefusal;
+use crate::node::{Desk, Lying, Node};
+use crate::run::context::child;
+use crate::run::live_runs::LiveRuns;
+use crate::run::registry::Registry;
 use pages::{Page, Room};
 use token::Held;
 use wire::{Beaten, Claim, Claimed, Events, Execution, Heartbeat, News, Register, Registered};
@@ -74,56 +77,6 @@ impl Default for RemoteOptions {
             workers_max: 256,
             workers_per_key: 128,
             config: Config::default(),
-        }
-    }
-}
-
-/// Why something that a worker wants cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RemoteRefusal {
-    /// Register, and claim again.
-    #[error("worker {0} is not registered here, or was silent for longer than its lease")]
-    NoSuchWorker(String),
-    /// Use a token as it was given.
-    #[error("this is no token of an execution")]
-    NoSuchToken,
-    /// Mend the request.
-    #[error("the request makes no sense: {0}")]
-    Malformed(String),
-    /// Send the same doings again, or give these doings an id of their own.
-    #[error("the append id {id} was used before, for other doings, on run {run}")]
-    IdReused {
-        /// The id of the append.
-        id: String,
-        /// The run.
-        run: RunId,
-    },
-    /// Come again later, or go to another server.
-    #[error("no worker is taken in now: {0}")]
-    NotNow(&'static str),
-    /// Let a worker leave first, or give one more slots.
-    #[error("{whose} {limit} workers registered, as many as may be")]
-    TooManyWorkers {
-        /// `this key has` or `this server has`.
-        whose: &'static str,
-        /// How many.
-        limit: usize,
-    },
-    /// Use another queue or name, or another credential.
-    #[error("{0}")]
-    Forbidden(String),
-}
-
-impl RemoteRefusal {
-    /// The stable code, with a page in `docs/codes`.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NoSuchWorker(_) => "GS0311",
-            Self::NoSuchToken => "GS0312",
-            Self::Malformed(_) => "GS0313",
-            Self::NotNow(_) | Self::TooManyWorkers { .. } => "GS0314",
-            Self::Forbidden(_) => "GS0602",
-            Self::IdReused { .. } => "GS0603",
         }
     }
 }
@@ -235,11 +188,17 @@ impl RemoteWorkers {
         config.check()?;
         let id = NodeId::new(node_name(self.ledger.entropy.next()))?;
         let time = Arc::new(StoreTime::new(Arc::clone(&self.ledger.clock)));
-        let hub =
-            Hub::new(Some(id.clone()), registry.clone(), self.ledger.clock.now(), config.silence_max / 2);
+        let live_runs = LiveRuns::new(
+            Some(id.clone()),
+            registry.clone(),
+            self.ledger.clock.now(),
+            config.silence_max / 2,
+        );
         let clock = Arc::clone(&time) as Arc<dyn Clock>;
-        let ledger = Ledger { clock, asks: None, hub: Arc::new(hub), ..self.ledger.clone() };
-        Ok(Node::new(ledger, Arc::new(config), registry, (id, time), Some(Arc::clone(desk))))
+        let live_runs = Arc::new(live_runs);
+        let process = Arc::clone(&live_runs) as Arc<dyn Process>;
+        let ledger = Ledger { clock, asks: None, process, ..self.ledger.clone() };
+        Ok(Node::new((ledger, live_runs), Arc::new(config), registry, (id, time), Some(Arc::clone(desk))))
     }
 
     /// Whether a worker was registered with this credential. With any other, there is no such worker.
@@ -301,7 +260,7 @@ impl RemoteWorkers {
                     None => lost.push(holding.token.clone()),
                 }
             }
-            let leaving = node.hub().is_leaving();
+            let leaving = node.live_runs().is_leaving();
             let left = deadline.saturating_sub(self.ledger.clock.elapsed());
             if !news.is_empty() || !lost.is_empty() || leaving || left.is_zero() || node.is_closed() {
                 return Ok(Beaten { news, lost, leaving, now: node.ledger.clock.now() });
@@ -323,7 +282,7 @@ impl RemoteWorkers {
             node.clear_away(desk, &lying).await;
             return Ok(None);
         }
-        let known = lying.cell.lock().state.summary.as_of;
+        let known = lying.live.lock().state.summary.as_of;
         if known <= holding.after {
             pages::check_after(&self.ledger, &held.run, (known, holding.after)).await?;
             return Ok(Some(None));
@@ -342,11 +301,11 @@ impl RemoteWorkers {
         let limit = usize::try_from(claim.limit).unwrap_or(usize::MAX).min(CLAIM_MAX);
         let deadline = self.ledger.clock.elapsed() + Self::patience(&desk, claim.wait_ms);
         let _asking = desk.ask(u32::try_from(limit).unwrap_or(u32::MAX));
-        node.hub().ready.notify_one();
+        node.live_runs().ready.notify_one();
         loop {
             let arrived = desk.arrived.notified();
             let taken = desk.take_offered(&held, limit);
-            let leaving = node.hub().is_leaving();
+            let leaving = node.live_runs().is_leaving();
             let left = deadline.saturating_sub(self.ledger.clock.elapsed());
             if !taken.is_empty() || limit == 0 || leaving || left.is_zero() || node.is_closed() {
                 let (mut executions, mut room) = (Vec::with_capacity(taken.len()), Room::new());
@@ -370,7 +329,7 @@ impl RemoteWorkers {
         let (_, desk) = self.hear(&held.worker)?;
         let fenced = || refused(&held.run, Refusal::Fenced);
         let lying = desk.find(&held.run, held.fence).ok_or_else(fenced)?;
-        let known = lying.cell.lock().state.summary.as_of;
+        let known = lying.live.lock().state.summary.as_of;
         pages::check_after(&self.ledger, &held.run, (known, events.after)).await?;
         let Page { events: seen, end, more, .. } = self.page(&lying, events.after, &mut Room::new()).await?;
         Ok(News { token: events.token, events: seen, end, more })
@@ -378,11 +337,11 @@ impl RemoteWorkers {
 
     async fn page(&self, lying: &Lying, after: Seq, room: &mut Room) -> Result<Page, EngineError> {
         let (lineage, base) = {
-            let inner = lying.cell.lock();
+            let inner = lying.live.lock();
             (inner.state.branches.lineage(inner.fence.branch), inner.state.summary.base)
         };
         let sees = |recorded: &Recorded| lineage.sees(recorded.branch, recorded.seq);
-        let run = &lying.cell.run;
+        let run = &lying.live.run;
         if after >= base {
             return pages::after(&self.ledger, run, after, (&sees, room)).await;
         }
@@ -393,11 +352,11 @@ impl RemoteWorkers {
     /// Everything that the execution sees, and where the log ends.
     async fn history(&self, lying: &Lying) -> Result<(Vec<Recorded>, Seq), EngineError> {
         let (lineage, base, end) = {
-            let inner = lying.cell.lock();
+            let inner = lying.live.lock();
             let summary = &inner.state.summary;
             (inner.state.branches.lineage(inner.fence.branch), summary.base, summary.as_of)
         };
-        let (mut history, _) = self.ledger.history_to(&lying.cell.run, base, end).await?;
+        let (mut history, _) = self.ledger.history_to(&lying.live.run, base, end).await?;
         history.retain(|r| r.seq <= end && (r.event.is_mail() || lineage.sees(r.branch, r.seq)));
         Ok((history, end))
     }
@@ -411,7 +370,7 @@ impl RemoteWorkers {
         let (history, end) = self.history(lying).await?;
         self.create_children(lying, &history).await;
         let page = Page::of(history, (Seq::ZERO, end), room);
-        let inner = lying.cell.lock();
+        let inner = lying.live.lock();
         let (state, branch) = (&inner.state, inner.fence.branch);
         let summary = &state.summary;
         let (run, fence) = (summary.run.clone(), inner.fence);
@@ -441,9 +400,9 @@ impl RemoteWorkers {
     async fn create_children(&self, lying: &Lying, history: &[Recorded]) {
         for recorded in history {
             let Event::ChildStarted(child) = &recorded.event else { continue };
-            let open = lying.cell.lock().state.children.get(&child.run).is_some_and(|child| !child.ended);
+            let open = lying.live.lock().state.children.get(&child.run).is_some_and(|child| !child.ended);
             if open {
-                child::create_for(&lying.cell, child.clone()).await;
+                child::create_for(&lying.live, child.clone()).await;
             }
         }
     }
@@ -487,13 +446,13 @@ impl RemoteWorkers {
         self.leaving.store(true, Ordering::Relaxed);
         let all: Vec<Arc<Node>> = std::mem::take(&mut *self.all()).into_values().collect();
         for node in &all {
-            node.hub().leave();
+            node.live_runs().leave();
             if let Some(desk) = &node.desk {
                 desk.tell_all();
             }
         }
         let deadline = self.ledger.clock.elapsed() + drain;
-        let busy = |node: &Arc<Node>| !node.is_closed() && node.hub().hot_count() > 0;
+        let busy = |node: &Arc<Node>| !node.is_closed() && node.live_runs().hot_count() > 0;
         while all.iter().any(busy) && self.ledger.clock.elapsed() < deadline {
             pause(Duration::from_millis(10)).await;
         }

@@ -5,8 +5,8 @@ use goldseam_core::{Recorded, RunId, Seq};
 
 use super::RemoteRefusal;
 use super::wire::Entry;
-use crate::commit::Ledger;
-use crate::error::EngineError;
+use crate::ledger::commit::Ledger;
+use crate::ledger::error::EngineError;
 
 /// Events in one answer.
 pub(super) const EVENTS_MAX: usize = 1_000;

@@ -14,7 +14,7 @@ use goldseam_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::engine::default_queue;
+use crate::ledger::config::default_queue;
 
 /// A worker introduces itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use goldseam_core::Millis;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::ledger::clock::Clock;
 
 /// Where virtual time begins.
 pub const START: Millis = Millis(1_700_000_000_000);

@@ -4,8 +4,7 @@
 
 mod clock;
 mod log;
-mod witness;
 
+pub use crate::run::witness::{Beginning, Witness, Work};
 pub use clock::{START, SimClock, TrueTime};
 pub use log::Log;
-pub use witness::{Beginning, Witness, Work};

@@ -1,0 +1,196 @@
+//! Archive, bury, remove.
+
+use futures_util::future::try_join_all;
+use goldseam_core::command::Prune;
+use goldseam_core::decide::Refusal;
+use goldseam_core::{Command, Corrupt, RunId, Seq};
+use goldseam_store::{Archive, StoreError, TaskChange};
+
+use goldseam_engine::ledger::archive::{self as batch, Whole};
+
+use super::{Candidate, Plan, Progress, PruneReport, PrunedRun, Pruner};
+use goldseam_engine::client::{By, Client};
+use goldseam_engine::ledger::commit::{Patience, With, is_tombstone};
+use goldseam_engine::ledger::error::EngineError;
+
+/// Events read at a time.
+const PAGE: u32 = 1_000;
+/// Bytes of a batch, a little more or less.
+const BATCH_BYTES: usize = 8 << 20;
+/// Most runs of a batch.
+const BATCH_RUNS: usize = 500;
+/// Runs buried side by side.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What a look at a whole log brought.
+enum Look {
+    /// It can be archived.
+    Whole(Box<Whole>),
+    /// A tombstone ends it: somebody was faster, or an earlier prune did not end.
+    Buried(Seq),
+    /// It stays as it is.
+    Stays(String),
+}
+
+/// A prune that is under way.
+struct Pruning<'a> {
+    client: &'a Client,
+    archive: &'a dyn Archive,
+    by: &'a By,
+    plan: &'a Plan,
+    report: PruneReport,
+    batch: Vec<(&'a Candidate, Whole)>,
+}
+
+impl Pruner<'_> {
+    /// Archives the runs of a plan, then leaves a tombstone in place of each log. What moved since it was planned stays.
+    pub async fn prune(
+        &self,
+        plan: &Plan,
+        archive: &dyn Archive,
+        by: &By,
+        tell: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<PruneReport, EngineError> {
+        let (report, batch) = (PruneReport::default(), Vec::new());
+        let mut pruning = Pruning { client: self.client, archive, by, plan, report, batch };
+        for (run, seq) in &plan.unfinished {
+            pruning.trim(run, *seq).await?;
+            pruning.report.finished += 1;
+        }
+        let (mut bytes, total) = (0, plan.runs.len() as u64);
+        for (done, candidate) in (1..).zip(&plan.runs) {
+            match pruning.look(&candidate.run).await? {
+                Look::Whole(whole) => {
+                    bytes += whole.bytes();
+                    pruning.batch.push((candidate, *whole));
+                }
+                Look::Buried(seq) => {
+                    pruning.trim(&candidate.run, seq).await?;
+                    pruning.report.finished += 1;
+                }
+                Look::Stays(why) => pruning.report.left.push((candidate.run.clone(), why)),
+            }
+            if bytes >= BATCH_BYTES || pruning.batch.len() >= BATCH_RUNS {
+                pruning.flush().await?;
+                bytes = 0;
+            }
+            tell(Progress { done, total });
+        }
+        pruning.flush().await?;
+        Ok(pruning.report)
+    }
+}
+
+impl Pruning<'_> {
+    /// Reads a whole log as it is now.
+    async fn look(&self, run: &RunId) -> Result<Look, EngineError> {
+        let (mut texts, mut after) = (Vec::new(), Seq::ZERO);
+        let damaged = |corrupt: &Corrupt| Ok(Look::Stays(format!("K1: {corrupt}")));
+        loop {
+            let read = || async { Ok(self.client.store().read(run, after, PAGE).await?) };
+            let ledger = self.client.ledger();
+            let page = Patience::new(ledger, "reading a log").insist(ledger, read).await?;
+            let Some(last) = page.last() else { break };
+            if is_tombstone(last) {
+                return Ok(Look::Buried(last.seq));
+            }
+            for record in page {
+                if record.seq != after.next() {
+                    return damaged(&Corrupt::new(after.next(), "it is missing"));
+                }
+                after = record.seq;
+                texts.push(record.body);
+            }
+        }
+        let whole = match Whole::new(run, texts) {
+            Ok(whole) => whole,
+            Err(corrupt) => return damaged(&corrupt),
+        };
+        let row = &whole.state.summary;
+        match row.finished_at {
+            Some(at) if at < self.plan.before && row.status.is_terminal() => Ok(Look::Whole(Box::new(whole))),
+            Some(_) => Ok(Look::Stays("it ended anew since".to_owned())),
+            None => Ok(Look::Stays(format!("it is {}", row.status))),
+        }
+    }
+
+    /// Archives what was gathered; once that is durable and was read back, buries each run.
+    async fn flush(&mut self) -> Result<(), EngineError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let (candidates, runs): (Vec<&Candidate>, Vec<Whole>) = self.batch.drain(..).unzip();
+        let ledger = self.client.ledger();
+        let name = format!("goldseam-{:013}-{}.jsonl", ledger.clock.now().0, ledger.entropy.write_id());
+        let text = batch::write(&runs);
+        let place = self.archive.place(&name);
+        self.report.bytes += text.len() as u64;
+        self.archive.put(&name, text.clone()).await?;
+        if self.archive.get(&name).await? != text || batch::verify(&text).is_err() {
+            return Err(EngineError::Store(StoreError::Refused {
+                code: "GS0133",
+                what: format!("{place} does not read as it was written"),
+                hint: "nothing of it was removed; look at the disk or the bucket, then prune again"
+                    .to_owned(),
+            }));
+        }
+        let all: Vec<(&Candidate, &Whole)> = candidates.into_iter().zip(&runs).collect();
+        for some in all.chunks(SIDE_BY_SIDE) {
+            let buried =
+                try_join_all(some.iter().map(|(candidate, whole)| self.bury(candidate, whole, &place)));
+            for (outcome, (candidate, _)) in buried.await?.into_iter().zip(some) {
+                match outcome {
+                    Ok(pruned) => self.report.pruned.push(pruned),
+                    Err(why) => self.report.left.push((candidate.run.clone(), why)),
+                }
+            }
+        }
+        self.report.batches.push(place);
+        Ok(())
+    }
+
+    /// Puts the tombstone at the end that was archived, then removes what stands before it.
+    async fn bury(
+        &self,
+        candidate: &Candidate,
+        whole: &Whole,
+        place: &str,
+    ) -> Result<Result<PrunedRun, String>, EngineError> {
+        let run = &whole.run;
+        let row = &whole.state.summary;
+        let prune = Prune {
+            note: self.client.note(self.by.clone()),
+            archive: place.to_owned(),
+            sha256: whole.sha256.clone(),
+            at: row.as_of,
+        };
+        let gone = candidate.tasks.iter().map(|task| TaskChange::Remove { task: task.clone() }).collect();
+        let committed = self
+            .client
+            .ledger()
+            .commit_on(None, run, &Command::Prune(prune), With { extra: gone, ..With::default() })
+            .await;
+        let end = match committed {
+            Ok(committed) => committed.end,
+            Err(EngineError::Refused { refusal: refusal @ Refusal::NotPrunable { .. }, .. }) => {
+                return Ok(Err(refusal.to_string()));
+            }
+            Err(error) => return Err(error),
+        };
+        self.trim(run, end).await?;
+        Ok(Ok(PrunedRun {
+            run: run.clone(),
+            workflow: row.workflow.clone(),
+            status: row.status,
+            finished_at: row.finished_at.unwrap_or_default(),
+            events: row.as_of.0,
+            archive: place.to_owned(),
+        }))
+    }
+
+    async fn trim(&self, run: &RunId, first: Seq) -> Result<(), EngineError> {
+        let ledger = self.client.ledger();
+        let trim = || async { Ok(ledger.store.trim(run, first).await?) };
+        Patience::new(ledger, "removing a log that is archived").insist(ledger, trim).await
+    }
+}

@@ -1,0 +1,237 @@
+//! Healing by hand: one run at a time, by somebody who wants to know what was done.
+
+use goldseam_core::command::Migrate;
+use goldseam_core::decide::Refusal;
+use goldseam_core::recovery::{Code, NO_STABLE_EVENT, Reason, Remedy};
+use goldseam_core::{BranchId, Command, NodeId, Path, RunId, Seq, State, Status};
+
+use crate::client::{By, Client, Jump};
+use crate::heal::monitor::Monitor;
+use crate::heal::sweeper::{SweepOptions, Sweeper};
+use crate::heal::{Examined, Found, Healed, Healer, Rules};
+use crate::ledger::config::Config;
+use crate::ledger::error::EngineError;
+use crate::ledger::error::refused;
+
+/// How one run is to be recovered.
+#[derive(Debug, Clone, Default)]
+pub struct RecoverOptions {
+    /// Only by this rule.
+    pub rule: Option<Code>,
+    /// Only tell.
+    pub dry_run: bool,
+    /// Undo completed steps that a cut would leave standing, before it is made.
+    pub compensate: bool,
+}
+
+/// What a recovery by hand found and did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recovery {
+    /// The run's status before.
+    pub status: Status,
+    /// What was wrong; none: nothing, and nothing was changed.
+    pub found: Option<Found>,
+    /// What became of it; none: it was only told, or there was nothing to do.
+    pub healed: Option<Healed>,
+    /// Completed steps with a compensation that the cut leaves standing. They run again under the same keys.
+    pub standing: Vec<Path>,
+}
+
+impl Recovery {
+    /// Whether something was wrong.
+    pub fn was_needed(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// Whether something was done about it.
+    pub fn has_healed(&self) -> bool {
+        matches!(self.healed, Some(Healed::Done { .. }))
+    }
+
+    /// The branch that the run is on now, if the recovery opened one.
+    pub fn branch(&self) -> Option<BranchId> {
+        match &self.healed {
+            Some(Healed::Done { branch, .. }) => *branch,
+            _ => None,
+        }
+    }
+}
+
+/// What a resume did: it looks for something to recover first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resumed {
+    /// Where the log ends now.
+    pub end: Seq,
+    /// Whether the run was paused or parked; if not, it was only recovered.
+    pub rested: bool,
+    /// What was recovered on the way.
+    pub recovery: Recovery,
+}
+
+/// The operation that a cut would make the run do again first.
+fn first_after(state: &State, remedy: &Remedy) -> Option<Path> {
+    let Remedy::Branch { cutoff } = remedy else { return None };
+    let after = state.ops.iter().filter(|(_, op)| op.first > *cutoff);
+    after.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
+}
+
+/// Whether a cut would have healed the run, and its log has no event to cut at.
+fn lacks_stable_event(found: &Found) -> bool {
+    match &found.diagnosis.remedy {
+        Remedy::Park { reason } => reason == NO_STABLE_EVENT,
+        Remedy::Tell { .. } => found.diagnosis.evidence == NO_STABLE_EVENT,
+        _ => false,
+    }
+}
+
+fn no_stable_event(run: &RunId, found: &Found, before: Status) -> EngineError {
+    EngineError::NoStableEvent { run: run.clone(), rule: found.diagnosis.rule, before }
+}
+
+impl Client {
+    /// Somebody who mends runs because a person asked.
+    pub fn healer(&self) -> Healer {
+        self.healer_for(Reason::Manual)
+    }
+
+    fn healer_for(&self, reason: Reason) -> Healer {
+        let config = Config::default().at_pace(&self.store().pace());
+        let rules = Rules { claim_lease: self.claims.rules().lease, ..Rules::of(&config) };
+        Healer::new(self.ledger().clone(), rules, reason)
+    }
+
+    /// A sweeper over this store: tells what is stalled and, unless it is a dry run, heals it.
+    pub fn sweeper(&self, options: SweepOptions) -> Sweeper {
+        Sweeper::new(self.healer_for(Reason::StaleDetection), options)
+    }
+
+    /// A heartbeat monitor over this store, looking at `batch` silent tasks per tick.
+    pub fn monitor(&self, batch: u32) -> Monitor {
+        Monitor::new(self.healer_for(Reason::StaleDetection), batch)
+    }
+
+    /// What is wrong with a run, touching nothing.
+    pub async fn examine(&self, run: &RunId) -> Result<Examined, EngineError> {
+        let healer = self.healer();
+        let liveness = healer.liveness().await?;
+        healer.examine(run, &liveness).await
+    }
+
+    /// Recovers one run by the first rule that applies, or by the one that is asked for.
+    pub async fn recover(&self, run: &RunId, options: RecoverOptions) -> Result<Recovery, EngineError> {
+        let healer = self.healer();
+        let liveness = healer.liveness().await?;
+        let examined = healer.examine(run, &liveness).await?;
+        let status = examined.state.as_ref().map_or(Status::Parked, |state| state.summary.status);
+        let mut recovery = Recovery { status, found: None, healed: None, standing: Vec::new() };
+        let codes: Vec<Code> = examined.found.iter().map(|found| found.diagnosis.rule).collect();
+        let fits = |found: &&Found| options.rule.is_none_or(|rule| rule == found.diagnosis.rule);
+        let Some(found) = examined.found.iter().find(fits).cloned() else {
+            if let Some(rule) = options.rule {
+                return Err(EngineError::RuleDoesNotApply { run: run.clone(), rule, status, found: codes });
+            }
+            if let Some(state) = examined.state.as_ref().filter(|_| examined.row_is_off && !options.dry_run) {
+                healer.rewrite_row(run, state).await?;
+            }
+            return Ok(recovery);
+        };
+        // A deploy may bring the version: only a sweep that has watched for long enough, or an operator who names the rule,
+        // goes on without it.
+        let found = match &examined.state {
+            Some(state) if options.rule != Some(Code::E2) => found.before_grace(&state.summary),
+            _ => found,
+        };
+        if let (Remedy::Branch { cutoff }, Some(state)) = (&found.diagnosis.remedy, &examined.state) {
+            recovery.standing = state.to_undo(*cutoff);
+        }
+        if status == Status::Parked && lacks_stable_event(&found) {
+            return Err(no_stable_event(run, &found, status));
+        }
+        if options.dry_run {
+            recovery.found = Some(found);
+            return Ok(recovery);
+        }
+        let to = examined.state.as_ref().and_then(|state| first_after(state, &found.diagnosis.remedy));
+        if let Some(to) = to.filter(|_| options.compensate && !recovery.standing.is_empty()) {
+            let reason = format!("rule {}: {}", found.diagnosis.rule, found.diagnosis.evidence);
+            let by = By { reason, ..By::default() };
+            let end = self.jump(run, &to, Jump { compensate: true, by, ..Jump::default() }).await?;
+            recovery.healed = Some(Healed::Done { end, branch: None, stale: None });
+            recovery.standing.clear();
+        } else {
+            recovery.healed = Some(healer.heal(run, found.at, &found.diagnosis).await?);
+        }
+        if lacks_stable_event(&found) {
+            return Err(no_stable_event(run, &found, status));
+        }
+        recovery.found = Some(found);
+        Ok(recovery)
+    }
+
+    /// Completed steps with a compensation that a jump to `to` leaves standing unless it compensates, latest first.
+    pub async fn standing(&self, run: &RunId, to: &Path) -> Result<Vec<Path>, EngineError> {
+        let state = self.state(run).await?;
+        let missing = || refused(run, Refusal::NoSuchStep { step: to.clone() });
+        let op = state.ops.get(to).ok_or_else(missing)?;
+        Ok(state.to_undo(op.first.before()))
+    }
+
+    /// Goes back to the other side of the latest seam, on a new branch: nothing is deleted.
+    pub async fn undo_recovery(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::UndoSeam(note)).await
+    }
+
+    /// Gives a run a new task, due now. One that a live node has needs none.
+    pub async fn requeue(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let healer = self.healer();
+        let liveness = healer.liveness().await?;
+        let summary = self.get(run).await?;
+        if let Some(owner) = &summary.owner
+            && liveness.owner(Some(owner), summary.claimed_at).is_alive()
+        {
+            return Err(refused(run, Refusal::Owned { owner: owner.clone() }));
+        }
+        let note = self.note(by);
+        self.tell(run, Command::Requeue(note)).await
+    }
+
+    /// Moves a run to another version of its workflow, without asking whether its history fits: if it does not, the run
+    /// parks (rule V1) and can be moved back. A run that a live node executes is refused: pause it first.
+    pub async fn migrate(&self, run: &RunId, to: u32, by: By) -> Result<Seq, EngineError> {
+        let liveness = self.healer().liveness().await?;
+        let summary = self.get(run).await?;
+        let gone = |owner: &NodeId| !liveness.owner(Some(owner), summary.claimed_at).is_alive();
+        let lost = summary.owner.clone().filter(gone);
+        let note = self.note(by);
+        self.tell(run, Command::Migrate(Migrate { note, to, lost })).await
+    }
+
+    /// Takes back what has not settled: it runs again from the last stable event, on a new branch.
+    pub async fn reset(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        self.tell(run, Command::Reset(note)).await
+    }
+
+    /// Lets a paused or parked run go on. Whatever else is wrong with it is recovered first.
+    pub async fn resume(&self, run: &RunId, by: By) -> Result<Resumed, EngineError> {
+        let nothing = |status| Recovery { status, found: None, healed: None, standing: Vec::new() };
+        let recovery = match self.recover(run, RecoverOptions::default()).await {
+            // A run that is parked already goes on as the operator wants.
+            Err(EngineError::NoStableEvent { before: Status::Parked, .. }) => nothing(Status::Parked),
+            Ok(recovery) if recovery.status == Status::Parked => nothing(Status::Parked),
+            recovery => recovery?,
+        };
+        let note = self.note(by);
+        match self.tell(run, Command::Resume(note)).await {
+            Ok(end) => Ok(Resumed { end, rested: true, recovery }),
+            Err(EngineError::Refused { refusal: Refusal::NothingToDo { .. }, .. })
+                if recovery.has_healed() =>
+            {
+                let end = self.store().head(run).await?.map_or(Seq::ZERO, |head| head.end);
+                Ok(Resumed { end, rested: false, recovery })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The doctor: every rule over the whole store, told or healed.
+
+use goldseam_core::recovery::Code;
+use goldseam_store::{RecordKind, Unreadable};
+
+use crate::client::Client;
+use crate::heal::sweeper::{Fate, Stalled, SweepOptions, SweepReport};
+use crate::ledger::error::EngineError;
+
+/// Looks at the whole store in one examination: what was healed is looked at again, because what stood behind
+/// it is seen only then.
+const LOOKS_MAX: u32 = 3;
+
+/// Records read at a time.
+const RECORDS: u32 = 5_000;
+
+/// What the doctor is to do.
+#[derive(Debug, Clone, Default)]
+pub struct DoctorOptions {
+    /// Heal what can be healed.
+    pub fix: bool,
+    /// Only this rule.
+    pub rule: Option<Code>,
+    /// Read every log, those of finished runs too.
+    pub deep: bool,
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A run.
+    Run(String),
+    /// A task.
+    Task(String),
+    /// A lock.
+    Lock(String),
+    /// A node.
+    Node(String),
+    /// Another record, by its place.
+    Record(String),
+}
+
+impl Subject {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Run(name) | Self::Task(name) | Self::Lock(name) | Self::Node(name) | Self::Record(name) => {
+                name
+            }
+        }
+    }
+
+    /// What sort of thing it is.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run",
+            Self::Task(_) => "task",
+            Self::Lock(_) => "lock",
+            Self::Node(_) => "node",
+            Self::Record(_) => "record",
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// The rule.
+    pub code: Code,
+    /// With what.
+    pub subject: Subject,
+    /// What was seen.
+    pub evidence: String,
+    /// What is done about it, or what to do.
+    pub remedy: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What a whole examination brought.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Checkup {
+    /// Runs looked at.
+    pub scanned: u64,
+    /// Everything that is wrong, or was.
+    pub findings: Vec<Finding>,
+    /// How much of it was healed.
+    pub healed: u64,
+    /// Cached rows written anew.
+    pub rows_rewritten: u64,
+}
+
+impl Checkup {
+    /// Whether something is left that is wrong.
+    pub fn is_healthy(&self) -> bool {
+        let is_well = |fate: &Fate| matches!(fate, Fate::Healed | Fate::Moved | Fate::Waits);
+        self.findings.iter().all(|finding| is_well(&finding.fate))
+    }
+
+    /// Adds a finding; one that is known already takes the newer fate.
+    fn add(&mut self, new: Finding) {
+        let same = |old: &&mut Finding| old.code == new.code && old.subject == new.subject;
+        match self.findings.iter_mut().find(same) {
+            Some(old) if old.fate == Fate::Healed && matches!(new.fate, Fate::Moved | Fate::Waits) => {}
+            Some(old) => *old = new,
+            None => self.findings.push(new),
+        }
+    }
+}
+
+impl Client {
+    /// Examines the whole store by every rule; heals what can be healed if that is wanted.
+    pub async fn doctor(&self, options: DoctorOptions) -> Result<Checkup, EngineError> {
+        self.doctor_telling(options, &mut |_| ()).await
+    }
+
+    /// The same, telling now and then how many runs were looked at so far.
+    pub async fn doctor_telling(
+        &self,
+        options: DoctorOptions,
+        tell: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Checkup, EngineError> {
+        let sweep = SweepOptions {
+            stale_after: Some(std::time::Duration::ZERO),
+            dry_run: !options.fix,
+            rule: options.rule,
+            parked: true,
+            deep: options.deep,
+            // No rule speaks of them.
+            foreign: None,
+            from_log: false,
+            walk: 0,
+        };
+        let mut sweeper = self.sweeper(sweep);
+        let mut checkup = Checkup::default();
+        for _ in 0..LOOKS_MAX {
+            let mut report = SweepReport { more: true, ..SweepReport::default() };
+            while report.more {
+                report.add(sweeper.tick().await?);
+                tell(report.scanned);
+            }
+            checkup.scanned = checkup.scanned.max(report.scanned);
+            checkup.rows_rewritten += report.rows_rewritten;
+            report.stalled.into_iter().map(finding).for_each(|finding| checkup.add(finding));
+            if report.healed == 0 {
+                break;
+            }
+        }
+        self.examine_claims(&options, &mut checkup).await?;
+        self.examine_records(options.deep, &mut checkup).await?;
+        checkup.findings.retain(|finding| options.rule.is_none_or(|rule| rule == finding.code));
+        let healed = checkup.findings.iter().filter(|finding| finding.fate == Fate::Healed);
+        checkup.healed = healed.count() as u64;
+        Ok(checkup)
+    }
+
+    /// Rule U1: tasks, locks, nodes and other records that cannot be read.
+    async fn examine_records(&self, deep: bool, checkup: &mut Checkup) -> Result<(), EngineError> {
+        let mut kinds = vec![RecordKind::Task, RecordKind::Lock, RecordKind::Node];
+        // On object storage these are read one by one, and nothing else reads them all.
+        kinds.extend(deep.then_some(RecordKind::Index));
+        for kind in kinds {
+            let mut after = None;
+            loop {
+                let page = self.store().unreadable(kind, after.as_deref(), RECORDS).await?;
+                page.items.into_iter().map(unreadable).for_each(|finding| checkup.add(finding));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Rules L1 and L2: locks and tasks that nobody alive holds.
+    async fn examine_claims(
+        &self,
+        options: &DoctorOptions,
+        checkup: &mut Checkup,
+    ) -> Result<(), EngineError> {
+        let claims = self.claims();
+        let wanted = |code: Code| options.rule.is_none_or(|rule| rule == code);
+        let fate = if options.fix { Fate::Healed } else { Fate::Told };
+        let mut found = Vec::new();
+        for stale in claims.stale_locks().await? {
+            let name = stale.lock.name.as_str().to_owned();
+            found.push((Code::L1, Subject::Lock(name), stale.why, "free it".to_owned()));
+        }
+        for stale in claims.stale_tasks().await? {
+            let name = stale.task.id.as_str().to_owned();
+            found.push((Code::L2, Subject::Task(name), stale.why, "put it back into its queue".to_owned()));
+        }
+        found.retain(|(code, ..)| wanted(*code));
+        let is_found = |code: Code| found.iter().any(|(found, ..)| *found == code);
+        if options.fix && is_found(Code::L1) {
+            claims.free_stale_locks().await?;
+        }
+        if options.fix && is_found(Code::L2) {
+            claims.reclaim_stale_tasks().await?;
+        }
+        checkup.findings.extend(found.into_iter().map(|(code, subject, evidence, remedy)| Finding {
+            code,
+            subject,
+            evidence,
+            remedy,
+            fate: fate.clone(),
+        }));
+        Ok(())
+    }
+}
+
+fn unreadable(found: Unreadable) -> Finding {
+    // Rule O1 finds the run of an advance task, too.
+    let fate = if found.advance { Fate::Told } else { Fate::NeedsHelp };
+    let (subject, remedy) = match found.kind {
+        RecordKind::Row => (Subject::Run(found.key), "its row is written again from its log"),
+        RecordKind::Task if found.advance => (Subject::Task(found.key), "rule O1 makes a new one"),
+        RecordKind::Task => {
+            (Subject::Task(found.key), "no worker gets it; put it right, or remove it by hand")
+        }
+        RecordKind::Lock => {
+            (Subject::Lock(found.key), "it counts as held; put it right, or remove it by hand")
+        }
+        RecordKind::Node => (Subject::Node(found.key), "it counts as up; its next beat writes it again"),
+        RecordKind::Index => (Subject::Record(found.key), "its key or lane stays shut; remove it by hand"),
+    };
+    let (evidence, remedy) = (format!("it cannot be read: {}", found.reason), remedy.to_owned());
+    Finding { code: Code::U1, subject, evidence, remedy, fate }
+}
+
+fn finding(stalled: Stalled) -> Finding {
+    let diagnosis = stalled.found.diagnosis;
+    // Parking keeps workers away from a damaged log; it heals nothing.
+    let fate = match stalled.fate {
+        Fate::Told | Fate::Young | Fate::Healed if diagnosis.rule == Code::K1 => Fate::NeedsHelp,
+        fate => fate,
+    };
+    Finding {
+        code: diagnosis.rule,
+        subject: Subject::Run(stalled.found.run.as_str().to_owned()),
+        remedy: diagnosis.remedy.describe(),
+        evidence: diagnosis.evidence,
+        fate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(code: Code, subject: &str, fate: Fate) -> Finding {
+        let subject = Subject::Run(subject.to_owned());
+        Finding { code, subject, evidence: fate.as_str().to_owned(), remedy: String::new(), fate }
+    }
+
+    #[test]
+    fn a_subject_has_a_name_and_a_kind() {
+        for (subject, kind) in [
+            (Subject::Run("x".into()), "run"),
+            (Subject::Task("x".into()), "task"),
+            (Subject::Lock("x".into()), "lock"),
+            (Subject::Node("x".into()), "node"),
+            (Subject::Record("x".into()), "record"),
+        ] {
+            assert_eq!((subject.name(), subject.kind()), ("x", kind));
+        }
+    }
+
+    #[test]
+    fn a_known_finding_takes_the_newer_fate_but_stays_healed() {
+        let cases = [
+            (Fate::Healed, Fate::Moved, Fate::Healed),
+            (Fate::Healed, Fate::Told, Fate::Told),
+            (Fate::Healed, Fate::NeedsHelp, Fate::NeedsHelp),
+            (Fate::Told, Fate::Moved, Fate::Moved),
+            (Fate::Young, Fate::Healed, Fate::Healed),
+        ];
+        for (old, new, expected) in cases {
+            let mut checkup = Checkup::default();
+            checkup.add(finding(Code::O1, "r", old));
+            checkup.add(finding(Code::O1, "r", new));
+            assert_eq!(checkup.findings, [finding(Code::O1, "r", expected)]);
+        }
+    }
+
+    #[test]
+    fn another_rule_or_another_subject_is_another_finding() {
+        let mut checkup = Checkup::default();
+        let all = [(Code::O1, "r"), (Code::O2, "r"), (Code::O1, "s"), (Code::N1, "t")];
+        for (code, subject) in all {
+            checkup.add(finding(code, subject, Fate::Told));
+        }
+        assert_eq!(checkup.findings, all.map(|(code, subject)| finding(code, subject, Fate::Told)));
+    }
+
+    #[test]
+    fn only_what_was_healed_or_moved_on_leaves_a_store_healthy() {
+        let is_healthy = |fate: Fate| {
+            let findings = vec![finding(Code::O1, "r", Fate::Healed), finding(Code::O1, "s", fate)];
+            Checkup { findings, ..Checkup::default() }.is_healthy()
+        };
+        let fates =
+            [Fate::Healed, Fate::Moved, Fate::Waits, Fate::Young, Fate::Told, Fate::NeedsHelp, Fate::Stopped];
+        assert_eq!(fates.map(is_healthy), [true, true, true, false, false, false, false]);
+        assert!(!is_healthy(Fate::Failed("no".to_owned())));
+        assert!(Checkup::default().is_healthy());
+    }
+}

@@ -1,0 +1,187 @@
+//! Ending runs from outside, and taking back what was asked of them.
+//!
+//! What only a worker can carry out stays pending in the run's log. A caller learns whether its command is done or what
+//! it waits for.
+
+use goldseam_core::command::Withdraw;
+use goldseam_core::decide::Refusal;
+use goldseam_core::event::{Note, Request, Terminated};
+use goldseam_core::{Command, Path, RunId, Seq, State};
+
+use crate::client::{By, Client};
+use crate::ledger::error::{EngineError, refused};
+use crate::ledger::salvage::left_by;
+
+/// What a request to cancel did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancelled {
+    /// Where the log ends now.
+    pub end: Seq,
+    /// What the request waits for; none: the run has ended.
+    pub waits_for: Option<String>,
+}
+
+/// What a termination left standing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Termination {
+    /// Where the log ends now.
+    pub end: Seq,
+    /// What was left standing.
+    pub left: Terminated,
+}
+
+/// Which request was taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// Where the log ends now.
+    pub end: Seq,
+    /// The request.
+    pub what: Request,
+}
+
+impl Client {
+    /// Asks a run to stop; it ends `cancelled` once it has undone what it must. One that needs no worker for that ends
+    /// at once.
+    pub async fn cancel(&self, run: &RunId, by: By) -> Result<Seq, EngineError> {
+        let note = self.note(by);
+        let command = self.cancel_command(run, note).await?;
+        self.tell(run, command).await
+    }
+
+    /// The same, and says what the request waits for.
+    pub async fn request_cancel(&self, run: &RunId, by: By) -> Result<Cancelled, EngineError> {
+        let end = self.cancel(run, by).await?;
+        Ok(Cancelled { end, waits_for: self.cancel_waits_for(run).await? })
+    }
+
+    /// The command that cancels a run: it says so if no live node has the run's code.
+    pub async fn cancel_command(&self, run: &RunId, note: Note) -> Result<Command, EngineError> {
+        let Some(summary) = self.ledger().summary(run).await? else { return Ok(Command::Cancel(note)) };
+        // A run that rests or never began needs no look at the nodes.
+        if summary.status.is_terminal() || summary.parked || !summary.started {
+            return Ok(Command::Cancel(note));
+        }
+        let liveness = self.healer().liveness().await?;
+        let owned = liveness.owner(summary.owner.as_ref(), summary.claimed_at).is_alive();
+        if owned || liveness.can_run(&summary) {
+            return Ok(Command::Cancel(note));
+        }
+        Ok(Command::CancelUnmanned { note, lost: summary.owner })
+    }
+
+    /// What a pending request to cancel waits for; none: the run has ended.
+    pub async fn cancel_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
+        let summary = self.get(run).await?;
+        if summary.status.is_terminal() {
+            return Ok(None);
+        }
+        let liveness = self.healer().liveness().await?;
+        Ok(Some(liveness.worker_for(&summary)))
+    }
+
+    /// What a pending jump waits for; none: no jump is pending.
+    pub async fn jump_waits_for(&self, run: &RunId) -> Result<Option<String>, EngineError> {
+        let state = self.state(run).await?;
+        if state.jump.is_none() {
+            return Ok(None);
+        }
+        let liveness = self.healer().liveness().await?;
+        Ok(Some(format!("{} to undo {}", liveness.worker_for(&state.summary), undoes(&state))))
+    }
+
+    /// Ends a run now, without its code and without compensation. Works on every run that is not over, also on one
+    /// whose log is damaged. Open children are asked to cancel.
+    pub async fn terminate(&self, run: &RunId, by: By) -> Result<Termination, EngineError> {
+        let note = self.note(by);
+        let ended = match self.carry_out(run, &Command::Terminate(note.clone())).await {
+            Ok(committed) => match left_by(&committed.records) {
+                Some(left) => Ok(Termination { end: committed.end, left }),
+                // A repeat of a termination that has landed before.
+                None => self.termination(run).await?.ok_or_else(|| refused(run, Refusal::NoSuchRun)),
+            },
+            Err(EngineError::Corrupt { corrupt, .. }) => {
+                let (end, left) = self.healer().terminate_damaged(run, &note, &corrupt).await?;
+                Ok(Termination { end, left })
+            }
+            Err(error) => Err(error),
+        };
+        let left = match &ended {
+            Ok(termination) => Some(termination.left.clone()),
+            // A process that ended a run may have died before it told the children.
+            Err(EngineError::Refused { refusal: Refusal::Finished { .. }, .. }) => {
+                self.termination(run).await?.map(|termination| termination.left)
+            }
+            Err(_) => None,
+        };
+        for child in left.iter().flat_map(|left| &left.children) {
+            self.cancel_orphan(run, child).await;
+        }
+        ended
+    }
+
+    async fn cancel_orphan(&self, run: &RunId, child: &RunId) {
+        let id = format!("parent-terminated:{run}");
+        let by = By { who: None, reason: format!("its parent {run} was terminated"), id: Some(id) };
+        match self.cancel(child, by).await {
+            Ok(_) | Err(EngineError::Refused { .. }) => {}
+            Err(error) => tracing::warn!(%run, %child, %error, "failed to cancel child of terminated run"),
+        }
+    }
+
+    /// What was left standing by the operator who ended the run without its code, if one did.
+    pub async fn termination(&self, run: &RunId) -> Result<Option<Termination>, EngineError> {
+        let ended = self.ledger.termination(run).await?;
+        Ok(ended.map(|(end, left)| Termination { end, left }))
+    }
+
+    /// Takes back a jump or a request to cancel that no worker has acted on: the one that is named, or the only one
+    /// that is pending.
+    pub async fn withdraw(
+        &self,
+        run: &RunId,
+        what: Option<Request>,
+        by: By,
+    ) -> Result<Withdrawn, EngineError> {
+        let note = self.note(by);
+        let command = self.withdraw_command(run, what, note).await?;
+        let what = command.what;
+        let end = self.tell(run, Command::Withdraw(command)).await?;
+        Ok(Withdrawn { end, what })
+    }
+
+    /// The command that takes a request back: names the request and an owner that is lost.
+    pub async fn withdraw_command(
+        &self,
+        run: &RunId,
+        what: Option<Request>,
+        note: Note,
+    ) -> Result<Withdraw, EngineError> {
+        let summary = self.get(run).await?;
+        let what = match (what, summary.jump.is_some(), summary.is_cancel_pending()) {
+            (Some(what), ..) => what,
+            (None, true, true) => {
+                let why = "a jump and a request to cancel are both pending; name one of them";
+                return Err(refused(run, Refusal::NothingToDo { why }));
+            }
+            (None, true, false) => Request::Jump,
+            (None, false, _) => Request::Cancel,
+        };
+        let lost = match &summary.owner {
+            None => None,
+            Some(owner) => {
+                let liveness = self.healer().liveness().await?;
+                let alive = liveness.owner(Some(owner), summary.claimed_at).is_alive();
+                (!alive).then(|| owner.clone())
+            }
+        };
+        Ok(Withdraw { note, what, lost })
+    }
+}
+
+/// The steps that a pending jump undoes, in words.
+pub(crate) fn undoes(state: &State) -> String {
+    let target = state.jump.as_ref().and_then(|jump| state.ops.get(&jump.to));
+    let left = state.to_undo(target.map_or(Seq::ZERO, |op| op.first.before()));
+    let steps: Vec<&str> = left.iter().map(Path::as_str).collect();
+    if steps.is_empty() { "nothing more".to_owned() } else { steps.join(", ") }
+}

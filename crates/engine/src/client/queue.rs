@@ -1,0 +1,211 @@
+//! A user's own tasks, and those of remote steps: submitted once, claimed with a fence, finished once.
+
+mod remote;
+
+use goldseam_core::task::{NewTask, Task, TaskState};
+use goldseam_core::{Failure, Payload, QueueName, TaskId, argument};
+use goldseam_store::{Claim, ClaimedTasks, Expect, StoreError, TaskFilter, Written};
+
+use crate::client::stats::{self, Stats};
+use crate::heal::claims::Claims;
+use crate::ledger::clock::pause;
+use crate::ledger::commit::Ledger;
+use crate::ledger::error::EngineError;
+use crate::ledger::tries::{self, PAUSE, TRIES, Tries};
+
+/// Tasks of a run that are read at a time.
+const EARLIER: u32 = 200;
+
+/// The queues of a store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    ledger: Ledger,
+    claims: Claims,
+}
+
+/// Who claims, and how much.
+#[derive(Debug, Clone)]
+pub struct Want {
+    /// The claimant's name.
+    pub owner: String,
+    /// The queue.
+    pub queue: QueueName,
+    /// Only tasks of this kind.
+    pub kind: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Queue {
+    pub(crate) fn new(ledger: Ledger, claims: Claims) -> Self {
+        Self { ledger, claims }
+    }
+
+    /// Submits a task. A live task with the same key is returned instead of a second one.
+    pub async fn submit(&self, new: NewTask) -> Result<Task, EngineError> {
+        self.ledger.submit_task(new).await
+    }
+
+    /// Claims due tasks: highest priority first, one at a time per lane. What nobody alive holds is freed first.
+    pub async fn claim(&self, want: Want) -> Result<Vec<Task>, EngineError> {
+        argument::name("the owner", &want.owner)?;
+        want.kind.as_ref().map_or(Ok(()), |kind| argument::name("the kind", kind))?;
+        let claimed = tries::ask(Tries::five(), || self.claim_once(&want)).await?.tasks;
+        Ok(self.wanted(claimed).await)
+    }
+
+    async fn claim_once(&self, want: &Want) -> Result<ClaimedTasks, StoreError> {
+        let now = self.ledger.store.now().await?;
+        self.claims.before_claim(now).await;
+        let Want { owner, queue, kind, limit } = want.clone();
+        let pools = vec![Task::pool_of(&queue, None)];
+        self.ledger.store.claim(Claim { owner, pools, kind, limit, now }).await
+    }
+
+    /// The task as it is now.
+    pub async fn get(&self, id: &TaskId) -> Result<Task, EngineError> {
+        let filter = TaskFilter { id: Some(id.clone()), limit: 1, ..TaskFilter::default() };
+        let found = self.ledger.store.tasks(filter).await?.into_iter().next();
+        found.ok_or_else(|| EngineError::NoSuchTask(id.as_str().to_owned()))
+    }
+
+    /// Tasks of users, in order of id.
+    pub async fn list(
+        &self,
+        queue: Option<&QueueName>,
+        state: Option<TaskState>,
+        after: Option<TaskId>,
+        limit: u32,
+    ) -> Result<Vec<Task>, EngineError> {
+        let queue = queue.map(|queue| queue.as_str().to_owned());
+        let filter = TaskFilter { queue, state, advance: Some(false), after, limit, ..TaskFilter::default() };
+        Ok(self.ledger.store.tasks(filter).await?)
+    }
+
+    /// What stands in each queue, users' tasks and runs alike; counts up to a bound and says so.
+    pub async fn stats(&self) -> Result<Stats, EngineError> {
+        stats::count(&self.ledger).await
+    }
+
+    /// Says that the claimant is alive.
+    pub async fn heartbeat(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
+        self.change(id, |task, now| task.beaten(fence, now)).await
+    }
+
+    /// The same, and says how far it is. The next claimant of the task, or of the task of the step's next attempt, gets the
+    /// details by [`Queue::last_heartbeat`]. Values of secrets are kept out of them.
+    pub async fn heartbeat_with(
+        &self,
+        id: &TaskId,
+        fence: u64,
+        details: Payload,
+    ) -> Result<Task, EngineError> {
+        let details = self.ledger.secrets.out_of_details(details, &self.ledger.limits);
+        self.change(id, |task, now| task.beaten_with(fence, details.clone(), now)).await
+    }
+
+    /// What the last heartbeat of an earlier claim of this task said, or of an earlier attempt at the remote step that the task
+    /// does.
+    pub async fn last_heartbeat(&self, task: &Task) -> Result<Option<Payload>, EngineError> {
+        if let Some(details) = task.last_heartbeat() {
+            return Ok(Some(details.clone()));
+        }
+        let (Some(run), Some(step)) = (&task.run, task.step.as_ref().filter(|step| step.attempt > 1)) else {
+            return Ok(None);
+        };
+        let mut found: Option<(u32, Payload)> = None;
+        let mut after = None;
+        loop {
+            let filter = TaskFilter {
+                run: Some(run.clone()),
+                advance: Some(false),
+                after: after.take(),
+                limit: EARLIER,
+                ..TaskFilter::default()
+            };
+            let page = self.ledger.store.tasks(filter).await?;
+            for earlier in &page {
+                let same =
+                    earlier.step.as_ref().filter(|one| one.key == step.key && one.attempt < step.attempt);
+                let (Some(one), Some(details)) = (same, earlier.last_heartbeat()) else { continue };
+                if found.as_ref().is_none_or(|(attempt, _)| *attempt <= one.attempt) {
+                    found = Some((one.attempt, details.clone()));
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == EARLIER as usize => after = Some(last.id.clone()),
+                _ => return Ok(found.map(|(_, details)| details)),
+            }
+        }
+    }
+
+    /// The work is done. The same result again under the same fence changes nothing; another result, and another fence, are
+    /// refused. What a remote step's task brought is in its run's log once this returns.
+    pub async fn complete(&self, id: &TaskId, fence: u64, result: Payload) -> Result<Task, EngineError> {
+        let task = self.get(id).await?;
+        if let Some(over) = self.bring(&task, fence, Ok(result.clone())).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.completed(fence, result.clone(), now)).await
+    }
+
+    /// The work failed; tried again while attempts are left. A remote step is tried again by its own policy,
+    /// under another task.
+    pub async fn fail(&self, id: &TaskId, fence: u64, failure: Failure) -> Result<Task, EngineError> {
+        let failure = self.ledger.secrets.out_of(failure);
+        let task = self.get(id).await?;
+        if let Some(over) = self.bring(&task, fence, Err(failure.clone())).await? {
+            return Ok(over);
+        }
+        self.change_from(task, |task, now| task.failed(fence, failure.clone(), now)).await
+    }
+
+    /// Gives a task back unharmed.
+    pub async fn release(&self, id: &TaskId, fence: u64) -> Result<Task, EngineError> {
+        self.change(id, |task, now| task.released(fence, now)).await
+    }
+
+    /// Nobody wants the task any more. A remote step whose task is cancelled fails for good.
+    pub async fn cancel(&self, id: &TaskId) -> Result<Task, EngineError> {
+        let task = self.get(id).await?;
+        if let Some(over) = self.cancel_step(&task).await? {
+            return Ok(over);
+        }
+        self.change_from(task, Task::cancelled).await
+    }
+
+    async fn change<F>(&self, id: &TaskId, change: F) -> Result<Task, EngineError>
+    where
+        F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
+    {
+        self.change_from(self.get(id).await?, change).await
+    }
+
+    /// The same for somebody who has just looked.
+    async fn change_from<F>(&self, mut task: Task, change: F) -> Result<Task, EngineError>
+    where
+        F: Fn(Task, goldseam_core::Millis) -> Result<Task, goldseam_core::task::TaskRefusal>,
+    {
+        let mut pause_for = PAUSE;
+        for attempt in 1.. {
+            let expect = Expect::Version(task.version);
+            let now = self.ledger.store.now().await?;
+            let next = change(task.clone(), now)?;
+            if next == task {
+                return Ok(task);
+            }
+            match self.ledger.put_task(next.clone(), expect).await {
+                Ok(Written::Done) => return Ok(next),
+                Ok(Written::Lost(_)) if attempt < TRIES => {}
+                Ok(Written::Lost(_)) => {
+                    return Err(EngineError::Patience { doing: "a change of a task", seconds: 0 });
+                }
+                Err(error) => return Err(error),
+            }
+            pause(pause_for).await;
+            pause_for *= 2;
+            task = self.get(&task.id).await?;
+        }
+        Err(EngineError::Patience { doing: "a change of a task", seconds: 0 })
+    }
+}

@@ -1,0 +1,439 @@
+//! "Why is it not moving?": the chain of what a run waits for, who has it, since when, and what to do.
+
+use std::collections::BTreeMap;
+
+use goldseam_core::event::Terminated;
+use goldseam_core::lines::{answer_line, signal_line};
+use goldseam_core::recovery::{Code, Remedy, suspected};
+use goldseam_core::state::{Mail, Op, OpKind, StepOp, StepProgress, Undo};
+use goldseam_core::summary::{OpenWait, Trouble};
+use goldseam_core::task::TaskState;
+use goldseam_core::{Event, Millis, Path, Recorded, RunId, SignalName, State, Status, TaskId};
+
+use super::verdict;
+use crate::client::Client;
+use crate::heal::{Examined, Found, Healer, Liveness};
+use crate::ledger::error::EngineError;
+
+/// How deep children of children are followed.
+const DEPTH_MAX: u32 = 8;
+/// Open children that are followed at each level.
+const CHILDREN_MAX: usize = 5;
+
+/// One thing that holds a run up, or moves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// 0 for the run itself, 1 for a child, 2 for a child's child.
+    pub depth: u32,
+    /// In words.
+    pub what: String,
+    /// Since when.
+    pub since: Option<Millis>,
+    /// Until when at the latest.
+    pub until: Option<Millis>,
+}
+
+/// Why a run is where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// The run.
+    pub run: RunId,
+    /// Its status, by its log.
+    pub status: Status,
+    /// How it stands and why, in one line: fine, waits, stalled, needs you, failed or ended.
+    pub verdict: String,
+    /// What it waits for, and what that waits for.
+    pub links: Vec<Link>,
+    /// What is wrong.
+    pub found: Vec<Found>,
+    /// When it will move by itself, if time alone does it.
+    pub moves_at: Option<Millis>,
+    /// What to do, as commands.
+    pub you_can: Vec<String>,
+}
+
+impl Client {
+    /// Why a run is where it is, and what would move it.
+    pub async fn why(&self, run: &RunId) -> Result<Explanation, EngineError> {
+        let healer = self.healer();
+        let liveness = healer.liveness().await?;
+        let examined = healer.examine(run, &liveness).await?;
+        let Some(state) = &examined.state else {
+            let is_newer = examined.found.iter().any(|found| found.diagnosis.rule == Code::K2);
+            let row = self.store().head(run).await?.and_then(|head| head.row).filter(|_| is_newer);
+            let status = row.map_or(Status::Parked, |row| row.summary.status);
+            let ended = self.termination(run).await?;
+            return Ok(unreadable(run, status, examined.found, ended.map(|ended| ended.left)));
+        };
+        let mut explained = Explanation {
+            run: run.clone(),
+            status: state.summary.status,
+            verdict: String::new(),
+            links: Vec::new(),
+            moves_at: state.summary.due().filter(|_| state.summary.status.is_active()),
+            you_can: Vec::new(),
+            found: examined.found.iter().map(|found| found.clone().before_grace(&state.summary)).collect(),
+        };
+        if let Some(what) = examined.row_is.clone().filter(|_| !examined.has_row) {
+            let what = format!("{what}; the next sweep writes it again");
+            explained.links.push(Link { depth: 0, what, since: None, until: None });
+        }
+        let mut open = vec![(0, examined.clone())];
+        while let Some((depth, examined)) = open.pop() {
+            let Some(state) = &examined.state else { continue };
+            let errors = self.errors_of(state).await?;
+            let seen = Seen { healer: &healer, liveness: &liveness, state, depth, errors };
+            seen.explain(&mut explained).await?;
+            if depth >= DEPTH_MAX {
+                continue;
+            }
+            let children = state.summary.waits.iter().flat_map(|wait| &wait.children).take(CHILDREN_MAX);
+            for child in children {
+                match healer.examine(child, &liveness).await {
+                    Ok(child) => open.push((depth + 1, child)),
+                    Err(EngineError::Refused { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        for line in help(&explained, &examined) {
+            if !explained.you_can.contains(&line) {
+                explained.you_can.push(line);
+            }
+        }
+        explained.verdict = verdict::verdict(&explained, &state.summary);
+        Ok(explained)
+    }
+
+    /// The latest error of each step that is tried again: only the log has it.
+    async fn errors_of(&self, state: &State) -> Result<BTreeMap<Path, String>, EngineError> {
+        let is_tried_again =
+            |op: &Op| matches!(&op.kind, OpKind::Step(step) if step.failures > 0 && step.is_open());
+        if !state.ops.values().any(is_tried_again) {
+            return Ok(BTreeMap::new());
+        }
+        let error = |recorded: Recorded| match recorded.event {
+            Event::StepFailed(failed) => Some((failed.path, failed.failure.message)),
+            _ => None,
+        };
+        Ok(self.history(&state.summary.run).await?.into_iter().filter_map(error).collect())
+    }
+}
+
+fn unreadable(run: &RunId, status: Status, found: Vec<Found>, ended: Option<Terminated>) -> Explanation {
+    let what = found.first().map_or_else(String::new, |found| found.diagnosis.evidence.clone());
+    let rule = found.first().map_or(Code::K1, |found| found.diagnosis.rule);
+    let what = if rule == Code::K1 { format!("its log is damaged: {what}") } else { what };
+    let link = |what: String| Link { depth: 0, what, since: None, until: None };
+    let mut you_can = vec![format!("goldseam history {run}"), format!("goldseam explain {rule}")];
+    let mut links = vec![link(what)];
+    let status = match ended {
+        Some(left) => {
+            links.insert(0, link(format!("it was terminated: {}", left.note.reason)));
+            Status::Cancelled
+        }
+        None => {
+            if rule == Code::K1 {
+                you_can.push(format!("goldseam terminate {run} --reason REASON"));
+            }
+            status
+        }
+    };
+    let verdict = verdict::of_unreadable(&found, status, rule);
+    Explanation { run: run.clone(), status, verdict, links, found, moves_at: None, you_can }
+}
+
+/// What to do about what is wrong, or about what the run waits for.
+fn help(explained: &Explanation, examined: &Examined) -> Vec<String> {
+    let run = &explained.run;
+    let mut can = Vec::new();
+    for found in &explained.found {
+        match &found.diagnosis.remedy {
+            Remedy::Tell { hint } => can.push(hint.clone()),
+            _ => can.push(format!("goldseam recover {run}")),
+        }
+        can.push(format!("goldseam explain {}", found.diagnosis.rule));
+    }
+    let summary = examined.state.as_ref().map(|state| &state.summary);
+    if let Some(state) = examined.state.as_ref().filter(|state| !state.summary.status.is_terminal()) {
+        if state.jump.is_some() && state.undone.is_empty() {
+            can.push(format!("goldseam withdraw {run} --jump"));
+        }
+        if state.summary.is_cancel_pending() {
+            can.push(format!("goldseam withdraw {run} --cancel"));
+            can.push(format!("goldseam terminate {run} --reason REASON"));
+        }
+    }
+    match explained.status {
+        Status::Paused => can.push(format!("goldseam resume {run}")),
+        Status::Failed => {
+            let code = summary.and_then(|summary| summary.trouble.as_ref()?.code.as_deref());
+            if code == Some(Code::P1.as_str()) {
+                can.push(format!("goldseam explain {}", Code::P1));
+            }
+            can.push(format!("goldseam retry {run}"));
+        }
+        // Whatever it waited for before, only a person's decision moves it now.
+        Status::Parked | Status::Completed | Status::Cancelled => {}
+        _ => {
+            let waits = summary.map(|summary| summary.waits.as_slice()).unwrap_or_default();
+            let inputs = summary.map(|summary| summary.inputs.as_slice()).unwrap_or_default();
+            can.extend(inputs.iter().map(|input| answer_line(run, &input.path, &input.form)));
+            for wait in waits {
+                can.extend(wait.signals.iter().map(|name| signal_line(run, name, wait.schemas.get(name))));
+            }
+        }
+    }
+    can
+}
+
+/// One run of the chain.
+struct Seen<'a> {
+    healer: &'a Healer,
+    liveness: &'a Liveness,
+    state: &'a State,
+    depth: u32,
+    /// The latest error of each step that is tried again.
+    errors: BTreeMap<Path, String>,
+}
+
+impl Seen<'_> {
+    fn link(&self, what: String, since: Option<Millis>, until: Option<Millis>) -> Link {
+        let what = match self.depth {
+            0 => what,
+            _ => format!("{}: {what}", self.state.summary.run),
+        };
+        Link { depth: self.depth, what, since, until }
+    }
+
+    /// Requests that no worker has carried out yet: by which operator, since when, and what they wait for.
+    fn requests(&self, into: &mut Explanation) {
+        let summary = &self.state.summary;
+        if summary.status.is_terminal() {
+            return;
+        }
+        let by = |by: Option<&String>| by.map_or_else(String::new, |by| format!(" by {by}"));
+        let worker = self.liveness.worker_for(summary);
+        if let Some(jump) = &self.state.jump {
+            let since = summary.jump.as_ref().map(|jump| jump.at);
+            let undoes = crate::client::ending::undoes(self.state);
+            let what = format!(
+                "a jump to {}{} is pending: it waits for {worker} to undo {undoes}",
+                jump.to,
+                by(jump.note.by.as_ref())
+            );
+            into.links.push(self.link(what, since, None));
+        }
+        if summary.is_cancel_pending() {
+            let asked = summary.cancel_asked.as_ref();
+            let who = by(asked.and_then(|asked| asked.by.as_ref()));
+            let what = format!("a request to cancel it{who} is pending: it waits for {worker}");
+            into.links.push(self.link(what, asked.map(|asked| asked.at), None));
+        }
+    }
+
+    async fn explain(&self, into: &mut Explanation) -> Result<(), EngineError> {
+        self.requests(into);
+        let summary = &self.state.summary;
+        let trouble = || summary.trouble.as_ref().map_or_else(String::new, |t| format!(": {}", t.message));
+        match summary.status {
+            Status::Cancelled if summary.terminated => self.terminated(into),
+            Status::Completed | Status::Failed | Status::Cancelled => {
+                let stopped = |trouble: &Trouble| trouble.code.as_deref() == Some(Code::P1.as_str());
+                if summary.trouble.as_ref().is_some_and(stopped) {
+                    let what = "rule P1 stopped it: its process died each time it was recovered".to_owned();
+                    into.links.push(self.link(what, summary.finished_at, None));
+                }
+                into.links.push(self.link(
+                    format!("it is over, {}{}", summary.status, trouble()),
+                    summary.finished_at,
+                    None,
+                ));
+            }
+            Status::Paused => {
+                into.links.push(self.link(
+                    "an operator paused it".to_owned(),
+                    Some(summary.last_event_at),
+                    None,
+                ));
+            }
+            Status::Parked => {
+                into.links.push(self.link(
+                    format!("it is parked{}", trouble()),
+                    Some(summary.last_event_at),
+                    None,
+                ));
+            }
+            Status::Waiting | Status::Sleeping => {
+                for wait in &summary.waits {
+                    into.links.push(match wait.tasks.first() {
+                        Some(task) => self.elsewhere(wait, task).await?,
+                        None => self.waits(wait),
+                    });
+                }
+            }
+            Status::Queued | Status::Running | Status::Compensating => self.moves(into).await?,
+        }
+        if !summary.status.is_terminal() {
+            into.links.extend(self.unawaited());
+        }
+        Ok(())
+    }
+
+    /// An end without code, and what it left standing.
+    fn terminated(&self, into: &mut Explanation) {
+        let Some(left) = &self.state.terminated else { return };
+        let by = left.note.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let what = format!("it was terminated{by}: {}", left.note.reason);
+        into.links.push(self.link(what, self.state.summary.finished_at, None));
+        let mut add = |words: &str, names: Vec<&str>| {
+            if !names.is_empty() {
+                into.links.push(self.link(format!("{words}: {}", names.join(", ")), None, None));
+            }
+        };
+        add("left standing, not undone", left.standing.iter().map(Path::as_str).collect());
+        add("was being undone", left.undoing.iter().map(Path::as_str).collect());
+        add("handed out to workers, tasks dropped", left.remote.iter().map(Path::as_str).collect());
+        add("children, asked to cancel", left.children.iter().map(RunId::as_str).collect());
+    }
+
+    /// A step that somebody else does: who, and for how long they may still be silent.
+    async fn elsewhere(&self, wait: &OpenWait, id: &TaskId) -> Result<Link, EngineError> {
+        let path = &wait.path;
+        let Some(task) = self.healer.task(id.clone()).await? else {
+            return Ok(self.link(format!("step {path} was handed out, and its task is missing"), None, None));
+        };
+        let (queue, state) = (&task.queue, task.state.as_str());
+        Ok(match (&task.owner, task.state) {
+            (Some(owner), TaskState::Claimed) => {
+                let until = task.silence_max.map(|most| task.last_sign() + most);
+                self.link(format!("{owner} does step {path} (task {id})"), task.started_at, until)
+            }
+            (_, TaskState::Ready) => {
+                let what = format!("step {path} waits in queue {queue} for a worker (task {id})");
+                self.link(what, Some(wait.since), None)
+            }
+            _ => self.link(format!("the task of step {path} is {state}"), Some(task.changed_at), None),
+        })
+    }
+
+    /// Signals that no open wait looks for.
+    fn unawaited(&self) -> Vec<Link> {
+        let waits = &self.state.summary.waits;
+        let mut counts: BTreeMap<&SignalName, usize> = BTreeMap::new();
+        for mail in self.state.unread.values() {
+            if let Mail::Signal { name, .. } = mail
+                && waits.iter().all(|wait| wait.wants(name).is_none())
+            {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
+        let said = |(name, count): (&SignalName, usize)| {
+            let signals = if count == 1 { "signal" } else { "signals" };
+            self.link(format!("{count} unread {signals} `{name}`: no wait for it so far"), None, None)
+        };
+        counts.into_iter().map(said).collect()
+    }
+
+    fn waits(&self, wait: &OpenWait) -> Link {
+        let mut things: Vec<String> = Vec::new();
+        things.extend(wait.signals.iter().map(|name| format!("signal {name}")));
+        for question in &wait.inputs {
+            let prompt = self.state.summary.inputs.iter().find(|input| input.path == *question);
+            let prompt = prompt.map_or_else(String::new, |input| format!(" ({})", input.prompt));
+            things.push(format!("an answer to {question}{prompt}"));
+        }
+        things.extend(wait.children.iter().map(|child| format!("child run {child}")));
+        let what = match self.state.ops.get(&wait.path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => {
+                let attempt = step.attempts.saturating_add(1);
+                format!("step {} is tried again, attempt {attempt}{}", wait.path, self.last_error(&wait.path))
+            }
+            _ if things.is_empty() => format!("it sleeps ({})", wait.path),
+            _ => format!("it waits for {}", things.join(" or ")),
+        };
+        self.link(what, Some(wait.since), wait.due)
+    }
+
+    /// A run that should move: who has it, or what its task waits for.
+    async fn moves(&self, into: &mut Explanation) -> Result<(), EngineError> {
+        let summary = &self.state.summary;
+        if let Some(owner) = &summary.owner {
+            let node = self.liveness.nodes.iter().find(|seen| seen.record.id == *owner);
+            let name = node.map_or_else(String::new, |seen| format!(" ({})", seen.record.name));
+            let alive = self.liveness.owner(Some(owner), summary.claimed_at).is_alive();
+            let what = match alive {
+                true => format!("node {owner}{name} executes it"),
+                false => format!("node {owner}{name} had it and is lost"),
+            };
+            into.links.push(self.link(what, summary.claimed_at, None));
+            if alive {
+                into.links.push(self.step_under_way());
+                return Ok(());
+            }
+        }
+        into.links.extend(self.task_of_run().await?);
+        Ok(())
+    }
+
+    /// How the attempt before failed, if the log has it.
+    fn last_error(&self, path: &Path) -> String {
+        self.errors.get(path).map_or_else(String::new, |error| format!("; last error: {error}"))
+    }
+
+    fn step_under_way(&self) -> Link {
+        let (summary, ops) = (&self.state.summary, &self.state.ops);
+        if let Some((path, _)) = self.state.undone.iter().find(|(_, undo)| matches!(undo, Undo::Started)) {
+            return self.link(format!("step {path} is being undone"), Some(summary.last_event_at), None);
+        }
+        let open = ops
+            .iter()
+            .find(|(_, op)| matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Started, .. })));
+        if let Some((path, op)) = open {
+            let what = format!("step {path} is under way{}", self.last_error(path));
+            return self.link(what, Some(op.at), None);
+        }
+        let what = match &summary.step {
+            Some(step) => format!("the code after step {step} is running, no further step is in the log"),
+            None => "the code is running, no step is in the log yet".to_owned(),
+        };
+        self.link(what, Some(summary.last_event_at), None)
+    }
+
+    /// Whether a live node has the run's version.
+    fn is_fit(&self) -> bool {
+        let summary = &self.state.summary;
+        self.liveness.can_execute(&summary.workflow, summary.version)
+    }
+
+    async fn task_of_run(&self) -> Result<Option<Link>, EngineError> {
+        let Some(task) = self.healer.own_task(&self.state.summary.run).await? else { return Ok(None) };
+        let queue = &task.queue;
+        if let Some(waits) = task.quarantine().filter(|_| self.state.summary.owner.is_some()) {
+            let place = suspected(&self.state.summary);
+            let what = format!(
+                "it waits in quarantine {}: its process died while it was executing, {place}",
+                waits.place
+            );
+            return Ok(Some(self.link(what, Some(waits.since), Some(waits.until))));
+        }
+        Ok(match task.state {
+            TaskState::Ready if task.run_at <= self.liveness.now && !self.is_fit() => {
+                let what = format!("it waits for a worker with {}", self.state.summary.needs());
+                Some(self.link(what, Some(task.changed_at), None))
+            }
+            TaskState::Ready if task.run_at <= self.liveness.now => {
+                let what = format!("its task is ready in queue {queue}, for the next node with a free slot");
+                Some(self.link(what, Some(task.changed_at), None))
+            }
+            TaskState::Ready => {
+                Some(self.link(format!("its task rests in queue {queue}"), None, Some(task.run_at)))
+            }
+            TaskState::Claimed => {
+                let owner = task.owner.as_deref().unwrap_or("no node");
+                Some(self.link(format!("its task is claimed by {owner}"), task.started_at, None))
+            }
+            TaskState::Completed | TaskState::Failed | TaskState::Cancelled | TaskState::Dead => None,
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! When a claim or a lock is stale. Pure: what is known of nodes, and the store's clock, decide.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use goldseam_core::Millis;
+use goldseam_core::lock::Lock;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_store::{NodeSeen, NodeState};
+
+use crate::ledger::config::{QUEUE_DETAILS, QUEUE_MAIL};
+
+/// How the ids of nodes begin; sixteen hexadecimal digits follow.
+pub(crate) const NODE_PREFIX: &str = "n-";
+
+/// The id of a new node.
+pub(crate) fn node_name(random: u64) -> String {
+    format!("{NODE_PREFIX}{random:016x}")
+}
+
+/// Whether only a node is called like this.
+pub fn is_node_name(name: &str) -> bool {
+    let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    name.strip_prefix(NODE_PREFIX).is_some_and(|rest| rest.len() == 16 && rest.chars().all(hex))
+}
+
+/// Why something is stale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stale {
+    /// One of few words, for metrics.
+    pub(super) reason: &'static str,
+    /// For the audit and for people.
+    pub(crate) why: String,
+    /// For how long, where that is known.
+    pub(super) span: Option<Duration>,
+}
+
+/// The nodes of a store, as they were seen at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    known: HashMap<String, Seen>,
+    own: Option<String>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    gone: bool,
+    beat_at: Millis,
+}
+
+impl Roster {
+    /// Of `nodes`; `own` is the node of this process, which lives.
+    pub(crate) fn new(nodes: &[NodeSeen], own: Option<&str>) -> Self {
+        let seen = |node: &NodeSeen| {
+            let gone = node.is_gone() || node.record.state == NodeState::Left;
+            (node.record.id.as_str().to_owned(), Seen { gone, beat_at: node.beat_at })
+        };
+        Self { known: nodes.iter().map(seen).collect(), own: own.map(str::to_owned) }
+    }
+
+    /// Nodes that are not proven gone: silence proves nothing.
+    pub(super) fn alive(&self) -> Vec<String> {
+        let alive = self.known.iter().filter(|(_, seen)| !seen.gone).map(|(name, _)| name.clone());
+        alive.chain(self.own.clone()).collect()
+    }
+
+    /// What proves that this node is gone, if anything does.
+    fn proof(&self, node: &str, now: Millis) -> Option<Stale> {
+        if self.own.as_deref() == Some(node) {
+            return None;
+        }
+        match self.known.get(node) {
+            None => Some(Stale {
+                reason: "node_gone",
+                why: format!("its node {node} is not there any more"),
+                span: None,
+            }),
+            Some(seen) if seen.gone => Some(Stale {
+                reason: "node_gone",
+                why: format!("the process of its node {node} is gone"),
+                span: Some(now.since(seen.beat_at)),
+            }),
+            Some(_) => None,
+        }
+    }
+
+    fn is_node(&self, name: &str) -> bool {
+        self.known.contains_key(name) || self.own.as_deref() == Some(name) || is_node_name(name)
+    }
+}
+
+/// Why a lock is stale (rule L1): past its expiry, or held through a node that is proven gone.
+pub(super) fn lock(lock: &Lock, roster: &Roster, now: Millis) -> Option<Stale> {
+    if lock.is_stale(now) {
+        let span = now.since(lock.expires_at);
+        return Some(Stale { reason: "expired", why: "it had expired".to_owned(), span: Some(span) });
+    }
+    let node = lock.node.as_deref().filter(|_| lock.holder.is_some())?;
+    roster.proof(node, now)
+}
+
+/// Why a user's task is claimed by nobody alive (rule L2).
+pub(crate) fn task(task: &Task, roster: &Roster, (now, lease): (Millis, Duration)) -> Option<Stale> {
+    if task.state != TaskState::Claimed || is_engines_own(task) {
+        return None;
+    }
+    let quiet = now.since(task.last_sign());
+    let Some(owner) = task.owner.as_deref() else {
+        let why = "it was claimed without an owner".to_owned();
+        return Some(Stale { reason: "no_owner", why, span: Some(quiet) });
+    };
+    let node = roster.is_node(owner);
+    if node && let Some(proof) = roster.proof(owner, now) {
+        return Some(proof);
+    }
+    let allowed = match task.silence_max {
+        Some(own) => own,
+        None if node => return None,
+        None => lease,
+    };
+    // The silence of a run's remote step is first of all its step's matter (rule H1).
+    let allowed = if task.run.is_some() { allowed.saturating_add(lease) } else { allowed };
+    (quiet >= allowed).then(|| silent(quiet, "silent"))
+}
+
+/// Why a task is taken back by hand: silent for as long as somebody says. The engine's own are left to living nodes.
+pub(super) fn by_hand(task: &Task, roster: &Roster, (now, threshold): (Millis, Duration)) -> Option<Stale> {
+    let quiet = now.since(task.last_sign());
+    if task.state != TaskState::Claimed || quiet < threshold || task.queue.as_str() == QUEUE_DETAILS {
+        return None;
+    }
+    let owner = task.owner.as_deref().unwrap_or_default();
+    let lives = roster.is_node(owner) && roster.proof(owner, now).is_none();
+    (!is_engines_own(task) || !lives).then(|| silent(quiet, "manual"))
+}
+
+fn silent(quiet: Duration, reason: &'static str) -> Stale {
+    let why = format!("no sign of life for {} ms", quiet.as_millis());
+    Stale { reason, why, span: Some(quiet) }
+}
+
+/// Whether the engine made this task for itself: keepers and drivers look after those.
+pub(super) fn is_engines_own(task: &Task) -> bool {
+    task.is_advance() || is_mail(task) || task.queue.as_str() == QUEUE_DETAILS
+}
+
+/// Whether this is the engine's own mail.
+pub(super) fn is_mail(task: &Task) -> bool {
+    task.queue.as_str() == QUEUE_MAIL
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,481 @@
+//! The facts about one run, and what `diagnose` makes of them.
+
+use std::time::Duration;
+
+use goldseam_core::codec::{chain, decode};
+use goldseam_core::decide::Stamped;
+use goldseam_core::event::{Event, RunRecovered};
+use goldseam_core::recovery::{
+    Cached, Code, Diagnosis, Lived, Owner, Policy, Remedy, Remote, Sight, damaged, diagnose,
+};
+use goldseam_core::seal::{Place, seal};
+use goldseam_core::state::{OpenRemote, Outcome};
+use goldseam_core::summary::Trouble;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{
+    BranchId, Command, Corrupt, Failure, Hash, Millis, NodeId, Payload, RunId, Seq, State, Status, Summary,
+    TaskId, derive,
+};
+use goldseam_store::{Append, Expect, Head, Row, StoreError, TaskFilter, Written};
+
+use super::{Healed, Healer, Liveness};
+use crate::ledger::delivery::child_ended;
+use crate::ledger::error::EngineError;
+
+/// How long a row may stay behind a recovery before whoever wrote that is taken for lost.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(2);
+
+/// One thing that is wrong with one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The run.
+    pub run: RunId,
+    /// The end of its log that was looked at.
+    pub at: Seq,
+    /// What is wrong.
+    pub diagnosis: Diagnosis,
+}
+
+impl Found {
+    /// The same while a deploy may still bring the version that E2 misses: what to do, and what happens otherwise.
+    pub(crate) fn before_grace(mut self, summary: &Summary) -> Self {
+        let (run, needs, later) = (&self.run, summary.needs(), self.diagnosis.remedy.describe());
+        if self.diagnosis.rule == Code::E2 && self.diagnosis.remedy.is_automatic() {
+            let hint = format!(
+                "start a worker with {needs}; if none comes, a sweep will {later}: goldseam recover {run} --rule E2 does so now"
+            );
+            self.diagnosis.remedy = Remedy::Tell { hint };
+        }
+        self
+    }
+}
+
+/// What a look at a run brought.
+#[derive(Debug, Clone)]
+pub struct Examined {
+    /// What its log says, unless it is damaged.
+    pub state: Option<State>,
+    /// What is wrong, what is to be healed first standing first.
+    pub found: Vec<Found>,
+    /// The cached row was lost, late or wrong.
+    pub row_is_off: bool,
+    /// Why the cached row has to be written again, where it says nothing or something false.
+    pub row_is: Option<String>,
+    /// There is a cached row that can be read.
+    pub has_row: bool,
+}
+
+impl Healer {
+    /// Everybody who lives now.
+    pub async fn liveness(&self) -> Result<Liveness, EngineError> {
+        self.ledger.liveness(self.rules.thresholds).await
+    }
+
+    pub(crate) async fn task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
+        let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
+        Ok(self.ledger.store.tasks(filter).await?.into_iter().next())
+    }
+
+    /// A run's advance task as it was a moment ago: enough to see that nothing is wrong.
+    pub(super) async fn advance_task(&self, id: TaskId) -> Result<Option<Task>, EngineError> {
+        let filter = TaskFilter { id: Some(id), advance: Some(true), limit: 1, ..TaskFilter::default() };
+        Ok(self.ledger.store.tasks(filter).await?.pop())
+    }
+
+    /// Whether there is a task that will move the run by itself; one that sleeps until somebody wakes it will not.
+    pub(crate) async fn has_moving_task(&self, row: &Row) -> Result<bool, EngineError> {
+        let task = match row.task.clone() {
+            Some(id) => self.task(id).await?,
+            None => self.advance_task_of(&row.summary.run).await?,
+        };
+        let sleeps = |task: &Task| task.state == TaskState::Ready && task.run_at == Millis::NEVER;
+        Ok(task.is_some_and(|task| task.state.is_live() && !sleeps(&task)))
+    }
+
+    /// Reads everything about a run and diagnoses it.
+    pub async fn examine(&self, run: &RunId, liveness: &Liveness) -> Result<Examined, EngineError> {
+        let refused =
+            || EngineError::Refused { run: run.clone(), refusal: goldseam_core::Refusal::NoSuchRun };
+        let Some(Head { end, row, unreadable }) = self.ledger.store.head(run).await? else {
+            return Err(refused());
+        };
+        let state = match self.read(run, end, row.as_ref()).await {
+            Ok(state) => state,
+            Err(EngineError::Corrupt { corrupt, .. }) => {
+                let rests = row.is_none() && self.ends_parked(run, end).await?;
+                return Ok(broken(run, end, (row.as_ref(), rests), &corrupt));
+            }
+            Err(error) => return Err(error),
+        };
+        if row.as_ref().is_some_and(|row| is_being_healed(&row.summary, &state.summary, liveness.now)) {
+            let found = Vec::new();
+            return Ok(Examined {
+                found,
+                row_is_off: false,
+                row_is: None,
+                has_row: true,
+                state: Some(state),
+            });
+        }
+        let task = match row.as_ref().and_then(|row| row.task.clone()) {
+            Some(id) => self.task(id).await?,
+            None => self.advance_task_of(run).await?,
+        };
+        let children = self.ended_children(&state).await?;
+        let remote = self.remote_steps(&state).await?;
+        let summary = &state.summary;
+        let claimant = task.as_ref().and_then(|task| task.owner.as_deref());
+        // Who is missing may be new: a node beats before it claims, so only a look after the claim proves that it is gone.
+        let holders = summary.owner.as_ref().map(NodeId::as_str).into_iter().chain(claimant);
+        let again = match holders.into_iter().all(|holder| liveness.knows(holder)) {
+            true => None,
+            false => Some(self.liveness().await?),
+        };
+        let liveness = again.as_ref().unwrap_or(liveness);
+        let since = task.as_ref().and_then(|task| task.started_at);
+        let policy = self.rules.policy_for(summary);
+        let versions = liveness.versions(&summary.workflow);
+        let sight = Sight {
+            now: liveness.now,
+            state: &state,
+            row: row.as_ref().map(|row| Cached { summary: &row.summary, task: row.task.as_ref() }),
+            task: task.as_ref(),
+            owner: with_doubt(liveness.owner(summary.owner.as_ref(), summary.claimed_at), policy),
+            claimant: claimant.map_or(Owner::Nobody, |claimant| liveness.holder(claimant, since)),
+            versions: Some(&versions),
+            remote: &remote,
+            children: &children,
+            bounds: policy.bounds(),
+        };
+        let found =
+            diagnose(&sight).into_iter().map(|diagnosis| Found { run: run.clone(), at: end, diagnosis });
+        let found: Vec<Found> = found.collect();
+        // A live owner writes its row when it must; but whoever wakes the run needs to know its task.
+        let differs = |row: &Row| !row.summary.agrees_with(summary) && !sight.owner.is_alive();
+        let adrift = |row: &Row| row.task.is_none() && task.is_some();
+        let row_is_off = row.as_ref().is_none_or(|row| differs(row) || adrift(row));
+        let row_is = match &row {
+            None => Some(lost_row(unreadable)),
+            Some(row) if differs(row) => Some(false_row(&row.summary, summary)),
+            Some(_) => None,
+        };
+        Ok(Examined { found, row_is_off, row_is, has_row: row.is_some(), state: Some(state) })
+    }
+
+    /// The state at `end`, from where the row says loading may begin unless the row is off.
+    async fn read(&self, run: &RunId, end: Seq, row: Option<&Row>) -> Result<State, EngineError> {
+        let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt };
+        let sound = |row: &&Row| row.summary.is_coherent() && row.summary.as_of <= end;
+        let base = row.filter(sound).map_or(Seq(1), |row| row.summary.base);
+        let (history, head) = self.ledger.history_to(run, base, end).await?;
+        let state = derive(run, &history, head).map_err(corrupt)?;
+        if state.summary.as_of < end {
+            return Err(corrupt(Corrupt::new(state.summary.as_of.next(), "it is missing")));
+        }
+        Ok(state)
+    }
+
+    /// Whether the log ends with a parking by rule K1.
+    async fn ends_parked(&self, run: &RunId, end: Seq) -> Result<bool, EngineError> {
+        let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
+        let last = last.and_then(|last| decode(last.seq, &last.body).ok());
+        Ok(last.is_some_and(|last| is_parking(&last.event)))
+    }
+
+    pub(super) async fn advance_task_of(&self, run: &RunId) -> Result<Option<Task>, EngineError> {
+        let filter =
+            TaskFilter { run: Some(run.clone()), advance: Some(true), limit: 16, ..TaskFilter::default() };
+        let tasks = self.ledger.store.tasks(filter).await?;
+        Ok(tasks.into_iter().find(|task| task.state.is_live()))
+    }
+
+    /// Children that the run waits for and that have ended, though its log does not say so.
+    async fn ended_children(
+        &self,
+        state: &State,
+    ) -> Result<Vec<(RunId, Result<Payload, Failure>)>, EngineError> {
+        let mut ended = Vec::new();
+        for child in state.summary.waits.iter().flat_map(|wait| &wait.children) {
+            if state.children.get(child).is_none_or(|child| child.ended) {
+                continue;
+            }
+            let over = match self.ledger.summary(child).await {
+                Ok(summary) => summary.is_some_and(|summary| summary.status.is_terminal()),
+                Err(EngineError::Corrupt { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if over && let Some(outcome) = self.ledger.outcome(child).await? {
+                ended.extend(told(child, outcome));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Open remote steps with their tasks.
+    async fn remote_steps(&self, state: &State) -> Result<Vec<Remote>, EngineError> {
+        let mut steps = Vec::new();
+        for OpenRemote { path, attempt, task, silence, since, .. } in state.open_remote() {
+            let task = self.task(task).await?;
+            steps.push(Remote { path, attempt, task, silence, since });
+        }
+        Ok(steps)
+    }
+
+    /// Whether whoever does the run's remote steps may be left alone, by their tasks alone.
+    pub(super) async fn remote_is_quiet(&self, row: &Summary, now: Millis) -> Result<bool, EngineError> {
+        for id in row.waits.iter().flat_map(|wait| &wait.tasks) {
+            let Some(task) = self.task(id.clone()).await? else { return Ok(false) };
+            let claimed = task.state == TaskState::Claimed;
+            let silent = task.silence_max.is_some_and(|most| now.since(task.last_sign()) > most);
+            if claimed && silent || !task.state.is_live() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes the cached row anew from the log. Losing the race to somebody else is no error.
+    pub async fn rewrite_row(&self, run: &RunId, state: &State) -> Result<Healed, EngineError> {
+        let Some(Head { end, row, .. }) = self.ledger.store.head(run).await? else {
+            return Ok(Healed::Moved);
+        };
+        if end != state.summary.as_of {
+            return Ok(Healed::Moved);
+        }
+        let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Version(row.version()));
+        let task = match row.as_ref().and_then(|row| row.task.clone()) {
+            Some(task) => Some(task),
+            None => self.advance_task_of(run).await?.map(|task| task.id),
+        };
+        let updated_at = row.map_or(state.summary.last_event_at, |row| row.updated_at);
+        let row = Row { summary: state.summary.clone(), task, updated_at };
+        match self.ledger.store.put_row(row, expect).await? {
+            Written::Done => Ok(Healed::Done { end, branch: None, stale: None }),
+            Written::Lost(_) => Ok(Healed::Moved),
+        }
+    }
+
+    /// Parks a run whose log cannot be read: at its very end, touching nothing of the evidence.
+    pub(super) async fn park_damaged(&self, run: &RunId, reason: &str) -> Result<Healed, EngineError> {
+        let Some(Head { end, row, .. }) = self.ledger.store.head(run).await? else {
+            return Ok(Healed::Moved);
+        };
+        if let Some(healed) = self.stays_terminated(run, end, row.as_ref()).await? {
+            return Ok(healed);
+        }
+        let last = self.ledger.store.read(run, end.before(), 1).await?.pop();
+        let prev = last.as_ref().map_or(Hash::ZERO, |last| chain(&last.body));
+        let decoded = last.and_then(|last| decode(last.seq, &last.body).ok());
+        if decoded.as_ref().is_some_and(|last| is_parking(&last.event)) {
+            return Ok(Healed::Moved);
+        }
+        let branch = decoded.map(|last| last.branch).or(row.as_ref().map(|row| row.summary.branch));
+        let now = self.ledger.clock.now();
+        let place = Place {
+            after: end,
+            prev,
+            branch: branch.unwrap_or(BranchId::ROOT),
+            epoch: None,
+            write: self.ledger.entropy.write_id(),
+        };
+        let parked = Event::RunParked { code: Code::K1.to_string(), reason: reason.to_owned() };
+        let recovered = Event::RunRecovered(self.found_damage(reason));
+        let sealed = seal(place, [recovered, parked].map(|event| Stamped { at: now, event }).into());
+        let heads = sealed.heads.last().copied().unwrap_or_default();
+        let row = match row {
+            Some(row) => Some(row.summary),
+            None => self.first_row(run).await?,
+        };
+        let row = row.map(|row| Box::new(parked_row(row, reason, (end.next().next(), heads))));
+        let append = Append { run: run.clone(), after: end, bodies: sealed.bodies, row, tasks: Vec::new() };
+        match self.ledger.store.append(append).await {
+            Ok(end) => Ok(Healed::Done { end, branch: None, stale: None }),
+            Err(StoreError::Conflict { .. }) => Ok(Healed::Moved),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the first event of a log tells of its run, if it can be read.
+    async fn first_row(&self, run: &RunId) -> Result<Option<Summary>, EngineError> {
+        let first = self.ledger.store.read(run, Seq::ZERO, 1).await?.pop();
+        Ok(first.and_then(|first| {
+            let recorded = decode(first.seq, &first.body).ok()?;
+            Summary::first(run, &recorded, chain(&first.body)).ok()
+        }))
+    }
+
+    fn found_damage(&self, reason: &str) -> RunRecovered {
+        RunRecovered {
+            rule: Code::K1.to_string(),
+            reason: self.reason.as_str().to_owned(),
+            attempt: 0,
+            evidence: reason.to_owned(),
+            node: self.ledger.process.node().cloned(),
+            stale_ms: 0,
+            lived_ms: None,
+            previous_branch: None,
+            new_branch: None,
+            cutoff: None,
+        }
+    }
+}
+
+/// The same, judged by how much two lives of this run may differ.
+fn with_doubt(owner: Owner, policy: Policy) -> Owner {
+    match owner {
+        Owner::Lost { proven, evidence, lived } => {
+            Owner::Lost { proven, evidence, lived: Lived { doubt: policy.doubt(), ..lived } }
+        }
+        other => other,
+    }
+}
+
+/// Whether somebody has appended a recovery and is about to write what follows from it: some stores write the row and
+/// the task a moment after the log. If they never come, the recovery is an old one soon.
+fn is_being_healed(row: &Summary, log: &Summary, now: Millis) -> bool {
+    row.as_of < log.as_of
+        && log.recovered_at == Some(log.last_event_at)
+        && row.recovered_at != log.recovered_at
+        && now.since(log.last_event_at) < FOLLOWS_WITHIN
+}
+
+fn is_parking(event: &Event) -> bool {
+    matches!(event, Event::RunParked { code, .. } if code == Code::K1.as_str())
+}
+
+/// The row of a run whose log cannot be read: what it was, and that it needs a person.
+fn parked_row(row: Summary, reason: &str, (as_of, head): (Seq, Hash)) -> Summary {
+    let trouble =
+        Trouble { cause: Code::K1.to_string(), message: reason.to_owned(), code: Some(Code::K1.to_string()) };
+    Summary {
+        status: Status::Parked,
+        parked: true,
+        paused: false,
+        finished_at: None,
+        owner: None,
+        as_of,
+        head,
+        trouble: Some(trouble),
+        ..row
+    }
+}
+
+/// What `diagnose` cannot see: there is no state at all. `is_parked` says whether the log ends with its parking.
+fn broken(run: &RunId, end: Seq, (row, is_parked): (Option<&Row>, bool), corrupt: &Corrupt) -> Examined {
+    let mut diagnosis = damaged(corrupt);
+    let rests = |row: &Row| row.summary.status == Status::Parked && row.summary.as_of == end;
+    // What is over stays as it ended: there is nothing left to keep from moving.
+    let is_still = is_parked || row.is_some_and(|row| rests(row) || row.summary.status.is_terminal());
+    if is_still && !corrupt.is_newer {
+        let hint =
+            format!("restore the log of {run} from a backup; goldseam history {run} shows what is left");
+        diagnosis.remedy = Remedy::Tell { hint };
+    }
+    let found = vec![Found { run: run.clone(), at: end, diagnosis }];
+    Examined { state: None, found, row_is_off: false, row_is: None, has_row: row.is_some() }
+}
+
+/// What is said of a row that is not there, or cannot be read for this reason.
+fn lost_row(unreadable: Option<String>) -> String {
+    match unreadable {
+        Some(reason) => format!("the cached row cannot be read: {reason}"),
+        None => "the cached row is lost".to_owned(),
+    }
+}
+
+/// What is said of a row that does not agree with its log.
+fn false_row(row: &Summary, log: &Summary) -> String {
+    let (says, as_of) = (row.status, row.as_of);
+    let (status, end) = (log.status, log.as_of);
+    format!("the cached row says {says} as of event {as_of}, the log says {status} as of event {end}")
+}
+
+fn told(child: &RunId, outcome: Outcome) -> Option<(RunId, Result<Payload, Failure>)> {
+    match child_ended(child, outcome) {
+        Command::ChildEnded { child, result } => Some((child, result)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::started;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_row_behind_a_fresh_recovery_is_being_written() {
+        let (row, _) = started().await;
+        let (row, at) = (row.summary, Millis(50_000));
+        let log =
+            Summary { as_of: row.as_of.next(), last_event_at: at, recovered_at: Some(at), ..row.clone() };
+        let soon = at + Duration::from_millis(1_999);
+        assert!(is_being_healed(&row, &log, soon));
+        assert!(!is_being_healed(&row, &log, at + FOLLOWS_WITHIN), "whoever wrote it is lost");
+        assert!(!is_being_healed(&row, &log, at + FOLLOWS_WITHIN * 2));
+        assert!(!is_being_healed(&log, &log, soon), "the row is there");
+        let caught_up = Summary { as_of: log.as_of, ..row.clone() };
+        assert!(!is_being_healed(&caught_up, &log, soon), "the row is wrong, not late");
+        let ahead = Summary { as_of: log.as_of.next(), ..row.clone() };
+        assert!(!is_being_healed(&ahead, &log, soon));
+        let moved_on = Summary { last_event_at: at + Duration::from_millis(1), ..log.clone() };
+        assert!(!is_being_healed(&row, &moved_on, soon), "something followed the recovery");
+        let knows = Summary { recovered_at: Some(at), ..row.clone() };
+        assert!(!is_being_healed(&knows, &log, soon), "the row knows of the recovery");
+    }
+
+    #[tokio::test]
+    async fn the_row_of_a_damaged_run_says_that_it_needs_a_person() {
+        let (row, _) = started().await;
+        let before = Summary {
+            paused: true,
+            finished_at: Some(Millis(9)),
+            owner: Some(goldseam_core::NodeId::new("n").unwrap()),
+            ..row.summary
+        };
+        let head = Hash::of_parts(&["head"]);
+        let parked = parked_row(before.clone(), "a gap", (Seq(7), head));
+        let text = Code::K1.to_string();
+        let trouble = Trouble { cause: text.clone(), message: "a gap".to_owned(), code: Some(text) };
+        let expected = Summary {
+            status: Status::Parked,
+            parked: true,
+            paused: false,
+            finished_at: None,
+            owner: None,
+            as_of: Seq(7),
+            head,
+            trouble: Some(trouble),
+            ..before
+        };
+        assert_eq!(parked, expected);
+    }
+
+    #[tokio::test]
+    async fn damage_parks_what_could_move_and_is_told_of_what_rests_or_is_over() {
+        let (row, _) = started().await;
+        let end = row.summary.as_of;
+        let corrupt = Corrupt::new(Seq(1), "a gap");
+        let tells = |row: Option<&Row>| {
+            let examined = broken(&RunId::new("r").unwrap(), end, (row, false), &corrupt);
+            assert!(examined.state.is_none() && !examined.row_is_off);
+            assert_eq!((examined.found.len(), examined.found[0].at), (1, end));
+            assert_eq!(examined.found[0].diagnosis.rule, Code::K1);
+            matches!(examined.found[0].diagnosis.remedy, Remedy::Tell { .. })
+        };
+        let with = |status: Status, as_of: Seq| {
+            let summary = Summary { status, as_of, ..row.summary.clone() };
+            Row { summary, ..row.clone() }
+        };
+        assert!(!tells(None));
+        for (status, as_of, expected) in [
+            (Status::Queued, end, false),
+            (Status::Paused, end, false),
+            (Status::Parked, end, true),
+            (Status::Parked, end.before(), false),
+            (Status::Completed, end, true),
+            (Status::Failed, end.before(), true),
+        ] {
+            assert_eq!(tells(Some(&with(status, as_of))), expected, "{status} {as_of}");
+        }
+    }
+}

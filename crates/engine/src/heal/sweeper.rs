@@ -1,0 +1,573 @@
+//! The sweeper: looks over all active runs, finds the stalled ones, heals them by their rule; then over the states of
+//! others.
+//!
+//! Cost grows with what is active and has changed: a run that a live node executes costs nothing but
+//! its place in the list, and one that has not changed since it was last found healthy is not read again.
+
+mod walk;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::planted::{self, Bug};
+use goldseam_core::recovery::{Code, Diagnosis, Policy, Reason, Remedy};
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Hash, Millis, RunId, Seq, Status};
+use goldseam_store::{Row, RunFilter, RunOrder};
+
+use super::foreign::{ForeignOptions, ForeignReport, ForeignStalled, Others, Treatment};
+use super::{Examined, Found, Healed, Healer, Liveness};
+use crate::ledger::error::EngineError;
+
+/// Runs looked at in one tick.
+const BATCH: u32 = 1_000;
+/// Runs read from the store at a time.
+const PAGE: u32 = 200;
+/// Healthy runs remembered; past it the memory begins anew.
+const REMEMBERED_MAX: usize = 1_000_000;
+/// What is expected to move by itself.
+const ACTIVE: [Status; 5] =
+    [Status::Queued, Status::Running, Status::Waiting, Status::Sleeping, Status::Compensating];
+
+/// How a sweep is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepOptions {
+    /// A finding must have held for so long, the run not moving, before it is healed; none: for as long as its
+    /// workflow's configuration says.
+    pub stale_after: Option<Duration>,
+    /// Only tell.
+    pub dry_run: bool,
+    /// Only findings of this rule are healed.
+    pub rule: Option<Code>,
+    /// Parked runs are findings too.
+    pub parked: bool,
+    /// Read every log, whatever the cached rows say.
+    pub deep: bool,
+    /// Look at the states of others too, and heal them like this, where the store has a place for them; none: leave them
+    /// alone.
+    pub foreign: Option<ForeignOptions>,
+    /// How long a finding has held comes from the log, the row, the task and the owner's last beat, by the store's clock,
+    /// instead of by earlier sweeps: for a single sweep, which has seen nothing before. States of others are not judged so.
+    pub from_log: bool,
+    /// Rows of runs that are expected to rest that are compared with their logs, too, going on where the sweep before
+    /// ended.
+    pub walk: u32,
+}
+
+impl Default for SweepOptions {
+    fn default() -> Self {
+        Self {
+            stale_after: Some(Duration::from_secs(600)),
+            dry_run: false,
+            rule: None,
+            parked: false,
+            deep: false,
+            foreign: None,
+            from_log: false,
+            walk: 0,
+        }
+    }
+}
+
+/// What became of a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It was healed.
+    Healed,
+    /// It has not held for long enough yet.
+    Young,
+    /// It was only told.
+    Told,
+    /// Somebody else was faster, or the run moved on by itself.
+    Moved,
+    /// Only a person, or time, can help.
+    NeedsHelp,
+    /// It heals by itself: a node has its task, or will.
+    Waits,
+    /// The run was stopped: it takes its process down, and needs a person.
+    Stopped,
+    /// The remedy failed; another sweep tries again.
+    Failed(String),
+}
+
+impl Fate {
+    /// The word in JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Healed => "healed",
+            Self::Young => "young",
+            Self::Told => "told",
+            Self::Moved => "moved",
+            Self::NeedsHelp => "needs_help",
+            Self::Waits => "waits",
+            Self::Stopped => "stopped",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// A run that is stalled, and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stalled {
+    /// What is wrong.
+    pub found: Found,
+    /// Since when it has been seen so.
+    pub since: Millis,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What a tick of the sweeper did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SweepReport {
+    /// Runs looked at: the terminal, the healthy and the stalled ones.
+    pub scanned: u64,
+    /// Runs that turned out to be over.
+    pub terminal: u64,
+    /// Runs that are well.
+    pub healthy: u64,
+    /// Runs healed.
+    pub healed: u64,
+    /// Cached rows written anew.
+    pub rows_rewritten: u64,
+    /// Each stalled run with its reason.
+    pub stalled: Vec<Stalled>,
+    /// What was found among the states of others; none if they were not looked at.
+    pub foreign: Option<ForeignReport>,
+    /// Whether there is more to look at before the sweep is complete.
+    pub more: bool,
+}
+
+impl SweepReport {
+    /// Adds what a later tick of the same sweep did.
+    pub fn add(&mut self, later: Self) {
+        self.scanned += later.scanned;
+        self.terminal += later.terminal;
+        self.healthy += later.healthy;
+        self.healed += later.healed;
+        self.rows_rewritten += later.rows_rewritten;
+        self.stalled.extend(later.stalled);
+        if let Some(foreign) = later.foreign {
+            self.foreign.get_or_insert_default().add(foreign);
+        }
+        self.more = later.more;
+    }
+}
+
+/// A finding as it was first seen.
+#[derive(Debug, Clone, Copy)]
+struct Sighting {
+    rule: Code,
+    moves: u64,
+    since: Millis,
+}
+
+/// Where a sweep is.
+#[derive(Debug)]
+enum Stage {
+    /// Runs whose cached row is lost, after this one.
+    Rowless(Option<RunId>),
+    /// Active runs, from this cursor on.
+    Active(Option<String>),
+    /// States of others, from this cursor on.
+    Foreign(Option<String>),
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Rowless(None)
+    }
+}
+
+/// Looks over all active runs, a batch per tick. Any number of them at once is safe.
+#[derive(Debug)]
+pub struct Sweeper {
+    healer: Healer,
+    options: SweepOptions,
+    stage: Stage,
+    /// Where the walk over runs that rest goes on.
+    walked: Option<String>,
+    sightings: HashMap<RunId, Sighting>,
+    /// What was found well: fingerprint of the run's id, and of what its row and task were then.
+    well: HashMap<u64, u64>,
+    others: Others,
+}
+
+impl Sweeper {
+    pub(crate) fn new(healer: Healer, options: SweepOptions) -> Self {
+        let (sightings, well) = (HashMap::new(), HashMap::new());
+        let (stage, others) = (Stage::default(), Others::default());
+        Self { healer, options, stage, walked: None, sightings, well, others }
+    }
+
+    /// Changes how long a finding must hold and why it is looked for, from the next tick on.
+    pub(crate) fn heal_after(&mut self, stale_after: Option<Duration>, reason: Reason) {
+        self.options.stale_after = stale_after;
+        self.healer.reason = reason;
+    }
+
+    /// A whole sweep: ticks until everything was looked at.
+    pub async fn sweep(&mut self) -> Result<SweepReport, EngineError> {
+        let mut report = self.tick().await?;
+        while report.more {
+            let later = self.tick().await?;
+            report.add(later);
+        }
+        Ok(report)
+    }
+
+    /// Looks at the next batch of runs.
+    pub async fn tick(&mut self) -> Result<SweepReport, EngineError> {
+        let liveness = self.healer.liveness().await?;
+        let mut report = SweepReport::default();
+        let mut left = BATCH;
+        while left > 0 {
+            match &self.stage {
+                Stage::Rowless(after) => {
+                    let mut lost = self.healer.ledger.store.rowless(after.as_ref(), PAGE).await?;
+                    if planted::is(Bug::NoLostRows) {
+                        lost.clear();
+                    }
+                    left = left.saturating_sub(u32::try_from(lost.len()).unwrap_or(u32::MAX));
+                    for run in &lost {
+                        self.look_at_lost(run, &liveness, &mut report).await?;
+                    }
+                    // What could not be mended stays in the list, and must not hide what comes after it.
+                    self.stage = match lost.last() {
+                        Some(last) => Stage::Rowless(Some(last.clone())),
+                        None => Stage::Active(None),
+                    };
+                }
+                Stage::Active(after) => {
+                    let page = self.page(after.clone()).await?;
+                    left = left.saturating_sub(PAGE);
+                    if planted::is(Bug::SweepWrites) {
+                        self.touch().await?;
+                    }
+                    self.look_at_page(&page, &liveness, &mut report).await?;
+                    if page.next.is_none() {
+                        self.walk(&liveness, &mut report).await?;
+                    }
+                    match page.next {
+                        Some(next) => self.stage = Stage::Active(Some(next)),
+                        None if self.wants_foreign() => self.stage = Stage::Foreign(None),
+                        None => return Ok(self.end_of_sweep(report)),
+                    }
+                }
+                Stage::Foreign(after) => {
+                    left = left.saturating_sub(PAGE);
+                    match self.look_at_others(after.clone(), &liveness, &mut report).await? {
+                        Some(next) => self.stage = Stage::Foreign(Some(next)),
+                        None => return Ok(self.end_of_sweep(report)),
+                    }
+                }
+            }
+        }
+        report.more = true;
+        Ok(report)
+    }
+
+    async fn page(&self, after: Option<String>) -> Result<goldseam_store::Page<Row>, EngineError> {
+        let mut statuses = ACTIVE.to_vec();
+        if self.options.parked {
+            // A paused run is a finding if its log is damaged.
+            statuses.extend([Status::Parked, Status::Paused]);
+        }
+        if self.options.deep {
+            statuses.clear();
+        }
+        let filter =
+            RunFilter { statuses, order: RunOrder::Oldest, after, limit: PAGE, ..RunFilter::default() };
+        Ok(self.healer.ledger.store.runs(filter).await?)
+    }
+
+    /// Writes a row as it is; only where [`Bug::SweepWrites`] is planted.
+    async fn touch(&self) -> Result<(), EngineError> {
+        let store = &self.healer.ledger.store;
+        if let Some(row) = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?.items.pop() {
+            let expect = goldseam_store::Expect::Version(row.version());
+            store.put_row(row, expect).await?;
+        }
+        Ok(())
+    }
+
+    fn wants_foreign(&self) -> bool {
+        let wanted = self.options.foreign.is_some() && self.options.rule.is_none();
+        wanted && self.healer.ledger.store.foreign().is_some()
+    }
+
+    /// A page of the states of others. Returns where the next one begins.
+    async fn look_at_others(
+        &mut self,
+        after: Option<String>,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<Option<String>, EngineError> {
+        let store = Arc::clone(&self.healer.ledger.store);
+        let (Some(place), Some(options)) = (store.foreign(), &self.options.foreign) else { return Ok(None) };
+        let stale_after = self.options.stale_after.unwrap_or(self.healer.rules.recovery.stale_after);
+        let treatment = Treatment { options, stale_after, dry_run: self.options.dry_run };
+        let page = place.states(after.as_deref(), PAGE).await?;
+        let found = report.foreign.get_or_insert_default();
+        for unreadable in page.unreadable {
+            let Ok(id) = RunId::new(unreadable.key) else { continue };
+            (found.scanned, found.skipped) = (found.scanned + 1, found.skipped + 1);
+            let (evidence, since) = (format!("it cannot be read: {}", unreadable.reason), liveness.now);
+            found.stalled.push(ForeignStalled { id, evidence, since, fate: Fate::NeedsHelp });
+        }
+        for state in &page.items {
+            let look = self.healer.look_at_foreign((place, state), &mut self.others, treatment, liveness);
+            found.add(look.await?);
+        }
+        if page.next.is_none() {
+            found.unnamed = place.unnamed().await?;
+        }
+        Ok(page.next)
+    }
+
+    fn end_of_sweep(&mut self, report: SweepReport) -> SweepReport {
+        self.stage = Stage::default();
+        self.others.end_of_sweep();
+        if self.well.len() > REMEMBERED_MAX {
+            self.well.clear();
+        }
+        report
+    }
+
+    /// A quick look by the row and the task alone; what it cannot vouch for is read.
+    async fn look(
+        &mut self,
+        row: &Row,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<(), EngineError> {
+        let summary = &row.summary;
+        let owner = liveness.owner(summary.owner.as_ref(), summary.claimed_at);
+        let elsewhere = self.healer.remote_is_quiet(summary, liveness.now).await?;
+        let sound = summary.is_coherent() && row.task.is_some();
+        if owner.is_alive() && sound && elsewhere && !self.options.deep {
+            report.scanned += 1;
+            report.healthy += 1;
+            return Ok(());
+        }
+        let task = match row.task.clone() {
+            Some(id) => self.healer.advance_task(id).await?,
+            None => None,
+        };
+        let mark = mark(row, task.as_ref());
+        let known = self.well.get(&key(&summary.run)) == Some(&mark);
+        let quiet = |task: &Task| elsewhere && is_quiet(row, task, liveness);
+        if known && !self.options.deep && task.as_ref().is_some_and(quiet) {
+            report.scanned += 1;
+            report.healthy += 1;
+            return Ok(());
+        }
+        let changed = changed(row, task.as_ref(), liveness);
+        self.look_deep(&summary.run, Some((mark, changed)), liveness, report).await
+    }
+
+    /// Reads the log, diagnoses, and heals what has held for long enough.
+    async fn look_deep(
+        &mut self,
+        run: &RunId,
+        known: Option<(u64, Millis)>,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<(), EngineError> {
+        let examined = match self.healer.examine(run, liveness).await {
+            Ok(examined) => examined,
+            Err(EngineError::Refused { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        report.scanned += 1;
+        let examined = self.with_row(run, examined, liveness, report).await?;
+        let Some(found) = self.most_urgent(&examined).cloned() else {
+            self.sightings.remove(run);
+            if let Some((mark, _)) = known.filter(|_| !examined.row_is_off) {
+                self.well.insert(key(run), mark);
+            }
+            match examined.state.as_ref().is_some_and(|state| state.summary.status.is_terminal()) {
+                true => report.terminal += 1,
+                false => report.healthy += 1,
+            }
+            return Ok(());
+        };
+        // A deploy may bring what E2 misses: that is counted from this sweeper's own first look.
+        let by_log = self.options.from_log && !self.waits_for_deploy(&found);
+        let changed = known.map(|(_, changed)| changed).filter(|_| by_log);
+        let first = match changed {
+            Some(changed) => self.held_since(&found, changed, liveness.now).await?,
+            None => liveness.now,
+        };
+        let since = self.seen_since(&found, moves(&examined, found.at), first);
+        let since = since.max(self.last_had_version(&found, &examined, liveness).unwrap_or(since));
+        // Silence has lasted for as long as it must already.
+        let silent = found.diagnosis.rule == Code::H1;
+        let old_enough = silent || liveness.now.since(since) >= self.held_for(&found, &examined);
+        let found = match &examined.state {
+            Some(state) if !old_enough && self.waits_for_deploy(&found) => found.before_grace(&state.summary),
+            _ => found,
+        };
+        let fate = self.treat(&found, old_enough).await;
+        if fate == Fate::Healed {
+            report.healed += 1;
+            self.sightings.remove(run);
+        }
+        report.stalled.push(Stalled { found, since, fate });
+        Ok(())
+    }
+
+    /// What is to be healed first; if only one rule is wanted, that one where it applies.
+    fn most_urgent<'a>(&self, examined: &'a Examined) -> Option<&'a Found> {
+        let wanted = |found: &&Found| Some(found.diagnosis.rule) == self.options.rule;
+        examined.found.iter().find(wanted).or(examined.found.first())
+    }
+
+    /// Writes a cached row anew that is lost, late or wrong, unless a rule speaks of it; then looks again.
+    async fn with_row(
+        &self,
+        run: &RunId,
+        examined: Examined,
+        liveness: &Liveness,
+        report: &mut SweepReport,
+    ) -> Result<Examined, EngineError> {
+        let Examined { state: Some(state), row_is_off: true, found, .. } = &examined else {
+            return Ok(examined);
+        };
+        let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
+        let is_wanted = self.options.rule.is_none_or(|rule| rule == Code::C1);
+        if by_rule || !is_wanted {
+            return Ok(examined);
+        }
+        if self.options.dry_run {
+            if let Some(evidence) = examined.row_is.clone() {
+                report.stalled.push(walk::off_row(run, state.summary.as_of, evidence, liveness.now));
+            }
+            return Ok(examined);
+        }
+        match self.healer.rewrite_row(run, state).await? {
+            Healed::Done { .. } => {
+                report.rows_rewritten += 1;
+                self.healer.examine(run, liveness).await
+            }
+            Healed::Moved | Healed::NotByItself => Ok(examined),
+        }
+    }
+
+    /// Since when everything that the finding rests on has been as it is.
+    async fn held_since(&self, found: &Found, changed: Millis, now: Millis) -> Result<Millis, EngineError> {
+        let Remedy::Deliver { child, .. } = &found.diagnosis.remedy else { return Ok(changed) };
+        let ended = self.healer.ledger.summary(child).await?.map_or(now, |child| child.last_event_at);
+        Ok(changed.max(ended))
+    }
+
+    fn seen_since(&mut self, found: &Found, moves: u64, first: Millis) -> Millis {
+        let rule = found.diagnosis.rule;
+        let new = Sighting { rule, moves, since: first };
+        let sighting = self.sightings.entry(found.run.clone()).or_insert(new);
+        if (sighting.rule, sighting.moves) != (rule, moves) {
+            *sighting = new;
+        }
+        sighting.since
+    }
+
+    /// How long this finding must have held before it is healed.
+    fn held_for(&self, found: &Found, examined: &Examined) -> Duration {
+        let rules = &self.healer.rules;
+        let summary = examined.state.as_ref().map(|state| &state.summary);
+        let stale_after = self.options.stale_after.unwrap_or_else(|| {
+            let policy = summary.map(|summary| rules.policy_for(summary));
+            policy.map_or(rules.recovery.stale_after, Policy::stale_after)
+        });
+        let recovery = summary.map_or(&rules.recovery, |summary| rules.recovery_for(&summary.workflow));
+        match self.waits_for_deploy(found) {
+            true => stale_after.max(recovery.version_grace),
+            false => stale_after,
+        }
+    }
+
+    /// Whether a deploy may still bring what is missing. An operator who asks for this very rule knows better.
+    fn waits_for_deploy(&self, found: &Found) -> bool {
+        found.diagnosis.rule == Code::E2
+            && self.options.rule != Some(Code::E2)
+            && !planted::is(Bug::NoVersionGrace)
+    }
+
+    /// When a node that has the version which a run waits for last gave a sign of life.
+    fn last_had_version(&self, found: &Found, examined: &Examined, liveness: &Liveness) -> Option<Millis> {
+        let summary = &examined.state.as_ref().filter(|_| self.waits_for_deploy(found))?.summary;
+        liveness.last_had(&summary.workflow, summary.version)
+    }
+
+    async fn treat(&self, found: &Found, old_enough: bool) -> Fate {
+        match &found.diagnosis {
+            // Its task is in the queue again, or a node has it: that node takes the run over.
+            Diagnosis { rule: Code::O2, remedy: Remedy::Tell { .. }, .. } => return Fate::Waits,
+            diagnosis if !diagnosis.remedy.is_automatic() => return Fate::NeedsHelp,
+            _ => {}
+        }
+        let wanted = self.options.rule.is_none_or(|rule| rule == found.diagnosis.rule);
+        if self.options.dry_run || !wanted {
+            return Fate::Told;
+        }
+        if !old_enough {
+            return Fate::Young;
+        }
+        match self.healer.heal(&found.run, found.at, &found.diagnosis).await {
+            Ok(Healed::Done { .. }) if found.diagnosis.rule == Code::P1 => Fate::Stopped,
+            Ok(Healed::Done { .. }) => Fate::Healed,
+            Ok(Healed::Moved) => Fate::Moved,
+            Ok(Healed::NotByItself) => Fate::NeedsHelp,
+            Err(error) => Fate::Failed(error.to_string()),
+        }
+    }
+}
+
+/// How far the run has got by itself.
+fn moves(examined: &Examined, end: Seq) -> u64 {
+    examined.state.as_ref().map_or(end.0, |state| state.summary.moves())
+}
+
+/// When something about the run last changed, by itself or by time: its log, its row, its task, a timer that became due, its
+/// owner's last beat.
+fn changed(row: &Row, task: Option<&Task>, liveness: &Liveness) -> Millis {
+    let summary = &row.summary;
+    let due = [summary.due(), task.map(|task| task.run_at)].into_iter().flatten();
+    let owner = summary.owner.as_ref();
+    let beat = owner.and_then(|owner| liveness.nodes.iter().find(|seen| seen.record.id == *owner));
+    let past = [Some(summary.last_event_at), Some(row.updated_at), task.map(|task| task.changed_at)];
+    let past = past.into_iter().flatten().chain(beat.map(|seen| seen.beat_at));
+    let latest = past.chain(due.filter(|due| *due <= liveness.now)).max();
+    latest.map_or(liveness.now, |latest| latest.min(liveness.now))
+}
+
+fn key(run: &RunId) -> u64 {
+    Hash::of_parts(&[run.as_str()]).leading()
+}
+
+/// Changes whenever the row or its task does.
+fn mark(row: &Row, task: Option<&Task>) -> u64 {
+    let version = task.map_or(0, |task| task.version);
+    Hash::of_parts(&[&row.updated_at.0.to_string(), &row.summary.as_of.0.to_string(), &version.to_string()])
+        .leading()
+}
+
+/// Whether nothing but time could have made an unchanged run stall, and it has not.
+fn is_quiet(row: &Row, task: &Task, liveness: &Liveness) -> bool {
+    let overdue = row.summary.due().is_some_and(|due| due <= liveness.now);
+    match task.state {
+        // What can be claimed now needs a live node that has its version.
+        TaskState::Ready if task.run_at <= liveness.now => {
+            liveness.can_execute(&row.summary.workflow, row.summary.version)
+        }
+        TaskState::Ready => !overdue,
+        TaskState::Claimed => {
+            task.owner.as_deref().is_some_and(|owner| liveness.holder(owner, None).is_alive())
+        }
+        TaskState::Completed | TaskState::Failed | TaskState::Cancelled | TaskState::Dead => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

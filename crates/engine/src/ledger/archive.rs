@@ -1,0 +1,191 @@
+//! Archived runs as text: JSON lines that any tool reads.
+//!
+//! For each run one line that says what follows, then the texts of its events, one line each, exactly as the log had
+//! them. The last line counts everything and holds the SHA-256 of all that stands before it.
+
+use goldseam_core::codec::decode_all;
+use goldseam_core::hash::sha256_hex;
+use goldseam_core::{Corrupt, Hash, RunId, Seq, State, Summary, derive};
+use serde::{Deserialize, Serialize};
+
+/// What this program writes.
+const FORMAT: u32 = 1;
+
+/// The line before the events of a run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    goldseam_archive: u32,
+    run: RunId,
+    events: u64,
+    sha256: String,
+    summary: Summary,
+}
+
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+struct End {
+    goldseam_archive: u32,
+    runs: u64,
+    events: u64,
+    sha256: String,
+}
+
+/// A whole log, read and judged.
+#[derive(Debug)]
+pub struct Whole {
+    pub run: RunId,
+    pub texts: Vec<String>,
+    pub state: State,
+    pub sha256: String,
+}
+
+impl Whole {
+    /// A log that is unbroken from its first event to its last.
+    pub fn new(run: &RunId, texts: Vec<String>) -> Result<Self, Corrupt> {
+        let numbered = (1..).map(Seq).zip(texts.iter().map(String::as_str));
+        let (history, head) = decode_all(Seq::ZERO, Hash::ZERO, numbered)?;
+        let state = derive(run, &history, head)?;
+        if let Some(at) = texts.iter().position(|text| text.contains('\n')) {
+            return Err(Corrupt::new(Seq(at as u64 + 1), "it is more than one line"));
+        }
+        let sha256 = fingerprint(texts.iter().map(String::as_str));
+        Ok(Self { run: run.clone(), texts, state, sha256 })
+    }
+
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
+        self.texts.iter().map(|text| text.len() + 1).sum()
+    }
+}
+
+/// SHA-256 of texts, each with a line end.
+fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let lines: String = texts.flat_map(|text| [text, "\n"]).collect();
+    sha256_hex(lines.as_bytes())
+}
+
+/// The text of a batch.
+pub fn write(runs: &[Whole]) -> Vec<u8> {
+    let mut text = String::with_capacity(runs.iter().map(Whole::bytes).sum::<usize>() + runs.len() * 1_024);
+    for whole in runs {
+        let header = Header {
+            goldseam_archive: FORMAT,
+            run: whole.run.clone(),
+            events: whole.texts.len() as u64,
+            sha256: whole.sha256.clone(),
+            summary: whole.state.summary.clone(),
+        };
+        line(&mut text, &header);
+        whole.texts.iter().for_each(|body| text.extend([body.as_str(), "\n"]));
+    }
+    let end = End {
+        goldseam_archive: FORMAT,
+        runs: runs.len() as u64,
+        events: runs.iter().map(|whole| whole.texts.len() as u64).sum(),
+        sha256: sha256_hex(text.as_bytes()),
+    };
+    line(&mut text, &end);
+    text.into_bytes()
+}
+
+fn line(text: &mut String, value: &impl Serialize) {
+    // Serialising these types to a string has no way to fail.
+    text.push_str(&serde_json::to_string(value).unwrap_or_default());
+    text.push('\n');
+}
+
+/// What an archive has of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArchivedRun {
+    /// The run.
+    pub run: RunId,
+    /// How many events.
+    pub events: u64,
+    /// SHA-256 of their texts, each with a line end; the tombstone has it too.
+    pub sha256: String,
+    /// The run as its events say it was.
+    pub summary: Summary,
+}
+
+/// What is wrong with a batch of an archive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the archive: {what}")]
+pub struct BatchFlaw {
+    /// Where.
+    pub line: usize,
+    /// What.
+    pub what: String,
+}
+
+/// Reads a batch of an archive, and computes every fingerprint and every chain of events anew.
+pub fn verify(batch: &[u8]) -> Result<Vec<ArchivedRun>, BatchFlaw> {
+    let flaw = |line: usize, what: String| BatchFlaw { line, what };
+    let text = std::str::from_utf8(batch).map_err(|error| flaw(1, error.to_string()))?;
+    let lines: Vec<&str> = text.lines().collect();
+    let Some((last, lines)) = lines.split_last() else { return Err(flaw(1, "it is empty".to_owned())) };
+    let end: End = serde_json::from_str(last)
+        .map_err(|_| flaw(lines.len() + 1, "it is cut off: the last line is missing".to_owned()))?;
+    let (mut runs, mut at) = (Vec::new(), 0);
+    while at < lines.len() {
+        let run = read(&lines[at..]).map_err(|what| flaw(at + 1, what))?;
+        at += 1 + usize::try_from(run.events).unwrap_or(usize::MAX);
+        runs.push(run);
+    }
+    if end.sha256 != fingerprint(lines.iter().copied()) {
+        return Err(flaw(lines.len() + 1, "the fingerprint of everything is another one".to_owned()));
+    }
+    let events: u64 = runs.iter().map(|run| run.events).sum();
+    if (end.runs, end.events) != (runs.len() as u64, events) {
+        return Err(flaw(
+            lines.len() + 1,
+            format!("it counts {} runs, and there are {}", end.runs, runs.len()),
+        ));
+    }
+    Ok(runs)
+}
+
+/// Every run of a batch, with the state that its log derives to.
+pub(crate) fn archived_states(text: &str) -> Result<Vec<(RunId, State)>, BatchFlaw> {
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut runs, mut at) = (Vec::new(), 0);
+    while at < lines.len().saturating_sub(1) {
+        let (header, whole) = whole(&lines[at..]).map_err(|what| BatchFlaw { line: at + 1, what })?;
+        at += 1 + usize::try_from(header.events).unwrap_or(usize::MAX);
+        runs.push((header.run, whole.state));
+    }
+    Ok(runs)
+}
+
+/// Reads the run that begins with the first line.
+fn read(lines: &[&str]) -> Result<ArchivedRun, String> {
+    let (header, whole) = whole(lines)?;
+    Ok(ArchivedRun {
+        run: header.run,
+        events: header.events,
+        sha256: header.sha256,
+        summary: whole.state.summary,
+    })
+}
+
+fn whole(lines: &[&str]) -> Result<(Header, Whole), String> {
+    let Some((first, rest)) = lines.split_first() else { return Err("it is empty".to_owned()) };
+    let header: Header = serde_json::from_str(first).map_err(|error| format!("it begins no run: {error}"))?;
+    if header.goldseam_archive > FORMAT {
+        return Err(format!("it was written by a newer release (format {})", header.goldseam_archive));
+    }
+    let (run, count) = (header.run.clone(), usize::try_from(header.events).unwrap_or(usize::MAX));
+    let Some(texts) = rest.get(..count) else { return Err(format!("run {run} is cut off")) };
+    if fingerprint(texts.iter().copied()) != header.sha256 {
+        return Err(format!("the fingerprint of run {run} is another one"));
+    }
+    let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+    let whole = Whole::new(&run, texts).map_err(|corrupt| format!("run {run}: {corrupt}"))?;
+    let (said, found) = (&header.summary, &whole.state.summary);
+    if (said.status, said.as_of, said.head) != (found.status, found.as_of, found.head) {
+        return Err(format!(
+            "run {run} is {} by its events and {} by its first line",
+            found.status, said.status
+        ));
+    }
+    Ok((header, whole))
+}

@@ -1,0 +1,215 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use goldseam_core::recovery::{Code, Diagnosis, Remedy};
+use goldseam_core::task::NewTask;
+use goldseam_core::{LockName, Millis, Payload, QueueName, RunId, TaskId};
+use goldseam_store::MemoryStore;
+use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
+use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+use super::*;
+use crate::client::queue::Want;
+use crate::client::{Client, StartOptions};
+use crate::heal::Healed;
+
+/// Everything that was recorded: sums by name and labels.
+#[derive(Debug, Clone, Default)]
+struct Book(Arc<Mutex<BTreeMap<String, f64>>>);
+
+/// One line of the book.
+struct Line(Book, String);
+
+impl Book {
+    fn line(&self, key: &Key) -> Arc<Line> {
+        let labels: Vec<String> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Arc::new(Line(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+
+    fn get(&self, line: &str) -> Option<f64> {
+        self.0.lock().unwrap().get(line).copied()
+    }
+}
+
+impl Line {
+    fn change(&self, change: impl FnOnce(&mut f64)) {
+        change(self.0.0.lock().unwrap().entry(self.1.clone()).or_default());
+    }
+}
+
+impl CounterFn for Line {
+    fn increment(&self, value: u64) {
+        self.change(|sum| *sum += value as f64);
+    }
+    fn absolute(&self, value: u64) {
+        self.change(|sum| *sum = value as f64);
+    }
+}
+
+impl GaugeFn for Line {
+    fn increment(&self, value: f64) {
+        self.change(|sum| *sum += value);
+    }
+    fn decrement(&self, value: f64) {
+        self.change(|sum| *sum -= value);
+    }
+    fn set(&self, value: f64) {
+        self.change(|sum| *sum = value);
+    }
+}
+
+impl HistogramFn for Line {
+    fn record(&self, value: f64) {
+        self.change(|sum| *sum += value);
+    }
+}
+
+impl Recorder for Book {
+    fn describe_counter(&self, key: KeyName, _: Option<Unit>, help: SharedString) {
+        self.0.lock().unwrap().insert(format!("{}: {help}", key.as_str()), 0.0);
+    }
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe_counter(key, unit, help);
+    }
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe_counter(key, unit, help);
+    }
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.line(key))
+    }
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.line(key))
+    }
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.line(key))
+    }
+}
+
+fn task(id: &str) -> NewTask {
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        kind: "mail".to_owned(),
+        queue: QueueName::new("post").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: Some(Duration::from_secs(1)),
+    }
+}
+
+#[tokio::test]
+async fn a_reclaim_a_freed_lock_and_a_backlog_are_counted() {
+    let (book, (store, clock)) = (Book::default(), MemoryStore::manual());
+    let _guard = metrics::set_default_local_recorder(&book);
+    let client = Client::new(Arc::new(store));
+    let queue = client.queue();
+    queue.submit(task("t")).await.unwrap();
+    let want = Want { owner: "w".to_owned(), queue: QueueName::new("post").unwrap(), kind: None, limit: 1 };
+    queue.claim(want).await.unwrap();
+    client.locks().acquire(&LockName::new("l").unwrap(), "w", Duration::from_secs(2)).await.unwrap();
+    clock.advance(Duration::from_secs(3));
+    client.claims().tick(client.store().now().await.unwrap()).await.unwrap();
+    queue.stats().await.unwrap();
+    for (line, expected) in [
+        ("goldseam_entries_reclaimed_total{}", 1.0),
+        ("goldseam_locks_cleaned_total{}", 1.0),
+        ("goldseam_recoveries_total{rule=L2,workflow=,reason=silent}", 1.0),
+        ("goldseam_recoveries_total{rule=L1,workflow=,reason=expired}", 1.0),
+        ("goldseam_recovery_stale_seconds{rule=L2}", 3.0),
+        ("goldseam_recovery_stale_seconds{rule=L1}", 1.0),
+        ("goldseam_findings{rule=L2}", 1.0),
+        ("goldseam_queue_depth{queue=post}", 1.0),
+        ("goldseam_queue_oldest_seconds{queue=post}", 3.0),
+    ] {
+        assert_eq!(book.get(line), Some(expected), "{line} in {book:?}");
+    }
+    queue.cancel(&TaskId::new("t").unwrap()).await.unwrap();
+    queue.stats().await.unwrap();
+    assert_eq!(book.get("goldseam_queue_depth{queue=post}"), Some(0.0), "an empty queue says so");
+}
+
+#[tokio::test]
+async fn ten_thousand_queue_names_make_few_labels() {
+    let book = Book::default();
+    let _guard = metrics::set_default_local_recorder(&book);
+    let client = Client::new(Arc::new(MemoryStore::manual().0));
+    for n in 0..10_000 {
+        let (id, queue) = (TaskId::new(format!("t-{n}")).unwrap(), QueueName::new(format!("q-{n}")).unwrap());
+        client.queue().submit(NewTask { id, queue, ..task("t") }).await.unwrap();
+    }
+    client.queue().stats().await.unwrap();
+    let depths = |book: &Book| -> Vec<(String, f64)> {
+        let told = book.0.lock().unwrap();
+        told.iter().filter(|(line, _)| line.starts_with(QUEUE_DEPTH)).map(|(l, n)| (l.clone(), *n)).collect()
+    };
+    let told = depths(&book);
+    assert_eq!(told.len(), NAMES_MAX + 1);
+    assert_eq!(told.iter().map(|(_, due)| due).sum::<f64>(), 10_000.0, "no task is left out");
+    let rest = (10_000 - NAMES_MAX) as f64;
+    assert_eq!(book.get("goldseam_queue_depth{queue=other}"), Some(rest));
+    for n in 0..10_000 {
+        client.queue().cancel(&TaskId::new(format!("t-{n}")).unwrap()).await.unwrap();
+    }
+    client.queue().stats().await.unwrap();
+    assert!(depths(&book).iter().all(|(_, due)| *due == 0.0), "empty queues say so");
+}
+
+#[test]
+fn made_up_workflow_names_make_few_labels() {
+    let (book, meter) = (Book::default(), Meter::default());
+    metrics::with_local_recorder(&book, || {
+        for n in 0..10_000 {
+            meter.clone().attempts_exceeded(&format!("w-{n}"));
+        }
+    });
+    assert_eq!(book.0.lock().unwrap().len(), NAMES_MAX + 1);
+}
+
+#[test]
+fn every_name_is_described() {
+    let book = Book::default();
+    metrics::with_local_recorder(&book, describe);
+    let told = book.0.lock().unwrap();
+    assert_eq!(told.len(), 12);
+    assert!(told.keys().all(|line| line.starts_with("goldseam_") && line.len() > 40), "{told:?}");
+}
+
+#[test]
+fn every_metric_of_the_alerts_is_metered() {
+    let rules = include_str!("../../../../../docs/alerts/goldseam.rules.yml");
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let words = rules.split(|c: char| !is_name(c));
+    let named: Vec<&str> = words.filter(|word| word.starts_with("goldseam_")).collect();
+    assert!(named.len() >= 4, "{named:?}");
+    let known =
+        [RECOVERIES, RECOVERY_FAILED, ATTEMPTS_EXCEEDED, STALE_SECONDS, HEAL_SECONDS, SWEEPS, FINDINGS];
+    for name in named {
+        assert!(known.contains(&name.trim_end_matches("_bucket")), "no metric is called {name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_healer_does_is_counted_by_rule_and_the_end_of_all_attempts_apart() {
+    let (book, (store, _)) = (Book::default(), MemoryStore::manual());
+    let _guard = metrics::set_default_local_recorder(&book);
+    let client = Client::new(Arc::new(store));
+    let run = RunId::new("r").unwrap();
+    client.start("w", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    let exceeded = "goldseam_recovery_attempts_exceeded_total{workflow=w}";
+    for (rule, healed, stopped) in [(Code::W1, Some(1.0), None), (Code::P1, None, Some(1.0))] {
+        let at = client.get(&run).await.unwrap().as_of;
+        let remedy = match rule {
+            Code::P1 => Remedy::Park { reason: "no luck".to_owned() },
+            _ => Remedy::Wake,
+        };
+        let diagnosis = Diagnosis { rule, evidence: "seen".to_owned(), remedy };
+        let done = client.healer().heal(&run, at, &diagnosis).await.unwrap();
+        assert!(matches!(done, Healed::Done { .. }), "{done:?}");
+        let line = format!("goldseam_recoveries_total{{rule={rule},workflow=w,reason=manual}}");
+        assert_eq!((book.get(&line), book.get(exceeded)), (healed, stopped), "{book:?}");
+    }
+}

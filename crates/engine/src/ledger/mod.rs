@@ -1,0 +1,59 @@
+//! The store as the engine uses it: a clock, ids, bounds, reading, and the one loop that writes.
+//!
+//! Knows no node, no claims and no code of a workflow.
+
+pub mod archive;
+pub mod clock;
+pub mod commit;
+pub mod config;
+pub mod copy_mark;
+pub(crate) mod delivery;
+pub mod entropy;
+pub mod error;
+pub mod foreign;
+pub mod liveness;
+pub mod meter;
+pub mod page;
+pub mod patience;
+mod plan;
+pub(crate) mod process;
+mod read;
+pub mod refusal;
+pub mod salvage;
+pub mod secrets;
+pub mod spawn;
+mod tasks;
+pub mod tries;
+mod write;
+
+use std::sync::Arc;
+
+use goldseam_core::Limits;
+use goldseam_store::Store;
+
+use clock::{Clock, StoreTime};
+use entropy::Entropy;
+use meter::Meter;
+pub(crate) use plan::{Old, plan_tasks, report_to_parent};
+use process::Process;
+pub use read::Loaded;
+use secrets::Secrets;
+pub(crate) use write::{Next, Prepared, Source, Tried};
+
+/// The store with everything that reading and writing runs takes: a clock, randomness, and bounds. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// The store beneath.
+    pub store: Arc<dyn Store>,
+    /// The clock of this process, set by the store's.
+    pub clock: Arc<dyn Clock>,
+    /// The source of write ids.
+    pub entropy: Arc<dyn Entropy>,
+    /// Bounds of everything that is written.
+    pub limits: Arc<Limits>,
+    /// The clock above, in a process that has no heartbeat to set it by.
+    pub(crate) asks: Option<Arc<StoreTime>>,
+    pub(crate) meter: Meter,
+    pub(crate) process: Arc<dyn Process>,
+    pub(crate) secrets: Arc<Secrets>,
+}

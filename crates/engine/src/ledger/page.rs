@@ -1,0 +1,58 @@
+//! Pages of a log that fit into memory, however large its events are.
+
+use goldseam_core::{RunId, Seq};
+use goldseam_store::{Record, StoreError};
+
+use crate::ledger::commit::Ledger;
+
+/// Events read from the store at a time: what they weigh is known only then.
+const CHUNK: u32 = 64;
+
+/// Upper bounds of one read of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    /// Number of events.
+    pub events: u32,
+    /// Bytes; the read ends with the event that reaches this.
+    pub bytes: usize,
+}
+
+impl Most {
+    /// At most this number of events, and about 1 MiB of them.
+    pub fn events(events: u32) -> Self {
+        Self { events, bytes: 1024 * 1024 }
+    }
+}
+
+/// A piece of a log as the store has it.
+#[derive(Debug, Default)]
+pub struct Piece {
+    /// Its events, oldest first.
+    pub records: Vec<Record>,
+    /// It ends because of what it weighs: there may be more, however few these are.
+    pub is_cut: bool,
+}
+
+impl Ledger {
+    /// Reads a log after `after`, up to the bounds.
+    pub async fn piece(&self, run: &RunId, mut after: Seq, most: Most) -> Result<Piece, StoreError> {
+        let (mut records, mut bytes, mut left) = (Vec::new(), 0, most.events);
+        while left > 0 {
+            let wanted = CHUNK.min(left);
+            let chunk = self.store.read(run, after, wanted).await?;
+            let read = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+            for record in chunk {
+                (after, bytes) = (record.seq, bytes + record.body.len());
+                records.push(record);
+                if bytes >= most.bytes {
+                    return Ok(Piece { records, is_cut: true });
+                }
+            }
+            if read < wanted {
+                break;
+            }
+            left -= wanted;
+        }
+        Ok(Piece { records, is_cut: false })
+    }
+}

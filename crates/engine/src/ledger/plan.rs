@@ -1,0 +1,111 @@
+//! The tasks that go with an append: pure functions of a decision.
+
+use goldseam_core::decide::{Decision, TaskMove};
+use goldseam_core::seal::Sealed;
+use goldseam_core::task::{NewTask, Task};
+use goldseam_core::{Millis, NodeId, Payload, Summary, TaskId};
+use goldseam_store::TaskChange;
+
+use super::delivery::delivery_task;
+
+/// The advance task that a run had, and when its row was last written.
+#[derive(Clone, Copy)]
+pub(crate) struct Old<'a> {
+    pub(crate) task: Option<&'a TaskId>,
+    pub(crate) updated_at: Millis,
+}
+
+/// The changes of tasks that go with an append.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    pub(crate) tasks: Vec<TaskChange>,
+    /// The new advance task, if there is one.
+    pub(crate) advance: Option<TaskId>,
+}
+
+/// Plans the changes of tasks for a decision: tasks of remote steps, the advance task, and the report of a child's end.
+/// `row` is the row after the append, `node` the node that reports the end to the parent at once.
+pub(crate) fn plan_tasks(
+    decision: &Decision,
+    sealed: &Sealed,
+    row: &Summary,
+    old: Old<'_>,
+    (node, now): (Option<&NodeId>, Millis),
+) -> Planned {
+    let mut planned = Planned::default();
+    // Creations first: one append may create and cancel the same task.
+    planned.tasks.extend(decision.handed.iter().map(|task| TaskChange::Create(Box::new(task.clone()))));
+    planned.tasks.extend(decision.dropped.iter().map(|task| TaskChange::Cancel { task: task.clone() }));
+    planned.plan_advance(row, old, decision.task, now);
+    let report = report_to_parent(row, sealed, node, now);
+    planned.tasks.extend(report.map(|task| TaskChange::Create(Box::new(task))));
+    planned
+}
+
+impl Planned {
+    fn plan_advance(&mut self, row: &Summary, old: Old<'_>, task: TaskMove, now: Millis) {
+        let Old { task: old, updated_at } = old;
+        let remove = |tasks: &mut Vec<TaskChange>| {
+            tasks.extend(old.map(|id| TaskChange::Remove { task: id.clone() }));
+        };
+        match task {
+            TaskMove::Keep => {}
+            TaskMove::Wake => self.tasks.push(TaskChange::Wake { at: now }),
+            TaskMove::Rest(run_at) => {
+                self.tasks.extend(old.map(|id| TaskChange::Rest { task: id.clone(), run_at }));
+            }
+            TaskMove::Remove => remove(&mut self.tasks),
+            TaskMove::Renew(run_at) => {
+                remove(&mut self.tasks);
+                let key = Some(format!("{}:advance:{}", row.run, updated_at.0));
+                self.create_advance(Task { run_at, key, ..advance_task(row, now) });
+            }
+            TaskMove::Ready => {
+                remove(&mut self.tasks);
+                self.create_advance(advance_task(row, now));
+            }
+            TaskMove::Held => {
+                remove(&mut self.tasks);
+                let ready = advance_task(row, now);
+                self.create_advance(match &row.owner {
+                    Some(owner) => ready.claimed(owner.as_str(), now),
+                    None => ready,
+                });
+            }
+        }
+    }
+
+    fn create_advance(&mut self, task: Task) {
+        self.advance = Some(task.id.clone());
+        self.tasks.push(TaskChange::Create(Box::new(task)));
+    }
+}
+
+/// The task that reports the end of a child to its parent, if this append ends a child.
+pub(crate) fn report_to_parent(
+    row: &Summary,
+    sealed: &Sealed,
+    node: Option<&NodeId>,
+    now: Millis,
+) -> Option<Task> {
+    let parent = row.parent.as_ref()?;
+    let ended = sealed.records.iter().any(|recorded| recorded.event.is_terminal());
+    ended.then(|| delivery_task(parent, &row.run, node, now))
+}
+
+/// A new advance task for the run, ready now.
+fn advance_task(row: &Summary, now: Millis) -> Task {
+    let new = NewTask {
+        id: Task::advance_id(&row.run, row.as_of.0),
+        kind: Task::advance_kind(row.workflow.as_str(), row.version),
+        queue: row.queue.clone(),
+        lane: None,
+        priority: row.priority,
+        key: None,
+        run_at: now,
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    Task { run: Some(row.run.clone()), ..new.into_task(now) }
+}

@@ -1,0 +1,30 @@
+//! Tasks outside of an append: submitted and changed by compare-and-set.
+
+use goldseam_core::task::{NewTask, Task};
+use goldseam_store::{Expect, Written};
+
+use crate::ledger::commit::Ledger;
+use crate::ledger::error::EngineError;
+use crate::ledger::tries::{self, Tries};
+
+impl Ledger {
+    /// Submits a task. Returns the live task with the same key, if one exists.
+    pub(crate) async fn submit_task(&self, new: NewTask) -> Result<Task, EngineError> {
+        new.check()?;
+        let task = new.into_task(self.store.now().await?);
+        match self.put_task(task.clone(), Expect::Absent).await? {
+            Written::Done => {
+                self.process.task_ready();
+                Ok(task)
+            }
+            Written::Lost(Some(other)) => Ok(other),
+            Written::Lost(None) => Ok(task),
+        }
+    }
+
+    /// Writes a task if it is still as expected. Retries a few times while the store fails.
+    pub(crate) async fn put_task(&self, task: Task, expect: Expect) -> Result<Written<Task>, EngineError> {
+        let put = |task| self.store.put_task(task, expect);
+        Ok(tries::put(&task, Tries::five(), put).await?)
+    }
+}

@@ -1,0 +1,321 @@
+//! One attempt at a step: user code under a timeout and a heartbeat limit, panics caught.
+//!
+//! The start of an attempt is written by itself only once it has run for a while; details of a
+//! heartbeat are kept in a task record, so that the next attempt can read them, in whatever process it is made.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, select};
+use goldseam_core::event::StepStarted;
+use goldseam_core::task::{NewTask, Task, TaskState};
+use goldseam_core::{
+    Failure, Hash, Limits as Bounds, Millis, Owned, Path, Payload, QueueName, RunId, TaskId,
+};
+use goldseam_store::{Expect, TaskChange, TaskFilter, Written};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ledger::clock::pause;
+use crate::ledger::config::QUEUE_DETAILS;
+use crate::ledger::error::Result;
+use crate::run::driver::panicked;
+use crate::run::live_run::LiveRun;
+
+/// How often heartbeat details are made durable at the most.
+const DETAILS_EVERY: Duration = Duration::from_secs(1);
+
+/// What a step's body may know of itself.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    number: u32,
+    key: Arc<str>,
+    beats: bool,
+    pulse: Arc<Mutex<PulseState>>,
+}
+
+#[derive(Debug, Default)]
+struct PulseState {
+    beaten: bool,
+    details: Option<Payload>,
+    unsaved: bool,
+    last: Option<Payload>,
+}
+
+impl Attempt {
+    pub(crate) fn new(number: u32, key: String, beats: bool) -> Self {
+        Self { number, key: key.into(), beats, pulse: Arc::default() }
+    }
+
+    /// Number of this attempt, from 1. Attempts that a crash cut off count too, if their start was written.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// A key to pass on to other systems: the same for every attempt at this step.
+    pub fn idempotency_key(&self) -> &str {
+        &self.key
+    }
+
+    /// Says that the attempt is alive, and how far it is.
+    pub fn heartbeat(&self, details: &impl Serialize) {
+        let mut pulse = self.pulse();
+        pulse.beaten = true;
+        if let Ok(payload) = Payload::of(details, &Bounds::default()) {
+            pulse.details = Some(payload);
+            pulse.unsaved = true;
+        }
+    }
+
+    /// What the last heartbeat of an earlier attempt said, however that attempt ended. For steps with
+    /// [`Step::heartbeat`](crate::run::context::Step::heartbeat), whose details are durable.
+    pub fn last_heartbeat<T: DeserializeOwned>(&self) -> Option<T> {
+        self.pulse().last.as_ref().and_then(|details| details.read().ok())
+    }
+
+    fn pulse(&self) -> std::sync::MutexGuard<'_, PulseState> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_beat(&self) -> bool {
+        std::mem::take(&mut self.pulse().beaten)
+    }
+
+    fn take_unsaved(&self) -> Option<Payload> {
+        let mut pulse = self.pulse();
+        std::mem::take(&mut pulse.unsaved).then(|| pulse.details.clone()).flatten()
+    }
+}
+
+/// Bounds on one attempt.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) silence: Option<Duration>,
+    /// Its start is in the log already.
+    pub(crate) marked: bool,
+}
+
+/// How an attempt ended.
+pub(crate) enum Outcome<T> {
+    Done(T),
+    Failed(Failure),
+    TimedOut(&'static str, Failure),
+}
+
+type Body<'b, 'a, T> = &'b mut (dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a);
+
+/// Makes one attempt. If it failed and its heartbeats left details, they are kept for the next one in the record that is
+/// named.
+pub(crate) async fn run<'a, T>(
+    live: &Arc<LiveRun>,
+    started: &StepStarted,
+    attempt: Attempt,
+    limits: Limits,
+    body: Body<'_, 'a, T>,
+) -> (Outcome<T>, Option<TaskId>) {
+    let mut record = Details::new(live, &started.path, attempt.beats);
+    let outcome = outcome(live, started, &attempt, limits, (&mut record, body)).await;
+    match outcome {
+        Outcome::Done(_) => record.forget(),
+        Outcome::Failed(_) | Outcome::TimedOut(..) => record.keep(attempt.take_unsaved()).await,
+    }
+    (outcome, record.id.filter(|_| record.task.is_some()))
+}
+
+async fn outcome<'a, T>(
+    live: &Arc<LiveRun>,
+    started: &StepStarted,
+    attempt: &Attempt,
+    limits: Limits,
+    (record, body): (&mut Details<'_>, Body<'_, 'a, T>),
+) -> Outcome<T> {
+    let failed = |failure| Outcome::Failed(live.ledger.secrets.out_of(failure));
+    if attempt.beats && attempt.number > 1 {
+        attempt.pulse().last = record.read().await;
+    }
+    #[cfg(feature = "testing")]
+    live.begins(&started.path, &attempt.key, crate::run::witness::Work::Step);
+    let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(attempt.clone())));
+    let work = match made {
+        Ok(work) => work,
+        Err(panic) => return failed(panicked(&*panic)),
+    };
+    let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+    // Most steps are done at the first poll and need no timer at all.
+    let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    let ended = match first {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    };
+    let result = match ended {
+        Some(result) => result,
+        None => {
+            let mut watch = Watch::new(live, limits, attempt.beats);
+            loop {
+                let next = watch.next();
+                match select(work.as_mut(), std::pin::pin!(pause(next))).await {
+                    Either::Left((result, _)) => break result,
+                    Either::Right(_) => {
+                        if let Some(code) = watch.look(started, attempt) {
+                            return Outcome::TimedOut(code, late(code));
+                        }
+                        if let Some(details) = attempt.take_unsaved() {
+                            record.write(details).await;
+                        }
+                    }
+                }
+            }
+        }
+    };
+    match result {
+        Ok(Ok(value)) => Outcome::Done(value),
+        Ok(Err(error)) => failed(error.failure().clone()),
+        Err(panic) => failed(panicked(&*panic)),
+    }
+}
+
+fn late(code: &'static str) -> Failure {
+    match code {
+        "timeout" => Failure::retryable("the attempt took longer than its timeout").with_code(code),
+        _ => Failure::silent(),
+    }
+}
+
+/// Deadlines of an attempt that did not end at once.
+struct Watch<'a> {
+    live: &'a Arc<LiveRun>,
+    limits: Limits,
+    began: Duration,
+    beat: Duration,
+    marked: bool,
+    beats: bool,
+}
+
+impl<'a> Watch<'a> {
+    fn new(live: &'a Arc<LiveRun>, limits: Limits, beats: bool) -> Self {
+        let now = live.ledger.clock.elapsed();
+        Self { live, limits, began: now, beat: now, marked: beats || limits.marked, beats }
+    }
+
+    /// How long until something is due.
+    fn next(&self) -> Duration {
+        let now = self.live.ledger.clock.elapsed();
+        let long = (!self.marked).then(|| self.began + self.live.config.long_step);
+        let timeout = self.limits.timeout.map(|span| self.began + span);
+        let silence = self.limits.silence.map(|span| self.beat + span);
+        let details = self.beats.then(|| now + DETAILS_EVERY.max(self.live.ledger.store.pace().beat));
+        let due = [long, timeout, silence, details].into_iter().flatten().min();
+        let due = due.unwrap_or(now + Duration::from_secs(3600));
+        due.saturating_sub(now).max(Duration::from_millis(1))
+    }
+
+    /// Marks a long attempt as begun; says why it is given up, if it is.
+    fn look(&mut self, started: &StepStarted, attempt: &Attempt) -> Option<&'static str> {
+        let now = self.live.ledger.clock.elapsed();
+        if !self.marked && now >= self.began + self.live.config.long_step {
+            self.marked = true;
+            self.live.queue(Owned::StepStarted(started.clone()));
+        }
+        if attempt.take_beat() {
+            self.beat = now;
+        }
+        if self.limits.timeout.is_some_and(|span| now >= self.began + span) {
+            return Some("timeout");
+        }
+        self.limits.silence.is_some_and(|span| now >= self.beat + span).then_some("heartbeat-timeout")
+    }
+}
+
+/// The record that keeps a step's heartbeat details: claimed by the node for as long as the attempt lasts.
+struct Details<'a> {
+    live: &'a Arc<LiveRun>,
+    id: Option<TaskId>,
+    task: Option<Task>,
+    path: Path,
+}
+
+pub(crate) fn details_id(run: &RunId, path: &Path) -> Option<TaskId> {
+    TaskId::new(format!("h-{}", Hash::of_parts(&["heartbeat", run.as_str(), path.as_str()]))).ok()
+}
+
+impl<'a> Details<'a> {
+    fn new(live: &'a Arc<LiveRun>, path: &Path, wanted: bool) -> Self {
+        let id = wanted.then(|| details_id(&live.run, path)).flatten();
+        Self { live, id, task: None, path: path.clone() }
+    }
+
+    async fn read(&mut self) -> Option<Payload> {
+        let filter = TaskFilter { id: self.id.clone(), limit: 1, ..TaskFilter::default() };
+        self.task = self.live.ledger.store.tasks(filter).await.ok()?.into_iter().next();
+        self.task.as_ref().map(|task| task.payload.clone())
+    }
+
+    /// Keeps the details. They are a help, not a truth: a store that fails here costs nothing but them.
+    async fn write(&mut self, details: Payload) {
+        let (Some(id), Some(node)) = (self.id.clone(), self.live.ledger.process.node().cloned()) else {
+            return;
+        };
+        let now = self.live.now();
+        let details = self.live.ledger.secrets.out_of_details(details, &self.live.ledger.limits);
+        let (next, expect) = match self.task.take() {
+            Some(task) => {
+                let expect = Expect::Version(task.version);
+                // The record of an earlier attempt has no owner.
+                let held = match task.state {
+                    TaskState::Claimed => Task { version: task.version + 1, ..task },
+                    _ => task.claimed(node.as_str(), now),
+                };
+                (Task { payload: details, heartbeat_at: Some(now), ..held }, expect)
+            }
+            None => {
+                let Ok(queue) = QueueName::new(QUEUE_DETAILS) else { return };
+                let new = NewTask {
+                    id,
+                    kind: format!("heartbeat:{}", self.path),
+                    queue,
+                    lane: None,
+                    priority: 0,
+                    key: None,
+                    run_at: now,
+                    payload: details,
+                    attempts_max: 1,
+                    silence_max: None,
+                };
+                let task = new.into_task(now).claimed(node.as_str(), now);
+                (Task { run: Some(self.live.run.clone()), ..task }, Expect::Absent)
+            }
+        };
+        self.put(next, expect).await;
+    }
+
+    async fn put(&mut self, next: Task, expect: Expect) {
+        self.task = match self.live.ledger.store.put_task(next.clone(), expect).await {
+            Ok(Written::Done) => Some(next),
+            Ok(Written::Lost(other)) => other,
+            Err(_) => None,
+        };
+    }
+
+    /// Leaves the details for the next attempt, in whatever process that is: the last ones are written, and the record
+    /// has no owner.
+    async fn keep(&mut self, unsaved: Option<Payload>) {
+        if let Some(details) = unsaved.filter(|_| self.id.is_some()) {
+            self.write(details).await;
+        }
+        if let Some(task) = self.task.take().filter(|task| task.state == TaskState::Claimed) {
+            let expect = Expect::Version(task.version);
+            self.put(task.returned(Millis::NEVER, self.live.now()), expect).await;
+        }
+    }
+
+    /// The record goes with the append that says that the step is done.
+    fn forget(&mut self) {
+        if let (Some(id), Some(_)) = (self.id.take(), self.task.take()) {
+            self.live.lock().extra.push(TaskChange::Remove { task: id });
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What happens after a workflow function returns, and how completed steps are undone, latest first.
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use goldseam_core::event::Note;
+use goldseam_core::state::{Op, OpKind, State, StepProgress, Undo};
+use goldseam_core::{Command, Failure, Owned, Path, Payload, Retry, Seq};
+
+use crate::ledger::clock::pause;
+use crate::ledger::error::Result;
+use crate::run::driver::panicked;
+use crate::run::live_run::{Inner, LiveRun, Mode, Stop};
+
+/// Attempts at undoing one step before a person is needed.
+const UNDO_ATTEMPTS: u32 = 5;
+
+/// Queues what follows from the workflow's result; where something must be undone, the work of undoing it.
+pub(crate) fn after(
+    live: &Arc<LiveRun>,
+    result: Result<Payload>,
+) -> Option<BoxFuture<'static, Result<Payload>>> {
+    let mut inner = live.lock();
+    if inner.stop.is_some() || inner.mode != Mode::Run {
+        return None;
+    }
+    let doing = match result {
+        Ok(output) => match disagrees(&inner) {
+            Some(detail) => Err(Stop::Diverged(detail)),
+            None => Ok(Owned::Complete(output)),
+        },
+        Err(error) if error.is_continue() => match inner.continue_with.take() {
+            Some(input) => Ok(Owned::ContinueAsNew(input)),
+            None => Ok(Owned::Fail(error.failure().clone())),
+        },
+        Err(error) => {
+            drop(inner);
+            return Some(Box::pin(unwind(Arc::clone(live), error.failure().clone())));
+        }
+    };
+    match doing {
+        Ok(doing) => {
+            drop(inner);
+            live.queue(doing);
+        }
+        Err(stop) => inner.stop = Some(stop),
+    }
+    None
+}
+
+/// Why the code's result does not fit the log, if it does not.
+pub(crate) fn disagrees(inner: &Inner) -> Option<String> {
+    let asked = inner.arm_counts();
+    let left = match asked.values().all(|count| *count == 0) {
+        // Code that asks for nothing enters no arm, and leaves everything out.
+        true => first(inner.state.ops.iter()),
+        false => unasked(&inner.state, &asked),
+    };
+    left.map(|path| left_out(&path))
+}
+
+/// What is said of an operation that the code did not ask for.
+pub(crate) fn left_out(path: &Path) -> String {
+    format!("the log has {path}, the code returned without it")
+}
+
+/// An operation of the log that the code did not ask for.
+pub(crate) fn unasked(state: &State, asked: &std::collections::HashMap<String, u32>) -> Option<Path> {
+    let missed = |(path, op): &(&Path, &Op)| asked.get(path.arm()).is_some_and(|count| op.ord >= *count);
+    first(state.ops.iter().filter(missed))
+}
+
+/// The first by position: a map has no order that two processes agree on.
+fn first<'a>(ops: impl Iterator<Item = (&'a Path, &'a Op)>) -> Option<Path> {
+    ops.min_by_key(|(_, op)| op.first).map(|(path, _)| path.clone())
+}
+
+/// The workflow failed or is cancelled: undo what has a compensation, then say how it ended.
+async fn unwind(live: Arc<LiveRun>, failure: Failure) -> Result<Payload> {
+    live.settled().await;
+    let (failure, cancelled) = {
+        let mut inner = live.lock();
+        inner.mode = Mode::Undo;
+        let failure = inner.state.failure.clone().unwrap_or(failure);
+        let cancelled = inner.state.summary.cancel.is_some() && failure.code.as_deref() == Some("cancelled");
+        (failure, cancelled)
+    };
+    undo_after(&live, Seq::ZERO, Some(&failure)).await?;
+    cancel_children(&live).await;
+    let last = if cancelled { Owned::EndCancelled } else { Owned::Fail(failure) };
+    let ticket = live.queue(last);
+    live.durable(ticket).await;
+    std::future::pending().await
+}
+
+/// The work of undoing that the log asks for, whatever the code would do now.
+pub(crate) fn from_log(live: &Arc<LiveRun>, state: &State) -> BoxFuture<'static, Result<Payload>> {
+    let live = Arc::clone(live);
+    match (&state.jump, &state.failure) {
+        (None, Some(failure)) => Box::pin(unwind(live, failure.clone())),
+        _ => Box::pin(rewind(live)),
+    }
+}
+
+/// Steps that completed after this position are to be undone: all of them, unless a jump goes back to a later one.
+pub(crate) fn cutoff(state: &State) -> Seq {
+    let target = state.jump.as_ref().and_then(|jump| state.ops.get(&jump.to));
+    target.map_or(Seq::ZERO, |op| op.first.before())
+}
+
+/// A jump waits for its compensations: undo what lies after its target, then go back.
+async fn rewind(live: Arc<LiveRun>) -> Result<Payload> {
+    let cutoff = cutoff(&live.lock().state);
+    undo_after(&live, cutoff, None).await?;
+    let ticket = live.queue(Owned::FinishJump);
+    live.durable(ticket).await;
+    std::future::pending().await
+}
+
+async fn undo_after(live: &Arc<LiveRun>, cutoff: Seq, failure: Option<&Failure>) -> Result<()> {
+    let mut done = BTreeSet::new();
+    loop {
+        live.gate().await?;
+        let (path, begun, first) = {
+            let inner = live.lock();
+            let left = inner.state.to_undo(cutoff).into_iter().find(|path| !done.contains(path));
+            let Some(path) = left else { break };
+            let begun = inner.state.undone.get(&path) == Some(&Undo::Started);
+            (path, begun, inner.state.failure.is_none())
+        };
+        if !begun {
+            let failure = failure.filter(|_| first).cloned();
+            let ticket = live.queue(Owned::UndoStarted { path, failure });
+            live.durable(ticket).await;
+            // A remote step may have completed just before: then it goes first.
+            continue;
+        }
+        match undo_one(live, &path).await {
+            Ok(()) => {
+                live.queue(Owned::UndoCompleted(path.clone()));
+                done.insert(path);
+            }
+            Err(failure) => {
+                let ticket = live.queue(Owned::UndoFailed { path: path.clone(), failure });
+                live.durable(ticket).await;
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+    live.settled().await;
+    Ok(())
+}
+
+async fn undo_one(live: &Arc<LiveRun>, path: &Path) -> std::result::Result<(), Failure> {
+    let (undo, output) = {
+        let inner = live.lock();
+        let output = inner.state.ops.get(path).and_then(|op| match &op.kind {
+            OpKind::Step(step) => match &step.progress {
+                StepProgress::Completed(output) => Some(output.clone()),
+                _ => None,
+            },
+            OpKind::Wait(_) | OpKind::Progress => None,
+        });
+        (inner.undo.get(path).cloned(), output)
+    };
+    let (Some(undo), Some(output)) = (undo, output) else {
+        return Err(Failure::terminal(format!("the code has no compensation for {path}")));
+    };
+    let retry = Retry::exponential().max_attempts(UNDO_ATTEMPTS);
+    for attempt in 1.. {
+        let _busy = live.busy();
+        #[cfg(feature = "testing")]
+        live.begins_undo(path);
+        let failure = match std::panic::catch_unwind(AssertUnwindSafe(|| undo(path, &output))) {
+            Ok(Ok(undoing)) => match AssertUnwindSafe(undoing).catch_unwind().await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error.failure().clone(),
+                Err(panic) => panicked(&*panic),
+            },
+            // No attempt will help, and it is no failure of the compensation.
+            Ok(Err(misfit)) => return live.stop_and_hang(Stop::Diverged(misfit)).await,
+            Err(panic) => panicked(&*panic),
+        };
+        match retry.pause(attempt, &failure, path.as_str()) {
+            Some(span) => pause(span).await,
+            None => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// Every open child gets the request before its parent is over.
+async fn cancel_children(live: &Arc<LiveRun>) {
+    let children = live.lock().state.open_children();
+    for child in children {
+        cancel_child(live, &child).await;
+    }
+}
+
+/// Asks a child to stop; one that is over, or never came to be, is as wanted already.
+pub(crate) async fn cancel_child(live: &Arc<LiveRun>, child: &goldseam_core::RunId) {
+    let id = format!("parent-{}-{}", live.run, live.lock().fence.epoch);
+    let note = Note { id, by: None, reason: format!("its parent {} ended", live.run) };
+    if let Err(error) = live.ledger.commit(child, &Command::Cancel(note)).await {
+        tracing::debug!(%child, %error, "a child was not cancelled");
+    }
+}

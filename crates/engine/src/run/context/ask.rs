@@ -1,0 +1,90 @@
+//! Questions to people. A question can stay open for ever; an answer that does not fit is refused.
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::Millis;
+use goldseam_core::event::{InputRequested, WaitStarted};
+use goldseam_core::form::Form;
+use goldseam_core::state::{Found, Mail};
+use serde::de::DeserializeOwned;
+
+use super::{Context, Name, wait};
+use crate::ledger::error::{Error, Result};
+use crate::run::live_run::Spot;
+
+impl Context {
+    /// Asks a person and waits for the answer. Its form is derived from `T`, unless one is given.
+    pub fn ask<T: DeserializeOwned>(&self, name: impl Into<Name>, prompt: impl Into<String>) -> Ask<'_, T> {
+        let (spot, prompt) = (self.spot(name), prompt.into());
+        Ask { ctx: self, spot, prompt, form: None, timeout: None, value: PhantomData }
+    }
+}
+
+/// A question to a person; see [`Context::ask`].
+#[must_use = "nothing is asked until it is awaited"]
+pub struct Ask<'a, T> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    prompt: String,
+    form: Option<Form>,
+    timeout: Option<Duration>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Ask<'_, T> {
+    /// The answer must be a text.
+    pub fn text(mut self) -> Self {
+        self.form = Some(Form::Text);
+        self
+    }
+
+    /// The answer must be one of these.
+    pub fn choice<C: Into<String>>(mut self, choices: impl IntoIterator<Item = C>) -> Self {
+        self.form = Some(Form::Choice(choices.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// The answer must be valid under this JSON Schema.
+    pub fn schema(mut self, schema: serde_json::Value) -> Self {
+        self.form = Some(Form::Schema(schema));
+        self
+    }
+
+    /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Ask<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, spot, prompt, form, timeout, value: _ } = self;
+        Box::pin(async move {
+            let spot = spot?;
+            let wanted = |now: Millis| {
+                let (path, ord, due) = (spot.path.clone(), spot.ord, timeout.map(|span| now + span));
+                let form = form.unwrap_or_else(crate::run::shapes::form_of::<T>);
+                let prompt = prompt.chars().take(ctx.live.ledger.limits.text_bytes_max).collect();
+                let ask = InputRequested { path: path.clone(), ord, prompt, form };
+                let (signals, schemas, inputs, children) =
+                    (vec![], BTreeMap::new(), vec![path.clone()], vec![]);
+                (WaitStarted { path, ord, signals, schemas, inputs, children, due }, Some(ask))
+            };
+            match wait::wait(ctx, &spot, wanted).await? {
+                Found::Mail(Mail::Answer { answer, .. }) => {
+                    Ok(ctx.read_logged(&format!("the answer to {}", spot.path), &answer).await)
+                }
+                Found::Mail(_) => ctx.mismatch(&spot).await,
+                Found::Timer => Err(Error::timeout(&spot.path)),
+            }
+        })
+    }
+}

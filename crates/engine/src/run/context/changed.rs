@@ -1,0 +1,67 @@
+//! Small changes inside one version: runs that are past the change keep the old path, all others get the new one.
+
+use goldseam_core::{Owned, StepName};
+
+use super::Context;
+use crate::ledger::error::{Error, Result};
+use crate::run::live_run::Mode;
+
+impl Context {
+    /// Whether this run has a change of the code, given by name.
+    ///
+    /// True for a run that has recorded nothing behind this place yet: a marker in its log then keeps the answer for
+    /// every later replay. False for a run that is past this place: its history was made without the change. The first
+    /// answer holds for later calls with the same name in the same arm. Each arm decides for itself.
+    ///
+    /// ```no_run
+    /// # use goldseam_engine::{Context, Result};
+    /// async fn order(ctx: Context, amount: u32) -> Result<()> {
+    ///     if ctx.changed("fraud-check").await? {
+    ///         ctx.step("check", || async move { check(amount).await }).await?;
+    ///     }
+    ///     ctx.step("charge", || async move { charge(amount).await }).await
+    /// }
+    /// # async fn check(_: u32) -> Result<()> { Ok(()) }
+    /// # async fn charge(_: u32) -> Result<()> { Ok(()) }
+    /// ```
+    ///
+    /// The marker takes no place among the operations. Remove the call, and the old path with it, once no active run is
+    /// on the old path any more: a preflight of the code without it says so.
+    pub async fn changed(&self, name: &str) -> Result<bool> {
+        let name = StepName::new(name)?;
+        let answer = match self.decide_change(&name)? {
+            Some(answer) => answer,
+            // A jump waits for its compensations, or this is a preflight: nothing is decided now.
+            None => {
+                self.live.gate().await?;
+                return Box::pin(self.changed(name.as_str())).await;
+            }
+        };
+        self.live.lock().answer_change(&self.arm, &name, answer);
+        Ok(answer)
+    }
+
+    /// The answer, marked in the log where it is new; none if nothing new may begin now.
+    fn decide_change(&self, name: &StepName) -> Result<Option<bool>> {
+        let (path, ord) = {
+            let mut inner = self.live.lock();
+            let (path, ord, known) = inner.has_change(&self.arm, name);
+            if known.is_some() {
+                return Ok(known);
+            }
+            if inner.mode.heeds_cancel() && inner.state.summary.cancel.is_some() {
+                return Err(Error::cancelled());
+            }
+            // Undoing begins nothing, and the run failed without the change.
+            if inner.state.failure.is_some() {
+                return Ok(Some(false));
+            }
+            if inner.mode != Mode::Run {
+                return Ok(None);
+            }
+            (path, ord)
+        };
+        self.live.queue(Owned::Change { path, ord });
+        Ok(Some(true))
+    }
+}

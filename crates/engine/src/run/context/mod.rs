@@ -1,0 +1,174 @@
+//! What a workflow function holds: its way to do things durably.
+//!
+//! A run re-executes its function from the start; what is recorded returns at once. So a workflow
+//! must do the same for the same input and the same results: time, randomness and everything from
+//! outside come through the context.
+
+mod ask;
+mod changed;
+pub(crate) mod child;
+mod name;
+mod remote;
+mod step;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use goldseam_core::state::OpKind;
+use goldseam_core::{Millis, Owned, Path, Payload, RunId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ledger::error::{Error, Result};
+use crate::ledger::secrets::Secret;
+use crate::run::live_run::{LiveRun, Spot};
+
+pub use ask::Ask;
+pub use child::{Child, ChildHandle};
+pub use name::Name;
+pub use remote::Remote;
+pub use step::{Attempt, Group, Probe, Step};
+pub use wait::{Select, Selected, Signal};
+
+/// What a workflow function holds. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) live: Arc<LiveRun>,
+    pub(crate) arm: Path,
+}
+
+impl Context {
+    pub(crate) fn new(live: Arc<LiveRun>) -> Self {
+        Self { live, arm: Path::root() }
+    }
+
+    /// The run's id.
+    pub fn run_id(&self) -> &RunId {
+        &self.live.run
+    }
+
+    /// The version of the workflow that this run is on.
+    pub fn version(&self) -> u32 {
+        self.live.lock().state.summary.version
+    }
+
+    /// The value of a tag that the run was started with.
+    pub fn tag(&self, key: &str) -> Option<String> {
+        self.live.lock().state.summary.tags.get(key).cloned()
+    }
+
+    /// A secret of the engine that runs this, by name. Take it where it is used, inside a step: inputs and definitions carry
+    /// the name, and the value is in no event.
+    pub fn secret(&self, name: &str) -> Result<Secret> {
+        self.live.ledger.secrets.named(name)
+    }
+
+    /// A moment that is the same in every replay: the time of the last thing that this arm saw happen.
+    pub fn now(&self) -> Millis {
+        self.live.lock().arm_now(&self.arm)
+    }
+
+    /// A random number that is the same in every replay.
+    pub fn random(&self) -> u64 {
+        self.live.lock().draw(&self.arm).leading()
+    }
+
+    /// A random UUID (version 4) that is the same in every replay.
+    pub fn uuid(&self) -> String {
+        let mut bytes = self.live.lock().draw(&self.arm).0;
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex = goldseam_core::Hash(bytes).to_string();
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    /// A context for one of several parallel parts: what happens in one arm does not shift the other's names.
+    pub fn arm(&self, name: impl Into<Name>) -> Result<Self> {
+        let spot = self.spot(name)?;
+        Ok(Self { live: Arc::clone(&self.live), arm: Path::new(&format!("{}~", spot.path))? })
+    }
+
+    /// Runs all of them side by side and returns their results in order, or the first error in order.
+    pub async fn join<I, F, T>(&self, parts: I) -> Result<Vec<T>>
+    where
+        I: IntoIterator<Item = F>,
+        F: IntoFuture<Output = Result<T>>,
+    {
+        join_all(parts.into_iter().map(IntoFuture::into_future)).await.into_iter().collect()
+    }
+
+    /// Sleeps. Survives restarts; a long sleep costs no memory.
+    pub async fn sleep(&self, name: impl Into<Name>, span: Duration) -> Result<()> {
+        let spot = self.spot(name)?;
+        wait::sleep(self, spot, |now| now + span).await
+    }
+
+    /// Sleeps until a moment. Survives restarts.
+    pub async fn sleep_until(&self, name: impl Into<Name>, due: Millis) -> Result<()> {
+        let spot = self.spot(name)?;
+        wait::sleep(self, spot, |_| due).await
+    }
+
+    /// Tells people how far the run is; shown by `goldseam show`.
+    pub async fn progress(&self, message: impl Into<String>) -> Result<()> {
+        let spot = self.spot("progress")?;
+        match self.recorded(&spot, None).await {
+            Some(OpKind::Progress) => return Ok(()),
+            Some(_) => return self.mismatch(&spot).await,
+            None => {}
+        }
+        self.live.gate().await?;
+        let message: String = message.into();
+        // Before the cut: half a secret would not be found.
+        let message = self.live.ledger.secrets.redactor().text(&message);
+        let message = message.chars().take(self.live.ledger.limits.text_bytes_max).collect();
+        self.live.queue(Owned::Progress { path: spot.path, ord: spot.ord, message });
+        Ok(())
+    }
+
+    /// Begins the run anew with other input and an empty history. Return its result at once:
+    /// `return ctx.continue_as_new(&input);`
+    pub fn continue_as_new<T>(&self, input: &impl Serialize) -> Result<T> {
+        let input = Payload::of(input, &self.live.ledger.limits)?;
+        self.live.lock().continue_with = Some(input);
+        Err(Error::continue_as_new())
+    }
+
+    pub(crate) fn spot(&self, name: impl Into<Name>) -> Result<Spot> {
+        let (name, key) = name.into().checked()?;
+        Ok(self.live.lock().spot(&self.arm, &name, key.as_ref()))
+    }
+
+    /// What the log has for this operation. Never returns if the log has something else.
+    pub(crate) async fn recorded(&self, spot: &Spot, input: Option<goldseam_core::Hash>) -> Option<OpKind> {
+        let found = self.live.lock().look(spot, input).map(|op| op.map(|op| op.kind.clone()));
+        match found {
+            Ok(kind) => kind,
+            Err(stop) => self.live.stop_and_hang(stop).await,
+        }
+    }
+
+    /// Reads what the log holds. Never returns if the code's type does not fit: that is a difference like any other, and
+    /// no failure of the run.
+    pub(crate) async fn read_logged<T: DeserializeOwned>(&self, what: &str, value: &Payload) -> T {
+        let detail = match value.read() {
+            Ok(value) => return value,
+            Err(error) => crate::run::shapes::misfit::<T>(what, value, &error),
+        };
+        self.live.stop_and_hang(crate::run::live_run::Stop::Diverged(detail)).await
+    }
+
+    pub(crate) async fn mismatch<T>(&self, spot: &Spot) -> T {
+        let path = &spot.path;
+        let detail = format!("{path} is another kind of operation in the log than in the code");
+        self.live.stop_and_hang(crate::run::live_run::Stop::Diverged(detail)).await
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("run", &self.live.run).field("arm", &self.arm).finish()
+    }
+}

@@ -1,0 +1,210 @@
+//! Remote steps: handed out as tasks, done by whoever claims them, with or without the workflow's code.
+//!
+//! The owner only waits. A result reaches the log from outside, so a run whose steps are all elsewhere leaves
+//! memory like any run that waits.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::decide::next_task;
+use goldseam_core::event::{Remote as Sent, StepStarted};
+use goldseam_core::retry::Policy;
+use goldseam_core::state::{OpKind, StepOp, StepProgress};
+use goldseam_core::{IdError, Owned, Payload, PayloadError, QueueName, Retry};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::step::undo_with;
+use super::{Context, Name, wait};
+use crate::ledger::config::default_queue;
+use crate::ledger::error::{Error, Result};
+use crate::run::live_run::{Slow, Spot, UndoFn};
+
+impl Context {
+    /// Has somebody else do a step: whoever claims its task from the queue, under the step's name as its kind.
+    ///
+    /// The task is made in the append that starts the step. A worker claims it with
+    /// [`Queue::claim`](crate::client::queue::Queue::claim), says that it is alive with `heartbeat`, and ends it with
+    /// `complete` or `fail`; the result is in the run's log before the worker is told so. `task.step` has the
+    /// idempotency key to pass on to other systems: the same for every attempt.
+    pub fn remote<T: DeserializeOwned>(
+        &self,
+        name: impl Into<Name>,
+        input: &impl Serialize,
+    ) -> Remote<'_, T> {
+        Remote {
+            ctx: self,
+            spot: self.spot(name),
+            input: Payload::of(input, &self.live.ledger.limits),
+            queue: Ok(default_queue()),
+            priority: 0,
+            retry: Retry::never(),
+            silence: self.live.config.remote_silence_max,
+            undo: None,
+            value: PhantomData,
+        }
+    }
+}
+
+/// A step that somebody else does; see [`Context::remote`].
+#[must_use = "nothing is handed out until it is awaited"]
+pub struct Remote<'a, T> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    input: Result<Payload, PayloadError>,
+    queue: Result<QueueName, IdError>,
+    priority: i32,
+    retry: Retry,
+    silence: Duration,
+    undo: Option<UndoFn>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Remote<'_, T> {
+    /// The queue that its task stands in, `default` unless told otherwise.
+    pub fn queue(mut self, queue: &str) -> Self {
+        self.queue = QueueName::new(queue);
+        self
+    }
+
+    /// Larger goes first; 0 unless told otherwise.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// How often and how soon it is tried again. Without this, one failure fails the step. A worker that is
+    /// merely lost uses no try.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How long whoever has claimed the task may be silent before the attempt is given up.
+    pub fn heartbeat_timeout(mut self, span: Duration) -> Self {
+        self.silence = span;
+        self
+    }
+
+    /// How to undo it, given what it returned. Runs here when the workflow fails or is cancelled, latest first.
+    pub fn compensate<C, E, Fut>(mut self, undo: C) -> Self
+    where
+        C: Fn(T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Error>,
+        T: 'static,
+    {
+        self.undo = Some(undo_with(undo));
+        self
+    }
+
+    async fn run(self) -> Result<T> {
+        let (ctx, spot, queue, payload) = (self.ctx, self.spot?, self.queue?, self.input?);
+        let input = Some(payload.hash());
+        let undo = self.undo.is_some();
+        // At once: its result may come when nobody awaits it any more, and must be undone all the same.
+        if let Some(undo) = self.undo {
+            ctx.live.lock().undo.insert(spot.path.clone(), undo);
+        }
+        let (priority, silence, retry) = (self.priority, self.silence, Policy::from(&self.retry));
+        let call = Call { ctx, spot: &spot, queue, priority, payload, retry, silence, undo };
+        loop {
+            let step = match ctx.recorded(&spot, input).await {
+                None => {
+                    call.hand_out(1).await?;
+                    continue;
+                }
+                Some(OpKind::Step(step)) => step,
+                Some(_) => return ctx.mismatch(&spot).await,
+            };
+            let StepOp { attempts, progress, remote, .. } = step;
+            match progress {
+                StepProgress::Completed(output) => return Ok(ctx.read_result(&spot, &output).await),
+                StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure)),
+                StepProgress::Retry(due) => {
+                    wait::until(ctx, due).await?;
+                    call.hand_out(attempts + 1).await?;
+                }
+                StepProgress::Started if remote.is_none() => return ctx.mismatch(&spot).await,
+                StepProgress::Started if call.is_open() => call.ended().await?,
+                // The run turned away from it and came back: it is begun anew, and no try is used.
+                StepProgress::Started => call.hand_out(attempts + 1).await?,
+            }
+        }
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Remote<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// One call of a remote step.
+struct Call<'a> {
+    ctx: &'a Context,
+    spot: &'a Spot,
+    queue: QueueName,
+    priority: i32,
+    payload: Payload,
+    retry: Policy,
+    silence: Duration,
+    undo: bool,
+}
+
+impl Call<'_> {
+    /// Starts an attempt: its task is there once this returns.
+    async fn hand_out(&self, attempt: u32) -> Result<()> {
+        let live = &self.ctx.live;
+        live.gate().await?;
+        let (task, delivery) = next_task(&live.lock().state, &self.spot.path, attempt);
+        let remote = Some(Box::new(Sent {
+            task,
+            queue: self.queue.clone(),
+            priority: self.priority,
+            payload: Some(self.payload.clone()),
+            retry: self.retry,
+            silence_ms: u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX),
+            delivery,
+            undo: self.undo,
+        }));
+        let (path, ord, input) = (self.spot.path.clone(), self.spot.ord, Some(self.payload.hash()));
+        let _waiting = live.waiting(Slow::No);
+        let ticket = live.queue(Owned::StepStarted(StepStarted { path, ord, attempt, input, remote }));
+        live.durable(ticket).await;
+        Ok(())
+    }
+
+    /// Whether somebody is to do it.
+    fn is_open(&self) -> bool {
+        let inner = self.ctx.live.lock();
+        match inner.state.ops.get(&self.spot.path).map(|op| &op.kind) {
+            Some(OpKind::Step(step)) => inner.state.awaited(step).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Returns once the log says how the attempt ended, or that nobody waits for it any more.
+    async fn ended(&self) -> Result<()> {
+        let live = &self.ctx.live;
+        let _waiting = live.waiting(Slow::No);
+        loop {
+            let (revision, cancelled) = {
+                let inner = live.lock();
+                (inner.revision(), inner.state.summary.cancel.is_some() && inner.mode.heeds_cancel())
+            };
+            if !self.is_open() {
+                return Ok(());
+            }
+            if cancelled {
+                return Err(Error::cancelled());
+            }
+            live.changed(revision).await;
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Steps: durable units of work. A completed step never runs again on its lineage.
+
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::decide::idempotency_key;
+use goldseam_core::event::{StepCompleted, StepFailed, StepStarted};
+use goldseam_core::planted::{self, Bug};
+use goldseam_core::state::{OpKind, StepOp, StepProgress};
+use goldseam_core::{Failure, Hash, Millis, Owned, Path, Payload, Retry};
+use goldseam_store::TaskChange;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Context, Name, wait};
+use crate::ledger::error::{Error, Result};
+use crate::run::attempt::{self, Limits, Outcome};
+use crate::run::live_run::{Spot, UndoFn};
+use crate::run::shapes;
+
+pub use crate::run::attempt::Attempt;
+
+type Body<'a, T> = Box<dyn FnMut(Attempt) -> BoxFuture<'a, Result<T>> + Send + 'a>;
+type ProbeFn<'a, T> = Box<dyn FnMut() -> BoxFuture<'a, Result<Probe<T>>> + Send + 'a>;
+
+/// What a probe found out about an attempt that a crash cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe<T> {
+    /// It happened: adopt this result.
+    Done(T),
+    /// It did not happen: run the step again.
+    NotDone,
+    /// Nobody can tell but a person: ask one.
+    Ask,
+}
+
+impl Context {
+    /// Does something once: its result is durable before the next effect begins.
+    ///
+    /// After a crash in the middle it runs again, with the same idempotency key.
+    pub fn step<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
+    where
+        F: FnMut() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send + 'a,
+        E: Into<Error>,
+        T: 'a,
+    {
+        self.step_with(name, move |_| body())
+    }
+
+    /// Like [`Context::step`], for a body that wants to know its attempt: its number, its
+    /// idempotency key, and a way to heartbeat.
+    pub fn step_with<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, mut body: F) -> Step<'a, T>
+    where
+        F: FnMut(Attempt) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send + 'a,
+        E: Into<Error>,
+        T: 'a,
+    {
+        Step {
+            ctx: self,
+            spot: self.spot(name),
+            body: Box::new(move |attempt| {
+                let work = body(attempt);
+                Box::pin(async move { work.await.map_err(Into::into) })
+            }),
+            retry: Retry::never(),
+            limits: Limits::default(),
+            input: None,
+            undo: None,
+            probe: None,
+            at_most_once: false,
+        }
+    }
+
+    /// A step that holds steps. Once it is complete, what is inside is not looked at again.
+    pub fn group<'a, T, E, F, Fut>(&'a self, name: impl Into<Name>, body: F) -> Group<'a, T>
+    where
+        F: FnOnce(Context) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send + 'a,
+        E: Into<Error>,
+        T: 'a,
+    {
+        let body = move |ctx| -> BoxFuture<'a, Result<T>> {
+            let work = body(ctx);
+            Box::pin(async move { work.await.map_err(Into::into) })
+        };
+        Group { ctx: self, spot: self.spot(name), body: Box::new(body) }
+    }
+}
+
+/// A step to be; see [`Context::step`].
+#[must_use = "a step does nothing until it is awaited"]
+pub struct Step<'a, T> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    body: Body<'a, T>,
+    retry: Retry,
+    limits: Limits,
+    input: Option<Result<Hash, Error>>,
+    undo: Option<UndoFn>,
+    probe: Option<ProbeFn<'a, T>>,
+    at_most_once: bool,
+}
+
+impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Step<'a, T> {
+    /// How often and how soon it is tried again. Without this, one failure fails the step.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How long one attempt may take.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.limits.timeout = Some(span);
+        self
+    }
+
+    /// How long an attempt may be silent; the body says that it is alive with [`Attempt::heartbeat`].
+    pub fn heartbeat(mut self, silence_max: Duration) -> Self {
+        self.limits.silence = Some(silence_max);
+        self
+    }
+
+    /// Declares what the step depends on: a replay with other input is then seen as a divergence.
+    pub fn input(mut self, input: &impl Serialize) -> Self {
+        let payload = Payload::of(input, &self.ctx.live.ledger.limits);
+        self.input = Some(payload.map(|payload| payload.hash()).map_err(Error::from));
+        self
+    }
+
+    /// How to undo it, given what it returned. Runs when the workflow fails or is cancelled, latest first.
+    pub fn compensate<C, E, Fut>(mut self, undo: C) -> Self
+    where
+        C: Fn(T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Error>,
+        T: 'static,
+    {
+        self.undo = Some(undo_with(undo));
+        self
+    }
+
+    /// After a crash in the middle of an attempt: find out whether it happened.
+    pub fn probe<P, E, Fut>(mut self, mut probe: P) -> Self
+    where
+        P: FnMut() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<Probe<T>, E>> + Send + 'a,
+        E: Into<Error>,
+    {
+        self.probe = Some(Box::new(move || {
+            let probing = probe();
+            Box::pin(async move { probing.await.map_err(Into::into) })
+        }));
+        self
+    }
+
+    /// Never begins it a second time: its start is durable first, and if a crash cuts it off, the
+    /// step fails with code `outcome-unknown` unless a probe knows better.
+    pub fn at_most_once(mut self) -> Self {
+        self.at_most_once = true;
+        self
+    }
+
+    async fn run(mut self) -> Result<T> {
+        let ctx = self.ctx;
+        let spot = std::mem::replace(&mut self.spot, Err(Error::terminal("taken")))?;
+        let input = self.input.take().transpose()?;
+        loop {
+            let step = match ctx.recorded(&spot, input).await {
+                None => StepOp { progress: StepProgress::Retry(Millis(0)), ..StepOp::default() },
+                Some(OpKind::Step(step)) => step,
+                Some(_) => return ctx.mismatch(&spot).await,
+            };
+            match &step.progress {
+                StepProgress::Completed(output) => {
+                    self.remember(&spot);
+                    return Ok(ctx.read_result(&spot, output).await);
+                }
+                StepProgress::Failed(failure) => return Err(Error::of_step(&spot.path, failure.clone())),
+                StepProgress::Retry(due) if due.0 > 0 => wait::until(ctx, *due).await?,
+                StepProgress::Retry(_) => {}
+                // Somebody else is to do it, says the log.
+                StepProgress::Started if step.remote.is_some() => return ctx.mismatch(&spot).await,
+                StepProgress::Started => {
+                    ctx.live.gate().await?;
+                    if let Some(value) = self.after_crash(&spot, &step, input).await? {
+                        return Ok(value);
+                    }
+                }
+            }
+            ctx.live.gate().await?;
+            if let Some(value) = self.attempt(&spot, &step, input).await? {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn remember(&mut self, spot: &Spot) {
+        if let Some(undo) = self.undo.take() {
+            self.ctx.live.lock().undo.insert(spot.path.clone(), undo);
+        }
+    }
+
+    /// One attempt: its value, or nothing if another attempt is to follow.
+    async fn attempt(&mut self, spot: &Spot, step: &StepOp, input: Option<Hash>) -> Result<Option<T>> {
+        let live = &self.ctx.live;
+        let number = step.attempts + 1;
+        let began = live.now();
+        let (path, ord) = (spot.path.clone(), spot.ord);
+        let started = StepStarted { path, ord, attempt: number, input, remote: None };
+        let traced = self.at_most_once && !planted::is(Bug::OnceWithoutTrace);
+        // Should this attempt take its process down, the log names it.
+        let suspect = live.lock().is_suspect();
+        if traced || self.probe.is_some() || self.limits.silence.is_some() || suspect {
+            let ticket = live.queue(Owned::StepStarted(started.clone()));
+            live.durable(ticket).await;
+        }
+        let key = idempotency_key(&live.lock().state, &spot.path);
+        let _busy = live.busy();
+        let attempt = Attempt::new(number, key, self.limits.silence.is_some());
+        let limits = Limits { marked: suspect, ..self.limits };
+        let (outcome, details) = attempt::run(live, &started, attempt, limits, &mut self.body).await;
+        let (failure, timeout) = match outcome {
+            Outcome::Done(value) => match Payload::of(&value, &live.ledger.limits) {
+                Ok(output) => {
+                    self.record(spot, output, Facts { number, began, input });
+                    return Ok(Some(value));
+                }
+                Err(error) => (Failure::terminal(error.to_string()), None),
+            },
+            Outcome::Failed(failure) => (failure, None),
+            Outcome::TimedOut(code, failure) => (failure, Some(code)),
+        };
+        let pause = self.retry.pause(step.failures + 1, &failure, spot.path.as_str());
+        let retry_at = pause.map(|pause| live.now() + pause);
+        let left = retry_at.map_or(0, |_| self.retry.attempts_max.saturating_sub(step.failures + 1));
+        let failed = StepFailed {
+            path: spot.path.clone(),
+            ord: spot.ord,
+            attempt: number,
+            began,
+            failure: failure.clone(),
+            left,
+            input,
+            group: false,
+            fence: None,
+        };
+        if let Some(task) = details.filter(|_| retry_at.is_none()) {
+            live.lock().extra.push(TaskChange::Remove { task });
+        }
+        let ticket = live.queue(Owned::StepFailed { failed, retry_at, timeout });
+        if retry_at.is_none() {
+            return Err(Error::of_step(&spot.path, failure));
+        }
+        live.durable(ticket).await;
+        Ok(None)
+    }
+
+    /// Queues the result and hands it back before it is durable; the next effect waits for that.
+    fn record(&mut self, spot: &Spot, output: Payload, facts: Facts) {
+        let undo = self.undo.is_some();
+        self.remember(spot);
+        let completed = StepCompleted {
+            path: spot.path.clone(),
+            ord: spot.ord,
+            attempt: facts.number,
+            began: facts.began,
+            output,
+            input: facts.input,
+            undo,
+            group: false,
+            fence: None,
+        };
+        self.ctx.live.queue_seen(spot, Owned::StepCompleted(completed));
+    }
+
+    /// An attempt began and a crash cut it off: what is known of it.
+    async fn after_crash(&mut self, spot: &Spot, step: &StepOp, input: Option<Hash>) -> Result<Option<T>> {
+        let live = &self.ctx.live;
+        let found = match &mut self.probe {
+            Some(probe) => {
+                let _busy = live.busy();
+                probe().await?
+            }
+            None if self.at_most_once => Probe::Ask,
+            None => return Ok(None),
+        };
+        let facts = Facts { number: step.attempts, began: live.now(), input };
+        match found {
+            Probe::NotDone => Ok(None),
+            Probe::Done(value) => {
+                let output = Payload::of(&value, &live.ledger.limits)?;
+                self.record(spot, output, facts);
+                Ok(Some(value))
+            }
+            Probe::Ask if self.probe.is_some() => self.ask_person(spot, facts).await,
+            Probe::Ask => {
+                let message = "a crash cut off its only attempt; nobody knows whether it happened";
+                let failure = Failure::terminal(message).with_code("outcome-unknown");
+                let failed = StepFailed {
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    attempt: step.attempts,
+                    began: facts.began,
+                    failure: failure.clone(),
+                    left: 0,
+                    input,
+                    group: false,
+                    fence: None,
+                };
+                live.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
+                Err(Error::of_step(&spot.path, failure))
+            }
+        }
+    }
+
+    async fn ask_person(&mut self, spot: &Spot, facts: Facts) -> Result<Option<T>> {
+        let ctx = self.ctx.arm(("after-crash", facts.number))?;
+        let prompt = format!("A crash cut off step {}. Did it happen? If so, with which result?", spot.path);
+        let result = shapes::of::<T>().schema().unwrap_or_default();
+        let result = if result.is_null() { true.into() } else { result };
+        let schema = serde_json::json!({
+            "type": "object",
+            "required": ["done"],
+            "properties": { "done": { "type": "boolean" }, "result": true },
+            "if": { "properties": { "done": { "const": true } } },
+            "then": { "properties": { "result": result } },
+        });
+        let answer: serde_json::Value = ctx.ask("happened", prompt).schema(schema).await?;
+        if answer["done"] != serde_json::Value::Bool(true) {
+            return Ok(None);
+        }
+        let output = Payload::of(&answer["result"], &self.ctx.live.ledger.limits)?;
+        let value = self.ctx.read_result(spot, &output).await;
+        self.record(spot, output, facts);
+        Ok(Some(value))
+    }
+}
+
+impl Context {
+    /// Reads what a step returned, as the log has it.
+    pub(super) async fn read_result<T: DeserializeOwned>(&self, spot: &Spot, output: &Payload) -> T {
+        self.read_logged(&result_of(&spot.path), output).await
+    }
+}
+
+fn result_of(path: &Path) -> String {
+    format!("the result of {path}")
+}
+
+/// The undoing of a step with its types erased.
+pub(super) fn undo_with<T, C, E, Fut>(undo: C) -> UndoFn
+where
+    C: Fn(T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    E: Into<Error>,
+    T: DeserializeOwned + 'static,
+{
+    Arc::new(move |path, output| {
+        let value = output.read::<T>();
+        let value = value.map_err(|error| shapes::misfit::<T>(&result_of(path), output, &error))?;
+        let undoing = undo(value);
+        Ok(Box::pin(async move { undoing.await.map_err(Into::into) }))
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Facts {
+    number: u32,
+    began: Millis,
+    input: Option<Hash>,
+}
+
+impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Step<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// A step that holds steps; see [`Context::group`].
+#[must_use = "a group does nothing until it is awaited"]
+pub struct Group<'a, T> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    body: Box<dyn FnOnce(Context) -> BoxFuture<'a, Result<T>> + Send + 'a>,
+}
+
+impl<'a, T: Serialize + DeserializeOwned + Send + 'a> IntoFuture for Group<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (ctx, spot) = (self.ctx, self.spot?);
+            match ctx.recorded(&spot, None).await {
+                None => {}
+                Some(OpKind::Step(StepOp { progress: StepProgress::Completed(output), .. })) => {
+                    return Ok(ctx.read_result(&spot, &output).await);
+                }
+                Some(OpKind::Step(StepOp { progress: StepProgress::Failed(failure), .. })) => {
+                    return Err(Error::of_step(&spot.path, failure));
+                }
+                Some(_) => return ctx.mismatch(&spot).await,
+            }
+            let began = ctx.live.now();
+            let inner = Context { live: Arc::clone(&ctx.live), arm: spot.path.clone() };
+            let (path, ord, input, group, fence) = (spot.path.clone(), spot.ord, None, true, None);
+            let result = (self.body)(inner).await;
+            ctx.live.unless_replaying().await;
+            match result {
+                Ok(value) => {
+                    let output = Payload::of(&value, &ctx.live.ledger.limits)?;
+                    let (attempt, undo) = (1, false);
+                    let completed =
+                        StepCompleted { path, ord, attempt, began, output, input, undo, group, fence };
+                    ctx.live.queue_seen(&spot, Owned::StepCompleted(completed));
+                    Ok(value)
+                }
+                Err(error) if error.is_cancelled() || error.is_continue() => Err(error),
+                Err(error) => {
+                    let failure = error.failure().clone();
+                    let (attempt, left) = (1, 0);
+                    let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
+                    ctx.live.queue(Owned::StepFailed { failed, retry_at: None, timeout: None });
+                    Err(error)
+                }
+            }
+        })
+    }
+}

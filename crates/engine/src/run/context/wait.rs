@@ -1,0 +1,338 @@
+//! Waiting: signals, timers, and the first of several things.
+//!
+//! Parking is the append of `wait.started`: a signal that came first makes it conflict and is looked
+//! at. So nothing is lost between looking and sleeping.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, select};
+use goldseam_core::event::{InputRequested, WaitStarted};
+use goldseam_core::form::Form;
+use goldseam_core::state::{Found, Mail, OpKind, WaitOp};
+use goldseam_core::{Failure, Millis, Owned, Payload, RunId, SignalName};
+use serde::de::DeserializeOwned;
+
+use super::{ChildHandle, Context, Name};
+use crate::ledger::clock::sleep_until;
+use crate::ledger::error::{Error, Result};
+use crate::run::live_run::{Mode, Slow, Spot};
+
+pub(super) async fn sleep(ctx: &Context, spot: Spot, due: impl FnOnce(Millis) -> Millis) -> Result<()> {
+    let due = match ctx.recorded(&spot, None).await {
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => wanted.due.unwrap_or_default(),
+        Some(_) => return ctx.mismatch(&spot).await,
+        None => {
+            ctx.live.gate().await?;
+            let due = due(ctx.live.now());
+            let _waiting = ctx.live.waiting(pace(ctx, Some(due), true));
+            let (path, ord) = (spot.path.clone(), spot.ord);
+            let ticket = ctx.live.queue(Owned::Sleep { path, ord, due });
+            ctx.live.durable(ticket).await;
+            due
+        }
+    };
+    resolved(ctx, &spot, Some(due), true).await.map(|_| ())
+}
+
+/// Whether a wait may leave memory at once: only people and distant times are that slow.
+fn pace(ctx: &Context, due: Option<Millis>, only_slow: bool) -> Slow {
+    let near = due.is_some_and(|due| due <= ctx.live.now() + ctx.live.config.linger);
+    if only_slow && !near { Slow::Yes } else { Slow::No }
+}
+
+/// Opens a wait unless the log has it, and returns what resolved it. What it looks for is made only if it is opened.
+pub(super) async fn wait(
+    ctx: &Context,
+    spot: &Spot,
+    wanted: impl FnOnce(Millis) -> (WaitStarted, Option<InputRequested>),
+) -> Result<Found> {
+    let (due, slow) = match ctx.recorded(spot, None).await {
+        Some(OpKind::Wait(WaitOp { found: Some(found), .. })) => return Ok(found),
+        Some(OpKind::Wait(WaitOp { wanted: Some(wanted), .. })) => (wanted.due, is_slow(&wanted)),
+        Some(OpKind::Step(_) | OpKind::Progress) => return ctx.mismatch(spot).await,
+        Some(OpKind::Wait(_)) | None => {
+            ctx.live.gate().await?;
+            let (wanted, ask) = wanted(ctx.live.now());
+            let (due, slow) = (wanted.due, is_slow(&wanted));
+            let _waiting = ctx.live.waiting(pace(ctx, due, slow));
+            let ticket = ctx.live.queue(Owned::Wait { wanted, ask });
+            ctx.live.durable(ticket).await;
+            (due, slow)
+        }
+    };
+    resolved(ctx, spot, due, slow).await
+}
+
+fn is_slow(wanted: &WaitStarted) -> bool {
+    wanted.signals.is_empty() && wanted.children.is_empty()
+}
+
+/// A wait as it stands now.
+struct Seen {
+    found: Option<Found>,
+    there: bool,
+    cancelled: bool,
+    due: Option<Millis>,
+    revision: u64,
+}
+
+fn see(ctx: &Context, spot: &Spot, due: Option<Millis>) -> Option<Seen> {
+    let mut inner = ctx.live.lock();
+    let revision = inner.revision();
+    let Ok(Some(op)) = inner.look(spot, None) else { return None };
+    let OpKind::Wait(wait) = op.kind.clone() else { return None };
+    let live = inner.mode == Mode::Run;
+    let state = &inner.state;
+    let mail = wait.wanted.as_ref().and_then(|wanted| state.mail_for(wanted, &BTreeSet::new()));
+    let due = due.filter(|_| live);
+    let there = live && mail.is_some() || due.is_some_and(|due| due <= ctx.live.now());
+    let cancelled = state.summary.cancel.is_some() && inner.mode.heeds_cancel();
+    Some(Seen { found: wait.found, there, cancelled, due, revision })
+}
+
+/// Returns once the log says what resolved the wait at `spot`.
+async fn resolved(ctx: &Context, spot: &Spot, due: Option<Millis>, only_slow: bool) -> Result<Found> {
+    let live = &ctx.live;
+    let _waiting = live.waiting(pace(ctx, due, only_slow));
+    loop {
+        let Some(Seen { found, there, cancelled, due, revision }) = see(ctx, spot, due) else {
+            return ctx.mismatch(spot).await;
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if cancelled {
+            return Err(Error::cancelled());
+        }
+        if there {
+            let ticket = live.queue(Owned::Check(spot.path.clone()));
+            live.durable(ticket).await;
+            continue;
+        }
+        let changed = std::pin::pin!(live.changed(revision));
+        match due {
+            None => {
+                changed.await;
+            }
+            Some(due) => {
+                let timer = std::pin::pin!(sleep_until(&live.ledger.clock, due));
+                select(changed, timer).await;
+            }
+        }
+    }
+}
+
+/// Returns once `due` has come; the run may leave memory meanwhile.
+pub(super) async fn until(ctx: &Context, due: Millis) -> Result<()> {
+    let live = &ctx.live;
+    let _waiting = live.waiting(pace(ctx, Some(due), true));
+    loop {
+        let (cancelled, revision) = {
+            let inner = live.lock();
+            (inner.state.summary.cancel.is_some() && inner.mode.heeds_cancel(), inner.revision())
+        };
+        if cancelled {
+            return Err(Error::cancelled());
+        }
+        if due <= live.now() {
+            return Ok(());
+        }
+        let changed = std::pin::pin!(live.changed(revision));
+        let timer = std::pin::pin!(sleep_until(&live.ledger.clock, due));
+        select(changed, timer).await;
+    }
+}
+
+impl Context {
+    /// Waits for a signal. One that came before is found; each is delivered once, in order. Its content must fit `T`.
+    pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Signal<'_, T> {
+        Signal {
+            ctx: self,
+            name: SignalName::new(name),
+            schema: None,
+            timeout: None,
+            spot: self.spot(name),
+            value: PhantomData,
+        }
+    }
+
+    /// Waits for the first of several things.
+    pub fn select(&self, name: impl Into<Name>) -> Select<'_> {
+        let spot = self.spot(name);
+        let (signals, schemas, children) = (vec![], BTreeMap::new(), vec![]);
+        Select { ctx: self, spot, signals, schemas, children, ask: None, timeout: None, flaw: None }
+    }
+}
+
+/// A wait for one signal; see [`Context::signal`].
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct Signal<'a, T> {
+    ctx: &'a Context,
+    name: Result<SignalName, goldseam_core::IdError>,
+    schema: Option<serde_json::Value>,
+    timeout: Option<Duration>,
+    spot: Result<Spot>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Signal<'_, T> {
+    /// Its content must be valid under this JSON Schema; without it, under one that is derived from the type.
+    ///
+    /// A signal that is not is refused while the run waits for it. One that came earlier stays unread, and the next one that
+    /// fits is taken.
+    pub fn schema(mut self, schema: serde_json::Value) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// Gives up after `span`, with an error for which [`Error::is_timeout`] holds.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Signal<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = BoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, name, schema, timeout, spot, value: _ } = self;
+        Box::pin(async move {
+            let (spot, name) = (spot?, name?);
+            let wanted = |now: Millis| {
+                let schema = schema.or_else(|| crate::run::shapes::of::<T>().schema());
+                let wanted = WaitStarted {
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    schemas: schema.map(|schema| (name.clone(), schema)).into_iter().collect(),
+                    signals: vec![name],
+                    inputs: vec![],
+                    children: vec![],
+                    due: timeout.map(|span| now + span),
+                };
+                (wanted, None)
+            };
+            match wait(ctx, &spot, wanted).await? {
+                Found::Mail(Mail::Signal { payload, .. }) => {
+                    Ok(ctx.read_logged(&format!("the signal for {}", spot.path), &payload).await)
+                }
+                Found::Mail(_) => ctx.mismatch(&spot).await,
+                Found::Timer => Err(Error::timeout(&spot.path)),
+            }
+        })
+    }
+}
+
+/// A wait for the first of several things; see [`Context::select`].
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct Select<'a> {
+    ctx: &'a Context,
+    spot: Result<Spot>,
+    signals: Vec<SignalName>,
+    schemas: BTreeMap<SignalName, serde_json::Value>,
+    children: Vec<RunId>,
+    ask: Option<(String, Form)>,
+    timeout: Option<Duration>,
+    flaw: Option<Error>,
+}
+
+/// What came first.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Selected {
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: SignalName,
+        /// Its content.
+        payload: Payload,
+    },
+    /// A person answered.
+    Answer(Payload),
+    /// A child ended.
+    Child {
+        /// Which.
+        run: RunId,
+        /// How.
+        result: Result<Payload, Failure>,
+    },
+    /// Nothing in time.
+    Timeout,
+}
+
+impl Select<'_> {
+    /// Also takes this signal.
+    pub fn signal(mut self, name: &str) -> Self {
+        match SignalName::new(name) {
+            Ok(name) => self.signals.push(name),
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// Also takes this signal, if its content is valid under this JSON Schema.
+    pub fn signal_with(mut self, name: &str, schema: serde_json::Value) -> Self {
+        match SignalName::new(name) {
+            Ok(name) => {
+                self.schemas.insert(name.clone(), schema);
+                self.signals.push(name);
+            }
+            Err(error) => self.flaw = Some(error.into()),
+        }
+        self
+    }
+
+    /// Also takes the end of this child.
+    pub fn child(mut self, child: &ChildHandle) -> Self {
+        self.children.push(child.run_id().clone());
+        self
+    }
+
+    /// Also asks a person; the question is known by the name of the wait.
+    pub fn ask(mut self, prompt: impl Into<String>, form: Form) -> Self {
+        self.ask = Some((prompt.into(), form));
+        self
+    }
+
+    /// Gives up after `span`.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+}
+
+impl<'a> IntoFuture for Select<'a> {
+    type Output = Result<Selected>;
+    type IntoFuture = BoxFuture<'a, Result<Selected>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, spot, signals, schemas, children, ask, timeout, flaw } = self;
+        Box::pin(async move {
+            if let Some(flaw) = flaw {
+                return Err(flaw);
+            }
+            let spot = spot?;
+            let wanted = |now: Millis| {
+                let (path, ord, due) = (spot.path.clone(), spot.ord, timeout.map(|span| now + span));
+                let inputs = ask.iter().map(|_| path.clone()).collect();
+                let wanted = WaitStarted { path, ord, signals, schemas, inputs, children, due };
+                let ask = ask.map(|(prompt, form)| InputRequested {
+                    path: spot.path.clone(),
+                    ord: spot.ord,
+                    prompt: prompt.chars().take(ctx.live.ledger.limits.text_bytes_max).collect(),
+                    form,
+                });
+                (wanted, ask)
+            };
+            match wait(ctx, &spot, wanted).await? {
+                Found::Mail(Mail::Signal { name, payload }) => Ok(Selected::Signal { name, payload }),
+                Found::Mail(Mail::Child { run, result }) => Ok(Selected::Child { run, result }),
+                Found::Mail(Mail::Answer { answer, .. }) => Ok(Selected::Answer(answer)),
+                Found::Timer => Ok(Selected::Timeout),
+            }
+        })
+    }
+}

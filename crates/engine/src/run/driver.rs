@@ -1,0 +1,223 @@
+//! The task that moves one run: polls the workflow, appends what it queued, lets it rest.
+//!
+//! Everything that a poll of the workflow queued goes into one append right after that poll. So the
+//! last step and the completion share a commit, and a step's result is durable before the next effect.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::{Context as Cx, Poll};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use goldseam_core::event::Release;
+use goldseam_core::{Failure, Owned, Payload};
+
+use crate::ledger::clock::pause;
+use crate::ledger::error::{Error, Result};
+use crate::run::append::{Moved, append_queued, read_on};
+use crate::run::compensation;
+use crate::run::live_run::{Inner, LiveRun, Mode, Slow, Stop};
+
+/// How an execution ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum End {
+    /// The run is over.
+    Finished,
+    /// The run was given back: it waits, is paused, parked or handed over.
+    Released,
+    /// The run began anew and is still ours.
+    Continued,
+    /// The execution was dropped; the log decides what happens next.
+    Dropped(Stop),
+}
+
+/// How far a node's clock may be behind the store's without the node noticing, twice.
+const ALMOST: Duration = Duration::from_millis(100);
+
+type Io = BoxFuture<'static, Result<(), Stop>>;
+
+pub(crate) struct Driver {
+    live: Arc<LiveRun>,
+    work: Option<BoxFuture<'static, Result<Payload>>>,
+    io: Option<Io>,
+    linger: Option<BoxFuture<'static, ()>>,
+    releasing: bool,
+    /// Work that was given up. It holds guards that lock the live, so it is dropped only once the lock is free.
+    given_up: Option<BoxFuture<'static, Result<Payload>>>,
+}
+
+/// Moves the run until it is over, rests or is lost.
+pub(crate) async fn drive(live: Arc<LiveRun>, work: BoxFuture<'static, Result<Payload>>) -> End {
+    let mut driver =
+        Driver { live, work: Some(work), io: None, linger: None, releasing: false, given_up: None };
+    poll_fn(move |cx| driver.poll(cx)).await
+}
+
+impl Driver {
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Poll<End> {
+        loop {
+            if let Some(stop) = self.enter(cx) {
+                return Poll::Ready(End::Dropped(stop));
+            }
+            let mut moved = self.poll_work(cx);
+            let live = Arc::clone(&self.live);
+            let mut inner = live.lock();
+            inner.polling = false;
+            // Whatever stops the execution during a poll wakes nobody: it is looked at here.
+            moved |= inner.stop.is_some();
+            if self.io.is_none() {
+                moved |= self.consider_rest(&mut inner, cx);
+                self.io = self.next_io(&mut inner);
+            }
+            drop(inner);
+            self.given_up = None;
+            moved |= self.poll_io(cx);
+            if let Some(end) = self.end() {
+                return Poll::Ready(end);
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn enter(&mut self, cx: &Cx<'_>) -> Option<Stop> {
+        let mut inner = self.live.lock();
+        match &mut inner.driver {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => inner.driver = Some(cx.waker().clone()),
+        }
+        inner.polling = true;
+        inner.stop.take()
+    }
+
+    fn poll_work(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(work) = &mut self.work else { return false };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.poll_unpin(cx)));
+        let result = match polled {
+            Ok(Poll::Pending) => return false,
+            Ok(Poll::Ready(result)) => result,
+            Err(panic) => Err(Error::from(panicked(&*panic))),
+        };
+        self.work = compensation::after(&self.live, result);
+        true
+    }
+
+    /// Lets go of a run that only waits, is paused, or whose node leaves.
+    fn consider_rest(&mut self, inner: &mut Inner, cx: &mut Cx<'_>) -> bool {
+        if self.releasing || inner.stop.is_some() {
+            return false;
+        }
+        if inner.mode == Mode::Replay && inner.is_quiet() && self.has_replayed(inner, cx) {
+            inner.mode = Mode::Undo;
+            self.given_up = self.work.replace(compensation::from_log(&self.live, &inner.state));
+            return true;
+        }
+        let reason = if inner.rests() {
+            Some(Release::Paused)
+        } else if self.live.live_runs().is_aborting()
+            || (self.live.live_runs().is_leaving() && inner.is_quiet())
+        {
+            self.given_up = self.work.take();
+            Some(Release::HandOver)
+        } else if inner.mode == Mode::Replay {
+            None
+        } else {
+            self.lingered(inner, cx).then_some(Release::Unload)
+        };
+        let Some(reason) = reason else { return false };
+        inner.push(goldseam_core::Doing { at: self.live.now(), what: Owned::Release(reason) });
+        self.releasing = true;
+        true
+    }
+
+    /// Whether replay has come as far as it can: the function returned, or all compensations are known. The rest of its arms
+    /// hang at operations that the log does not have; one that awaits something else gets a while.
+    fn has_replayed(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> bool {
+        if self.work.is_none() || inner.knows_compensations() {
+            return true;
+        }
+        let span = self.live.config.linger * 5;
+        let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));
+        timer.poll_unpin(cx).is_ready()
+    }
+
+    fn lingered(&mut self, inner: &Inner, cx: &mut Cx<'_>) -> bool {
+        match inner.idle() {
+            None => {
+                self.linger = None;
+                false
+            }
+            Some(Slow::Yes) => true,
+            // A process that finds it owned knows that more than a wait was under way.
+            Some(Slow::No) if inner.is_suspect() && !self.is_almost_due(inner) => true,
+            // Beside a run that must be alone, none that waits is to wake up.
+            Some(Slow::No) if !inner.is_suspect() && self.live.live_runs().is_secluded() => true,
+            Some(Slow::No) => {
+                let span = self.live.config.linger;
+                let timer = self.linger.get_or_insert_with(|| Box::pin(pause(span)));
+                timer.poll_unpin(cx).is_ready()
+            }
+        }
+    }
+
+    /// Whether the run goes on at once. By the store's clock the moment may have come already: given back, the run would be
+    /// claimed and given back again until the node's clock agrees.
+    fn is_almost_due(&self, inner: &Inner) -> bool {
+        let due = inner.state.summary.due();
+        due.is_some_and(|due| due.since(self.live.now()) <= ALMOST)
+    }
+
+    fn next_io(&self, inner: &mut Inner) -> Option<Io> {
+        if !inner.queue.is_empty() {
+            return Some(Box::pin(append_queued(Arc::clone(&self.live))));
+        }
+        if std::mem::take(&mut inner.poked) {
+            let live = Arc::clone(&self.live);
+            let nobody = live.ledger.entropy.write_id();
+            return Some(Box::pin(async move { read_on(&live, nobody).await.map(|_| ()) }));
+        }
+        None
+    }
+
+    fn poll_io(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(io) = &mut self.io else { return false };
+        let Poll::Ready(result) = io.poll_unpin(cx) else { return false };
+        self.io = None;
+        self.releasing = false;
+        self.linger = None;
+        if let Err(stop) = result {
+            self.live.lock().stop.get_or_insert(stop);
+        }
+        true
+    }
+
+    fn end(&self) -> Option<End> {
+        if self.io.is_some() {
+            return None;
+        }
+        let inner = self.live.lock();
+        match inner.moved {
+            Moved::Continued(_) => return Some(End::Continued),
+            Moved::Left => return Some(End::Released),
+            Moved::No => {}
+        }
+        let summary = &inner.state.summary;
+        match (&summary.owner, summary.status.is_terminal()) {
+            (_, true) => Some(End::Finished),
+            (Some(_), _) if summary.epoch == inner.fence.epoch => None,
+            (None, _) => Some(End::Released),
+            (Some(_), _) => Some(End::Dropped(Stop::Fenced)),
+        }
+    }
+}
+
+/// What stands in the log for a panic in user code.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "without a message".to_owned());
+    Failure::new(goldseam_core::Class::Unknown, format!("panicked: {text}")).with_code("panic")
+}

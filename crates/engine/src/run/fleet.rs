@@ -1,0 +1,46 @@
+//! The version of a workflow that a new run begins with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldseam_core::WorkflowName;
+use goldseam_core::version::UNDECIDED;
+
+use crate::ledger::commit::{Ledger, Patience};
+use crate::ledger::config::{Config, Newest};
+use crate::ledger::error::EngineError;
+use crate::ledger::liveness::Thresholds;
+use crate::run::live_runs::LiveRuns;
+
+/// Age up to which the versions of live nodes are used again: many starts share one read.
+const FRESH: Duration = Duration::from_secs(1);
+
+impl LiveRuns {
+    /// Returns the newest version of this process, else the newest of a live node, else [`UNDECIDED`]: the first claim
+    /// decides it.
+    pub(crate) async fn newest_live(
+        &self,
+        ledger: &Ledger,
+        workflow: &WorkflowName,
+    ) -> Result<u32, EngineError> {
+        if let Some(version) = self.newest(workflow) {
+            return Ok(version);
+        }
+        Ok(self.newest_of_nodes(ledger).await?.get(workflow).copied().unwrap_or(UNDECIDED))
+    }
+
+    /// The newest versions that live nodes have, as they were a moment ago.
+    async fn newest_of_nodes(&self, ledger: &Ledger) -> Result<Arc<Newest>, EngineError> {
+        let now = ledger.clock.elapsed();
+        let pace = ledger.store.pace();
+        if let Some(known) = self.fleet(now.saturating_sub(FRESH.max(pace.look_every))) {
+            return Ok(known);
+        }
+        let thresholds = Thresholds::of(&Config::default().at_pace(&pace));
+        let mut patience = Patience::new(ledger, "a look at all nodes");
+        let liveness = patience.insist(ledger, || ledger.liveness(thresholds)).await?;
+        let newest = Arc::new(liveness.newest());
+        self.remember_fleet(now, Arc::clone(&newest));
+        Ok(newest)
+    }
+}

@@ -1,0 +1,116 @@
+//! The workflows that this process has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use goldseam_core::version::UNDECIDED;
+use goldseam_core::{Limits, Payload, StepName, WorkflowName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ledger::error::{Error, Result};
+use crate::run::context::Context;
+
+/// A workflow function with its types erased.
+pub(crate) type WorkflowFn =
+    Arc<dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload>> + Send + Sync>;
+
+/// Every registered workflow with its versions.
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    functions: BTreeMap<WorkflowName, BTreeMap<u32, WorkflowFn>>,
+    elsewhere: BTreeSet<(WorkflowName, u32)>,
+    plans: BTreeMap<WorkflowName, Vec<StepName>>,
+}
+
+impl Registry {
+    pub(crate) fn add<F, Fut, I, O, E>(
+        &mut self,
+        name: WorkflowName,
+        version: u32,
+        function: F,
+        limits: &Limits,
+    ) where
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = std::result::Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<Error>,
+    {
+        let limits = limits.clone();
+        let function = Arc::new(function);
+        let erased: WorkflowFn = Arc::new(move |context, input: Payload| {
+            let (function, limits) = (Arc::clone(&function), limits.clone());
+            Box::pin(async move {
+                let input = context.read_logged::<I>("the input", &input).await;
+                let output = function(context, input).await.map_err(Into::into)?;
+                Ok(Payload::of(&output, &limits)?)
+            })
+        });
+        self.functions.entry(name).or_default().insert(version, erased);
+    }
+
+    /// A workflow whose code is elsewhere: its name and version are known here, and nobody calls it.
+    pub(crate) fn promise(&mut self, name: WorkflowName, version: u32) {
+        let elsewhere: WorkflowFn = Arc::new(|_, _| Box::pin(std::future::pending()));
+        self.elsewhere.insert((name.clone(), version));
+        self.functions.entry(name).or_default().insert(version, elsewhere);
+    }
+
+    /// Whether the code of this version is in another process.
+    pub(crate) fn is_elsewhere(&self, name: &WorkflowName, version: u32) -> bool {
+        self.elsewhere.contains(&(name.clone(), version))
+    }
+
+    pub(crate) fn declare(&mut self, name: WorkflowName, steps: Vec<StepName>) {
+        self.plans.insert(name, steps);
+    }
+
+    /// The steps that a workflow declared; none: nobody can tell beforehand.
+    pub(crate) fn plan(&self, name: &WorkflowName) -> Vec<StepName> {
+        self.plans.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The function for this version of a workflow.
+    pub(crate) fn get(&self, name: &WorkflowName, version: u32) -> Option<WorkflowFn> {
+        self.functions.get(name)?.get(&version).cloned()
+    }
+
+    /// Whether this version of a workflow is here; of an undecided one, whether any is.
+    pub(crate) fn has(&self, name: &WorkflowName, version: u32) -> bool {
+        let versions = self.functions.get(name);
+        versions.is_some_and(|versions| version == UNDECIDED || versions.contains_key(&version))
+    }
+
+    /// Every workflow with its versions.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (&WorkflowName, impl Iterator<Item = u32>)> {
+        self.functions.iter().map(|(name, versions)| (name, versions.keys().copied()))
+    }
+
+    /// The newest version of a workflow.
+    pub(crate) fn newest(&self, name: &WorkflowName) -> Option<u32> {
+        self.functions.get(name)?.keys().next_back().copied()
+    }
+
+    /// The names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &WorkflowName> {
+        self.functions.keys()
+    }
+
+    /// `name@version` of each.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        let versions = |(name, versions): (&WorkflowName, &BTreeMap<u32, WorkflowFn>)| {
+            versions.keys().map(|version| format!("{name}@{version}")).collect::<Vec<_>>()
+        };
+        self.functions.iter().flat_map(versions).collect()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.labels()).finish()
+    }
+}

@@ -1,0 +1,283 @@
+//! A store with everything in it: runs in every state, users' tasks and locks, damage; and nobody alive.
+
+use std::time::Duration;
+
+use goldseam_core::lock::Lock;
+use goldseam_core::task::{NewTask, Task, TaskState};
+use goldseam_core::{
+    Event, Failure, Limits, LockName, Millis, Path, Payload, QueueName, Retry, RunId, Seq, Status, Summary,
+    TaskId,
+};
+use goldseam_store::{Expect, LockFilter, Record, RunFilter, Store, TaskFilter, Written};
+
+use crate::ward::{Ward, Witness, id};
+use crate::{Fixture, eventually};
+use goldseam_admin::copy::{Copier, CopyOptions};
+use goldseam_engine::client::queue::Want;
+use goldseam_engine::client::{By, Jump};
+use goldseam_engine::run::context::Context;
+use goldseam_engine::{Attempt, Client, Engine, Error};
+
+/// How long the sleeping run sleeps.
+const NAP: Duration = Duration::from_secs(4);
+/// A node that nobody ever saw.
+pub(super) const GHOST: &str = "n-00000000000000aa";
+
+/// Runs that wait for the signal `go`, besides their own differences.
+const WAITING: [&str; 6] = ["signals", "paused", "parked", "gap", "hurt", "rowless"];
+
+/// What a run does, by its input: `a`, then that, then `c`.
+async fn live(ctx: Context, what: String, (witness, open): (Witness, bool)) -> Result<u32, Error> {
+    let run = ctx.run_id().clone();
+    let see = |step: &'static str| {
+        witness.saw(&format!("{run}/{step}"));
+        async { Ok::<u32, Error>(1) }
+    };
+    ctx.step("a", || see("a")).await?;
+    let _: u32 = match what.as_str() {
+        "fail" => return Err(Error::terminal("no truck")),
+        "nap" => ctx.sleep("nap", NAP).await.map(|()| 0)?,
+        "ask" => ctx.ask::<String>("approve", "Ship it?").await.map(|_| 0)?,
+        "signal" => ctx.signal("go").await?,
+        "parent" => ctx.child("kid", "live", &"signal").await?,
+        "remote" => ctx.remote("resize", &7).queue("gpu").await?,
+        "again" => return ctx.continue_as_new(&"signal"),
+        "retry" => {
+            let twice = Retry::fixed(NAP).max_attempts(2);
+            let body = |attempt: Attempt| async move {
+                if attempt.number() == 1 { Err(Error::retryable("503")) } else { Ok(1) }
+            };
+            ctx.step_with("b", body).retry(twice).await?
+        }
+        "step" => {
+            let body = || async {
+                witness.saw(&format!("{run}/b"));
+                if !open {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<u32, Error>(1)
+            };
+            ctx.step("b", body).await?
+        }
+        _ => 0,
+    };
+    ctx.step("c", || see("c")).await?;
+    Ok(7)
+}
+
+/// An engine that has the workflow; its step `b` ends only where doors are open.
+pub(super) async fn engine(ward: &Ward<'_>, open: bool) -> Engine {
+    let witness = ward.witness.clone();
+    let work = move |ctx: Context, what: String| live(ctx, what, (witness.clone(), open));
+    ward.builder().workflow("live", work).start().await.unwrap()
+}
+
+pub(super) fn payload(json: &str) -> Payload {
+    Payload::parse(json, &Limits::default()).unwrap()
+}
+
+async fn begin(ward: &Ward<'_>, runs: &[&str], what: &str) {
+    for run in runs {
+        ward.start("live", run, &format!("{what:?}")).await;
+    }
+}
+
+/// The child of `parent`.
+pub(super) async fn kid(client: &Client) -> RunId {
+    let filter = RunFilter { parent: Some(id("parent")), limit: 2, ..RunFilter::default() };
+    let rows = client.list(filter).await.unwrap().items;
+    assert_eq!(rows.len(), 1);
+    rows[0].summary.run.clone()
+}
+
+/// Furnishes a store.
+pub(super) async fn furnish(ward: &Ward<'_>) {
+    let engine = engine(ward, false).await;
+    begin(ward, &["done"], "nothing").await;
+    begin(ward, &["failed"], "fail").await;
+    begin(ward, &["cancelled"], "signal").await;
+    begin(ward, &WAITING, "signal").await;
+    begin(ward, &["taskless", "mailed"], "signal").await;
+    begin(ward, &["asks", "jumped"], "ask").await;
+    begin(ward, &["parent"], "parent").await;
+    begin(ward, &["remote", "remote-free"], "remote").await;
+    begin(ward, &["again"], "again").await;
+    begin(ward, &["naps"], "nap").await;
+    begin(ward, &["retries"], "retry").await;
+    // First what does not wait for us.
+    rests(ward, "naps", Status::Sleeping).await;
+    rests(ward, "retries", Status::Sleeping).await;
+    ward.reaches("done", Status::Completed).await;
+    ward.reaches("failed", Status::Failed).await;
+    for run in
+        ["asks", "jumped", "parent", "remote", "remote-free", "again", "taskless", "mailed", "cancelled"]
+    {
+        rests(ward, run, Status::Waiting).await;
+    }
+    for run in WAITING {
+        rests(ward, run, Status::Waiting).await;
+    }
+    rests(ward, kid(&ward.client).await.as_str(), Status::Waiting).await;
+    ward.client.cancel(&id("cancelled"), By::default()).await.unwrap();
+    ward.reaches("cancelled", Status::Cancelled).await;
+    ward.client.jump(&id("jumped"), &Path::new("a").unwrap(), Jump::default()).await.unwrap();
+    ward.sees("jumped/a", 2).await;
+    rests(ward, "jumped", Status::Waiting).await;
+    begin(ward, &["works", "works-too"], "step").await;
+    ward.sees("works/b", 1).await;
+    ward.sees("works-too/b", 1).await;
+    engine.crash();
+    gone(ward).await;
+    from_outside(ward).await;
+    tasks(ward).await;
+    locks(ward).await;
+    damage(ward).await;
+}
+
+async fn rests(ward: &Ward<'_>, run: &str, status: Status) {
+    let run = id(run);
+    let rests = |summary: Summary| summary.status == status && summary.owner.is_none();
+    let looks = || async { ward.client.get(&run).await.is_ok_and(rests) };
+    eventually(&format!("{run} rests, {status}"), looks).await;
+}
+
+/// Waits until every node of the store has ended.
+pub(super) async fn gone(ward: &Ward<'_>) {
+    let over = || async { ward.store().nodes().await.unwrap().iter().all(|seen| seen.is_gone()) };
+    eventually("every node is gone", over).await;
+}
+
+/// What people and workers did when nobody executed.
+async fn from_outside(ward: &Ward<'_>) {
+    let client = &ward.client;
+    client.pause(&id("paused"), By::default()).await.unwrap();
+    client.signal(&id("mailed"), "go", payload("1"), None).await.unwrap();
+    client.signal(&id("signals"), "other", payload("2"), None).await.unwrap();
+    let parked = Event::RunParked { code: "V1".to_owned(), reason: "two sides".to_owned() };
+    ward.forge("parked", vec![parked]).await;
+}
+
+fn new(name: &str) -> NewTask {
+    NewTask {
+        id: TaskId::new(name).unwrap(),
+        kind: "mail".to_owned(),
+        queue: QueueName::new(format!("q-{name}")).unwrap(),
+        lane: None,
+        priority: 3,
+        key: Some(format!("key-{name}")),
+        run_at: Millis(1),
+        payload: payload(r#"{"to":"ana"}"#),
+        attempts_max: 2,
+        silence_max: Some(Duration::from_secs(3600)),
+    }
+}
+
+/// The task with this name, claimed.
+async fn claimed(ward: &Ward<'_>, name: &str) -> Task {
+    let queue = QueueName::new(format!("q-{name}")).unwrap();
+    let want = Want { owner: "w2".to_owned(), queue, kind: None, limit: 1 };
+    ward.client.queue().claim(want).await.unwrap().remove(0)
+}
+
+async fn tasks(ward: &Ward<'_>) {
+    let queue = ward.client.queue();
+    for name in ["t-ready", "t-claimed", "t-done", "t-failed", "t-cancelled", "t-dead", "t-ghost"] {
+        queue.submit(new(name)).await.unwrap();
+    }
+    queue.submit(NewTask { run_at: Millis::NEVER, ..new("t-later") }).await.unwrap();
+    claimed(ward, "t-claimed").await;
+    let done = claimed(ward, "t-done").await;
+    queue.complete(&done.id, done.fence, payload("42")).await.unwrap();
+    let failed = claimed(ward, "t-failed").await;
+    queue.fail(&failed.id, failed.fence, Failure::terminal("no such address")).await.unwrap();
+    queue.cancel(&TaskId::new("t-cancelled").unwrap()).await.unwrap();
+    let now = ward.store().now().await.unwrap();
+    let dead = claimed(ward, "t-dead").await.reclaimed("its claimant is gone", 0, now);
+    assert_eq!(dead.state, TaskState::Dead);
+    let expect = Expect::Version(dead.version - 1);
+    assert_eq!(ward.store().put_task(dead, expect).await.unwrap(), Written::Done);
+    let ghost = queue.get(&TaskId::new("t-ghost").unwrap()).await.unwrap();
+    let expect = Expect::Version(ghost.version);
+    let ghost = Task { deliveries: 2, ..ghost.claimed(GHOST, now) };
+    assert_eq!(ward.store().put_task(ghost, expect).await.unwrap(), Written::Done);
+    let gpu = Want { owner: "w1".to_owned(), queue: QueueName::new("gpu").unwrap(), kind: None, limit: 2 };
+    for task in queue.claim(gpu).await.unwrap() {
+        if task.run == Some(id("remote-free")) {
+            queue.release(&task.id, task.fence).await.unwrap();
+        }
+    }
+}
+
+async fn locks(ward: &Ward<'_>) {
+    let locks = ward.client.locks();
+    let hour = Duration::from_secs(3600);
+    let name = |name: &str| LockName::new(name).unwrap();
+    locks.acquire(&name("nightly"), "ana", hour).await.unwrap();
+    for _ in 0..3 {
+        let free = locks.acquire(&name("free"), "ben", hour).await.unwrap();
+        locks.release(&free.name, "ben", free.fence).await.unwrap();
+    }
+    let held = locks.acquire(&name("of-node"), "cid", hour).await.unwrap();
+    let expect = Expect::Version(held.version);
+    let of_node = Lock { node: Some(GHOST.to_owned()), version: held.version + 1, ..held };
+    assert_eq!(ward.store().put_lock(of_node, expect).await.unwrap(), Written::Done);
+}
+
+async fn damage(ward: &Ward<'_>) {
+    let harm = ward.damage();
+    harm.corrupt(&id("hurt"), Seq(3), "{\"half").await;
+    harm.lose_event(&id("gap"), Seq(2)).await;
+    harm.lose_row(&id("rowless")).await;
+    harm.lose_task(&ward.row("taskless").await.task.unwrap()).await;
+}
+
+/// A copier between two stores.
+pub(super) fn copier(from: &Ward<'_>, to: &Ward<'_>) -> Copier {
+    Copier::new((&from.client, "here"), (&to.client, "there"), CopyOptions::default())
+}
+
+/// The same that may meet others there.
+pub(super) fn merger(from: &Ward<'_>, to: &Ward<'_>) -> Copier {
+    Copier::new((&from.client, "here"), (&to.client, "there"), CopyOptions { merge: true })
+}
+
+/// A ward on another store, whose steps are counted together with those of the first.
+pub(super) fn beside<'a>(ward: &Ward<'_>, fixture: &'a Fixture) -> Ward<'a> {
+    Ward { witness: ward.witness.clone(), ..Ward::on(fixture) }
+}
+
+/// One run as a store has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RunSeen {
+    pub(super) run: RunId,
+    pub(super) log: Vec<Record>,
+    pub(super) row: Option<Summary>,
+    pub(super) task: Option<TaskId>,
+}
+
+/// Everything in a store but its nodes and the copy's own mark.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Contents {
+    pub(super) runs: Vec<RunSeen>,
+    pub(super) tasks: Vec<Task>,
+    pub(super) locks: Vec<Lock>,
+}
+
+/// Reads all of a small store.
+pub(super) async fn contents(store: &dyn Store) -> Contents {
+    let all = RunFilter { limit: 1_000, ..RunFilter::default() };
+    let listed = store.runs(all).await.unwrap().items.into_iter().map(|row| row.summary.run);
+    let mut names: Vec<RunId> = listed.chain(store.rowless(None, 1_000).await.unwrap()).collect();
+    names.sort();
+    let mut runs = Vec::new();
+    for run in names {
+        let log = store.read(&run, Seq::ZERO, 100_000).await.unwrap();
+        let row = store.head(&run).await.unwrap().unwrap().row;
+        let task = row.as_ref().and_then(|row| row.task.clone());
+        runs.push(RunSeen { run, log, row: row.map(|row| row.summary), task });
+    }
+    let tasks = store.tasks(TaskFilter { limit: 1_000, ..TaskFilter::default() }).await.unwrap();
+    let mut locks = store.locks(LockFilter { limit: 1_000, ..LockFilter::default() }).await.unwrap();
+    locks.retain(|lock| lock.name.as_str() != "goldseam.copy");
+    Contents { runs, tasks, locks }
+}

@@ -1,0 +1,306 @@
+//! Runs that an operator ends or asks something of, with and without a worker for them.
+
+use goldseam_core::event::Request;
+use goldseam_core::{Event, Seq, Status};
+
+use super::ward::{Ward, id, path};
+use super::{Fixture, eventually};
+use goldseam_engine::client::by_hand::RecoverOptions;
+use goldseam_engine::client::{By, Jump};
+use goldseam_engine::run::context::Context;
+use goldseam_engine::{Engine, Error};
+
+fn by(id: &str) -> By {
+    By { who: Some("ada".to_owned()), reason: format!("because of {id}"), id: Some(id.to_owned()) }
+}
+
+/// `reserve` and `charge`, both undone if it must be, then a signal; or other code that diverges at `charge`.
+async fn saga(ward: &Ward<'_>, diverges: bool) -> Engine {
+    let witness = ward.witness.clone();
+    let work = move |ctx: Context, (): ()| {
+        let witness = witness.clone();
+        async move {
+            let saw = |what: &'static str| {
+                let witness = witness.clone();
+                move || {
+                    witness.saw(what);
+                    async { Ok::<u32, Error>(1) }
+                }
+            };
+            let undo = |what: &'static str| {
+                let saw = saw(what);
+                move |_: u32| {
+                    let done = saw();
+                    async move { done.await.map(|_| ()) }
+                }
+            };
+            ctx.step("reserve", saw("reserve")).compensate(undo("no reserve")).await?;
+            let charge = if diverges { "bill" } else { "charge" };
+            ctx.step(charge, saw(charge)).compensate(undo("no charge")).await?;
+            ctx.signal::<u32>("go").await
+        }
+    };
+    ward.builder().workflow("saga", work).start().await.unwrap()
+}
+
+/// A saga that waits for its signal, no node executing it.
+async fn at_the_signal(ward: &Ward<'_>, run: &str) {
+    let engine = saga(ward, false).await;
+    ward.start("saga", run, "null").await;
+    ward.reaches(run, Status::Waiting).await;
+    ward.rests(run).await;
+    engine.shutdown().await;
+}
+
+/// The same, parked by V1.
+async fn diverged(ward: &Ward<'_>, run: &str) {
+    at_the_signal(ward, run).await;
+    let engine = saga(ward, true).await;
+    ward.client.requeue(&id(run), By::default()).await.unwrap();
+    ward.reaches(run, Status::Parked).await;
+    engine.shutdown().await;
+}
+
+async fn last(ward: &Ward<'_>, run: &str) -> String {
+    ward.names(run).await.pop().unwrap_or_default()
+}
+
+/// A run whose code no node has ends at once if it has nothing to undo, and says what it waits for if it has.
+pub async fn cancel_ends_what_no_worker_must_undo(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.start("ghost", "queued", "null").await;
+    let done = ward.client.request_cancel(&id("queued"), by("c1")).await.unwrap();
+    assert_eq!(done.waits_for, None);
+    assert_eq!(ward.client.get(&id("queued")).await.unwrap().status, Status::Cancelled);
+    assert!(ward.task("queued").await.is_none_or(|task| !task.state.is_live()), "no task is left");
+
+    ward.at_the_question("asks").await;
+    let done = ward.client.request_cancel(&id("asks"), by("c1")).await.unwrap();
+    assert_eq!(done.waits_for, None, "no live node has it, and it has nothing to undo");
+    assert_eq!(last(&ward, "asks").await, "run.cancelled");
+
+    at_the_signal(&ward, "saga").await;
+    let done = ward.client.request_cancel(&id("saga"), by("c1")).await.unwrap();
+    assert_eq!(done.waits_for.as_deref(), Some("a worker with saga@1 (none is live)"));
+    let why = ward.client.why(&id("saga")).await.unwrap();
+    let link = "a request to cancel it by ada is pending: it waits for a worker with saga@1 (none is live)";
+    assert!(why.links.iter().any(|found| found.what == link && found.since.is_some()), "{why:?}");
+    assert!(why.you_can.contains(&"goldseam withdraw saga --cancel".to_owned()), "{why:?}");
+    let engine = saga(&ward, false).await;
+    ward.reaches("saga", Status::Cancelled).await;
+    assert_eq!((ward.witness.count("no charge"), ward.witness.count("no reserve")), (1, 1));
+    engine.shutdown().await;
+}
+
+/// A parked run without anything to undo ends at once; a live worker is given the rest.
+pub async fn cancel_ends_a_parked_run(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    let work =
+        |ctx: Context, _: bool| async move { ctx.step("other", || async { Ok::<u32, Error>(0) }).await };
+    let engine = ward.builder().workflow("two", work).start().await.unwrap();
+    ward.reaches("r", Status::Parked).await;
+    ward.client.cancel(&id("r"), by("c1")).await.unwrap();
+    assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Cancelled);
+    assert!(ward.look().await.findings.is_empty(), "nothing is left to find");
+    engine.shutdown().await;
+}
+
+/// A termination ends any run without its code, and says what it left standing.
+pub async fn terminate_ends_what_cancel_cannot(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    diverged(&ward, "parked").await;
+    ward.client.cancel(&id("parked"), by("c1")).await.unwrap();
+    let done = ward.client.terminate(&id("parked"), by("t1")).await.unwrap();
+    assert_eq!(done.left.standing, [path("charge"), path("reserve")]);
+    let again = ward.client.terminate(&id("parked"), by("t1")).await.unwrap();
+    assert_eq!(again, done, "a repeat changes nothing");
+    assert_eq!(ward.client.terminate(&id("parked"), by("t2")).await.unwrap_err().code(), "GS0105");
+    let refused = ward.client.jump(&id("parked"), &path("charge"), Jump::default()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0137");
+    let why = ward.client.why(&id("parked")).await.unwrap();
+    assert!(why.links.iter().any(|link| link.what.contains("terminated by ada")), "{why:?}");
+    assert!(why.links.iter().any(|link| link.what.contains("charge, reserve")), "{why:?}");
+    assert_eq!(ward.witness.count("no charge"), 0, "nothing is undone");
+    let outcome = ward.client.outcome(&id("parked")).await.unwrap();
+    assert_eq!(outcome, goldseam_engine::Outcome::Cancelled("because of t1".to_owned()));
+    assert!(ward.look().await.findings.is_empty(), "nothing is left to find");
+}
+
+/// An owner whose run is terminated stops, wherever the command came from.
+pub async fn terminate_fences_the_owner(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = ward.two_steps().await;
+    engine.run("two", "r", &false).await.unwrap();
+    ward.sees("b", 1).await;
+    ward.client.terminate(&id("r"), by("t1")).await.unwrap();
+    let end = ward.client.get(&id("r")).await.unwrap().as_of;
+    engine.shutdown().await;
+    let open = ward.two_steps_open().await;
+    open.run("two", "well", &true).await.unwrap();
+    assert_eq!(ward.result::<u32>("well").await, 2);
+    let summary = ward.client.get(&id("r")).await.unwrap();
+    assert_eq!((summary.as_of, summary.status, summary.owner), (end, Status::Cancelled, None));
+    open.shutdown().await;
+}
+
+/// A parent learns that its child was terminated; a child of a terminated parent is asked to cancel.
+pub async fn terminate_reaches_parents_and_children(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = ward.waiting().await;
+    let child = |run: &'static str| {
+        let ward = &ward;
+        async move {
+            ward.start("waits", run, "\"child\"").await;
+            ward.has_event(run, "child.started").await;
+            let state = ward.client.state(&id(run)).await.unwrap();
+            let child = state.children.keys().next().unwrap().clone();
+            ward.reaches(child.as_str(), Status::Waiting).await;
+            child
+        }
+    };
+    let kid = child("parent").await;
+    ward.client.terminate(&kid, by("t1")).await.unwrap();
+    ward.reaches("parent", Status::Failed).await;
+    assert!(ward.names("parent").await.contains(&"child.failed".to_owned()));
+
+    let kid = child("other").await;
+    let done = ward.client.terminate(&id("other"), by("t1")).await.unwrap();
+    assert_eq!(done.left.children, std::slice::from_ref(&kid));
+    ward.reaches(kid.as_str(), Status::Cancelled).await;
+    engine.shutdown().await;
+}
+
+/// A run whose log is damaged can be ended, and stays ended whatever looks at it.
+pub async fn terminate_ends_a_damaged_run(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for run in ["gap", "text", "active"] {
+        at_the_signal(&ward, run).await;
+    }
+    ward.damage().lose_event(&id("gap"), Seq(2)).await;
+    ward.damage().corrupt(&id("text"), Seq(3), "{\"half").await;
+    ward.fix().await;
+    ward.damage().corrupt(&id("active"), Seq(3), "{}").await;
+    for run in ["gap", "text", "active"] {
+        let done = ward.client.terminate(&id(run), by("t1")).await.unwrap();
+        assert!(done.left.unknown.as_ref().unwrap().contains("damaged"), "{run}: {done:?}");
+        assert!(done.left.standing.contains(&path("charge")), "{run}: {done:?}");
+        let again = ward.client.terminate(&id(run), by("t1")).await.unwrap();
+        assert_eq!(again, done, "{run}: a repeat changes nothing");
+        assert_eq!(ward.client.terminate(&id(run), by("t2")).await.unwrap_err().code(), "GS0105", "{run}");
+        let row = ward.row(run).await.summary;
+        assert_eq!((row.status, row.terminated, row.as_of), (Status::Cancelled, true, done.end), "{run}");
+        let outcome = ward.client.outcome(&id(run)).await.unwrap();
+        assert_eq!(outcome, goldseam_engine::Outcome::Cancelled("because of t1".to_owned()), "{run}");
+        let why = ward.client.why(&id(run)).await.unwrap();
+        assert!(why.links[0].what.contains("terminated"), "{run}: {why:?}");
+    }
+    assert!(ward.look().await.findings.is_empty(), "nothing is left to find");
+    let engine = saga(&ward, false).await;
+    ward.fix().await;
+    engine.shutdown().await;
+    for run in ["gap", "text", "active"] {
+        let events = ward.client.readable(&id(run)).await.unwrap();
+        let ended = |event: &Event| matches!(event, Event::RunCancelled { .. });
+        assert!(ended(&events.last().unwrap().event), "{run}: something follows its end");
+        assert_eq!(events.iter().filter(|one| one.event.is_terminal()).count(), 1, "{run}");
+    }
+}
+
+/// The row of a damaged run that was terminated is a hint like any other.
+pub async fn a_terminated_damaged_run_stays_ended_without_its_row(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    at_the_signal(&ward, "r").await;
+    ward.damage().corrupt(&id("r"), Seq(3), "{}").await;
+    let done = ward.client.terminate(&id("r"), by("t1")).await.unwrap();
+    ward.damage().lose_row(&id("r")).await;
+    ward.fix().await;
+    ward.fix().await;
+    let events = ward.client.readable(&id("r")).await.unwrap();
+    assert_eq!(events.last().unwrap().seq, done.end, "nothing follows its end");
+    let row = ward.row("r").await.summary;
+    assert_eq!((row.status, row.terminated), (Status::Cancelled, true));
+}
+
+/// A jump that no worker can carry out blocks nothing, is shown, and can be taken back.
+pub async fn a_jump_that_waits_is_shown_and_withdrawn(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    diverged(&ward, "r").await;
+    let run = id("r");
+    let undoing = |id: &str| Jump { compensate: true, by: by(id), ..Jump::default() };
+    ward.client.jump(&run, &path("reserve"), undoing("j1")).await.unwrap();
+    let waits_for = ward.client.jump_waits_for(&run).await.unwrap();
+    assert_eq!(waits_for.as_deref(), Some("a worker with saga@1 (none is live) to undo charge, reserve"));
+    let engine = saga(&ward, true).await;
+    ward.reaches("r", Status::Parked).await;
+    engine.shutdown().await;
+    let why = ward.client.why(&run).await.unwrap();
+    let pending =
+        |link: &goldseam_engine::client::why::Link| link.what.contains("a jump to reserve by ada is pending");
+    assert!(why.links.iter().any(pending), "{why:?}");
+    assert!(why.you_can.contains(&"goldseam withdraw r --jump".to_owned()), "{why:?}");
+
+    let withdrawn = ward.client.withdraw(&run, None, by("w1")).await.unwrap();
+    assert_eq!(withdrawn.what, Request::Jump);
+    assert_eq!(ward.client.jump_waits_for(&run).await.unwrap(), None);
+    ward.client.jump(&run, &path("reserve"), undoing("j2")).await.unwrap();
+    ward.client.jump(&run, &path("charge"), undoing("j3")).await.unwrap();
+    let engine = saga(&ward, false).await;
+    ward.has_event("r", "branch.opened").await;
+    ward.reaches("r", Status::Waiting).await;
+    assert_eq!(
+        (ward.witness.count("no charge"), ward.witness.count("no reserve")),
+        (1, 0),
+        "the last one counts"
+    );
+    assert_eq!(ward.witness.count("charge"), 2);
+    ward.client.handle(run).signal("go", &4).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 4);
+    engine.shutdown().await;
+}
+
+/// An acknowledged request to cancel is dropped only by an operator who says so.
+pub async fn a_pending_cancel_is_not_forgotten(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    at_the_signal(&ward, "r").await;
+    let run = id("r");
+    ward.client.cancel(&run, by("c1")).await.unwrap();
+    let refused = ward.client.jump(&run, &path("charge"), Jump::default()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0136");
+    assert!(refused.hint().unwrap().contains("--drop-cancel"), "{refused}");
+    let withdrawn = ward.client.withdraw(&run, None, by("w1")).await.unwrap();
+    assert_eq!(withdrawn.what, Request::Cancel);
+    ward.client.cancel(&run, by("c2")).await.unwrap();
+    let jump = Jump { drop_cancel: true, by: by("j1"), ..Jump::default() };
+    ward.client.jump(&run, &path("charge"), jump).await.unwrap();
+    let engine = saga(&ward, false).await;
+    eventually("it goes on", || async { ward.witness.count("charge") == 2 }).await;
+    ward.client.handle(run).signal("go", &4).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 4, "it is not cancelled");
+    engine.shutdown().await;
+}
+
+/// "No stable event found" is an error of whatever asked for a recovery.
+pub async fn no_stable_event_is_an_error(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for run in ["recovered", "resumed"] {
+        ward.at_rest(run, "\"60000\"", Status::Sleeping).await;
+        ward.forge(run, vec![Event::TimerFired { path: path("nap") }]).await;
+        ward.lie(run, |row| row.status = Status::Waiting).await;
+    }
+    let refused = ward.client.recover(&id("recovered"), RecoverOptions::default()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0135");
+    assert!(refused.to_string().contains("no stable event found"), "{refused}");
+    assert_eq!(ward.client.get(&id("recovered")).await.unwrap().status, Status::Parked);
+    let again = ward.client.recover(&id("recovered"), RecoverOptions::default()).await.unwrap_err();
+    assert_eq!(again.code(), "GS0135");
+
+    let refused = ward.client.resume(&id("resumed"), By::default()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0135");
+    assert_eq!(last(&ward, "resumed").await, "run.parked", "it was not resumed");
+    let resumed = ward.client.resume(&id("resumed"), By::default()).await.unwrap();
+    assert!(resumed.rested, "a person who knows lets it go on");
+    let engine = ward.waiting().await;
+    assert_eq!(ward.result::<u32>("resumed").await, 7);
+    engine.shutdown().await;
+}

@@ -1,0 +1,173 @@
+//! Every rule, end to end, on every store: real runs are damaged, found, healed, and finish.
+//!
+//! Like the conformance suite of the stores, [`healing!`](crate::healing!) owns the only list of
+//! cases. A backend's test file gives a fresh [`Fixture`] on a real clock that can damage its data.
+#![allow(missing_docs, reason = "an internal crate: names say enough")]
+#![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
+
+pub mod alone;
+pub mod arguments;
+pub mod changing;
+pub mod copying;
+pub mod ending;
+pub mod foreign;
+pub mod hints;
+pub mod logs;
+pub mod remote;
+pub mod retention;
+pub mod seams;
+pub mod unreadable;
+pub mod versions;
+pub mod views;
+pub mod ward;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub use goldseam_store::conformance::{Fixture, in_time};
+
+/// Polls `probe` until it holds, for at most a minute: a control lasts for four lives of the process that was lost.
+pub async fn eventually<F, Fut>(what: &str, mut probe: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = bool>,
+{
+    let wait = async {
+        while !probe().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), wait).await.is_ok(), "never happened: {what}");
+}
+
+/// Makes one test of each case; the argument is an `async fn() -> Fixture`.
+#[macro_export]
+macro_rules! healing {
+    ($fresh:path) => {
+        $crate::healing! { @each $fresh;
+            seams::a1_a_wait_that_the_log_does_not_know_is_cut_off,
+            seams::a1_without_a_stable_event_the_run_is_parked,
+            seams::a1_at_start_up_begins_the_open_step_once,
+            seams::a2_a_hidden_question_is_asked_again_and_the_old_answer_counts,
+            seams::a3_all_declared_steps_done_is_brought_to_its_end,
+            seams::a4_a_failed_step_with_tries_left_is_tried_again,
+            seams::a4_a_failed_step_without_tries_surfaces,
+            seams::d2_half_a_jump_is_cut_off,
+            seams::d2_is_mended_by_whoever_claims_the_run,
+            seams::a_seam_can_be_undone,
+            seams::a_reset_runs_the_open_step_again,
+            hints::o1_a_lost_task_is_made_anew,
+            hints::o1_a_finished_task_is_made_anew,
+            hints::o1_a_sleeping_run_keeps_its_time,
+            hints::o1_a_healed_task_that_dies_is_healed_again,
+            hints::o2_what_a_dead_node_had_goes_on,
+            hints::w1_a_timer_that_nobody_wakes,
+            hints::w1_a_signal_that_nobody_noticed,
+            hints::w1_a_child_that_ended_unheard,
+            hints::a_lost_row_is_written_anew,
+            hints::everything_that_is_a_hint_can_be_lost,
+            hints::a_late_row_is_rewritten_without_a_branch,
+            hints::a_requeue_moves_a_run_and_leaves_a_note,
+            remote::the_monitor_gives_up_silent_steps_and_no_others,
+            remote::h1_a_silent_worker_is_deprived_and_the_step_tried_again,
+            remote::h1_without_tries_left_surfaces,
+            remote::details_reach_the_next_claim_and_the_next_attempt,
+            remote::h1_a_long_step_that_beats_is_left_alone,
+            remote::o3_a_lost_task_is_made_again_for_the_same_attempt,
+            remote::o3_the_result_of_a_finished_task_is_taken,
+            remote::w1_a_result_that_nobody_noticed,
+            logs::k1_a_gap_parks_the_run_and_no_other,
+            logs::k1_an_event_that_cannot_be_read_parks_the_run,
+            logs::k1_is_found_by_whoever_claims_the_run,
+            logs::k1_a_finished_run_is_told_and_left_as_it_is,
+            unreadable::unreadable_hints_are_rebuilt_and_hide_no_other,
+            unreadable::a_signal_reaches_a_run_with_an_unreadable_row,
+            unreadable::c1_a_look_shows_the_rows_that_a_fix_writes,
+            unreadable::c1_a_false_row_of_a_resting_run_is_found_by_a_deep_look,
+            unreadable::a_false_row_of_a_resting_run_is_found_by_a_walk,
+            unreadable::k1_commands_to_a_damaged_run_are_refused,
+            unreadable::k2_an_event_of_a_newer_release_harms_nothing,
+            unreadable::a_damaged_log_is_shown_with_its_damage,
+            unreadable::engines_sweep_past_unreadable_records,
+            logs::p1_a_run_that_always_crashes_is_ended,
+            logs::p1_parks_by_policy,
+            logs::p1_a_client_goes_by_the_policy_of_the_node,
+            logs::p1_a_suspect_that_waits_is_told,
+            logs::o2_a_run_that_only_waits_is_never_charged,
+            logs::n1_a_run_that_nobody_has_waits_and_says_so,
+            ending::cancel_ends_what_no_worker_must_undo,
+            ending::cancel_ends_a_parked_run,
+            ending::terminate_ends_what_cancel_cannot,
+            ending::terminate_fences_the_owner,
+            ending::terminate_reaches_parents_and_children,
+            ending::terminate_ends_a_damaged_run,
+            ending::a_terminated_damaged_run_stays_ended_without_its_row,
+            ending::a_jump_that_waits_is_shown_and_withdrawn,
+            ending::a_pending_cancel_is_not_forgotten,
+            ending::no_stable_event_is_an_error,
+            alone::a_healthy_store_is_left_alone,
+            alone::what_only_looks_stalled_is_left_alone,
+            alone::a_dry_run_changes_nothing,
+            alone::a_finding_must_have_held,
+            alone::mail_does_not_hide_a_stall,
+            alone::many_sweepers_heal_each_run_once,
+            alone::a_rule_that_does_not_apply_is_refused,
+            alone::recovering_what_is_well_or_over_changes_nothing,
+            alone::every_recovery_is_in_the_feed,
+            alone::a_resume_recovers_first_and_says_so,
+            alone::three_deploys_cost_a_long_step_nothing,
+            alone::a_store_that_fails_half_way_leaves_each_run_healed_or_untouched,
+            alone::the_doctor_finds_stale_locks_and_claims,
+            arguments::control_characters_are_refused_on_every_store,
+            arguments::printed_texts_of_any_language_are_kept,
+            changing::a_preflight_of_unchanged_code_is_safe_and_writes_nothing,
+            changing::a_preflight_says_what_would_park_and_it_parks,
+            changing::a_preflight_does_not_guess_what_it_cannot_try,
+            changing::a_run_that_is_undone_needs_every_compensation,
+            changing::a_change_reaches_new_runs_and_leaves_older_ones,
+            changing::a_migrated_run_goes_on_and_a_wrong_one_can_go_back,
+            changing::a_migration_is_refused_where_it_cannot_be,
+            changing::a_paused_run_is_migrated_and_stays_paused,
+            foreign::a_foreign_state_without_its_task_gets_a_new_one,
+            foreign::a_foreign_state_is_judged_by_its_task,
+            foreign::a_foreign_state_whose_tasks_lease_is_over_gets_a_new_one,
+            foreign::foreign_states_that_are_not_for_us_are_skipped,
+            foreign::foreign_tasks_are_looked_up_where_their_owner_says,
+            foreign::engines_leave_foreign_states_alone_unless_asked,
+            foreign::a_lapsed_foreign_task_is_cancelled_with_an_audit_entry,
+            foreign::a_settled_foreign_state_is_read_again_once_it_changes,
+            foreign::a_foreign_state_must_have_been_stalled_for_a_while,
+            foreign::many_sweepers_give_a_foreign_state_one_task,
+            foreign::an_engine_heals_foreign_states,
+            foreign::a_store_that_fails_half_way_leaves_a_foreign_state_to_the_next_sweep,
+            retention::a_pruned_run_leaves_a_tombstone_that_answers_for_it,
+            retention::a_tombstone_is_left_alone_and_found_again,
+            retention::what_still_moves_is_never_pruned,
+            retention::a_limit_counts_what_can_be_pruned,
+            retention::a_run_that_goes_on_meanwhile_stays_whole,
+            retention::a_prune_that_dies_anywhere_is_ended_by_the_next_one,
+            retention::an_archive_that_does_not_read_back_costs_nothing,
+            versions::an_old_node_beside_a_new_one_parks_no_run,
+            versions::a_task_without_a_version_is_handed_back_unharmed,
+            versions::o1_a_task_of_another_version_is_made_anew,
+            versions::a_start_takes_the_newest_live_version_or_leaves_it_open,
+            versions::a_rolling_deploy_moves_no_run_to_another_version,
+            versions::e2_an_unknown_version_falls_back_and_says_so,
+            versions::e2_a_version_that_nobody_has_is_parked,
+            versions::e2_acts_once_the_version_was_missing_for_the_grace,
+            versions::e2_is_counted_from_the_first_look_of_a_sweeper,
+            versions::the_first_claim_brings_the_plan,
+            views::a_step_is_seen_to_run_beat_and_fail,
+        }
+    };
+    (@each $fresh:path; $($topic:ident::$case:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let fixture = $fresh().await;
+                $crate::in_time($crate::$topic::$case(&fixture)).await;
+                $crate::views::show_what_is_so(&fixture).await;
+            }
+        )+
+    };
+}

@@ -1,0 +1,202 @@
+//! Rules for logs that cannot be read, and for runs that no recovery helps.
+
+use std::time::Duration;
+
+use goldseam_core::{Seq, Status};
+
+use super::ward::{Ward, id};
+use super::{Fixture, eventually};
+use goldseam_engine::client::doctor::DoctorOptions;
+use goldseam_engine::client::feed::Ending;
+use goldseam_engine::heal::sweeper::Fate;
+use goldseam_engine::ledger::config::Recovery;
+use goldseam_engine::run::context::Context;
+
+/// K1
+pub async fn k1_a_gap_parks_the_run_and_no_other(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    ward.between_steps("well").await;
+    ward.damage().lose_event(&id("r"), Seq(2)).await;
+    let checkup = ward.fix().await;
+    let found = checkup.findings.iter().find(|finding| finding.subject.name() == "r").unwrap();
+    assert_eq!(found.code.to_string(), "K1");
+    assert_eq!(ward.row("r").await.summary.status, Status::Parked);
+    assert_eq!(ward.rules("r").await, ["K1"], "the log goes on behind the gap");
+    let again = ward.fix().await;
+    assert_eq!(again.healed, 0, "it is parked once: {again:?}");
+    assert!(!again.is_healthy(), "it stays a finding until a person has dealt with it");
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("well").await, 2);
+    engine.shutdown().await;
+}
+
+/// K1 for text that means nothing.
+pub async fn k1_an_event_that_cannot_be_read_parks_the_run(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    ward.damage().corrupt(&id("r"), Seq(3), "{\"half").await;
+    assert_eq!(ward.look().await.findings[0].code.to_string(), "K1");
+    ward.fix().await;
+    assert_eq!(ward.row("r").await.summary.status, Status::Parked);
+    let body = ward.store().read(&id("r"), Seq(2), 1).await.unwrap().remove(0).body;
+    assert_eq!(body, "{\"half", "the evidence is kept");
+    let why = ward.client.why(&id("r")).await.unwrap();
+    assert!(why.links[0].what.contains("damaged"), "{why:?}");
+}
+
+/// K1 at the claim: nobody needs to sweep, and the node goes on.
+pub async fn k1_is_found_by_whoever_claims_the_run(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    ward.between_steps("well").await;
+    ward.damage().corrupt(&id("r"), Seq(3), "{}").await;
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("well").await, 2);
+    let parked = || async { ward.row("r").await.summary.status == Status::Parked };
+    eventually("the damaged run is parked", parked).await;
+    engine.shutdown().await;
+}
+
+/// K1 of a run that is over: it is told, and the run stays as it ended.
+pub async fn k1_a_finished_run_is_told_and_left_as_it_is(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = ward.two_steps_open().await;
+    ward.start("two", "r", "true").await;
+    ward.reaches("r", Status::Completed).await;
+    engine.shutdown().await;
+    ward.damage().corrupt(&id("r"), Seq(3), "{}").await;
+    assert!(ward.look().await.findings.is_empty(), "only a deep look reads what is over");
+    let deep = DoctorOptions { fix: true, deep: true, ..DoctorOptions::default() };
+    let checkup = ward.client.doctor(deep).await.unwrap();
+    assert_eq!((checkup.findings.len(), checkup.healed, checkup.is_healthy()), (1, 0, false));
+    assert_eq!(ward.row("r").await.summary.status, Status::Completed);
+}
+
+/// A policy under which suspects need not wait for long.
+fn policy(attempts_max: u32, park: bool) -> Recovery {
+    Recovery { attempts_max, park, delay: Duration::from_millis(5), ..Recovery::default() }
+}
+
+/// Crashes as often as the policy allows recoveries, and once more.
+async fn crashes(ward: &Ward<'_>, recovery: &Recovery) {
+    for times in 1..=recovery.attempts_max + 1 {
+        let engine = ward.two_steps_on(ward.builder_like(recovery.clone(), None)).await;
+        if times == 1 {
+            ward.start("two", "r", "false").await;
+        }
+        ward.sees("b", times).await;
+        engine.crash();
+    }
+}
+
+/// P1 parks unless the policy says otherwise.
+pub async fn p1_parks_by_policy(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let recovery = policy(3, true);
+    crashes(&ward, &recovery).await;
+    let engine = ward.two_steps_on(ward.builder_like(recovery, None)).await;
+    ward.reaches("r", Status::Parked).await;
+    let trouble = ward.client.get(&id("r")).await.unwrap().trouble.unwrap();
+    assert!(trouble.message.starts_with("recovery failed after 3 attempts: "), "{trouble:?}");
+    assert!(trouble.message.ends_with("executing only this run, in step b"), "{trouble:?}");
+    assert_eq!(trouble.code.as_deref(), Some("P1"));
+    assert_eq!(ward.rules("r").await, ["O2", "O2", "O2", "P1"]);
+    assert_eq!((ward.witness.count("a"), ward.witness.count("b")), (1, 4));
+    assert_eq!(ward.look().await.findings[0].code.to_string(), "P1");
+    let stopped: Vec<_> = ward.client.recoveries(None, 9).await.unwrap();
+    let ended: Vec<_> = stopped.iter().map(|one| one.ended.map(Ending::as_str)).collect();
+    assert_eq!(
+        ended,
+        [Some("parked"), None, None, None],
+        "what stopped it is told apart from what healed it"
+    );
+    engine.shutdown().await;
+}
+
+/// P1 by policy fails the run.
+pub async fn p1_a_run_that_always_crashes_is_ended(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let recovery = policy(2, false);
+    crashes(&ward, &recovery).await;
+    let engine = ward.two_steps_on(ward.builder_like(recovery, None)).await;
+    ward.reaches("r", Status::Failed).await;
+    let trouble = ward.client.get(&id("r")).await.unwrap().trouble.unwrap();
+    assert_eq!(trouble.message, "recovery failed after 2 attempts");
+    let why = ward.client.why(&id("r")).await.unwrap();
+    assert!(why.links[0].what.starts_with("rule P1 stopped it"), "{why:?}");
+    engine.shutdown().await;
+}
+
+/// P1 goes by the policy of the node that had the run, whoever heals.
+pub async fn p1_a_client_goes_by_the_policy_of_the_node(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    crashes(&ward, &policy(1, false)).await;
+    let is_found = || async { ward.codes().await.iter().any(|code| code == "P1") };
+    eventually("the death is known", is_found).await;
+    let checkup = ward.fix().await;
+    let stopped = checkup.findings.iter().filter(|found| found.fate == Fate::Stopped).count();
+    assert_eq!((stopped, checkup.healed), (1, 0), "{checkup:?}");
+    let trouble = ward.client.get(&id("r")).await.unwrap().trouble.unwrap();
+    assert_eq!(trouble.message, "recovery failed after 1 attempts");
+    assert_eq!(ward.witness.count("b"), 2, "it was recovered once");
+}
+
+/// O2 of a run that only waits costs no attempt, however often.
+pub async fn o2_a_run_that_only_waits_is_never_charged(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let work = |ctx: Context, (): ()| async move { ctx.signal::<u32>("go").await };
+    let linger = Duration::from_secs(3_600);
+    for times in 1..=4 {
+        let engine = ward.builder_lingering(linger).workflow("waits", work).start().await.unwrap();
+        if times == 1 {
+            engine.run("waits", "r", &()).await.unwrap();
+            ward.reaches("r", Status::Waiting).await;
+        }
+        engine.crash();
+        let summary = ward.client.get(&id("r")).await.unwrap();
+        assert_eq!(summary.attempt, 0);
+    }
+    let engine = ward.builder().workflow("waits", work).start().await.unwrap();
+    ward.client.handle(id("r")).signal("go", &7).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    engine.shutdown().await;
+}
+
+/// Quarantine is told: by `why`, by the doctor, and never as healed.
+pub async fn p1_a_suspect_that_waits_is_told(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    // So long a delay that the control outlasts the test.
+    let recovery = Recovery { attempts_max: 1, delay: Duration::from_secs(60), ..Recovery::default() };
+    let engine = ward.two_steps_on(ward.builder_like(recovery.clone(), None)).await;
+    ward.start("two", "r", "false").await;
+    ward.sees("b", 1).await;
+    engine.crash();
+    let engine = ward.two_steps_on(ward.builder_like(recovery, None)).await;
+    let waits = || async {
+        let why = ward.client.why(&id("r")).await.unwrap();
+        why.links.iter().any(|link| link.what.contains("waits in quarantine") && link.until.is_some())
+    };
+    eventually("the suspect waits", waits).await;
+    let checkup = ward.look().await;
+    let held = checkup.findings.iter().find(|found| found.fate == Fate::Waits);
+    assert!(held.is_some_and(|held| held.remedy.contains("quarantine")), "{checkup:?}");
+    assert_eq!(checkup.healed, 0, "{checkup:?}");
+    assert_eq!(ward.witness.count("b"), 1);
+    engine.crash();
+}
+
+/// N1
+pub async fn n1_a_run_that_nobody_has_waits_and_says_so(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.start("two", "r", "true").await;
+    assert_eq!(ward.codes().await, ["N1"]);
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.healed, checkup.is_healthy()), (0, false));
+    assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued, "it is never discarded");
+    let why = ward.client.why(&id("r")).await.unwrap();
+    assert!(why.you_can.iter().any(|hint| hint.contains("workflow two")), "{why:?}");
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    engine.shutdown().await;
+}

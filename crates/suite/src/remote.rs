@@ -1,0 +1,220 @@
+//! Rules for remote steps: a worker that falls silent, a task that is lost, a result that nobody noticed.
+
+use std::time::Duration;
+
+use goldseam_core::event::StepCompleted;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{Event, Payload, QueueName, Retry, Status};
+use goldseam_store::{Expect, TaskFilter, Written};
+
+use super::ward::{Ward, id, path};
+use super::{Fixture, eventually};
+use goldseam_engine::client::queue::Want;
+use goldseam_engine::heal::sweeper::Fate;
+use goldseam_engine::run::context::Context;
+use goldseam_engine::{Engine, EngineError};
+
+/// A worker that says nothing for so long is silent.
+const SILENCE: Duration = Duration::from_millis(50);
+
+/// An engine whose run hands out one step, to be tried twice; `silence` is for its worker.
+async fn hands_out(ward: &Ward<'_>, silence: Duration) -> Engine {
+    let work = move |ctx: Context, (): ()| async move {
+        let retry = Retry::fixed(Duration::from_millis(1)).max_attempts(2);
+        let step = ctx.remote::<u32>("resize", &7).queue("gpu").retry(retry);
+        step.heartbeat_timeout(silence).await
+    };
+    let engine = ward.builder().workflow("remote", work).start().await.unwrap();
+    ward.start("remote", "r", "null").await;
+    engine
+}
+
+/// Claims the next task of the run, waiting until there is one.
+async fn claimed(ward: &Ward<'_>) -> Task {
+    let want = || Want {
+        owner: "worker".to_owned(),
+        queue: QueueName::new("gpu").unwrap(),
+        kind: Some("resize".to_owned()),
+        limit: 1,
+    };
+    let found = std::sync::Mutex::new(None);
+    eventually("there is a task", || async {
+        let task = ward.client.queue().claim(want()).await.unwrap().pop();
+        *found.lock().unwrap() = task;
+        found.lock().unwrap().is_some()
+    })
+    .await;
+    found.into_inner().unwrap().unwrap()
+}
+
+fn seven() -> Payload {
+    Payload::parse("7", &goldseam_core::Limits::default()).unwrap()
+}
+
+async fn task(ward: &Ward<'_>, task: &Task) -> Task {
+    let filter = TaskFilter { id: Some(task.id.clone()), limit: 1, ..TaskFilter::default() };
+    ward.store().tasks(filter).await.unwrap().remove(0)
+}
+
+/// Heals by this rule, once it applies and its run has come to rest.
+async fn heals(ward: &Ward<'_>, rule: &str) {
+    let healed = || async {
+        let findings = ward.fix().await.findings;
+        findings.iter().any(|finding| finding.code.as_str() == rule && finding.fate == Fate::Healed)
+    };
+    eventually(&format!("{rule} heals"), healed).await;
+}
+
+/// H1 with tries left: the worker has the task no more, and the step is handed out once more.
+pub async fn h1_a_silent_worker_is_deprived_and_the_step_tried_again(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, SILENCE).await;
+    let silent = claimed(&ward).await;
+    heals(&ward, "H1").await;
+    let queue = ward.client.queue();
+    assert!(queue.heartbeat(&silent.id, silent.fence).await.is_err());
+    assert!(queue.complete(&silent.id, silent.fence, seven()).await.is_err());
+    let again = claimed(&ward).await;
+    assert_eq!(again.step.as_ref().map(|step| step.attempt), Some(2));
+    queue.complete(&again.id, again.fence, seven()).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    assert_eq!(ward.rules("r").await, ["H1"]);
+    engine.shutdown().await;
+}
+
+/// What a worker said about how far it is reaches the next claimant of the task, and of the next attempt's task.
+pub async fn details_reach_the_next_claim_and_the_next_attempt(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, SILENCE).await;
+    let queue = ward.client.queue();
+    let first = claimed(&ward).await;
+    assert_eq!(queue.last_heartbeat(&first).await.unwrap(), None);
+    queue.heartbeat_with(&first.id, first.fence, seven()).await.unwrap();
+    queue.release(&first.id, first.fence).await.unwrap();
+    let again = claimed(&ward).await;
+    assert_eq!((again.id.clone(), queue.last_heartbeat(&again).await.unwrap()), (first.id, Some(seven())));
+    heals(&ward, "H1").await;
+    let next = claimed(&ward).await;
+    assert_eq!(next.step.as_ref().map(|step| step.attempt), Some(2));
+    assert_eq!(queue.last_heartbeat(&next).await.unwrap(), Some(seven()));
+    queue.complete(&next.id, next.fence, seven()).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    engine.shutdown().await;
+}
+
+/// H1 without tries left: the failure surfaces in the workflow.
+pub async fn h1_without_tries_left_surfaces(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, SILENCE).await;
+    for _ in 0..2 {
+        claimed(&ward).await;
+        heals(&ward, "H1").await;
+    }
+    let error = ward.client.handle(id("r")).result::<u32>().await.unwrap_err();
+    let EngineError::Ended { failure, status: Status::Failed, .. } = error else { panic!("{error}") };
+    assert_eq!(failure.code.as_deref(), Some("heartbeat-timeout"));
+    engine.shutdown().await;
+}
+
+/// A worker that beats is left alone, however long it takes, and so is a task that nobody has claimed.
+pub async fn h1_a_long_step_that_beats_is_left_alone(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let silence = Duration::from_secs(5);
+    let engine = hands_out(&ward, silence).await;
+    ward.reaches("r", Status::Waiting).await;
+    assert_eq!(ward.fix().await.healed, 0);
+    let busy = claimed(&ward).await;
+    // Claimed a long time ago; it has just beaten.
+    let (started_at, expect) = (busy.created_at - silence * 9, Expect::Version(busy.version));
+    let long = Task { started_at: Some(started_at), version: busy.version + 1, ..busy.clone() };
+    assert_eq!(ward.store().put_task(long, expect).await.unwrap(), Written::Done);
+    ward.client.queue().heartbeat(&busy.id, busy.fence).await.unwrap();
+    assert_eq!(ward.fix().await.healed, 0);
+    ward.client.queue().complete(&busy.id, busy.fence, seven()).await.unwrap();
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    engine.shutdown().await;
+}
+
+/// O3: the same attempt gets another task, and no retry is used.
+pub async fn o3_a_lost_task_is_made_again_for_the_same_attempt(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, Duration::from_secs(60)).await;
+    for times in 1..=3 {
+        let lost = claimed(&ward).await;
+        assert_eq!(lost.step.as_ref().map(|step| step.attempt), Some(1), "{times}");
+        if times < 3 {
+            ward.damage().lose_task(&lost.id).await;
+            heals(&ward, "O3").await;
+        } else {
+            ward.client.queue().complete(&lost.id, lost.fence, seven()).await.unwrap();
+        }
+    }
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    assert_eq!(ward.rules("r").await, ["O3", "O3"]);
+    engine.shutdown().await;
+}
+
+/// O3: a task that is finished holds what the log has not.
+pub async fn o3_the_result_of_a_finished_task_is_taken(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, Duration::from_secs(60)).await;
+    let held = claimed(&ward).await;
+    let now = ward.store().now().await.unwrap();
+    let expect = Expect::Version(held.version);
+    let done = held.clone().completed(held.fence, seven(), now).unwrap();
+    assert_eq!(ward.store().put_task(done, expect).await.unwrap(), Written::Done);
+    heals(&ward, "O3").await;
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    assert_eq!(task(&ward, &held).await.state, TaskState::Completed);
+    engine.shutdown().await;
+}
+
+/// W1: the result is in the log, and the wake-up was lost.
+pub async fn w1_a_result_that_nobody_noticed(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, Duration::from_secs(60)).await;
+    let held = claimed(&ward).await;
+    eventually("the run rests", || async {
+        ward.client.get(&id("r")).await.is_ok_and(|summary| summary.owner.is_none())
+    })
+    .await;
+    engine.shutdown().await;
+    let began = held.created_at;
+    let done = StepCompleted {
+        path: path("resize"),
+        ord: 0,
+        attempt: 1,
+        began,
+        output: seven(),
+        input: None,
+        undo: false,
+        group: false,
+        fence: Some(held.fence),
+    };
+    ward.forge("r", vec![Event::StepCompleted(done)]).await;
+    heals(&ward, "W1").await;
+    assert!(ward.client.queue().complete(&held.id, held.fence, seven()).await.is_ok(), "the log has it");
+    let engine = hands_out(&ward, Duration::from_secs(60)).await;
+    assert_eq!(ward.result::<u32>("r").await, 7);
+    engine.shutdown().await;
+}
+
+/// The monitor alone finds what is silent, in batches, and nothing else.
+pub async fn the_monitor_gives_up_silent_steps_and_no_others(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = hands_out(&ward, SILENCE).await;
+    let mut monitor = ward.client.monitor(1);
+    assert_eq!(monitor.tick().await.unwrap().silent, 0, "nobody has claimed it yet");
+    claimed(&ward).await;
+    let given_up = std::sync::Mutex::new(0);
+    let monitor = tokio::sync::Mutex::new(monitor);
+    eventually("the step is given up", || async {
+        let report = monitor.lock().await.tick().await.unwrap();
+        *given_up.lock().unwrap() += report.given_up.len();
+        *given_up.lock().unwrap() > 0
+    })
+    .await;
+    ward.has_event("r", "step.timeout").await;
+    assert_eq!(ward.rules("r").await, ["H1"]);
+    engine.shutdown().await;
+}

@@ -1,0 +1,292 @@
+//! Runs that ended long ago: archived, removed, and still known.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goldseam_core::task::{NewTask, Task};
+use goldseam_core::{Event, Limits, QueueName, Seq, Status, TaskId};
+use goldseam_store::faulty::{Fault, Op, Plan as Faults};
+use goldseam_store::{Archive, Expect, FaultyStore, StoreError, Written};
+
+use super::ward::{Ward, id};
+use super::{Fixture, eventually};
+use goldseam_admin::retention::{PruneReport, Pruner, Retention, verify};
+use goldseam_engine::client::By;
+use goldseam_engine::client::doctor::DoctorOptions;
+use goldseam_engine::{Client, Context, Engine, Error, OsEntropy, SystemClock};
+
+/// An archive in memory, which may forget what it was told.
+#[derive(Debug, Default)]
+struct Shelf {
+    batches: Mutex<BTreeMap<String, Vec<u8>>>,
+    forgetful: bool,
+}
+
+#[async_trait]
+impl Archive for Shelf {
+    fn place(&self, name: &str) -> String {
+        format!("shelf/{name}")
+    }
+
+    async fn put(&self, name: &str, mut batch: Vec<u8>) -> Result<(), StoreError> {
+        if self.forgetful {
+            batch.pop();
+        }
+        assert!(self.batches.lock().unwrap().insert(name.to_owned(), batch).is_none(), "{name} is taken");
+        Ok(())
+    }
+
+    async fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        Ok(self.batches.lock().unwrap().get(name).cloned().unwrap_or_default())
+    }
+}
+
+impl Shelf {
+    /// The batch that stands at this place.
+    fn at(&self, place: &str) -> Vec<u8> {
+        self.batches.lock().unwrap()[place.strip_prefix("shelf/").unwrap()].clone()
+    }
+}
+
+fn everything() -> Retention {
+    Retention { older_than: Duration::ZERO, statuses: Vec::new(), workflow: None, limit: None }
+}
+
+fn tidy() -> By {
+    By { who: Some("ada".to_owned()), reason: "tidying".to_owned(), id: None }
+}
+
+async fn prune(client: &Client, shelf: &Shelf) -> Result<PruneReport, goldseam_engine::EngineError> {
+    let plan = Pruner::new(client).plan(&everything()).await?;
+    Pruner::new(client).prune(&plan, shelf, &tidy(), &mut |_| ()).await
+}
+
+/// `double` doubles, `fails` fails until it is told that it may not.
+async fn engine(ward: &Ward<'_>) -> Engine {
+    let double = |ctx: Context, n: u32| async move {
+        ctx.step("double", || async move { Ok::<u32, Error>(n * 2) }).await
+    };
+    let fails = |ctx: Context, (): ()| async move {
+        ctx.step("try", || async { Err::<u32, Error>(Error::terminal("no luck")) }).await
+    };
+    let parent = |ctx: Context, n: u32| async move {
+        let doubled: u32 = ctx.child("kid", "double", &n).await?;
+        let more: u32 = ctx.signal("more").await?;
+        Ok::<u32, Error>(doubled + more)
+    };
+    let builder = ward.builder().workflow("double", double).workflow("fails", fails);
+    builder.workflow("parent", parent).start().await.unwrap()
+}
+
+/// Returns once the run could be pruned: its row says that it is over, and a moment has passed since.
+async fn is_old(ward: &Ward<'_>, run: &str) {
+    let (run, client) = (id(run), &ward.client);
+    let listed = || async {
+        let plan = Pruner::new(client).plan(&everything()).await.unwrap();
+        plan.runs.iter().any(|candidate| candidate.run == run)
+    };
+    eventually("the run is old enough", listed).await;
+}
+
+/// Status, result, id and input are as before; everything else is in the archive, whole.
+pub async fn a_pruned_run_leaves_a_tombstone_that_answers_for_it(fixture: &Fixture) {
+    let (ward, shelf) = (Ward::on(fixture), Shelf::default());
+    let engine = engine(&ward).await;
+    for run in ["a", "b"] {
+        ward.start("double", run, "21").await;
+        ward.reaches(run, Status::Completed).await;
+    }
+    is_old(&ward, "a").await;
+    is_old(&ward, "b").await;
+    let (before, log) =
+        (ward.client.get(&id("a")).await.unwrap(), ward.client.history(&id("a")).await.unwrap());
+    let report = prune(&ward.client, &shelf).await.unwrap();
+    assert_eq!((report.pruned.len(), report.left.len(), report.batches.len()), (2, 0, 1), "{report:?}");
+
+    let archived = verify(&shelf.at(&report.batches[0])).unwrap();
+    let ours = archived.iter().find(|archived| archived.run == id("a")).unwrap();
+    assert_eq!((ours.events, ours.summary.head), (log.len() as u64, before.head));
+    let history = ward.client.history(&id("a")).await.unwrap();
+    let [tombstone] = history.as_slice() else { panic!("more than a tombstone is left: {history:?}") };
+    let Event::RunPruned(pruned) = &tombstone.event else { panic!("{tombstone:?}") };
+    assert_eq!((&pruned.sha256, pruned.note.by.as_deref()), (&ours.sha256, Some("ada")));
+    assert_eq!(tombstone.seq, before.as_of.next());
+
+    let after = ward.client.get(&id("a")).await.unwrap();
+    assert_eq!((after.status, after.finished_at), (before.status, before.finished_at));
+    assert_eq!(after.pruned.unwrap().archive, report.batches[0]);
+    assert_eq!(ward.result::<u32>("a").await, 42);
+    ward.start("double", "a", "21").await;
+    assert_eq!(ward.names("a").await, ["run.pruned"], "a start with the same id and input is the same run");
+    let other = goldseam_core::Payload::parse("22", &Limits::default()).unwrap();
+    let refused = ward.client.start("double", &id("a"), other, Default::default()).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0108");
+    let refused = ward.client.signal(&id("a"), "go", goldseam_core::Payload::null(), None).await.unwrap_err();
+    assert_eq!(refused.code(), "GS0131");
+    assert_eq!(ward.client.retry(&id("a"), By::default()).await.unwrap_err().code(), "GS0131");
+    assert_eq!(prune(&ward.client, &shelf).await.unwrap(), PruneReport::default(), "a repeat does nothing");
+    engine.shutdown().await;
+}
+
+/// Doctor and sweeper have nothing to say of a tombstone, and its row is made anew from it alone.
+pub async fn a_tombstone_is_left_alone_and_found_again(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    ward.start("double", "r", "4").await;
+    ward.reaches("r", Status::Completed).await;
+    is_old(&ward, "r").await;
+    prune(&ward.client, &Shelf::default()).await.unwrap();
+    let row = ward.client.get(&id("r")).await.unwrap();
+    let deep = || async {
+        let options = DoctorOptions { fix: true, deep: true, ..DoctorOptions::default() };
+        ward.client.doctor(options).await.unwrap()
+    };
+    let checkup = deep().await;
+    assert!(checkup.findings.is_empty(), "{checkup:?}");
+    ward.damage().lose_row(&id("r")).await;
+    assert_eq!(ward.client.get(&id("r")).await.unwrap(), row, "the log alone says it all");
+    let checkup = deep().await;
+    assert!(checkup.findings.is_empty() && checkup.rows_rewritten == 1, "{checkup:?}");
+    assert_eq!((ward.row("r").await.summary, ward.names("r").await), (row, vec!["run.pruned".to_owned()]));
+    ward.damage().lose_row(&id("r")).await;
+    ward.start("double", "r", "4").await;
+    assert_eq!(ward.names("r").await, ["run.pruned"], "without its row it is the same run, too");
+    engine.shutdown().await;
+}
+
+/// Not a run that is not over, nor one whose parent or child is not.
+pub async fn what_still_moves_is_never_pruned(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    ward.start("parent", "p", "3").await;
+    ward.start("double", "alone", "3").await;
+    ward.reaches("p", Status::Waiting).await;
+    ward.has_event("p", "child.completed").await;
+    ward.reaches("alone", Status::Completed).await;
+    is_old(&ward, "alone").await;
+    let held = || async { Pruner::new(&ward.client).plan(&everything()).await.unwrap().held == 1 };
+    eventually("the child is over, and held by its parent", held).await;
+    let report = prune(&ward.client, &Shelf::default()).await.unwrap();
+    let pruned: Vec<&str> = report.pruned.iter().map(|pruned| pruned.run.as_str()).collect();
+    assert_eq!(pruned, ["alone"], "{report:?}");
+    let more = goldseam_core::Payload::parse("1", &Limits::default()).unwrap();
+    ward.client.signal(&id("p"), "more", more, None).await.unwrap();
+    assert_eq!(ward.result::<u32>("p").await, 7);
+    let both = || async { Pruner::new(&ward.client).plan(&everything()).await.unwrap().runs.len() == 2 };
+    eventually("the whole family is over", both).await;
+    assert_eq!(prune(&ward.client, &Shelf::default()).await.unwrap().pruned.len(), 2);
+    assert_eq!(ward.result::<u32>("p").await, 7);
+    engine.shutdown().await;
+}
+
+/// A run that somebody still has to see to a task of takes nobody's place, and there is more until all is taken.
+pub async fn a_limit_counts_what_can_be_pruned(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    for run in ["a", "b", "c"] {
+        ward.start("double", run, "3").await;
+        ward.reaches(run, Status::Completed).await;
+        is_old(&ward, run).await;
+    }
+    let now = ward.store().now().await.unwrap();
+    let new = NewTask {
+        id: TaskId::new("open").unwrap(),
+        kind: "look".to_owned(),
+        queue: QueueName::new("elsewhere").unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: now,
+        payload: goldseam_core::Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    };
+    let open = Task { run: Some(id("a")), ..new.into_task(now) };
+    assert_eq!(ward.store().put_task(open, Expect::Absent).await.unwrap(), Written::Done);
+    for (limit, runs, more) in [(0, &[][..], true), (1, &["b"], true), (2, &["b", "c"], false)] {
+        let plan =
+            Pruner::new(&ward.client).plan(&Retention { limit: Some(limit), ..everything() }).await.unwrap();
+        let found: Vec<&str> = plan.runs.iter().map(|candidate| candidate.run.as_str()).collect();
+        assert_eq!((found.as_slice(), plan.more, plan.held), (runs, more, 1), "{limit}");
+    }
+    engine.shutdown().await;
+}
+
+/// Whoever retries a run between the look and the tombstone wins.
+pub async fn a_run_that_goes_on_meanwhile_stays_whole(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    ward.start("fails", "r", "null").await;
+    ward.start("fails", "s", "null").await;
+    for run in ["r", "s"] {
+        ward.reaches(run, Status::Failed).await;
+        is_old(&ward, run).await;
+    }
+    engine.shutdown().await;
+    let plan = Pruner::new(&ward.client).plan(&everything()).await.unwrap();
+    assert_eq!(plan.runs.len(), 2);
+    ward.client.retry(&id("r"), By::default()).await.unwrap();
+    let before = ward.names("r").await;
+    let report =
+        Pruner::new(&ward.client).prune(&plan, &Shelf::default(), &tidy(), &mut |_| ()).await.unwrap();
+    assert_eq!((report.pruned.len(), report.left.len()), (1, 1), "{report:?}");
+    assert_eq!((report.left[0].0.as_str(), ward.names("r").await), ("r", before));
+    assert_eq!(ward.client.get(&id("r")).await.unwrap().status, Status::Queued);
+}
+
+/// A prune dies at each of its calls, before or after it was done: whatever is left, nothing is lost, and the next prune
+/// ends it.
+pub async fn a_prune_that_dies_anywhere_is_ended_by_the_next_one(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    let deaths = [
+        (Op::Read, Fault::FailBefore),
+        (Op::Head, Fault::FailBefore),
+        (Op::Append, Fault::FailBefore),
+        (Op::Append, Fault::LoseReply),
+        (Op::Trim, Fault::FailBefore),
+        (Op::Trim, Fault::LoseReply),
+    ];
+    for (number, (op, fault)) in deaths.into_iter().enumerate() {
+        let run = format!("r-{number}");
+        ward.start("double", &run, "5").await;
+        ward.reaches(&run, Status::Completed).await;
+        is_old(&ward, &run).await;
+        let (whole, shelf) = (ward.names(&run).await, Shelf::default());
+        let store = FaultyStore::new(Arc::clone(ward.store()), Faults::pass().every(op, fault));
+        let limits = Limits { store_patience: Duration::ZERO, ..Limits::default() };
+        let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
+        let client = Client::with(Arc::new(store), clock, entropy, limits);
+        let died = prune(&client, &shelf).await;
+        assert!(died.is_err() || (op, fault) == (Op::Append, Fault::LoseReply), "{op:?} {fault:?}: {died:?}");
+        let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
+        let is_buried = ward.client.get(&id(&run)).await.unwrap().pruned.is_some();
+        assert!(is_buried || left.len() == whole.len(), "{op:?} {fault:?}: {left:?}");
+        assert_eq!(is_buried, op == Op::Trim || fault == Fault::LoseReply, "{op:?} {fault:?}");
+        assert!(!is_buried || !shelf.batches.lock().unwrap().is_empty(), "{op:?} {fault:?}");
+        assert_eq!(ward.result::<u32>(&run).await, 10);
+        prune(&ward.client, &shelf).await.unwrap();
+        let left = ward.store().read(&id(&run), Seq::ZERO, 99).await.unwrap();
+        assert_eq!(left.len(), 1, "{op:?} {fault:?}: {left:?}");
+        assert_eq!(ward.result::<u32>(&run).await, 10);
+        let batches = shelf.batches.lock().unwrap().clone();
+        assert!(batches.values().all(|batch| verify(batch).is_ok()));
+    }
+    engine.shutdown().await;
+}
+
+/// Nothing is removed before it was read back.
+pub async fn an_archive_that_does_not_read_back_costs_nothing(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let engine = engine(&ward).await;
+    ward.start("double", "r", "5").await;
+    ward.reaches("r", Status::Completed).await;
+    is_old(&ward, "r").await;
+    let before = ward.names("r").await;
+    let shelf = Shelf { forgetful: true, ..Shelf::default() };
+    assert_eq!(prune(&ward.client, &shelf).await.unwrap_err().code(), "GS0133");
+    assert_eq!(ward.names("r").await, before);
+    engine.shutdown().await;
+}

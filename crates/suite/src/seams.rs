@@ -1,0 +1,228 @@
+//! Rules that cut: the cache and the log disagree, or somebody wrote half of something.
+
+use std::time::Duration;
+
+use goldseam_core::event::{JumpRequested, Note, StepFailed};
+use goldseam_core::{Event, Failure, Payload, Status};
+
+use super::Fixture;
+use super::ward::{Ward, Witness, id, path};
+use goldseam_engine::Error;
+use goldseam_engine::client::By;
+use goldseam_engine::ledger::config::Recovery;
+use goldseam_engine::run::context::Context;
+
+/// A1
+pub async fn a1_a_wait_that_the_log_does_not_know_is_cut_off(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    ward.lie("r", |row| row.status = Status::Waiting).await;
+    assert_eq!(ward.look().await.findings[0].code.to_string(), "A1");
+    let checkup = ward.fix().await;
+    assert_eq!(checkup.healed, 1, "{checkup:?}");
+    assert!(ward.names("r").await.ends_with(&["branch.opened".to_owned(), "run.recovered".to_owned()]));
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    assert_eq!(ward.witness.count("a"), 1, "a completed step never runs again");
+    engine.shutdown().await;
+}
+
+/// A1 while a node starts: the task that comes back from the dead owner and the task that the seam makes lead to one
+/// execution.
+pub async fn a1_at_start_up_begins_the_open_step_once(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    let runs: Vec<String> = (0..4).map(|n| format!("r{n}")).collect();
+    let engine = ward.two_steps().await;
+    for run in &runs {
+        engine.run("two", run, &false).await.unwrap();
+    }
+    for run in &runs {
+        ward.has_event(run, "step.completed").await;
+    }
+    engine.crash();
+    for run in &runs {
+        ward.lie(run, |row| row.status = Status::Waiting).await;
+    }
+    let begun = Witness::default();
+    let seen = begun.clone();
+    let work = move |ctx: Context, _: bool| {
+        let seen = seen.clone();
+        async move {
+            let run = ctx.run_id().to_string();
+            ctx.step("a", || async { Ok::<u32, Error>(seen.saw("a")) }).await?;
+            ctx.step("b", || async {
+                seen.saw(&run);
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Ok::<u32, Error>(1)
+            })
+            .await
+        }
+    };
+    let sweeps = ward.builder_like(Recovery::default(), Some(Duration::from_secs(1)));
+    let engine = sweeps.workflow("two", work).plan("two", ["a", "b"]).start().await.unwrap();
+    for run in &runs {
+        assert_eq!(ward.result::<u32>(run).await, 1);
+        assert_eq!(begun.count(run), 1, "{run}: {:?}", ward.names(run).await);
+    }
+    assert_eq!(begun.count("a"), 0, "a completed step never runs again");
+    engine.shutdown().await;
+}
+
+/// A1, when nothing can be trusted.
+pub async fn a1_without_a_stable_event_the_run_is_parked(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_rest("r", "\"60000\"", Status::Sleeping).await;
+    // The sleep is over in the log, and nothing was ever completed.
+    ward.forge("r", vec![Event::TimerFired { path: path("nap") }]).await;
+    ward.lie("r", |row| row.status = Status::Waiting).await;
+    ward.fix().await;
+    let summary = ward.client.get(&id("r")).await.unwrap();
+    assert_eq!(summary.status, Status::Parked);
+    assert_eq!(summary.trouble.unwrap().message, "no stable event found");
+}
+
+/// A2
+pub async fn a2_a_hidden_question_is_asked_again_and_the_old_answer_counts(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_the_question("r").await;
+    ward.lie("r", |row| row.status = Status::Running).await;
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.findings[0].code.to_string().as_str(), checkup.healed), ("A2", 1));
+    let answer = Payload::parse("\"yes\"", &goldseam_core::Limits::default()).unwrap();
+    ward.client.answer(&id("r"), &path("approve"), answer, By::default()).await.unwrap();
+    let engine = ward.asking().await;
+    assert_eq!(ward.result::<String>("r").await, "yes");
+    assert_eq!((ward.witness.count("a"), ward.witness.count("c")), (1, 1));
+    engine.shutdown().await;
+}
+
+/// A3
+pub async fn a3_all_declared_steps_done_is_brought_to_its_end(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    let state = ward.client.state(&id("r")).await.unwrap();
+    let done = goldseam_core::event::StepCompleted {
+        path: path("b"),
+        ord: 1,
+        attempt: 1,
+        began: state.summary.last_event_at,
+        output: Payload::parse("1", &goldseam_core::Limits::default()).unwrap(),
+        input: None,
+        undo: false,
+        group: false,
+        fence: None,
+    };
+    ward.forge("r", vec![Event::StepCompleted(done)]).await;
+    ward.lie("r", |row| row.status = Status::Running).await;
+    let seen = ward.witness.count("b");
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.findings[0].code.to_string().as_str(), checkup.healed), ("A3", 1));
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    assert_eq!((ward.witness.count("a"), ward.witness.count("b")), (1, seen), "no step runs again");
+    engine.shutdown().await;
+}
+
+async fn failed_step(ward: &Ward<'_>, failure: Failure, left: u32) {
+    ward.between_steps("r").await;
+    let began = ward.client.get(&id("r")).await.unwrap().last_event_at;
+    let (input, group, fence) = (None, false, None);
+    let failed =
+        StepFailed { path: path("b"), ord: 1, attempt: 1, began, failure, left, input, group, fence };
+    ward.forge("r", vec![Event::StepFailed(failed)]).await;
+}
+
+/// A4
+pub async fn a4_a_failed_step_with_tries_left_is_tried_again(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    failed_step(&ward, Failure::retryable("no luck"), 2).await;
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.findings[0].code.to_string().as_str(), checkup.healed), ("A4", 1));
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    engine.shutdown().await;
+}
+
+/// A4, where nothing is left to try: the run deals with it as it would have.
+pub async fn a4_a_failed_step_without_tries_surfaces(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    failed_step(&ward, Failure::terminal("card declined"), 0).await;
+    let task = ward.task("r").await.unwrap();
+    ward.damage().lose_task(&task.id).await;
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.findings[0].code.to_string().as_str(), checkup.healed), ("A4", 1));
+    let engine = ward.two_steps_open().await;
+    ward.reaches("r", Status::Failed).await;
+    let trouble = ward.client.get(&id("r")).await.unwrap().trouble.unwrap();
+    assert_eq!(trouble.message, "step b failed: card declined");
+    engine.shutdown().await;
+}
+
+fn half_a_jump() -> Event {
+    let note = Note { id: "j1".to_owned(), by: None, reason: String::new() };
+    Event::JumpRequested(JumpRequested {
+        note,
+        to: path("a"),
+        input: None,
+        drop_mail: false,
+        compensate: false,
+    })
+}
+
+/// D2
+pub async fn d2_half_a_jump_is_cut_off(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    ward.forge("r", vec![half_a_jump()]).await;
+    let checkup = ward.fix().await;
+    assert_eq!((checkup.findings[0].code.to_string().as_str(), checkup.healed), ("D2", 1));
+    assert!(ward.look().await.findings.is_empty() || !ward.codes().await.contains(&"D2".to_owned()));
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    assert_eq!(ward.witness.count("a"), 1);
+    engine.shutdown().await;
+}
+
+/// D2 at the claim: nobody needs to sweep.
+pub async fn d2_is_mended_by_whoever_claims_the_run(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    ward.forge("r", vec![half_a_jump()]).await;
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    assert_eq!((ward.rules("r").await, ward.witness.count("a")), (vec!["D2".to_owned()], 1));
+    engine.shutdown().await;
+}
+
+/// Both sides of a seam can be gone back to.
+pub async fn a_seam_can_be_undone(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_the_question("r").await;
+    ward.lie("r", |row| row.status = Status::Running).await;
+    ward.fix().await;
+    let before = ward.names("r").await.len();
+    ward.client.undo_recovery(&id("r"), By::default()).await.unwrap();
+    let summary = ward.client.get(&id("r")).await.unwrap();
+    assert_eq!((summary.status, summary.branch.0), (Status::Waiting, 3));
+    assert_eq!(ward.names("r").await.len(), before + 2, "nothing is deleted");
+    let answer = Payload::parse("\"yes\"", &goldseam_core::Limits::default()).unwrap();
+    ward.client.answer(&id("r"), &path("approve"), answer, By::default()).await.unwrap();
+    let engine = ward.asking().await;
+    assert_eq!(ward.result::<String>("r").await, "yes");
+    engine.shutdown().await;
+}
+
+/// The runbook's reset: what has not settled runs again, what has is kept, and a note says who and why.
+pub async fn a_reset_runs_the_open_step_again(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    let by = By { who: Some("ada".into()), reason: "it hung".into(), ..By::default() };
+    ward.client.reset(&id("r"), by).await.unwrap();
+    assert!(ward.names("r").await.contains(&"note.added".to_owned()));
+    let summary = ward.client.get(&id("r")).await.unwrap();
+    assert_eq!((summary.branch.0, summary.owner), (2, None));
+    let engine = ward.two_steps_open().await;
+    assert_eq!(ward.result::<u32>("r").await, 2);
+    assert_eq!(ward.witness.count("a"), 1);
+    engine.shutdown().await;
+}

@@ -1,0 +1,235 @@
+//! Records that cannot be read: they are found, rebuilt where they are hints, and stop nothing else.
+
+use std::time::Duration;
+
+use goldseam_core::codec::chain;
+use goldseam_core::decide::Stamped;
+use goldseam_core::event::Note;
+use goldseam_core::seal::{Place, row_after, seal};
+use goldseam_core::{Event, Payload, Seq, Status, WriteId};
+use goldseam_store::Append;
+use goldseam_store::conformance::damage::{Garble, Target};
+
+use super::ward::{Ward, id};
+use super::{Fixture, eventually};
+use goldseam_engine::EngineError;
+use goldseam_engine::client::By;
+use goldseam_engine::client::doctor::DoctorOptions;
+use goldseam_engine::ledger::config::Recovery;
+
+fn number(number: u32) -> Payload {
+    Payload::of(&number, &goldseam_core::Limits::default()).unwrap()
+}
+
+async fn garble_row(ward: &Ward<'_>, run: &str, how: Garble) {
+    ward.damage().garble(Target::Row(&id(run)), how).await;
+}
+
+/// One unreadable row, then one unreadable task, beside a run that lost its task: all of them are healed.
+pub async fn unreadable_hints_are_rebuilt_and_hide_no_other(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for how in Garble::ALL {
+        let [row, task, lost] = ["row", "task", "lost"].map(|name| format!("{name}-{how:?}"));
+        for run in [&row, &task, &lost] {
+            ward.at_rest(run, "\"signal\"", Status::Waiting).await;
+        }
+        let [own, other] = [&task, &lost].map(|run| ward.row(run));
+        let (own, other) = (own.await.task.unwrap(), other.await.task.unwrap());
+        ward.damage().lose_task(&other).await;
+        ward.damage().garble(Target::Task(&own), how).await;
+        garble_row(&ward, &row, how).await;
+        let checkup = ward.fix().await;
+        assert!(checkup.rows_rewritten >= 1, "{how:?}: {checkup:?}");
+        assert_eq!(ward.rules(&lost).await, ["O1"], "{how:?}");
+        assert_eq!(ward.rules(&task).await, ["O1"], "{how:?}");
+        assert_eq!(ward.row(&row).await.summary.status, Status::Waiting, "{how:?}");
+        let left = ward.look().await.findings;
+        assert!(left.iter().all(|finding| finding.code.as_str() == "N1"), "{how:?}: {left:?}");
+    }
+    let engine = ward.waiting().await;
+    for run in ["row-Torn", "task-Later", "lost-Type"] {
+        ward.client.signal(&id(run), "go", number(3), None).await.unwrap();
+        assert_eq!(ward.result::<u32>(run).await, 3);
+    }
+    engine.shutdown().await;
+}
+
+/// A command needs no row that can be read, and leaves one.
+pub async fn a_signal_reaches_a_run_with_an_unreadable_row(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for how in Garble::ALL {
+        let run = format!("r-{how:?}");
+        ward.at_rest(&run, "\"signal\"", Status::Waiting).await;
+        garble_row(&ward, &run, how).await;
+        ward.client.signal(&id(&run), "go", number(4), None).await.unwrap();
+        assert_eq!(ward.row(&run).await.summary.mail_count, 1, "{how:?}");
+        let engine = ward.waiting().await;
+        let heal = || async {
+            ward.fix().await;
+            ward.client.get(&id(&run)).await.is_ok_and(|summary| summary.status == Status::Completed)
+        };
+        eventually("the run ends", heal).await;
+        engine.shutdown().await;
+    }
+}
+
+/// C1: what a fix would do, a look shows.
+pub async fn c1_a_look_shows_the_rows_that_a_fix_writes(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for run in ["lost", "garbled", "well"] {
+        ward.at_rest(run, "\"signal\"", Status::Waiting).await;
+    }
+    ward.damage().lose_row(&id("lost")).await;
+    garble_row(&ward, "garbled", Garble::Torn).await;
+    let found = ward.look().await;
+    assert!(!found.is_healthy());
+    let mut rows: Vec<&str> = found
+        .findings
+        .iter()
+        .filter(|finding| finding.code.as_str() == "C1")
+        .map(|finding| finding.subject.name())
+        .collect();
+    rows.sort_unstable();
+    assert_eq!(rows, ["garbled", "lost"], "{found:?}");
+    assert!(ward.fix().await.rows_rewritten >= 2);
+    assert!(!ward.codes().await.contains(&"C1".to_owned()));
+}
+
+/// C1: a row that says that its run rests hides it from every list of active runs; its log tells.
+pub async fn c1_a_false_row_of_a_resting_run_is_found_by_a_deep_look(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for (run, status) in [("over", Status::Completed), ("still", Status::Paused)] {
+        ward.at_rest(run, "\"signal\"", Status::Waiting).await;
+        ward.lie(run, |summary| summary.status = status).await;
+    }
+    let deep = DoctorOptions { deep: true, ..DoctorOptions::default() };
+    let found = ward.client.doctor(deep.clone()).await.unwrap();
+    let false_rows = found.findings.iter().filter(|finding| finding.code.as_str() == "C1").count();
+    assert_eq!(false_rows, 2, "{found:?}");
+    ward.client.doctor(DoctorOptions { fix: true, ..deep }).await.unwrap();
+    for run in ["over", "still"] {
+        assert_eq!(ward.row(run).await.summary.status, Status::Waiting, "{run}");
+    }
+}
+
+/// The same by an engine that walks slowly over runs that rest.
+pub async fn a_false_row_of_a_resting_run_is_found_by_a_walk(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for run in ["a", "b", "c"] {
+        ward.at_rest(run, "\"signal\"", Status::Waiting).await;
+        ward.lie(run, |summary| summary.status = Status::Failed).await;
+    }
+    let builder = ward.builder_walking(1, Duration::from_millis(20));
+    let engine = ward.waiting_on(builder).await;
+    for run in ["a", "b", "c"] {
+        let is_true = || async { ward.row(run).await.summary.status == Status::Waiting };
+        eventually(&format!("the row of {run} is true"), is_true).await;
+    }
+    engine.shutdown().await;
+}
+
+/// K1: what cannot take effect is refused, and says why.
+pub async fn k1_commands_to_a_damaged_run_are_refused(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_the_question("r").await;
+    let body = ward.store().read(&id("r"), Seq(1), 1).await.unwrap().remove(0).body;
+    ward.damage().corrupt(&id("r"), Seq(2), "{\"half").await;
+    ward.fix().await;
+    assert_eq!(ward.row("r").await.summary.status, Status::Parked);
+    let (client, run, end) = (&ward.client, id("r"), ward.row("r").await.summary.as_of);
+    let by = By::default;
+    let refused = [
+        client.pause(&run, by()).await,
+        client.resume(&run, by()).await.map(|resumed| resumed.end),
+        client.signal(&run, "go", Payload::null(), None).await,
+        client.cancel(&run, by()).await,
+    ];
+    for refused in refused {
+        assert!(
+            matches!(&refused, Err(error @ EngineError::Corrupt { .. }) if error.code() == "GS0224"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(ward.row("r").await.summary.as_of, end, "nothing was appended");
+    assert!(!ward.look().await.is_healthy(), "it stays a finding");
+    // A log that is whole again takes commands again.
+    ward.damage().corrupt(&run, Seq(2), &body).await;
+    client.pause(&run, by()).await.unwrap();
+}
+
+/// Appends an event of a type that no release of today knows, as the release that knows it would.
+async fn write_as_a_newer_release(ward: &Ward<'_>, run: &str) {
+    let run = id(run);
+    let summary = ward.client.state(&run).await.unwrap().summary;
+    let (now, write) = (ward.store().now().await.unwrap(), WriteId(77));
+    let (after, prev, branch) = (summary.as_of, summary.head, summary.branch);
+    let note = Note { id: "later".to_owned(), by: None, reason: String::new() };
+    let event = Stamped { at: now, event: Event::NoteAdded(note) };
+    let mut sealed = seal(Place { after, prev, branch, epoch: None, write }, vec![event]);
+    let mut row = row_after(&summary, &sealed).unwrap();
+    sealed.bodies[0] = sealed.bodies[0].replacen("\"type\":\"", "\"type\":\"later.", 1);
+    row.head = chain(&sealed.bodies[0]);
+    let (bodies, row, tasks) = (sealed.bodies, Some(Box::new(row)), Vec::new());
+    ward.store().append(Append { run, after, bodies, row, tasks }).await.unwrap();
+}
+
+/// K2: a node leaves what it cannot read to the release that wrote it.
+pub async fn k2_an_event_of_a_newer_release_harms_nothing(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.between_steps("r").await;
+    write_as_a_newer_release(&ward, "r").await;
+    let found = ward.fix().await.findings;
+    let k2 = found.iter().find(|finding| finding.code.as_str() == "K2").unwrap();
+    assert!(k2.evidence.contains("newer release: event type `later."), "{k2:?}");
+    let engine = ward.two_steps_open().await;
+    ward.start("two", "other", "true").await;
+    assert_eq!(ward.result::<u32>("other").await, 2, "others go on");
+    // It was claimed at most once, and handed back at once.
+    let handed_back = || async { ward.row("r").await.summary.owner.is_none() };
+    eventually("the run is handed back", handed_back).await;
+    assert_ne!(ward.row("r").await.summary.status, Status::Parked);
+    engine.shutdown().await;
+    let log = ward.client.log(&id("r")).await.unwrap();
+    assert_eq!((log.damage.len(), log.damage[0].is_newer), (1, true), "{:?}", log.damage);
+    let claims = log.events.iter().filter(|recorded| matches!(recorded.event, Event::RunClaimed(_))).count();
+    assert!(claims <= 2, "it is not claimed again and again: {claims}");
+    assert!(ward.rules("r").await.is_empty());
+}
+
+/// A damaged log is shown as far as it can be read, and the damage where it is.
+pub async fn a_damaged_log_is_shown_with_its_damage(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    ward.at_the_question("torn").await;
+    ward.at_the_question("gap").await;
+    let whole = ward.client.log(&id("gap")).await.unwrap();
+    assert!(whole.damage.is_empty() && whole.end == ward.row("gap").await.summary.as_of);
+    ward.damage().corrupt(&id("torn"), Seq(3), "garbage").await;
+    ward.damage().lose_event(&id("gap"), Seq(3)).await;
+    for run in ["torn", "gap"] {
+        let log = ward.client.log(&id(run)).await.unwrap();
+        assert_eq!(log.events.len() + 1, whole.events.len(), "{run}");
+        assert_eq!((log.damage.len(), log.damage[0].seq), (1, Seq(3)), "{run}: {:?}", log.damage);
+        assert_eq!(log.whole().len(), 2, "{run}");
+        assert!(log.state(&id(run)).is_some(), "{run}");
+    }
+}
+
+/// An engine's sweeps go on past what cannot be read.
+pub async fn engines_sweep_past_unreadable_records(fixture: &Fixture) {
+    let ward = Ward::on(fixture);
+    for run in ["a-bad", "b-lost", "c-bad"] {
+        ward.at_rest(run, "\"signal\"", Status::Waiting).await;
+    }
+    let task = ward.row("b-lost").await.task.unwrap();
+    ward.damage().lose_task(&task).await;
+    garble_row(&ward, "a-bad", Garble::Torn).await;
+    garble_row(&ward, "c-bad", Garble::Later).await;
+    let recovery = Recovery { stale_after: Duration::ZERO, ..Recovery::default() };
+    let builder = ward.builder_like(recovery, Some(Duration::from_millis(20)));
+    let engine = ward.waiting_on(builder).await;
+    for run in ["a-bad", "b-lost", "c-bad"] {
+        ward.client.signal(&id(run), "go", number(5), None).await.unwrap();
+        assert_eq!(ward.result::<u32>(run).await, 5, "{run}");
+    }
+    engine.shutdown().await;
+}
