@@ -1,4 +1,4 @@
-//! An agent: think, act, ask a person when unsure, and begin anew so that the history never grows without end.
+//! An agent that thinks, acts, asks a person when unsure, and continues as new so that its history stays short.
 //!
 //! `cargo run -p goldseam --example agent_loop`
 
@@ -39,7 +39,7 @@ async fn act(tool: &str) -> goldseam::Result<String> {
     Ok(format!("{tool}ed around"))
 }
 
-/// Runs the example on the store at `url`, giving the advice itself.
+/// Runs the example on the store at `url` and gives the advice.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("agent", agent).start().await?;
     let memory = Memory { goal: "find the way".into(), turns: 0, notes: vec![] };
@@ -48,7 +48,7 @@ pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     while engine.get(run.id()).await?.inputs.is_empty() && !run.status().await?.is_terminal() {
         mark = engine.wait_for_change(mark).await?;
     }
-    // The second time this example runs, the advice was given long ago.
+    // If the example runs a second time, the advice was already given.
     let _ = run.answer("advice", &"go left").await;
     let result = run.result().await?;
     engine.shutdown().await;

@@ -1,4 +1,4 @@
-//! A workflow under test: two bugs that only a crash shows are caught, and the mended workflow passes.
+//! A crash test finds two bugs that only a crash shows, and passes the fixed workflow.
 //!
 //! `cargo run -p goldseam --example crash_tested`
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use goldseam::prelude::*;
 use goldseam::testing::{Failed, Report, Tester, World};
 
-/// Asks for a charge under a key that it makes up each time: cut off before its record, the customer pays twice.
+/// Invents a new key for each charge: after a crash before the record, the customer pays twice.
 async fn careless(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
     let charge = || {
         let made_up = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed);
@@ -19,7 +19,7 @@ async fn careless(ctx: Context, cents: u64, world: World) -> goldseam::Result<u6
     ctx.step("charge", charge).await
 }
 
-/// Looks at something outside without a step: a replay may see something else than the first call.
+/// Reads outside state without a step: a replay may see another value than the first call.
 async fn moody(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
     let first_customer = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed) == 0;
     if first_customer {
@@ -28,8 +28,8 @@ async fn moody(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> 
     ctx.step("charge", || async move { Ok::<_, Error>(cents) }).await
 }
 
-/// Passes on the key that stays the same, and looks outside in a step only.
-async fn mended(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
+/// Passes on the stable idempotency key, and reads outside state only in a step.
+async fn fixed(ctx: Context, cents: u64, world: World) -> goldseam::Result<u64> {
     let count = || {
         let customers = world.thing::<AtomicU64>().fetch_add(1, Ordering::Relaxed);
         async move { Ok::<_, Error>(customers) }
@@ -49,25 +49,26 @@ fn tester(workflow: &'static str) -> Tester {
     let setup = move |engine: goldseam::Builder, world: World| match workflow {
         "careless" => engine.workflow(workflow, move |ctx, cents| careless(ctx, cents, world.clone())),
         "moody" => engine.workflow(workflow, move |ctx, cents| moody(ctx, cents, world.clone())),
-        _ => engine.workflow(workflow, move |ctx, cents| mended(ctx, cents, world.clone())),
+        _ => engine.workflow(workflow, move |ctx, cents| fixed(ctx, cents, world.clone())),
     };
     Tester::new(setup).run(workflow, &4200_u64)
 }
 
-fn told(workflow: &str, searched: Result<Report, Failed>) -> String {
+fn describe(workflow: &str, searched: Result<Report, Failed>) -> String {
     match searched {
         Ok(report) => format!("{workflow}: {} cases, {} crashes", report.cases(), report.crashes()),
         Err(failed) => failed.to_string(),
     }
 }
 
-/// Tests all three; what was found in each.
+/// Tests all three workflows and returns what the tester found in each.
 pub(crate) fn run() -> goldseam::Result<Vec<String>> {
-    let mended = tester("mended");
-    mended.seeded(0..20)?;
+    let fixed = tester("fixed");
+    fixed.seeded(0..20)?;
     let searched = [("careless", tester("careless").every_crash()), ("moody", tester("moody").every_crash())];
-    let mut found: Vec<String> = searched.into_iter().map(|(name, searched)| told(name, searched)).collect();
-    found.push(told("mended", mended.every_crash()));
+    let mut found: Vec<String> =
+        searched.into_iter().map(|(name, searched)| describe(name, searched)).collect();
+    found.push(describe("fixed", fixed.every_crash()));
     Ok(found)
 }
 

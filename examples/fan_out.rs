@@ -1,4 +1,4 @@
-//! Fan out: many steps side by side, each recorded once, joined in order.
+//! Fan-out: many steps in parallel, each recorded once, joined in order.
 //!
 //! `cargo run -p goldseam --example fan_out`
 
@@ -9,7 +9,7 @@ use goldseam::prelude::*;
 async fn resize_all(ctx: Context, images: Vec<String>) -> goldseam::Result<Vec<String>> {
     let resized =
         ctx.join(images.iter().map(|image| ctx.step(("resize", image), move || resize(image)))).await?;
-    // Parts of several steps each get an arm of their own, so that their names do not depend on timing.
+    // Each part has several steps and gets its own arm, so the paths of its steps do not depend on timing.
     let (left, right) = (ctx.arm("left")?, ctx.arm("right")?);
     let (front, back) = tokio::join!(publish(left, &resized, 0), publish(right, &resized, 1));
     Ok([front?, back?].concat())

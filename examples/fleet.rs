@@ -1,5 +1,5 @@
-//! A node of a fleet: the same program on every machine, on the store that `GOLDSEAM_STORE` names, until it is
-//! told to stop. SIGTERM hands its runs over; whatever happens instead, another node takes them.
+//! A node of a fleet: the same program on every machine, on the store that `GOLDSEAM_STORE` names. On SIGTERM it hands
+//! its runs over; if it crashes, another node takes them over.
 //!
 //! `GOLDSEAM_STORE=postgres://ada@db.example/orders cargo run -p goldseam --example fleet`, or with a bucket,
 //! `GOLDSEAM_STORE='s3://my-bucket/orders?region=eu-west-1'`
@@ -27,7 +27,7 @@ async fn node(url: &str) -> goldseam::Result<Engine> {
     Ok(Engine::open(url).await?.workflow("pack", pack).slots(64).start().await?)
 }
 
-/// Two nodes of a fleet; the second one goes on when the first one leaves.
+/// Starts two nodes; the second one continues the run when the first one leaves.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let (first, second) = (node(url).await?, node(url).await?);
     first.run("pack", "order-7", &"order-7").await?;

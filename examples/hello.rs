@@ -1,4 +1,4 @@
-//! The smallest workflow: two steps and a nap. Kill it in the middle and start it again.
+//! The smallest workflow: two steps and a sleep. Kill it in the middle and start it again.
 //!
 //! `cargo run -p goldseam --example hello`
 
@@ -20,7 +20,7 @@ async fn polish(greeting: &str) -> goldseam::Result<String> {
     Ok(format!("{}!", greeting.replacen('h', "H", 1)))
 }
 
-/// Runs the example on the store at `url`. The same id again is the same run: its result is still there.
+/// Runs the example on the store at `url`. A second start with the same id returns the result of the first.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("greet", greet).start().await?;
     let greeting = engine.run("greet", "greet-ada", &"Ada").await?.result().await?;

@@ -1,4 +1,4 @@
-//! A person decides. The question stays open for as long as it takes; an answer that does not fit is refused.
+//! A person decides. The question stays open until it is answered; an answer that does not match is refused.
 //!
 //! `cargo run -p goldseam --example human_approval`, then from another terminal:
 //! `goldseam --store sqlite:human_approval.db answer expense-7 approve yes`
@@ -22,7 +22,7 @@ async fn pay(amount: u32) -> goldseam::Result<String> {
     Ok(format!("paid {amount}"))
 }
 
-/// Runs the example on the store at `url`, answering the question itself.
+/// Runs the example on the store at `url` and answers the question.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("expense", expense).start().await?;
     let run = engine.run("expense", "expense-7", &250u32).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
         mark = engine.wait_for_change(mark).await?;
     }
     let refused = run.answer("approve", &"perhaps").await.is_err();
-    // The second time this example runs, the question was answered long ago.
+    // If the example runs a second time, the question was already answered.
     let _ = run.answer("approve", &"yes").await;
     let result: String = run.result().await?;
     engine.shutdown().await;

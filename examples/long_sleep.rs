@@ -1,4 +1,4 @@
-//! A long sleep costs a row, not memory, and survives restarts: it ends when it should have.
+//! A long sleep costs a row, not memory, and survives restarts: it ends at its original time.
 //!
 //! `cargo run -p goldseam --example long_sleep`
 
@@ -16,7 +16,7 @@ async fn mail(user: &str, text: &str) -> goldseam::Result<String> {
     Ok(format!("to {user}: {text}"))
 }
 
-/// Runs the example on the store at `url`: the engine that began the sleep is not the one that ends it.
+/// Runs the example on the store at `url`: one engine begins the sleep, and another one ends it.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let first = Engine::open(url).await?.workflow("trial", trial).start().await?;
     let run = first.run("trial", "trial-ada", &("ada", 1_200u64)).await?;

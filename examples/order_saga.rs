@@ -1,4 +1,4 @@
-//! A saga: when a later step fails for good, what was done before is undone, latest first.
+//! A saga: when a later step fails permanently, Goldseam undoes the completed steps, latest first.
 //!
 //! `cargo run -p goldseam --example order_saga`
 
@@ -47,7 +47,7 @@ async fn charge(order: &Order) -> goldseam::Result<()> {
     }
 }
 
-/// Runs the example on the store at `url`: one order that is paid, and one that is undone.
+/// Runs the example on the store at `url`: pays one order, and undoes another.
 pub(crate) async fn run(url: &str) -> goldseam::Result<String> {
     let engine = Engine::open(url).await?.workflow("checkout", checkout).start().await?;
     let order = |card: &str| Order { item: "a lamp".into(), card: card.into() };

@@ -1,4 +1,4 @@
-//! A remote step: the workflow hands work out, and a worker without its code does it.
+//! A remote step: the workflow hands work out, and a worker without the workflow's code does it.
 //!
 //! `cargo run -p goldseam --example remote_step`
 
@@ -18,7 +18,7 @@ struct Job {
 }
 
 async fn thumbnail(ctx: Context, url: String) -> goldseam::Result<String> {
-    // While a worker has it, the run waits, and soon leaves memory.
+    // While a worker executes the step, the run waits, and soon leaves memory.
     ctx.remote("resize", &Job { url, width: 200 })
         .queue("gpu")
         .retry(Retry::exponential().max_attempts(3))
@@ -27,7 +27,7 @@ async fn thumbnail(ctx: Context, url: String) -> goldseam::Result<String> {
         .await
 }
 
-/// A worker: it may live in another process, on another machine. It needs the store, and nothing else.
+/// A worker. It may run in another process or on another machine, and needs only the store.
 async fn work(client: Client) -> Result<(), EngineError> {
     let (queue, mut mark) = (client.queue(), 0);
     loop {
@@ -37,12 +37,12 @@ async fn work(client: Client) -> Result<(), EngineError> {
             mark = client.wait_for_change(mark).await?;
             continue;
         };
-        // Long work says now and then that it is alive; one that is refused here may stop.
+        // During long work, send heartbeats. If one is refused, stop: the claim has ended.
         queue.heartbeat(&task.id, task.fence).await?;
         match resize(&task) {
             Ok(thumb) => {
                 let thumb = Payload::of(&thumb, &Limits::default())?;
-                // Once this returns, the result is in the run's log. Saying it again is harmless.
+                // When this returns, the result is in the run's log. It is safe to repeat the call.
                 queue.complete(&task.id, task.fence, thumb).await?;
             }
             Err(why) => {
@@ -54,7 +54,7 @@ async fn work(client: Client) -> Result<(), EngineError> {
 
 fn resize(task: &Task) -> Result<String, serde_json::Error> {
     let Job { url, width } = task.payload.read()?;
-    // The key is the same for every attempt: pass it on to whatever must not happen twice.
+    // The key is the same for every attempt: pass it to the service that must not act twice.
     let _key = task.step.as_ref().map(|step| step.key.as_str());
     Ok(format!("{url}@{width}"))
 }

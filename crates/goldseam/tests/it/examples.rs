@@ -53,7 +53,7 @@ fn example_crash_tested_shows_two_bugs_and_their_repair() {
     let [careless, moody, mended] = told.as_slice() else { panic!("{told:?}") };
     assert!(careless.contains("effect charge counts twice, without faults once"), "{careless}");
     assert!(moody.contains("the workflow is not deterministic"), "{moody}");
-    assert!(mended.starts_with("mended: "), "{mended}");
+    assert!(mended.starts_with("fixed: "), "{mended}");
 }
 
 #[tokio::test]
