@@ -89,6 +89,8 @@ pub(super) const LAYERS: &[&[&str]] = &[
     &["goldseam-core"],
     &["goldseam-store"],
     &["goldseam-engine", "goldseam-store-*"],
+    &["goldseam-admin"],
+    &["goldseam-suite"],
     &["goldseam"],
     &["goldseam-api"],
     &["goldseam-server"],

@@ -9,4 +9,4 @@ async fn fresh() -> Fixture {
     Fixture::memory_on(Arc::new(|| SystemClock.now()))
 }
 
-goldseam_engine::healing!(fresh);
+goldseam_suite::healing!(fresh);
