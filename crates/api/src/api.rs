@@ -1,4 +1,7 @@
-//! The trait: everything that can be done to a store.
+//! The interface: every operation on a store, one trait per subject.
+//!
+//! [`Local`](crate::Local) implements the traits over a store in this process, `Remote` over HTTP.
+//! Code that needs all of them takes `dyn Api`.
 
 use std::fmt::Debug;
 
@@ -34,136 +37,184 @@ use crate::doc::task::{
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
 
-/// What somebody who follows a run gets: its log, then what comes, until the run is over.
+/// A stream of a run's log and of new events, until the run ends.
 pub type Following = BoxStream<'static, Result<News, Problem>>;
 
-/// The answer to everything.
+/// The result of an operation.
 pub type Answer<T> = Result<T, Problem>;
 
-/// Told now and then how many runs an examination has looked at so far.
-pub type Tell<'a> = &'a mut (dyn FnMut(u64) + Send);
+/// Called during an examination with the number of runs examined so far.
+pub type OnProgress<'a> = &'a mut (dyn FnMut(u64) + Send);
 
-/// Everything that can be done to a store. Whoever changes something says who he is; the same change under the same
-/// idempotency key is done once, and answered the same way again.
+/// Every operation on a store.
+///
+/// A caller who changes something passes its identity. The same change under the same idempotency key is carried out
+/// once; a repeat gets the original response.
+pub trait Api:
+    RunsApi + CommandsApi + HealingApi + TasksApi + LocksApi + RetentionApi + NodesApi + Debug + Send + Sync
+{
+}
+
+impl<T> Api for T where
+    T: RunsApi
+        + CommandsApi
+        + HealingApi
+        + TasksApi
+        + LocksApi
+        + RetentionApi
+        + NodesApi
+        + Debug
+        + Send
+        + Sync
+{
+}
+
+/// Reading runs, logs and questions.
 #[async_trait]
-pub trait Api: Debug + Send + Sync {
-    /// Queues a run for whoever has its workflow.
-    async fn start(&self, caller: &Caller, new: NewRun) -> Answer<Started>;
+pub trait RunsApi: Send + Sync {
     /// Lists runs.
     async fn runs(&self, query: RunsQuery) -> Answer<Page<Summary>>;
-    /// Everything about one run.
+    /// Returns everything about one run.
     async fn detail(&self, run: &RunId) -> Answer<Detail>;
-    /// The log of a run, a page of it.
+    /// Returns one page of a run's log.
     async fn history(&self, run: &RunId, query: HistoryQuery) -> Answer<History>;
-    /// How a run ended; waits for it if that is wanted.
+    /// Returns how a run ended; waits for the end if the query asks for it.
     async fn result(&self, run: &RunId, query: WaitQuery) -> Answer<Ending>;
-    /// The log of a run after a position, and everything that comes, until the run is over.
+    /// Streams a run's log after a position, then new events, until the run ends.
     async fn follow(&self, run: &RunId, after: Seq) -> Answer<Following>;
-    /// Why a run is where it is.
+    /// Explains why a run is in its state and what would move it.
     async fn why(&self, run: &RunId) -> Answer<Explanation>;
-    /// The timelines of a run.
+    /// Lists the branches of a run.
     async fn branches(&self, run: &RunId) -> Answer<Items<BranchItem>>;
-    /// Two timelines of a run, compared.
+    /// Compares two branches of a run.
     async fn diff(&self, run: &RunId, query: DiffQuery) -> Answer<Diff>;
-    /// Open questions of all runs.
+    /// Lists open questions of all runs.
     async fn questions(&self, query: QuestionsQuery) -> Answer<Page<Question>>;
-    /// Open questions of one run.
+    /// Lists the open questions of one run.
     async fn questions_of(&self, run: &RunId) -> Answer<Items<Question>>;
-    /// One open question.
+    /// Returns one open question.
     async fn question(&self, run: &RunId, path: &Path) -> Answer<Question> {
         let open = self.questions_of(run).await?.items;
         let missing = || {
             Problem::not_found(format!("run {run} has no open question {path}"))
                 .code("GS0107")
-                .hint(format!("goldseam show {run} lists what it asks"))
+                .hint(format!("goldseam show {run} lists its open questions"))
         };
         open.into_iter().find(|question| question.open.input.path == *path).ok_or_else(missing)
     }
+}
 
+/// Starting runs and changing them.
+#[async_trait]
+pub trait CommandsApi: Send + Sync {
+    /// Queues a run; any engine that has its workflow claims it.
+    async fn start(&self, caller: &Caller, new: NewRun) -> Answer<Started>;
     /// Sends a signal.
     async fn signal(&self, caller: &Caller, run: &RunId, new: NewSignal) -> Answer<Signalled>;
     /// Answers a question.
     async fn answer(&self, caller: &Caller, run: &RunId, question: &Path, new: NewAnswer)
     -> Answer<Answered>;
-    /// Stops a run between two effects.
+    /// Pauses a run between two effects.
     async fn pause(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
-    /// Lets a paused or parked run go on; whatever else is wrong with it is recovered first.
+    /// Resumes a paused or parked run, after recovering it if a rule applies.
     async fn resume(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Resumed>;
-    /// Asks a run to stop.
+    /// Requests that a run cancels.
     async fn cancel(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Cancelled>;
-    /// Ends a run now, without its code and without compensation.
+    /// Ends a run immediately, without its code and without compensation.
     async fn terminate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Terminated>;
-    /// Takes back a jump or a request to cancel that no worker has acted on.
+    /// Withdraws a jump or a cancel request that no worker has acted on.
     async fn withdraw(&self, caller: &Caller, run: &RunId, new: NewWithdrawal) -> Answer<Withdrawn>;
-    /// Goes back to a step, on a new branch.
+    /// Jumps back to a step, on a new branch.
     async fn jump(&self, caller: &Caller, run: &RunId, new: NewJump) -> Answer<Jumped>;
-    /// Tries a failed run again from its failed step.
+    /// Retries a failed run from its failed step.
     async fn retry(&self, caller: &Caller, run: &RunId, new: NewRetry) -> Answer<Done>;
-    /// Gives a run a new task, due now.
+    /// Gives a run a new advance task, due now.
     async fn requeue(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
     /// Moves a run to another version of its workflow, without a preflight.
     async fn migrate(&self, caller: &Caller, run: &RunId, new: NewMigration) -> Answer<Done>;
-    /// Takes back what has not settled.
+    /// Resets a run to its last stable event, on a new branch.
     async fn reset(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
-    /// Finds out what is wrong with a run, and heals it.
-    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery>;
-    /// Goes back to the other side of the latest seam.
-    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
-    /// Leaves a note in the log.
+    /// Adds a note to the log.
     async fn annotate(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Done>;
+}
 
+/// Diagnosing and healing.
+#[async_trait]
+pub trait HealingApi: Send + Sync {
+    /// Diagnoses one run and applies the remedy.
+    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery>;
+    /// Returns to the other side of the latest seam, on a new branch.
+    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched>;
+    /// Lists recoveries, newest first.
+    async fn recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>>;
+    /// Counts recoveries by rule.
+    async fn recovery_stats(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>>;
+    /// Examines the next batch of active runs and heals the stalled ones. Sweeps with the same options continue where
+    /// the previous one stopped and remember what it found.
+    async fn sweep(&self, caller: &Caller, new: NewSweep) -> Answer<Sweep>;
+    /// Examines the whole store with every rule.
+    async fn doctor(&self, caller: &Caller, new: NewCheckup, progress: OnProgress<'_>) -> Answer<Checkup>;
+}
+
+/// User tasks and queues.
+#[async_trait]
+pub trait TasksApi: Send + Sync {
     /// Submits a task.
     async fn submit(&self, caller: &Caller, new: NewTask) -> Answer<Task>;
-    /// Lists tasks, in order of id.
+    /// Lists tasks, ordered by id.
     async fn tasks(&self, query: TasksQuery) -> Answer<Page<Task>>;
-    /// One task.
+    /// Returns one task.
     async fn task(&self, task: &TaskId) -> Answer<Task>;
-    /// Claims tasks that are due. A repeat is a claim of its own: what nobody hears of goes back by itself.
+    /// Claims due tasks. A repeat is a new claim; tasks of a claim whose response was lost return to their queue once
+    /// the claimant is silent for too long.
     async fn claim(&self, caller: &Caller, new: NewClaim) -> Answer<Items<Claimed>>;
-    /// Says that the claimant is alive.
+    /// Records a sign of life of the claimant.
     async fn heartbeat(&self, caller: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task>;
-    /// The work is done.
+    /// Completes a task with a result.
     async fn complete(&self, caller: &Caller, task: &TaskId, new: NewResult) -> Answer<Task>;
-    /// The work failed.
+    /// Fails a task.
     async fn fail(&self, caller: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task>;
-    /// Gives a task back unharmed.
+    /// Returns a task to its queue without counting an attempt.
     async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task>;
-    /// Nobody wants the task any more.
+    /// Cancels a task.
     async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task>;
-    /// Takes tasks back from claimants who are gone or silent, and frees stale locks.
+    /// Reclaims tasks from claimants that are gone or silent, and frees stale locks.
     async fn reclaim(&self, caller: &Caller, new: NewReclaim) -> Answer<Reclaimed>;
-    /// What stands in each queue.
+    /// Counts the tasks of each queue.
     async fn queues(&self) -> Answer<QueueStats>;
+}
 
-    /// Lists locks, in order of name.
+/// Named locks.
+#[async_trait]
+pub trait LocksApi: Send + Sync {
+    /// Lists locks, ordered by name.
     async fn locks(&self, query: LocksQuery) -> Answer<Page<Lock>>;
-    /// One lock.
+    /// Returns one lock.
     async fn lock(&self, lock: &LockName) -> Answer<Lock>;
-    /// Locks that nobody alive holds.
+    /// Lists locks that are expired or whose node is gone.
     async fn stale_locks(&self) -> Answer<Items<StaleLock>>;
-    /// Takes a lock that is free or expired.
+    /// Acquires a lock that is free or expired.
     async fn acquire_lock(&self, caller: &Caller, lock: &LockName, new: NewHold) -> Answer<Lock>;
-    /// Holds on to a lock.
+    /// Extends a held lock.
     async fn extend_lock(&self, caller: &Caller, lock: &LockName, new: Extension) -> Answer<Lock>;
-    /// Lets a lock go.
+    /// Releases a lock.
     async fn release_lock(&self, caller: &Caller, lock: &LockName, new: NewRelease) -> Answer<Released>;
+}
 
-    /// What was healed, newest first.
-    async fn recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>>;
-    /// The same, counted by rule.
-    async fn recovery_stats(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>>;
-    /// Looks over the next batch of active runs and heals those that are stalled. Sweeps of the same sort go on where
-    /// the one before ended, and remember what that saw.
-    async fn sweep(&self, caller: &Caller, new: NewSweep) -> Answer<Sweep>;
-    /// Examines the whole store by every rule.
-    async fn doctor(&self, caller: &Caller, new: NewCheckup, tell: Tell<'_>) -> Answer<Checkup>;
-    /// Which runs a prune would archive and remove.
+/// Pruning.
+#[async_trait]
+pub trait RetentionApi: Send + Sync {
+    /// Lists the runs that a prune would archive and remove.
     async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan>;
+}
 
-    /// Engines that work on the store, or did.
+/// Nodes, their workflows, and changes of the store.
+#[async_trait]
+pub trait NodesApi: Send + Sync {
+    /// Lists the nodes of the store, including those that left.
     async fn nodes(&self) -> Answer<Items<Node>>;
-    /// Workflows that live nodes have.
+    /// Lists the workflows of live nodes.
     async fn workflows(&self) -> Answer<Items<Workflow>>;
-    /// Returns once something may have changed since a mark, or after a while.
+    /// Returns once something may have changed since a mark, or when the wait ends.
     async fn changed(&self, query: ChangesQuery) -> Answer<Mark>;
 }

@@ -1,30 +1,30 @@
-//! Who asks for a change.
+//! The identity of a caller and its idempotency key.
 
 use goldseam::client::By;
 use sha2::{Digest, Sha256};
 
-/// Ids that were made from an idempotency key begin like this.
+/// The prefix of ids that are derived from an idempotency key.
 pub(crate) const KEY_MARK: &str = "k-";
 
-/// Who asks for a change, and under which idempotency key.
+/// The actor of a change, with its idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {
-    /// Who: a user's name, or the name of a key.
+    /// A user's name, or the name of a key.
     pub who: Option<String>,
-    /// Makes a repeat of the same change harmless; none: every change is a new one.
+    /// The idempotency key. Without one, every request is a new change.
     pub key: Option<String>,
-    /// The id of the credential that it came with; none where none is asked for.
+    /// The id of the credential, if the server requires one.
     pub credential: Option<String>,
 }
 
 impl Caller {
-    /// A caller without an idempotency key.
+    /// Creates a caller without an idempotency key.
     pub fn named(who: Option<String>) -> Self {
         Self { who, ..Self::default() }
     }
 
-    /// The id under which a change of `subject` by `operation` stands in a log: the same caller, key, operation and
-    /// subject give the same id, and nothing else does.
+    /// Derives the command id for the log from caller, idempotency key, operation and subject. Different inputs give
+    /// different ids.
     pub fn command_id(&self, operation: &str, subject: &str) -> Option<String> {
         let key = self.key.as_ref()?;
         let mut hash = Sha256::new();
@@ -36,7 +36,7 @@ impl Caller {
         Some(format!("{KEY_MARK}{hex}"))
     }
 
-    /// As the engine takes it.
+    /// Converts the caller to the engine's `By`.
     pub fn by(&self, operation: &str, subject: &str, reason: &str) -> By {
         By { who: self.who.clone(), reason: reason.to_owned(), id: self.command_id(operation, subject) }
     }

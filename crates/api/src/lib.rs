@@ -1,32 +1,34 @@
-//! Everything that can be done to a store, as documents: in the same process, or over HTTP.
+//! Every operation on a store, as documents: in the same process, or over HTTP.
 //!
 //! # Layout
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`doc`] | the documents, asked and answered |
-//! | [`api`] | the trait: every operation |
-//! | [`local`] | it, over a store in this process |
-//! | `remote` | it, over HTTP (feature `remote`) |
-//! | [`view`] | what is made of a run's log for somebody to look at |
-//! | [`problem`], [`codes`] | errors as they travel, and the pages of their codes |
-//! | [`caller`] | who asks for a change, and how a repeat is recognised |
-//! | [`moment`] | moments as text |
+//! | [`doc`] | the documents: requests and responses |
+//! | [`api`] | the traits: every operation |
+//! | [`local`] | their implementation over a store in this process |
+//! | `remote` | their implementation over HTTP (feature `remote`) |
+//! | [`view`] | documents for display, made from a run's log |
+//! | [`problem`], [`codes`] | errors as documents, and the pages of their codes |
+//! | [`caller`] | the identity of a caller and its idempotency key |
+//! | [`timestamp`] | timestamps as text and as numbers |
 //!
-//! The command line and the server speak these documents and no others, so what one shows, the other does too.
+//! The command line and the server use the same documents, so both show the same data.
 
 pub mod api;
 pub mod caller;
 pub mod codes;
 pub mod doc;
 pub mod local;
-pub mod moment;
 pub mod problem;
 #[cfg(feature = "remote")]
 pub mod remote;
+pub mod timestamp;
 pub mod view;
 
-pub use api::{Answer, Api, Following};
+pub use api::{
+    Answer, Api, CommandsApi, Following, HealingApi, LocksApi, NodesApi, RetentionApi, RunsApi, TasksApi,
+};
 pub use caller::Caller;
 pub use local::{Local, open_queue};
 pub use problem::Problem;

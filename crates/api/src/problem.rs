@@ -1,4 +1,4 @@
-//! Errors as they travel: what, what to do, where to read on (`application/problem+json`).
+//! Errors as documents: what failed, what to do, and where to read more (`application/problem+json`).
 
 use std::fmt;
 
@@ -12,39 +12,39 @@ use goldseam::store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::moment::iso;
+use crate::timestamp::iso;
 
-/// Where a server has the pages of all codes.
+/// The path of the code pages on a server.
 const PAGES: &str = "/v1/codes/";
 
-/// Why something did not work, as a program and a person read it.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// Address of the code's page; `about:blank` for what needs none.
+    /// Path of the code's page; `about:blank` if the problem has no code.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub kind: Box<str>,
-    /// What sort of problem it is: the words of its status.
+    /// Title of the HTTP status.
     #[schema(value_type = String)]
     pub title: Box<str>,
     /// The HTTP status.
     pub status: u16,
-    /// What happened.
+    /// What failed and why.
     pub detail: String,
-    /// Stable, with a page: `goldseam explain CODE`.
+    /// Stable error code; `goldseam explain CODE` shows its page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub code: Option<Box<str>>,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The limit that was passed, where one was.
+    /// The limit that was exceeded, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
 impl Problem {
-    /// A problem without a code.
+    /// Creates a problem without a code.
     pub fn new(status: u16, detail: impl Into<String>) -> Self {
         Self {
             kind: "about:blank".into(),
@@ -57,7 +57,7 @@ impl Problem {
         }
     }
 
-    /// With a code, and so with a page.
+    /// Sets the code and its page.
     #[must_use]
     pub fn code(mut self, code: &str) -> Self {
         self.kind = format!("{PAGES}{code}").into();
@@ -65,42 +65,42 @@ impl Problem {
         self
     }
 
-    /// With what to do next.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With the limit that was passed.
+    /// Sets the limit that was exceeded.
     #[must_use]
     pub fn limit(mut self, limit: u64) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Something that makes no sense as it was asked for.
+    /// Creates a problem for an invalid request.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(400, detail)
     }
 
-    /// Something that is not there.
+    /// Creates a problem for something that does not exist.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(404, detail)
     }
 
-    /// The same idempotency key came with something else.
+    /// Creates a problem for an idempotency key that an earlier, different request used.
     pub fn key_reused(subject: &impl fmt::Display) -> Self {
-        Self::new(409, format!("this idempotency key was used before, for something else, on {subject}"))
+        Self::new(409, format!("this idempotency key was already used for a different request on {subject}"))
             .code("GS0603")
-            .hint("use a new key for a new command")
+            .hint("use a new key for a new request")
     }
 
-    /// The id that a request names came with something else.
+    /// Creates a problem for an id that an earlier, different request used.
     pub fn id_reused(subject: &impl fmt::Display) -> Self {
-        Self::new(409, format!("this id was used before, for something else, on {subject}"))
+        Self::new(409, format!("this id was already used for a different request on {subject}"))
             .code("GS0603")
-            .hint("use a new id for something new; the same id only repeats what it came with")
+            .hint("use a new id for a new request; an id may only repeat the same request")
     }
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The words of a status.
+/// The title of a status.
 fn title(status: u16) -> &'static str {
     match status {
         400 => "Bad request",
@@ -177,21 +177,23 @@ fn status_of(error: &EngineError) -> u16 {
     }
 }
 
-/// What to do next, where an error itself cannot name the command.
+/// The hint for errors that have none themselves.
 fn hint(error: &EngineError) -> Option<String> {
     Some(match error {
         EngineError::Lock(LockRefusal::Held { name, .. }) => {
             format!("wait until it expires or is released: goldseam lock get {name}")
         }
         EngineError::Lock(LockRefusal::Lost { name, .. }) => {
-            format!("stop the work that it guards, then acquire it anew: goldseam lock acquire {name}")
+            format!("stop the work that it guards, then acquire it again: goldseam lock acquire {name}")
         }
         EngineError::Task(TaskRefusal::Fenced { task, .. } | TaskRefusal::Over { task, .. }) => {
-            format!("drop the work; goldseam queue get {task} tells who has it")
+            format!("stop the work; goldseam queue get {task} shows the current owner")
         }
         EngineError::NoSuchTask(_) => "goldseam queue ls lists the tasks of this store".to_owned(),
-        EngineError::Refused { run, .. } => format!("goldseam show {run} tells how it stands"),
-        EngineError::Ended { run, .. } => format!("goldseam show {run}; goldseam retry {run} tries again"),
+        EngineError::Refused { run, .. } => format!("goldseam show {run} shows its state"),
+        EngineError::Ended { run, .. } => {
+            format!("goldseam show {run} shows why; goldseam retry {run} retries it")
+        }
         EngineError::Store(StoreError::Busy { .. }) | EngineError::Patience { .. } => {
             "another process holds the store; try again".to_owned()
         }
@@ -253,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_says_what_to_do_next() {
+    fn each_error_maps_to_its_http_status() {
         let run: goldseam::RunId = "r".parse().unwrap();
         let mail = Refusal::TooMuchMail { unread: 2_000 };
         let mail = Problem::from(EngineError::Refused { run, refusal: mail });

@@ -1,4 +1,4 @@
-//! What every command gets: where to look, and how to show what it found.
+//! The context of every command: the store or server, and how to print.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,41 +13,37 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{Color, Global, Named, STORE_DEFAULT};
-use crate::fail::{Exit, Fail};
-use crate::hidden::Hidden;
-use crate::paint::{Hue, Paint};
+use crate::color::{Colors, Hue};
+use crate::error::{CliError, Exit};
+use crate::redact::Redaction;
 use crate::table::Table;
-use crate::{out, payload, reach};
+use crate::{connect, out, payload};
 
-/// The options that hold for every command, understood.
+/// The parsed global options.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
-    /// The store.
+    /// The URL of the store.
     pub(crate) url: String,
-    /// The store was named on the command line, not by default or by the environment.
+    /// Whether --store is on the command line, not from the default or the environment.
     pub(crate) names_store: bool,
     server: Option<String>,
     key_file: Option<PathBuf>,
-    /// One document instead of text.
     pub(crate) json: bool,
-    /// One document per line instead of text.
     pub(crate) jsonl: bool,
-    /// Ids only.
     pub(crate) quiet: bool,
-    /// A person reads stdout.
+    /// Whether stdout is a terminal.
     pub(crate) terminal: bool,
-    /// It is a terminal on which something can be redrawn.
+    /// Whether stdout is a terminal that can be redrawn.
     pub(crate) screen: bool,
     /// Colours of stdout.
-    pub(crate) paint: Paint,
-    error_paint: Paint,
+    pub(crate) colors: Colors,
+    error_colors: Colors,
     clock: Arc<dyn Clock>,
-    /// What is kept out of everything that is said on stderr.
-    pub(crate) hidden: Hidden,
+    /// Redacts secrets on stderr.
+    pub(crate) redaction: Redaction,
 }
 
 impl App {
-    /// Understands what was typed.
     pub(crate) fn new(global: &Global, named: Named) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
@@ -57,10 +53,10 @@ impl App {
             Color::Auto => terminal && !plain && !dumb,
         };
         Self {
-            // An empty variable is no choice.
+            // An empty variable counts as unset.
             url: if global.store.is_empty() { STORE_DEFAULT.to_owned() } else { global.store.clone() },
             names_store: named.store,
-            // A store that is typed counts more than a server of the environment.
+            // --store on the command line overrides a server from the environment.
             server: global.server.clone().filter(|server| !server.is_empty() && !named.store),
             key_file: global.key_file.clone(),
             json: global.json,
@@ -68,15 +64,15 @@ impl App {
             quiet: global.quiet,
             terminal: out::is_terminal(),
             screen: out::is_terminal() && !dumb,
-            paint: Paint(colours(out::is_terminal())),
-            error_paint: Paint(colours(std::io::stderr().is_terminal())),
+            colors: Colors(colours(out::is_terminal())),
+            error_colors: Colors(colours(std::io::stderr().is_terminal())),
             clock: Arc::new(SystemClock),
-            hidden: Hidden::of(&[&global.store, global.server.as_deref().unwrap_or_default()]),
+            redaction: Redaction::of(&[&global.store, global.server.as_deref().unwrap_or_default()]),
         }
     }
 
-    /// The store, which must be there: looking never creates a file; or the server.
-    pub(crate) async fn api(&self) -> Result<Arc<dyn Api>, Fail> {
+    /// Connects to the server, or to the existing store; never creates a store.
+    pub(crate) async fn api(&self) -> Result<Arc<dyn Api>, CliError> {
         match self.remote()? {
             Some(remote) => Ok(remote),
             None => Ok(Arc::new(Local::new(
@@ -85,8 +81,8 @@ impl App {
         }
     }
 
-    /// The store, which is made if it is not there; or the server.
-    pub(crate) async fn api_or_new(&self) -> Result<Arc<dyn Api>, Fail> {
+    /// Connects to the server, or to the store; creates the store if it does not exist.
+    pub(crate) async fn api_or_new(&self) -> Result<Arc<dyn Api>, CliError> {
         match self.remote()? {
             Some(remote) => Ok(remote),
             None => {
@@ -95,31 +91,31 @@ impl App {
         }
     }
 
-    /// The server, if one is named.
-    pub(crate) fn remote(&self) -> Result<Option<Arc<Remote>>, Fail> {
+    /// Connects to the server, if there is one.
+    pub(crate) fn remote(&self) -> Result<Option<Arc<Remote>>, CliError> {
         let Some(server) = &self.server else { return Ok(None) };
-        Ok(Some(Arc::new(reach::server(server, self.key_file.as_deref(), &self.hidden)?)))
+        Ok(Some(Arc::new(connect::server(server, self.key_file.as_deref(), &self.redaction)?)))
     }
 
-    /// Refuses what only makes sense beside the files of a store.
-    pub(crate) fn needs_store(&self, command: &str) -> Result<(), Fail> {
+    /// Refuses a command that needs direct access to the store.
+    pub(crate) fn needs_store(&self, command: &str) -> Result<(), CliError> {
         match &self.server {
             None => Ok(()),
-            Some(_) => Err(Fail::usage(
-                format!("{command} needs the store itself and cannot be done through a server"),
-                "name the store with --store, where it can be reached",
+            Some(_) => Err(CliError::usage(
+                format!("{command} needs direct access to the store and does not work through a server"),
+                "run it where the store is reachable, with --store URL",
             )),
         }
     }
 
-    /// Warns about files of the store that other users may read or write.
+    /// Warns about store files that other users can read or write.
     pub(crate) fn warn_exposed(&self) {
         if self.server.is_none() {
             self.warn_exposed_files(&self.url);
         }
     }
 
-    /// The same for the store that this URL names.
+    /// Warns about files of the store at this URL.
     pub(crate) fn warn_exposed_files(&self, url: &str) {
         let exposed = goldseam::exposed_files(url);
         let (folders, files): (Vec<_>, Vec<_>) = exposed.iter().partition(|path| path.is_dir());
@@ -132,75 +128,72 @@ impl App {
         }
     }
 
-    /// Now.
     pub(crate) fn now(&self) -> Millis {
         self.clock.now()
     }
 
-    /// Whether the output is for a program.
+    /// Whether the output is JSON.
     pub(crate) fn wants_json(&self) -> bool {
         self.json || self.jsonl
     }
 
-    /// Whether only ids are wanted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// How much of a payload to show within a sentence.
+    /// How much of a payload a line shows.
     pub(crate) fn much(&self) -> Much {
         if self.terminal { Much::Some } else { Much::All }
     }
 
-    /// Shows what a command did to a run: its id for `-q`, a document, or a line.
-    pub(crate) fn did(&self, run: &RunId, document: &impl Serialize, words: &str) -> Exit {
+    /// Prints the result of a change to a run: a document, the id for `-q`, or a line.
+    pub(crate) fn print_result(&self, run: &RunId, document: &impl Serialize, text: &str) -> Exit {
         if self.wants_json() {
             out::json(document);
         } else if self.quiet {
             out::line(run.as_str());
         } else {
-            out::line(words);
+            out::line(text);
         }
         Exit::Ok
     }
 
-    /// Shows a table.
     pub(crate) fn table(&self, table: &Table) {
-        for line in table.lines(self.paint, self.terminal) {
+        for line in table.lines(self.colors, self.terminal) {
             out::line(line);
         }
     }
 
-    /// Something that a caller should know, whatever it reads: it goes to the other output.
+    /// Prints a warning to stderr, in every output mode.
     pub(crate) fn warn(&self, text: &str) {
-        out::note(format!("{}: {text}", self.error_paint.on(Hue::Warm, "warning")));
+        out::note(format!("{}: {text}", self.error_colors.apply(Hue::Warm, "warning")));
     }
 
-    /// A remark for a person; a program does not get it.
+    /// Prints a remark to stderr, on a terminal only.
     pub(crate) fn remark(&self, text: &str) {
         if self.terminal && !self.wants_json() && !self.quiet {
-            out::note(self.error_paint.on(Hue::Dim, text));
+            out::note(self.error_colors.apply(Hue::Dim, text));
         }
     }
 
-    /// Shows an error.
-    pub(crate) fn fail(&self, fail: &Fail) -> ExitCode {
+    /// Prints an error and returns its exit code.
+    pub(crate) fn print_error(&self, error: &CliError) -> ExitCode {
         if self.wants_json() {
-            let docs = fail.code.as_ref().map(|code| format!("goldseam explain {code}"));
-            let error = json!({ "code": fail.code, "message": fail.message, "help": fail.help, "docs": docs,
-                "exit": fail.exit as u8 });
-            out::note_json(&self.hidden.json(&json!({ "error": error }).to_string()));
-            return fail.exit.into();
+            let docs = error.code.as_ref().map(|code| format!("goldseam explain {code}"));
+            let document = json!({ "code": error.code, "message": error.message, "help": error.help, "docs": docs,
+                "exit": error.exit as u8 });
+            out::note_json(&self.redaction.json(&json!({ "error": document }).to_string()));
+            return error.exit.into();
         }
-        let paint = self.error_paint;
-        let head = fail.code.as_ref().map_or_else(|| "error".to_owned(), |code| format!("error[{code}]"));
-        out::note(format!("{}: {}", paint.on(Hue::Bad, head), self.hidden.text(&fail.message)));
-        if let Some(help) = &fail.help {
-            out::note(format!("{}: {}", paint.on(Hue::Bold, "help"), self.hidden.text(help)));
+        let colors = self.error_colors;
+        let head = error.code.as_ref().map_or_else(|| "error".to_owned(), |code| format!("error[{code}]"));
+        out::note(format!("{}: {}", colors.apply(Hue::Bad, head), self.redaction.text(&error.message)));
+        if let Some(help) = &error.help {
+            out::note(format!("{}: {}", colors.apply(Hue::Bold, "help"), self.redaction.text(help)));
         }
-        if let Some(code) = &fail.code {
-            out::note(format!("{}: goldseam explain {code}", paint.on(Hue::Bold, "docs")));
+        if let Some(code) = &error.code {
+            out::note(format!("{}: goldseam explain {code}", colors.apply(Hue::Bold, "docs")));
         }
-        fail.exit.into()
+        error.exit.into()
     }
 }

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line: global options and the list of commands.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,22 +8,21 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use serde_json::json;
 
 use crate::commands;
-use crate::fail::Exit;
+use crate::error::Exit;
 use crate::out;
 
-/// The store when nobody names one.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:goldseam.db";
 
 /// Durable workflows that heal themselves
 ///
-/// Looks at runs and talks to them, on any Goldseam store. Workflows live in your own program;
-/// this one lists, inspects, signals, answers, pauses and repairs their runs.
+/// Lists, inspects, signals, answers, pauses and repairs runs on any Goldseam store. The workflows themselves are part
+/// of your own program.
 #[derive(Debug, Parser)]
 #[command(
     name = "goldseam",
     version,
     arg_required_else_help = true,
-    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and see that nothing is lost\n  goldseam ls --status failed       what went wrong\n  goldseam show RUN                 one run: timeline, questions, result\n  goldseam doctor                   is anything stalled? what is done about it?\n  goldseam why RUN                  why one run does not move\n  goldseam explain GS0104           what a code means\n\nExit codes: goldseam exit-codes"
+    after_help = "The first five minutes:\n  goldseam demo                     kill -9 workers and check that nothing is lost\n  goldseam ls --status failed       list failed runs\n  goldseam show RUN                 show one run: timeline, questions, result\n  goldseam doctor                   find stalled runs and their remedies\n  goldseam why RUN                  explain why a run does not move\n  goldseam explain GS0104           explain a code\n\nExit codes: goldseam exit-codes"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -32,7 +31,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Options that hold for every command.
+/// Global options.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     /// The store: sqlite:FILE, postgres://USER@HOST/DATABASE or s3://BUCKET/PREFIX
@@ -46,7 +45,7 @@ pub(crate) struct Global {
         help_heading = "Everywhere"
     )]
     pub(crate) store: String,
-    /// A server to ask instead of a store: https://HOST:PORT; its key is in GOLDSEAM_KEY or in --key-file
+    /// A server to use instead of a store: https://HOST:PORT; its key is in GOLDSEAM_KEY or --key-file
     #[arg(
         long,
         global = true,
@@ -56,24 +55,23 @@ pub(crate) struct Global {
         help_heading = "Everywhere"
     )]
     pub(crate) server: Option<String>,
-    /// The file that holds the server's key; nobody else may be able to read it
+    /// File with the server's key; must not be readable by other users
     #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
     pub(crate) key_file: Option<PathBuf>,
-    /// One JSON document instead of text
+    /// Print one JSON document
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
-    /// One JSON document per line, for lists and streams
+    /// Print one JSON document per line, for lists and streams
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) jsonl: bool,
-    /// Ids only
+    /// Print only ids
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub(crate) quiet: bool,
-    /// When to use colours; NO_COLOR is honoured too
+    /// When to use colours; NO_COLOR disables them
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Everywhere")]
     pub(crate) color: Color,
 }
 
-/// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     Auto,
@@ -81,7 +79,6 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Every command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Demo(commands::demo::DemoArgs),
@@ -136,48 +133,46 @@ pub(crate) enum Command {
     DemoWorker(commands::demo::worker::WorkerArgs),
 }
 
-/// What was named on the command line itself, not by default or by the environment.
+/// Options that are on the command line, not from the default or the environment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Named {
-    /// The store.
     pub(crate) store: bool,
-    /// The server.
     pub(crate) server: bool,
 }
 
-/// What was typed, and what it names.
-pub(crate) fn typed() -> Result<(Cli, Named), clap::Error> {
-    match whole().try_get_matches() {
-        Ok(matches) => understood(matches),
-        // What the environment names would stand in the usage line as if it had to be typed.
-        Err(error) if error.use_stderr() => Err(unset().try_get_matches().err().unwrap_or(error)),
+/// Parses the command line of this process.
+pub(crate) fn parse() -> Result<(Cli, Named), clap::Error> {
+    match command().try_get_matches() {
+        Ok(matches) => from_matches(matches),
+        // The usage line would show options from the environment as required arguments.
+        Err(error) if error.use_stderr() => {
+            Err(command_without_env().try_get_matches().err().unwrap_or(error))
+        }
         Err(help) => Err(help),
     }
 }
 
-/// The whole command line, without what the environment names.
-fn unset() -> clap::Command {
-    whole().mut_args(|arg| arg.env(None::<&str>))
+fn command_without_env() -> clap::Command {
+    command().mut_args(|arg| arg.env(None::<&str>))
 }
 
-/// The same, of what was matched.
-pub(crate) fn understood(matches: ArgMatches) -> Result<(Cli, Named), clap::Error> {
+pub(crate) fn from_matches(matches: ArgMatches) -> Result<(Cli, Named), clap::Error> {
     let named = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
     let named = Named { store: named("store"), server: named("server") };
     if named.store && named.server {
-        let words = "--store and --server cannot be used together";
-        return Err(whole().error(clap::error::ErrorKind::ArgumentConflict, words));
+        let message = "--store and --server cannot be used together";
+        return Err(command().error(clap::error::ErrorKind::ArgumentConflict, message));
     }
     Ok((Cli::from_arg_matches(&matches)?, named))
 }
 
-/// Whether documents are wanted, as far as that can be told before the command line is understood.
+/// Whether the output is JSON, without parsing the command line.
 pub(crate) fn wants_json() -> bool {
     std::env::args().any(|arg| arg == "--json" || arg == "--jsonl")
 }
 
-/// Shows why the command line was not understood, or the help that was asked for.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+/// Prints a parse error, or the requested help.
+pub(crate) fn print_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && wants_json() {
         let message = error.to_string();
         let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -185,13 +180,13 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         out::note_json(&json!({ "error": error }).to_string());
         return Exit::Usage.into();
     }
-    if let Err(lost) = error.print() {
-        return out::lost(&lost).into();
+    if let Err(error) = error.print() {
+        return out::write_failed(&error).into();
     }
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
 }
 
-/// The whole command line, for completions.
-pub(crate) fn whole() -> clap::Command {
+/// The definition of the command line.
+pub(crate) fn command() -> clap::Command {
     Cli::command()
 }

@@ -1,26 +1,25 @@
-//! Damage of a log as a person sees it, and how a program ends that showed it.
+//! Damage of a log: how it is printed, and the exit code.
 
 use goldseam_api::doc::Damage;
 
 use crate::app::App;
-use crate::fail::Exit;
+use crate::color::Hue;
+use crate::error::Exit;
 use crate::out;
-use crate::paint::Hue;
 
-/// How a command ends that showed a log with this damage.
+/// The exit code of a command that showed a log with this damage.
 pub(crate) fn exit(damage: &[Damage]) -> Exit {
     if damage.is_empty() { Exit::Ok } else { Exit::Damaged }
 }
 
-/// What is wrong, one line each, below what was shown.
+/// Prints one line for each damaged position.
 pub(crate) fn lines(app: &App, damage: &[Damage]) {
     for place in damage {
-        out::line(app.paint.on(Hue::Bad, line(place)));
+        out::line(app.colors.apply(Hue::Bad, line(place)));
     }
 }
 
-/// One place, in words.
 pub(crate) fn line(place: &Damage) -> String {
-    let what = if place.newer { "cannot be read by this release" } else { "is damaged" };
+    let what = if place.newer { "was written by a newer release" } else { "is damaged" };
     format!("event {} {what}: {}", place.seq, place.reason)
 }

@@ -1,4 +1,4 @@
-//! What is wrong, as `sweeper` and `doctor` show it: the worst first, equal findings together.
+//! The table of findings of `sweeper` and `doctor`: the most severe first, similar findings on one line.
 
 use std::borrow::Borrow;
 
@@ -6,14 +6,14 @@ use goldseam::recovery::Code;
 use goldseam_api::doc::heal::{Fate, Finding, Severity};
 
 use crate::app::App;
-use crate::paint::Hue;
+use crate::color::Hue;
 use crate::table::Table;
 use crate::text;
 
-/// Names that a line about several findings shows.
+/// Names that a line with several findings shows.
 const NAMES: usize = 3;
 
-/// Findings of one rule that look alike.
+/// Similar findings of one rule.
 struct Group<'a> {
     findings: Vec<&'a Finding>,
 }
@@ -23,7 +23,7 @@ impl Group<'_> {
         self.findings[0]
     }
 
-    /// The names, or the first of them and how many more there are.
+    /// The first names, and the number of the others.
     fn names(&self) -> String {
         let names: Vec<&str> = self.findings.iter().take(NAMES).map(|finding| finding.subject().1).collect();
         match self.findings.len().saturating_sub(NAMES) {
@@ -32,7 +32,7 @@ impl Group<'_> {
         }
     }
 
-    /// The remedy; of several findings that of any run.
+    /// The remedy; for several findings, with a placeholder instead of the name.
     fn remedy(&self) -> String {
         let first = self.first();
         match (self.findings.len(), first.subject()) {
@@ -42,20 +42,21 @@ impl Group<'_> {
     }
 }
 
-/// A text without what differs between equal findings: the name, and words with digits.
+/// Replaces what differs between similar findings: the name, and words with digits.
 fn shape(text: &str, name: &str) -> String {
     let plain = |word: &str| word == name || word.chars().any(|c| c.is_ascii_digit());
     text.split_whitespace().map(|word| if plain(word) { "#" } else { word }).collect::<Vec<_>>().join(" ")
 }
 
 fn is_alike(one: &Finding, other: &Finding) -> bool {
-    let ((kind, name), (other_kind, other_name)) = (one.subject(), other.subject());
+    let (kind, name) = one.subject();
+    let (other_kind, other_name) = other.subject();
     (one.code, one.fate, kind) == (other.code, other.fate, other_kind)
         && shape(&one.evidence, name) == shape(&other.evidence, other_name)
         && shape(&one.remedy, name) == shape(&other.remedy, other_name)
 }
 
-/// The worst first, equal ones together.
+/// Groups similar findings, the most severe first.
 fn groups<'a>(findings: &'a [impl Borrow<Finding>]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for finding in findings.iter().map(Borrow::borrow) {
@@ -72,18 +73,18 @@ fn code(finding: &Finding) -> String {
     finding.code.map_or_else(|| "-".to_owned(), |code| code.to_string())
 }
 
-/// What became of a finding, for a person.
-fn words(finding: &Finding) -> (String, Hue) {
+/// The text and colour of a finding's fate.
+fn fate(finding: &Finding) -> (String, Hue) {
     match finding.fate {
-        // To park a damaged run keeps it from harm; it is not healed by that.
+        // Parking a damaged run protects it, but does not heal it.
         Fate::Healed if finding.code == Some(Code::K1) => ("parked, needs you".to_owned(), Hue::Bad),
-        Fate::Young | Fate::Told if finding.code == Some(Code::K1) => ("needs you".to_owned(), Hue::Bad),
+        Fate::Young | Fate::Reported if finding.code == Some(Code::K1) => ("needs you".to_owned(), Hue::Bad),
         Fate::Healed => ("healed".to_owned(), Hue::Good),
         Fate::Young => ("not yet".to_owned(), Hue::Calm),
-        Fate::Told => ("can be healed".to_owned(), Hue::Warm),
+        Fate::Reported => ("can be healed".to_owned(), Hue::Warm),
         Fate::Moved => ("moved on".to_owned(), Hue::Good),
         Fate::NeedsHelp => ("needs you".to_owned(), Hue::Bad),
-        Fate::Waits => ("a node recovers it".to_owned(), Hue::Calm),
+        Fate::Waits => ("a node will recover it".to_owned(), Hue::Calm),
         Fate::Stopped => ("stopped".to_owned(), Hue::Bad),
         Fate::Failed => {
             let error = finding.error.as_deref().unwrap_or_default();
@@ -98,10 +99,10 @@ fn severity(app: &App, finding: &Finding) -> String {
         Severity::Warning => Hue::Warm,
         Severity::Error | Severity::Critical => Hue::Bad,
     };
-    app.paint.on(hue, finding.severity.as_str())
+    app.colors.apply(hue, finding.severity.as_str())
 }
 
-/// All findings, the worst first; equal ones share a line.
+/// The table of all findings.
 pub(crate) fn table(app: &App, findings: &[impl Borrow<Finding>]) -> Table {
     if !app.terminal {
         let mut table =
@@ -114,7 +115,7 @@ pub(crate) fn table(app: &App, findings: &[impl Borrow<Finding>]) -> Table {
                 group.findings.len().to_string(),
                 finding.subject().0.to_owned(),
                 group.names(),
-                words(finding).0,
+                fate(finding).0,
                 text::one_line(&finding.evidence),
                 group.remedy(),
             ]);
@@ -124,11 +125,12 @@ pub(crate) fn table(app: &App, findings: &[impl Borrow<Finding>]) -> Table {
     let mut table = Table::wrapping(&["SEVERITY", "CODE", "COUNT", "WHAT", "FATE", "EVIDENCE → REMEDY"]);
     for group in groups(findings) {
         let finding = group.first();
-        let (kind, (fate, hue)) = (finding.subject().0, words(finding));
+        let kind = finding.subject().0;
+        let (fate, hue) = fate(finding);
         let what = if kind == "run" { group.names() } else { format!("{kind} {}", group.names()) };
         let why = format!("{} → {}", finding.evidence, group.remedy());
         let count = text::thousands(group.findings.len() as u64);
-        table.row(vec![severity(app, finding), code(finding), count, what, app.paint.on(hue, fate), why]);
+        table.row(vec![severity(app, finding), code(finding), count, what, app.colors.apply(hue, fate), why]);
     }
     table
 }
@@ -139,9 +141,8 @@ mod tests {
 
     use super::*;
 
-    fn finding(run: &str, code: &str, fate: &str, evidence: &str) -> Finding {
-        let fate_of: Fate = serde_json::from_value(json!(fate)).unwrap();
-        let severity = Severity::of(code.parse().ok(), fate_of);
+    fn finding(run: &str, code: &str, fate: Fate, evidence: &str) -> Finding {
+        let severity = Severity::of(code.parse().ok(), fate);
         let remedy = format!("deal with it, then: goldseam resume {run}");
         let found = json!({ "run": run, "code": code, "fate": fate, "evidence": evidence, "remedy": remedy,
             "severity": severity });
@@ -149,12 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_findings_share_a_line_and_the_worst_stands_first() {
-        let lost = |run: &str, node: &str| finding(run, "O2", "told", &format!("node {node} (vm:1) is gone"));
+    fn similar_findings_share_a_line_and_the_most_severe_come_first() {
+        let lost = |run: &str, node: &str| {
+            finding(run, "O2", Fate::Reported, &format!("node {node} (vm:1) is gone"))
+        };
         let mut findings: Vec<Finding> =
             (0..5).map(|at| lost(&format!("ord-{at}"), &format!("n-{at}"))).collect();
-        findings.push(finding("odd", "K1", "told", "event 5 of the log is damaged"));
-        findings.push(finding("ord-9", "O2", "told", "its process is frozen"));
+        findings.push(finding("odd", "K1", Fate::Reported, "event 5 of the log is damaged"));
+        findings.push(finding("ord-9", "O2", Fate::Reported, "its process is frozen"));
         let groups = groups(&findings);
         let lines: Vec<(usize, String)> =
             groups.iter().map(|group| (group.findings.len(), group.names())).collect();
@@ -165,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_log_is_never_called_healed() {
-        for fate in ["told", "young", "healed", "needs_help"] {
+    fn damaged_logs_are_never_shown_as_healed() {
+        for fate in [Fate::Reported, Fate::Young, Fate::Healed, Fate::NeedsHelp] {
             let damaged = finding("odd", "K1", fate, "event 5 of the log is damaged");
             assert_eq!(damaged.severity, Severity::Critical);
-            assert!(!words(&damaged).0.contains("healed"), "{fate}");
+            assert!(!super::fate(&damaged).0.contains("healed"), "{fate:?}");
         }
     }
 }

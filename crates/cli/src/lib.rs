@@ -1,78 +1,78 @@
-//! `goldseam`: looks at runs, talks to them, and shows what a crash does not do to them.
+//! The `goldseam` command.
 //!
 //! # Layout
 //!
 //! | module | holds |
 //! |---|---|
-//! | `args` | what can be typed: global options and the list of commands |
-//! | `commands` | one file per verb |
-//! | `app` | what every command gets: where to look, how to show |
-//! | `fail` | errors as a person sees them, and exit codes |
-//! | `hidden` | what is kept out of stderr |
-//! | `finding` | what is wrong, as `sweeper` and `doctor` show it |
-//! | `reach` | how a store or a server is reached |
-//! | `out`, `paint`, `table`, `text`, `when` | the one home of printing; colour, tables, times and spans |
-//! | `progress` | a live line while something takes its time |
-//! | `timeline` | the steps of a run as bars |
+//! | `args` | the command line: global options and the list of commands |
+//! | `commands` | one file per command |
+//! | `app` | the context of every command: the store or server, and how to print |
+//! | `error` | errors of commands, and exit codes |
+//! | `redact` | redaction of secrets on stderr |
+//! | `finding` | the table of findings of `sweeper` and `doctor` |
+//! | `connect` | connecting to a server |
+//! | `out`, `color`, `table`, `text`, `time` | printing; colours, tables, times and durations |
+//! | `progress` | a live progress line |
+//! | `timeline` | the operations of a run as bars |
 //!
 //! stdout is data, stderr is everything else.
 
 mod app;
 mod args;
+mod color;
 mod commands;
+mod connect;
 mod damage;
-mod fail;
+mod error;
 mod finding;
-mod hidden;
 mod out;
-mod paint;
 mod payload;
 mod progress;
-mod reach;
+mod redact;
 mod table;
 mod text;
+mod time;
 mod timeline;
-mod when;
 
 use std::process::ExitCode;
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::hidden::{Form, Hidden};
+use crate::error::{CliError, Exit};
+use crate::redact::{Form, Redaction};
 
-/// What is heard unless `GOLDSEAM_LOG` says otherwise: a server also tells who changed what.
-const HEARD: &str = "error";
-const HEARD_OF_A_SERVER: &str = "warn,goldseam::audit=info";
+/// The log filter without `GOLDSEAM_LOG`.
+const LOG_DEFAULT: &str = "error";
+/// The log filter of a server without `GOLDSEAM_LOG`; it includes the audit log.
+const LOG_DEFAULT_SERVER: &str = "warn,goldseam::audit=info";
 
-/// What the engine has to say goes to stderr: errors, or what `GOLDSEAM_LOG` asks for; as JSON if
-/// `GOLDSEAM_LOG_FORMAT` is `json`.
-fn listen(unless_told: &str, hidden: &Hidden) {
+/// Writes log lines to stderr, filtered by `GOLDSEAM_LOG`; as JSON if `GOLDSEAM_LOG_FORMAT` is `json`.
+fn init_logging(default_filter: &str, redaction: &Redaction) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GOLDSEAM_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(unless_told));
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_filter));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let form = match std::env::var("GOLDSEAM_LOG_FORMAT").is_ok_and(|format| format == "json") {
         true => Form::Json,
         false => Form::Text,
     };
-    let lines = hidden.lines(form, std::io::stderr);
-    let heard = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(ansi);
+    let lines = redaction.lines(form, std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(ansi);
     match form {
-        Form::Json => heard.json().init(),
-        Form::Text => heard.fmt_fields(hidden.fields()).init(),
+        Form::Json => subscriber.json().init(),
+        Form::Text => subscriber.fmt_fields(redaction.fields()).init(),
     }
-    let hidden = hidden.clone();
+    let redaction = redaction.clone();
     std::panic::set_hook(Box::new(move |panic| {
-        out::note(hidden.text(&format!("{panic}\n{}", std::backtrace::Backtrace::capture())));
+        out::note(redaction.text(&format!("{panic}\n{}", std::backtrace::Backtrace::capture())));
     }));
 }
 
-/// Whether a command line can be understood, its name included; nothing is done.
+/// Parses a command line, including the program's name, without running it.
 pub fn understand<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), clap::Error> {
-    args::understood(args::whole().try_get_matches_from(words)?).map(|_| ())
+    args::from_matches(args::command().try_get_matches_from(words)?).map(|_| ())
 }
 
-/// Listens for signals that ask this process to end, from this call on; the future waits for one. What a command holds
-/// is dropped then, so a screen that it took is given back.
+/// Installs handlers for SIGINT and SIGTERM; the future waits for the first signal. The command is then dropped, which
+/// restores the screen.
 fn stop_signal() -> impl Future<Output = Exit> {
     use tokio::signal::unix::{Signal, SignalKind, signal};
     async fn received(signals: std::io::Result<Signal>) {
@@ -80,11 +80,12 @@ fn stop_signal() -> impl Future<Output = Exit> {
             Ok(mut signals) => {
                 signals.recv().await;
             }
-            // The signal ends the process by itself.
+            // Without a handler, the signal ends the process.
             Err(_) => std::future::pending().await,
         }
     }
-    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let interrupt = signal(SignalKind::interrupt());
+    let terminate = signal(SignalKind::terminate());
     async {
         tokio::select! {
             () = received(interrupt) => Exit::Interrupted,
@@ -93,25 +94,25 @@ fn stop_signal() -> impl Future<Output = Exit> {
     }
 }
 
-/// Does what the command line of this process says.
+/// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let (cli, named) = match args::typed() {
-        Ok(typed) => typed,
-        Err(error) => return args::refuse(&error),
+    let (cli, named) = match args::parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return args::print_error(&error),
     };
     let app = App::new(&cli.global, named);
-    let unless_told = match cli.command {
-        args::Command::Serve(_) | args::Command::Dev(_) => HEARD_OF_A_SERVER,
-        _ => HEARD,
+    let log_filter = match cli.command {
+        args::Command::Serve(_) | args::Command::Dev(_) => LOG_DEFAULT_SERVER,
+        _ => LOG_DEFAULT,
     };
-    listen(unless_told, &app.hidden);
+    init_logging(log_filter, &app.redaction);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return app.fail(&Fail::plain(format!("no threads could be started: {error}"))),
+        Err(error) => return app.print_error(&CliError::plain(format!("cannot start threads: {error}"))),
     };
-    let stops_itself = commands::stops_itself(&cli.command);
+    let handles_signals = commands::handles_signals(&cli.command);
     let done = runtime.block_on(async {
-        if stops_itself {
+        if handles_signals {
             return commands::run(&app, cli.command).await;
         }
         let stopped = stop_signal();
@@ -123,6 +124,6 @@ pub fn run() -> ExitCode {
     runtime.shutdown_background();
     match done {
         Ok(exit) => exit.into(),
-        Err(fail) => app.fail(&fail),
+        Err(error) => app.print_error(&error),
     }
 }

@@ -1,4 +1,4 @@
-//! `goldseam`, the command. All of it is in the library beside it, so that what it reads can be tested.
+//! The `goldseam` binary. The library holds all code, so that tests can use it.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! The one home of printing: data to stdout, everything else to stderr.
+//! The only module that prints: data to stdout, everything else to stderr.
 //!
-//! Text leaves without control characters of the data that it shows; documents are JSON and stay so.
+//! Text is printed without control characters from data; JSON is printed with such characters escaped.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,41 +11,42 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args;
-use crate::fail::Exit;
-use crate::paint::shown;
+use crate::color::shown;
+use crate::error::Exit;
 
-/// Width of a page when nobody says.
+/// Width of the output if the terminal does not report one.
 const WIDTH_DEFAULT: usize = 100;
 
-/// Writes one line of data.
+/// Writes one line to stdout.
 pub(crate) fn line(text: impl AsRef<str>) {
     write(&format!("{}\n", shown(text.as_ref())));
 }
 
-/// Writes several lines of data.
+/// Writes several lines to stdout.
 pub(crate) fn page(text: &str) {
     write(&shown(text));
 }
 
-/// Writes data as it is.
+/// Writes text to stdout unchanged.
 pub(crate) fn raw(text: &str) {
     write(text);
 }
 
-/// A reader that went away ends the program quietly; data that cannot be written is an error.
+/// Ends the program silently if the reader closed the pipe, and with an error if the write fails otherwise.
 fn write(text: &str) {
     let mut out = io::stdout().lock();
     let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else { return };
     drop(out);
-    std::process::exit(i32::from(lost(&error) as u8));
+    std::process::exit(i32::from(write_failed(&error) as u8));
 }
 
-/// How the program ends if its output was not written; says so, unless the reader went away.
-pub(crate) fn lost(error: &io::Error) -> Exit {
+/// The exit code after a failed write; prints the error unless the reader closed the pipe.
+pub(crate) fn write_failed(error: &io::Error) -> Exit {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Exit::Ok;
     }
-    let (message, help) = (format!("cannot write the output: {error}"), "what was written is not complete");
+    let message = format!("cannot write the output: {error}");
+    let help = "the output is incomplete";
     if args::wants_json() {
         let error = json!({ "code": null, "message": message, "help": help, "exit": Exit::Error as u8 });
         note_json(&json!({ "error": error }).to_string());
@@ -55,17 +56,17 @@ pub(crate) fn lost(error: &io::Error) -> Exit {
     Exit::Error
 }
 
-/// Writes one line for people to stderr.
+/// Writes one line to stderr.
 pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{}", shown(text.as_ref()));
 }
 
-/// Writes one document to stderr.
+/// Writes one JSON document to stderr.
 pub(crate) fn note_json(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", escaped_json(text));
 }
 
-/// Writes a document: indented for a person, in one line for a program.
+/// Writes a JSON document: indented on a terminal, otherwise on one line.
 pub(crate) fn json(value: &impl Serialize) {
     let text = match io::stdout().is_terminal() {
         true => serde_json::to_string_pretty(value),
@@ -74,7 +75,7 @@ pub(crate) fn json(value: &impl Serialize) {
     document(&text.unwrap_or_default());
 }
 
-/// Writes one document of a stream.
+/// Writes a JSON document on one line.
 pub(crate) fn jsonl(value: &impl Serialize) {
     document(&serde_json::to_string(value).unwrap_or_default());
 }
@@ -83,7 +84,7 @@ fn document(text: &str) {
     write(&format!("{}\n", escaped_json(text)));
 }
 
-/// The same document with escapes for what a terminal would act on: within JSON, such characters stand in strings only.
+/// Escapes the control characters of a JSON document; within JSON, they occur only in strings.
 fn escaped_json(text: &str) -> Cow<'_, str> {
     let acts = |c: char| is_control(c) && !c.is_ascii_whitespace();
     if !text.chars().any(acts) {
@@ -101,18 +102,16 @@ fn escaped_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The alternate screen of a terminal, for what is redrawn. What stood on the screen is back once this is dropped.
+/// The alternate screen of a terminal. Dropping it restores the previous screen.
 #[derive(Debug)]
 pub(crate) struct Screen;
 
 impl Screen {
-    /// Takes the screen.
     pub(crate) fn enter() -> Self {
         raw("\x1b[?1049h");
         Self
     }
 
-    /// Empties the screen before something is redrawn.
     pub(crate) fn clear(&self) {
         raw("\x1b[H\x1b[2J");
     }
@@ -124,12 +123,12 @@ impl Drop for Screen {
     }
 }
 
-/// Whether a person looks at the data.
+/// Whether stdout is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Columns of the terminal.
+/// The width of the terminal in columns.
 pub(crate) fn width() -> usize {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_stays_the_same_without_characters_that_a_terminal_acts_on() {
+    fn escaping_control_characters_keeps_the_document() {
         let value = json!({ "tag": "a\u{1b}[2J\u{9b}\u{7f}\u{202e}\n" });
         let text = serde_json::to_string_pretty(&value).unwrap();
         let escaped = escaped_json(&text);

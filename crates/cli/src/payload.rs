@@ -4,22 +4,23 @@ use std::io::Read;
 
 use goldseam::{Limits, Payload};
 
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// The bounds of whoever works on a store from here.
-pub(crate) fn limits() -> Result<Limits, Fail> {
+/// The limits for payloads, with the configured maximum size.
+pub(crate) fn limits() -> Result<Limits, CliError> {
     let mut limits = Limits::default();
     let name = goldseam_server::config::PAYLOAD_BYTES_MAX_ENV;
     let Some(text) = std::env::var(name).ok().filter(|text| !text.is_empty()) else { return Ok(limits) };
     let most = Limits::PAYLOAD_BYTES_MOST;
-    let wrong =
-        || Fail::usage(format!("{name} is {text:?}"), format!("write a number of bytes, {most} at the most"));
-    limits.payload_bytes_max = text.trim().parse().ok().filter(|bytes| *bytes <= most).ok_or_else(wrong)?;
+    let invalid = || {
+        CliError::usage(format!("invalid {name}: {text:?}"), format!("set a number of bytes, at most {most}"))
+    };
+    limits.payload_bytes_max = text.trim().parse().ok().filter(|bytes| *bytes <= most).ok_or_else(invalid)?;
     Ok(limits)
 }
 
-/// Reads JSON text, `@file` or `-` (stdin); nothing is `null`.
-pub(crate) fn read(text: Option<&str>) -> Result<Payload, Fail> {
+/// Reads JSON text, `@file` or `-` (stdin); `None` is `null`.
+pub(crate) fn read(text: Option<&str>) -> Result<Payload, CliError> {
     let Some(text) = text else { return Ok(Payload::null()) };
     let held;
     let json = match text.strip_prefix('@') {
@@ -36,8 +37,8 @@ pub(crate) fn read(text: Option<&str>) -> Result<Payload, Fail> {
     Ok(Payload::parse(json.trim(), &limits()?)?)
 }
 
-/// Reads JSON; text that is no JSON is taken as a JSON string. For answers.
-pub(crate) fn read_or_text(text: &str) -> Result<Payload, Fail> {
+/// Reads JSON; takes other text as a JSON string. For answers.
+pub(crate) fn read_or_text(text: &str) -> Result<Payload, CliError> {
     if text == "-" || text.starts_with('@') {
         return read(Some(text));
     }
@@ -49,16 +50,16 @@ pub(crate) fn read_or_text(text: &str) -> Result<Payload, Fail> {
     }
 }
 
-/// One byte more than may be read, so that too much is seen as such.
+/// More bytes than a payload may have, so that an oversized payload is detected.
 fn bound() -> u64 {
     u64::try_from(Limits::PAYLOAD_BYTES_MOST).unwrap_or(u64::MAX) + 64 * 1024
 }
 
-fn from_file(file: &str) -> Result<String, Fail> {
-    let cannot = |error: std::io::Error| Fail {
+fn from_file(file: &str) -> Result<String, CliError> {
+    let cannot = |error: std::io::Error| CliError {
         code: None,
-        message: format!("{file} cannot be read: {error}"),
-        help: Some("name a file that holds one JSON value, as in @order.json".to_owned()),
+        message: format!("cannot read {file}: {error}"),
+        help: Some("pass a file with one JSON value, as in @order.json".to_owned()),
         exit: Exit::Usage,
     };
     let mut text = String::new();
@@ -67,9 +68,11 @@ fn from_file(file: &str) -> Result<String, Fail> {
     Ok(text)
 }
 
-fn from_stdin() -> Result<String, Fail> {
+fn from_stdin() -> Result<String, CliError> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(bound()).read_to_string(&mut text);
-    read.map_err(|error| Fail::usage(format!("stdin cannot be read: {error}"), "pipe one JSON value in"))?;
+    read.map_err(|error| {
+        CliError::usage(format!("cannot read stdin: {error}"), "pipe one JSON value to it")
+    })?;
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! A live line on stderr while something takes its time: only for a person, and gone afterwards.
+//! A live progress line on stderr, on a terminal only.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::app::App;
 
-/// How often the line is drawn anew.
+/// How often the line is redrawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A line by `template`, or nothing at all where no person would see it.
+/// Creates a progress line, hidden if stderr is not a terminal.
 pub(crate) fn line(app: &App, length: Option<u64>, template: &str) -> ProgressBar {
     let visible = std::io::stderr().is_terminal() && !app.wants_json() && !app.quiet;
     let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -1,14 +1,14 @@
-//! Tables: aligned for a person, tab-separated and whole for a program.
+//! Tables: aligned on a terminal, otherwise tab-separated with complete cells.
 
 use goldseam_api::view::text;
 
+use crate::color::{Colors, Hue, cell, columns};
 use crate::out;
-use crate::paint::{Hue, Paint, cell, columns};
 
-/// The least room that the last column gets.
+/// Minimum width of the last column.
 const LAST_MIN: usize = 8;
 
-/// Rows under a head.
+/// Rows under a header.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
@@ -17,29 +17,28 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these columns.
     pub(crate) fn new(head: &[&'static str]) -> Self {
         Self { head: head.to_vec(), rows: Vec::new(), wraps: false }
     }
 
-    /// The same with a last column that goes on below itself instead of being cut.
+    /// Creates a table whose last column wraps instead of being cut.
     pub(crate) fn wrapping(head: &[&'static str]) -> Self {
         Self { wraps: true, ..Self::new(head) }
     }
 
-    /// Adds a row. A cell stays in its place, whatever stands in it.
+    /// Adds a row, with control characters escaped so that every cell stays in its column.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|text| cell(text)).collect());
     }
 
-    /// Its lines. The last column is cut to the page when a person reads it.
-    pub(crate) fn lines(&self, paint: Paint, terminal: bool) -> Vec<String> {
+    /// Formats the lines. On a terminal, the last column is cut or wrapped to the width.
+    pub(crate) fn lines(&self, colors: Colors, terminal: bool) -> Vec<String> {
         if !terminal {
             let head = self.head.join("\t");
             return std::iter::once(head).chain(self.rows.iter().map(|row| row.join("\t"))).collect();
         }
         let widths: Vec<usize> = (0..self.head.len()).map(|at| self.widest(at)).collect();
-        let head: Vec<String> = self.head.iter().map(|cell| paint.on(Hue::Dim, cell)).collect();
+        let head: Vec<String> = self.head.iter().map(|cell| colors.apply(Hue::Dim, cell)).collect();
         let page = out::width();
         let rows = self.rows.iter().flat_map(|row| match self.wraps {
             true => folded(row, &widths, page),
@@ -54,7 +53,7 @@ impl Table {
     }
 }
 
-/// A row as several, so that its last cell fits the page.
+/// Splits a row so that its last cell fits the width.
 fn folded(row: &[String], widths: &[usize], page: usize) -> Vec<Vec<String>> {
     let Some((last, first)) = row.split_last() else { return Vec::new() };
     let used: usize = widths.iter().take(first.len()).map(|width| width + 2).sum();
@@ -66,7 +65,7 @@ fn folded(row: &[String], widths: &[usize], page: usize) -> Vec<Vec<String>> {
     rows
 }
 
-/// `text` in lines of at most so many columns, broken between words where that is possible.
+/// Wraps `text` between words to at most `most` columns.
 pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -98,7 +97,7 @@ fn aligned(row: &[String], widths: &[usize], page: usize) -> String {
     line.trim_end().to_owned()
 }
 
-/// The beginning of `text`, at most so many columns. Coloured text is left whole.
+/// Shortens `text` to at most `most` columns. Coloured text is not shortened.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.contains('\x1b') { text.to_owned() } else { text::cut(text, most) }
 }
@@ -108,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_gets_tabs_and_whole_cells() {
+    fn without_a_terminal_cells_are_complete_and_tab_separated() {
         let mut table = Table::new(&["RUN", "NOTE"]);
         table.row(vec!["r".into(), "x".repeat(300)]);
-        assert_eq!(table.lines(Paint(false), false)[1].len(), 302);
+        assert_eq!(table.lines(Colors(false), false)[1].len(), 302);
     }
 
     #[test]
-    fn a_long_last_cell_goes_on_below_itself() {
+    fn a_long_last_cell_wraps() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("unbreakable", 4), ["unbreakable"]);
         assert_eq!(wrapped("", 4), [""]);
@@ -124,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn colour_takes_no_room() {
-        assert_eq!(columns(&Paint(true).on(Hue::Bad, "✖ failed")), 8);
+    fn colours_have_no_width() {
+        assert_eq!(columns(&Colors(true).apply(Hue::Bad, "✖ failed")), 8);
         assert_eq!(cut("abcdef", 4), "abc…");
     }
 }

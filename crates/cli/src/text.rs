@@ -1,19 +1,19 @@
-//! Short sentences about runs that several commands share.
+//! Short texts that several commands share.
 
 use goldseam::core::summary::OpenWait;
 use goldseam::{Millis, Summary};
 
 pub(crate) use goldseam_api::view::text::{form, one_line, quoted, signal_line};
 
-use crate::when;
+use crate::time;
 
-/// What a run is about right now, in a few words.
+/// The NOTE column: what the run waits for, or what went wrong.
 pub(crate) fn note(summary: &Summary, now: Millis) -> String {
     if summary.terminated {
         return "terminated".to_owned();
     }
     if summary.is_cancel_pending() {
-        return "a request to cancel is pending".to_owned();
+        return "a cancel request is pending".to_owned();
     }
     if let Some(jump) = &summary.jump {
         return format!("a jump to {} is pending", jump.to);
@@ -39,16 +39,16 @@ fn done(summary: &Summary) -> String {
     }
 }
 
-/// What ends a wait.
+/// Describes what ends a wait.
 pub(crate) fn waits_for(wait: &OpenWait, now: Millis) -> String {
     let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
     things.extend(wait.inputs.iter().map(|path| format!("an answer to {path}")));
     things.extend(wait.children.iter().map(|run| format!("child {run}")));
-    things.extend(wait.tasks.iter().map(|task| format!("a worker to do {} (task {task})", wait.path)));
+    things.extend(wait.tasks.iter().map(|task| format!("a worker for {} (task {task})", wait.path)));
     if let Some(due) = wait.due {
         things.push(match due > now {
-            true => format!("{} ({} left)", when::iso(due), when::span(due.since(now))),
-            false => format!("{} (due)", when::iso(due)),
+            true => format!("{} ({} left)", time::iso(due), time::span(due.since(now))),
+            false => format!("{} (due)", time::iso(due)),
         });
     }
     match things.is_empty() {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_nouns_follow_them() {
+    fn formats_thousands_and_plurals() {
         assert_eq!(
             [0, 999, 1_000, 12_345, 1_234_567].map(thousands),
             ["0", "999", "1,000", "12,345", "1,234,567"]

@@ -1,4 +1,4 @@
-//! Changes of a run: what is asked for, and what was done.
+//! Changes of a run: requests and responses.
 
 use goldseam::core::SignalName;
 use goldseam::recovery::Code;
@@ -6,14 +6,14 @@ use goldseam::{Millis, Path, Payload, RunId, Seq, Status};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// Who wants something and why: pausing, resuming, cancelling, retrying, and the like.
+/// The actor and the reason of a change, such as pause, resume or cancel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reason {
-    /// Who, in the caller's own words. A server adds the name of the key that was used.
+    /// Who makes the change, as the caller names itself. A server adds the name of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why; stays in the run's history.
+    /// Why; kept in the run's history.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -24,10 +24,10 @@ pub struct Reason {
 pub struct NewSignal {
     /// Its name.
     pub name: String,
-    /// Its content; null unless given.
+    /// Its content; defaults to null.
     #[serde(default = "Payload::null")]
     pub payload: Payload,
-    /// Deduplicates: the same id again changes nothing.
+    /// Deduplicates: a repeat with the same id changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -38,40 +38,40 @@ pub struct NewSignal {
 pub struct NewAnswer {
     /// The answer.
     pub answer: Payload,
-    /// Only if the question has been open since then: one that is asked again after a jump is another one.
+    /// Answers only the question that was asked at this time: after a jump, the same path may ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Millis>,
-    /// Who answers, in the caller's own words. A server adds the name of the key that was used.
+    /// Who answers, as the caller names itself. A server adds the name of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Deduplicates: the same id again changes nothing.
+    /// Deduplicates: a repeat with the same id changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// Where a jump goes.
+/// A jump to make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewJump {
     /// The step, wait, sleep or question to go back to.
     pub to: String,
-    /// Input that replaces the run's own.
+    /// Replaces the run's input.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Payload, required = false)]
     pub input: Option<Payload>,
-    /// Mail consumed after the step is not delivered again.
+    /// Do not deliver again mail that was consumed after the step.
     #[serde(default)]
     pub drop_mail: bool,
-    /// First undo what lies after the step.
+    /// First compensate the steps after this one.
     #[serde(default)]
     pub compensate: bool,
-    /// Only tell what would be left standing.
+    /// Only report what would be left standing; change nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// Drop a pending request to cancel; without this the jump is refused.
+    /// Drop a pending cancel request; otherwise the jump is refused while one is pending.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drop_cancel: bool,
-    /// Who, in the caller's own words.
+    /// Who makes the change, as the caller names itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Why.
@@ -79,13 +79,13 @@ pub struct NewJump {
     pub reason: String,
 }
 
-/// The version that a run is moved to.
+/// A migration to another version of the workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMigration {
-    /// The version.
+    /// The version to move the run to.
     pub to_version: u32,
-    /// Who, in the caller's own words.
+    /// Who makes the change, as the caller names itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Why.
@@ -93,21 +93,21 @@ pub struct NewMigration {
     pub reason: String,
 }
 
-/// How a run is to be recovered.
+/// A recovery to make.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewRecovery {
-    /// Heal by this rule only.
+    /// Apply only this rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Code>,
-    /// Only tell what would be done.
+    /// Only report what would be done; change nothing.
     pub dry_run: bool,
-    /// First undo completed steps that a cut would leave standing.
+    /// First compensate completed steps that a cut would leave standing.
     pub compensate: bool,
-    /// Who, in the caller's own words.
+    /// Who makes the change, as the caller names itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why; leaves a note in the run's history.
+    /// Why; added to the run's history as a note.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -116,42 +116,42 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Payload::deserialize(deserializer).map(Some)
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
     pub run: RunId,
 }
 
-/// What a change did that opened a branch.
+/// The result of a change that opened a branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Branched {
-    /// The branch that the run was on then.
+    /// The active branch after the change.
     pub branch: String,
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
     pub run: RunId,
 }
 
-/// What a jump did, or would leave standing.
+/// The result of a jump or of its dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Jumped {
-    /// The branch that the run was on then; absent if it was only asked.
+    /// The active branch after the jump; absent for a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// A request to cancel was pending before; the jump drops it only if that is asked for.
+    /// Whether a cancel request was pending; only `drop_cancel` drops it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancel_pending: bool,
-    /// What lies after the step is undone first; the branch is opened then.
+    /// Whether steps are being compensated first; the branch opens after that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compensating: bool,
-    /// Where the run's log ended then; absent if it was only asked.
+    /// The end of the run's log after the jump; absent for a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<Seq>,
-    /// The run was over: nobody can undo what is left standing.
+    /// Whether the run had ended: then nothing can compensate what is left standing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
     /// The run.
@@ -160,26 +160,26 @@ pub struct Jumped {
     pub standing: Vec<Path>,
     /// The step.
     pub step: Path,
-    /// What undoing waits for, or would wait for.
+    /// What the compensation waits for, or would wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
 }
 
-/// What a recovery found and did.
+/// The result of a recovery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recovery {
-    /// Whether the remedy needs nobody; absent if nothing was wrong.
+    /// Whether the remedy needs no operator; absent if nothing was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automatic: Option<bool>,
-    /// The branch that it opened.
+    /// The branch that the remedy opened.
     pub branch: Option<String>,
-    /// What was seen.
+    /// The evidence for the diagnosis.
     pub evidence: Option<String>,
-    /// Whether something was done about it.
+    /// Whether the remedy was applied.
     pub healed: bool,
     /// Whether something was wrong.
     pub needed: bool,
-    /// What is done about it, or what to do.
+    /// The remedy, or what an operator must do.
     pub remedy: Option<String>,
     /// The rule.
     pub rule: Option<Code>,
@@ -188,42 +188,42 @@ pub struct Recovery {
     pub run: Option<RunId>,
     /// Completed steps with a compensation that a cut leaves standing.
     pub standing: Vec<Path>,
-    /// The run's status before.
+    /// The run's status before the recovery.
     pub status: Status,
 }
 
-/// What a resume did: it looks for something to recover first.
+/// The result of a resume. A resume recovers the run first if a rule applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Resumed {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
-    /// What was recovered on the way.
+    /// The recovery that came first.
     pub recovery: Recovery,
     /// The run.
     pub run: RunId,
-    /// Why it may stop again at once.
+    /// Why the run may park again immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// What a signal did.
+/// The result of a signal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Signalled {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
     pub run: RunId,
     /// Name of the signal.
     pub signal: SignalName,
-    /// What is unusual about it: no open wait of the run looks for it so far.
+    /// Present if no open wait of the run expects the signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// What an answer did.
+/// The result of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Answered {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// The question.
     pub question: Path,

@@ -1,16 +1,16 @@
-//! Ending runs, and taking back what was asked of them: what is asked for, and what was done.
+//! Cancelling, terminating, retrying and withdrawing: requests and responses.
 
 use goldseam::core::event::{Request, Terminated as Left};
 use goldseam::{Millis, Path, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a request to cancel did.
+/// The result of a cancel request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Cancelled {
-    /// Whether the run has ended; if not, the request is pending.
+    /// Whether the run has ended; otherwise the request is pending.
     pub ended: bool,
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
     pub run: RunId,
@@ -19,11 +19,11 @@ pub struct Cancelled {
     pub waits_for: Option<String>,
 }
 
-/// What a termination did.
+/// The result of a termination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TerminatedRun)]
 pub struct Terminated {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// What was left standing.
     pub left: Left,
@@ -31,43 +31,43 @@ pub struct Terminated {
     pub run: RunId,
 }
 
-/// Which request is to be taken back.
+/// A request to withdraw.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewWithdrawal {
-    /// The request; the only one that is pending unless given.
+    /// Which request; defaults to the only pending one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what: Option<Request>,
-    /// Who, in the caller's own words.
+    /// Who makes the change, as the caller names itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why; stays in the run's history.
+    /// Why; kept in the run's history.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// What a withdrawal did.
+/// The result of a withdrawal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Withdrawn {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the change.
     pub event: Seq,
     /// The run.
     pub run: RunId,
-    /// The request that was taken back.
+    /// The request that was withdrawn.
     pub what: Request,
 }
 
-/// How a run is to be tried again.
+/// A retry to make.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewRetry {
-    /// Drop a pending request to cancel; without this the retry is refused.
+    /// Drop a pending cancel request; otherwise the retry is refused while one is pending.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drop_cancel: bool,
-    /// Who, in the caller's own words.
+    /// Who makes the change, as the caller names itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why; stays in the run's history.
+    /// Why; kept in the run's history.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -81,13 +81,13 @@ pub struct Pending {
     /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// When it was made; absent if an older release took it.
+    /// When it was made; absent if an older release recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Millis>,
     /// The step that a jump goes back to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Path>,
-    /// Steps that are undone first, in this order.
+    /// Steps to compensate first, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoes: Vec<Path>,
     /// The request.

@@ -1,4 +1,4 @@
-//! Events of a run, and what else whoever follows it is told.
+//! Events of a run, and the items that a follower receives.
 
 use goldseam::core::codec::Corrupt;
 use goldseam::core::hash::{Hash, WriteId};
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::doc::Damage;
-use crate::moment::Moment;
+use crate::timestamp::Timestamp;
 
 /// One event of a run's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventDoc {
-    /// Its position.
+    /// The position.
     pub seq: Seq,
-    /// When.
-    pub at: Moment,
+    /// When it happened.
+    pub at: Timestamp,
     /// The same in milliseconds since 1970.
     pub at_ms: i64,
-    /// Its branch, as in `b1`.
+    /// The branch, as in `b1`.
     pub branch: String,
-    /// The claim under which an owner wrote it; none for what came from outside.
+    /// The epoch of the owner that wrote it; null for mail and other changes from outside.
     pub epoch: Option<Seq>,
-    /// What happened, as in `step.completed`.
+    /// The event type, as in `step.completed`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What goes with it; none where its type says all.
+    /// The event's data; absent for types without data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Payload, required = false)]
     pub data: Option<Payload>,
 }
 
-/// Type and data of an event, as they stand in a log.
+/// Type and data of an event, as the log stores them.
 #[derive(Serialize, Deserialize)]
 struct Parts {
     #[serde(rename = "type")]
@@ -45,12 +45,12 @@ struct Parts {
 impl From<&Recorded> for EventDoc {
     fn from(recorded: &Recorded) -> Self {
         let name = || Parts { kind: recorded.event.name().to_owned(), data: None };
-        // By text and not by value: whatever a payload holds stays as it was written.
+        // Through text, not through values, so that payloads keep their exact text.
         let parts = serde_json::to_string(&recorded.event).and_then(|text| serde_json::from_str(&text));
         let Parts { kind, data } = parts.unwrap_or_else(|_| name());
         Self {
             seq: recorded.seq,
-            at: Moment(recorded.at),
+            at: Timestamp(recorded.at),
             at_ms: recorded.at.0,
             branch: recorded.branch.to_string(),
             epoch: recorded.epoch,
@@ -63,7 +63,7 @@ impl From<&Recorded> for EventDoc {
 impl TryFrom<&EventDoc> for Recorded {
     type Error = Corrupt;
 
-    /// The event again. Which write put it there, what stood before it and its size do not travel.
+    /// Decodes the event. The document does not contain its write-id, its hash chain and its size.
     fn try_from(doc: &EventDoc) -> Result<Self, Corrupt> {
         let corrupt = |detail: String| Corrupt::new(doc.seq, detail);
         let parts = Parts { kind: doc.kind.clone(), data: doc.data.clone() };
@@ -88,22 +88,22 @@ impl TryFrom<&EventDoc> for Recorded {
 pub struct History {
     /// Its events, oldest first.
     pub items: Vec<EventDoc>,
-    /// Where the next page begins: pass it as `after`. Absent after the last one.
+    /// Cursor of the next page: pass it as `after`. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Seq>,
     /// The run.
     pub run: RunId,
-    /// Where the log is damaged, within this page. Left out if it is whole.
+    /// Damage of the log within this page. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
 }
 
-/// Which events.
+/// Selects events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
-    /// Only what this branch sees, as in `b2`.
+    /// Only events that this branch sees, as in `b2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// Only events after this position.
@@ -113,25 +113,25 @@ pub struct HistoryQuery {
         deserialize_with = "goldseam::core::whole::optional"
     )]
     pub after: Option<u64>,
-    /// At most so many, up to 500; 500 unless given.
+    /// Maximum number of events, up to 500; defaults to 500.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// What somebody who follows a run is told.
+/// An item that a follower of a run receives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum News {
-    /// Something happened.
+    /// An event of the log.
     Event(Box<EventDoc>),
-    /// Nothing happens although it should. Told once.
+    /// The run is stalled. Sent once.
     Stalled(StalledNews),
-    /// It moves again.
+    /// The run moves again.
     Moving(MovingNews),
 }
 
 impl News {
-    /// The name of it in a stream: the type of the event, `stalled` or `moving`.
+    /// The name in a stream: the event type, `stalled` or `moving`.
     pub fn name(&self) -> &str {
         match self {
             Self::Event(event) => &event.kind,
@@ -140,7 +140,7 @@ impl News {
         }
     }
 
-    /// The position to go on from; only events have one.
+    /// The position to resume from; only events have one.
     pub fn seq(&self) -> Option<Seq> {
         match self {
             Self::Event(event) => Some(event.seq),
@@ -148,7 +148,7 @@ impl News {
         }
     }
 
-    /// Reads what stands in a stream under this name.
+    /// Parses an item of a stream.
     pub fn parse(name: &str, data: &str) -> Result<Self, serde_json::Error> {
         Ok(match name {
             STALLED => Self::Stalled(serde_json::from_str(data)?),
@@ -163,16 +163,16 @@ pub const STALLED: &str = "stalled";
 /// The name of [`News::Moving`] in a stream.
 pub const MOVING: &str = "moving";
 
-/// Nothing happens although it should.
+/// A run is stalled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StalledNews {
-    /// The end of the log that was looked at.
+    /// The end of the log that was examined.
     pub after: Seq,
-    /// When that was seen.
-    pub at: Moment,
-    /// What was seen.
+    /// When it was diagnosed.
+    pub at: Timestamp,
+    /// The evidence for the diagnosis.
     pub evidence: String,
-    /// What is done about it, or what to do.
+    /// The remedy, or what an operator must do.
     pub remedy: String,
     /// The rule.
     pub rule: Code,
@@ -186,8 +186,8 @@ pub struct StalledNews {
 /// A run that was stalled moves again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MovingNews {
-    /// When that was seen.
-    pub at: Moment,
+    /// When it was noticed.
+    pub at: Timestamp,
     /// The run.
     pub run: RunId,
     /// Always `moving`.

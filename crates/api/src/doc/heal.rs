@@ -1,4 +1,4 @@
-//! Finding what is wrong, and what was healed.
+//! Sweeps, examinations and recoveries.
 
 use std::cmp::Reverse;
 
@@ -8,67 +8,67 @@ use goldseam::{Millis, RunId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::moment::Moment;
-use crate::view::spread::Spread;
+use crate::timestamp::Timestamp;
+use crate::view::percentiles::Percentiles;
 
-/// Most recoveries that statistics are made of.
+/// Maximum number of recoveries that statistics cover.
 pub const STATS_MAX: u32 = 1_000_000;
 
-/// How a sweep is made.
+/// Options of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewSweep {
-    /// A finding must have held for so long before it is healed; 600000 unless given.
+    /// How long a finding must have held before it is healed, in milliseconds; defaults to 600000.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "goldseam::core::whole::optional"
     )]
     pub stale_after_ms: Option<u64>,
-    /// Only tell.
+    /// Only report; heal nothing.
     pub dry_run: bool,
-    /// Tell how long a finding has held by the log, the row, the task and the owner's last beat, instead of by earlier sweeps:
-    /// for a single sweep.
+    /// Derive how long a finding has held from the log, the row, the task and the owner's last beat, not from earlier
+    /// sweeps. For a single sweep.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub from_log: bool,
-    /// Look at the states that others keep beside the runs too, and give those that are stalled a new task.
+    /// Also examine foreign states, and give stalled ones a new task.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
-    /// Queue of these tasks; `default` unless given.
+    /// Queue of the tasks for foreign states; defaults to `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_queue: Option<String>,
-    /// Kind of these tasks; `workflow.orchestrate` unless given.
+    /// Kind of the tasks for foreign states; defaults to `workflow.orchestrate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_kind: Option<String>,
 }
 
-/// What a batch of a sweep, or a whole one, did.
+/// The result of a sweep or of one batch of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Sweep {
-    /// When.
-    pub at: Moment,
-    /// What was found among the states of others; absent if they were not looked at.
+    /// When it was made.
+    pub at: Timestamp,
+    /// The result for foreign states; absent if they were not examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<ForeignSweep>,
-    /// Runs healed.
+    /// Healed runs.
     pub healed: u64,
-    /// Runs that are well.
+    /// Healthy runs.
     pub healthy: u64,
-    /// There is more to look at: sweep again to go on.
+    /// Whether there are more runs to examine: sweep again to continue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// Cached rows written anew.
+    /// Cached rows that were rewritten.
     pub rows_rewritten: u64,
-    /// Runs looked at.
+    /// Examined runs.
     pub scanned: u64,
-    /// Each stalled run with its reason.
+    /// Stalled runs with the diagnosis of each.
     pub stalled: Vec<Finding>,
-    /// Runs that turned out to be over.
+    /// Runs that had ended.
     pub terminal: u64,
 }
 
 impl Sweep {
-    /// Adds what a later batch of the same sweep did.
+    /// Adds the result of a later batch of the same sweep.
     pub fn add(&mut self, later: Self) {
         self.at = later.at;
         self.healed += later.healed;
@@ -92,64 +92,64 @@ impl Sweep {
     }
 }
 
-/// What was found among states that somebody else keeps beside the runs.
+/// The result of a sweep for foreign states.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ForeignSweep {
-    /// Given a new task.
+    /// States that got a new task.
     pub healed: u64,
-    /// Well.
+    /// Healthy states.
     pub healthy: u64,
-    /// Looked at.
+    /// Examined states.
     pub scanned: u64,
-    /// Without a task, and so none of ours.
+    /// States without a task, which sweeps ignore.
     pub skipped: u64,
-    /// Each stalled one with its reason.
+    /// Stalled states with the diagnosis of each.
     pub stalled: Vec<Finding>,
-    /// Names of states that no run can have: these were not looked at.
+    /// Names of states that are not valid run ids; these states were not examined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed: Vec<String>,
 }
 
-/// How the whole store is examined.
+/// Options of an examination of the whole store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewCheckup {
-    /// Heal what can be healed.
+    /// Heal findings that have an automatic remedy.
     pub fix: bool,
-    /// Only this rule.
+    /// Apply only this rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Code>,
-    /// Read every log, those of finished runs too.
+    /// Read every log, including those of ended runs.
     pub deep: bool,
-    /// At most so many findings in the answer, the worst first; a server answers with up to 500, and with 500 unless given. All
-    /// are healed and counted all the same.
+    /// Maximum number of findings in the response, the most severe first. A server returns up to 500, which is also its
+    /// default. Findings beyond the limit are still healed and counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// What an examination of the whole store brought.
+/// The result of an examination of the whole store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Checkup {
-    /// All findings, by rule and fate; the worst first.
+    /// Counts of all findings by rule and fate, the most severe first.
     #[serde(default)]
     pub counts: Vec<FindingCount>,
-    /// What is wrong, or was; the worst first, and no more than asked for.
+    /// Findings, the most severe first, up to the limit.
     pub findings: Vec<Finding>,
-    /// How much of it was healed.
+    /// Healed findings.
     pub healed: u64,
-    /// Whether nothing is left that is wrong.
+    /// Whether no finding is left.
     pub healthy: bool,
-    /// Cached rows written anew.
+    /// Cached rows that were rewritten.
     pub rows_rewritten: u64,
-    /// Runs looked at.
+    /// Examined runs.
     pub scanned: u64,
-    /// Findings in all, those that `findings` leaves out included.
+    /// Number of all findings, including those beyond the limit.
     #[serde(default)]
     pub total: u64,
 }
 
 impl Checkup {
-    /// Counts the findings and keeps the worst of them, at most `limit`.
+    /// Sorts and counts the findings, and keeps at most `limit` of the most severe.
     #[must_use]
     pub fn counted(mut self, limit: Option<u32>) -> Self {
         let rank = |finding: &Finding| (Reverse(finding.severity), finding.code, finding.fate);
@@ -157,7 +157,7 @@ impl Checkup {
         self.total = self.findings.len() as u64;
         self.counts.clear();
         for finding in &self.findings {
-            let (severity, code, fate) = (finding.severity, finding.code, finding.fate);
+            let Finding { severity, code, fate, .. } = *finding;
             match self.counts.last_mut().filter(|last| (last.code, last.fate) == (code, fate)) {
                 Some(last) => last.count += 1,
                 None => self.counts.push(FindingCount { code, count: 1, fate, severity }),
@@ -170,36 +170,35 @@ impl Checkup {
     }
 }
 
-/// How many findings share a rule and a fate.
+/// The number of findings with the same rule and fate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FindingCount {
-    /// The rule; absent for states of another system.
+    /// The rule; absent for foreign states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// How many.
+    /// The number of findings.
     pub count: u64,
-    /// What became of them.
+    /// Their fate.
     pub fate: Fate,
-    /// How bad they are.
+    /// Their severity.
     pub severity: Severity,
 }
 
-/// Something that is wrong with a run, a task, a lock, a node, another record or a state of another system: one of these
-/// names is there.
+/// A diagnosis of a run, task, lock, node, other record or foreign state: exactly one of these fields is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
-    /// The rule; absent for a state of somebody else, of which no rule speaks.
+    /// The rule; absent for foreign states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
     /// Why the remedy failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The end of the log that was looked at.
+    /// The end of the log that was examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<Seq>,
-    /// What was seen.
+    /// The evidence for the diagnosis.
     pub evidence: String,
-    /// What became of it.
+    /// The fate of the finding.
     pub fate: Fate,
     /// The lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,21 +206,21 @@ pub struct Finding {
     /// The node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The place of another record.
+    /// The location of another record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// What is done about it, or what to do.
+    /// The remedy, or what an operator must do.
     pub remedy: String,
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// How bad it is.
+    /// The severity.
     #[serde(default)]
     pub severity: Severity,
-    /// Since when it has been seen so.
+    /// When it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Moment>,
-    /// The state of somebody else.
+    pub since: Option<Timestamp>,
+    /// The foreign state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The task.
@@ -230,7 +229,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// What sort of thing it is about, and which one.
+    /// Returns the kind of the subject and its name.
     pub fn subject(&self) -> (&'static str, &str) {
         let kinds = [
             ("run", &self.run),
@@ -245,36 +244,36 @@ impl Finding {
     }
 }
 
-/// How bad a finding is, the worst last.
+/// The severity of a finding, the most severe last.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It was healed, or heals by itself.
+    /// Healed, or heals automatically.
     Info,
-    /// It can be healed without a person.
+    /// Can be healed without an operator.
     #[default]
     Warning,
-    /// Only a person can help, or the remedy failed.
+    /// Needs an operator, or the remedy failed.
     Error,
-    /// A log is damaged, or a run was stopped because it takes its process down.
+    /// A log is damaged, or a run was stopped because it crashes its process.
     Critical,
 }
 
 impl Severity {
-    /// How bad a finding of this rule with this fate is.
+    /// Returns the severity of a finding with this rule and fate.
     pub fn of(code: Option<Code>, fate: Fate) -> Self {
         match fate {
             _ if code == Some(Code::K1) => Self::Critical,
             Fate::Stopped => Self::Critical,
             Fate::NeedsHelp | Fate::Failed => Self::Error,
-            Fate::Told | Fate::Young => Self::Warning,
+            Fate::Reported | Fate::Young => Self::Warning,
             Fate::Healed | Fate::Moved | Fate::Waits => Self::Info,
         }
     }
 
-    /// The word in JSON and on screen.
+    /// Returns the name in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -285,40 +284,41 @@ impl Severity {
     }
 }
 
-/// What became of a finding.
+/// What happened to a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It was healed.
+    /// The remedy was applied.
     Healed,
-    /// It has not held for long enough yet.
+    /// The finding has not held for long enough yet.
     Young,
-    /// It was only told.
-    Told,
-    /// Somebody else was faster, or the run moved on by itself.
+    /// The finding was only reported.
+    #[serde(rename = "told")]
+    Reported,
+    /// The run moved on, or another process applied the remedy.
     Moved,
-    /// Only a person, or time, can help.
+    /// Only an operator, or time, can help.
     NeedsHelp,
-    /// It heals by itself: a node has its task, or will.
+    /// It heals automatically: a node has the run's task, or will claim it.
     Waits,
-    /// The run was stopped: it takes its process down, and needs a person.
+    /// The run was stopped because it crashes its process; it needs an operator.
     Stopped,
-    /// The remedy failed; another sweep tries again.
+    /// The remedy failed; the next sweep tries again.
     Failed,
 }
 
-/// Which recoveries.
+/// Selects recoveries.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RecoveriesQuery {
-    /// Only at or after this moment, in milliseconds since 1970.
+    /// Only recoveries at or after this time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<i64>,
-    /// Begin after this cursor: `next` of the page before.
+    /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many, up to 500; 20 unless given.
+    /// Maximum number of recoveries, up to 500; defaults to 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -326,27 +326,27 @@ pub struct RecoveriesQuery {
 /// One recovery of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Healing {
-    /// When.
-    pub at: Moment,
+    /// When it was made.
+    pub at: Timestamp,
     /// The same in milliseconds since 1970.
     pub at_ms: Millis,
-    /// Recoveries since the last progress, this one included.
+    /// Recoveries since the last progress, including this one.
     pub attempt: u32,
-    /// Where it was cut.
+    /// The cutoff of the new branch.
     pub cutoff: Option<Seq>,
-    /// How the rule stopped the run, if it did instead of healing it: `parked`, `failed`, or `undoing` where it fails
-    /// once what it did is undone.
+    /// How the rule stopped the run instead of healing it: `parked`, `failed`, or `undoing` if the run fails after its
+    /// compensations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// Where in the run's log it stands.
+    /// Its position in the run's log.
     pub event: Seq,
-    /// What was seen.
+    /// The evidence for the diagnosis.
     pub evidence: String,
-    /// From the recovery to the run's next sign of progress; none: not yet.
+    /// Milliseconds from the recovery to the run's next progress; null if there was none yet.
     pub heal_ms: Option<i64>,
     /// The branch that was opened.
     pub new_branch: Option<String>,
-    /// Who mended it.
+    /// The node that applied the remedy.
     pub node: Option<NodeId>,
     /// The branch that was left.
     pub previous_branch: Option<String>,
@@ -356,37 +356,37 @@ pub struct Healing {
     pub rule: String,
     /// The run.
     pub run: RunId,
-    /// For how long nothing had happened.
+    /// How long the run had been stalled, in milliseconds.
     pub stalled_ms: u64,
     /// Its workflow.
     pub workflow: WorkflowName,
 }
 
-/// What statistics are made of.
+/// Selects the recoveries that statistics cover.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HealingStatsQuery {
-    /// Only at or after this moment, in milliseconds since 1970.
+    /// Only recoveries at or after this time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<i64>,
-    /// Of the latest so many, up to 1000000; all of those unless given.
+    /// Only the latest recoveries, up to 1000000, which is also the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<u32>,
 }
 
-/// Recoveries by one rule.
+/// Statistics of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HealingStats {
-    /// How many.
+    /// The number of recoveries.
     pub count: u64,
-    /// The runs were stopped, not healed.
+    /// Whether the rule stopped the runs instead of healing them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// From the recovery to the run's next sign of progress.
-    pub heal_ms: Spread,
+    /// Milliseconds from the recovery to the run's next progress.
+    pub heal_ms: Percentiles,
     /// The rule.
     pub rule: String,
-    /// For how long nothing had happened.
-    pub stalled_ms: Spread,
+    /// How long the runs had been stalled, in milliseconds.
+    pub stalled_ms: Percentiles,
 }

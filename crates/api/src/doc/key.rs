@@ -1,4 +1,4 @@
-//! Keys of a server: who may do what, in which namespace.
+//! Keys of a server: what a caller may do, in which namespace.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,11 +9,11 @@ use goldseam::core::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a key may do. None of them includes another: a key has what it was given.
+/// A permission of a key. No scope includes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Look at everything but keys.
+    /// Read everything except keys.
     Read,
     /// Start runs and submit tasks.
     Start,
@@ -21,18 +21,18 @@ pub enum Scope {
     Signal,
     /// Pause, resume, cancel, terminate, withdraw, jump, retry, heal; release other people's locks and tasks.
     Operate,
-    /// Claim tasks and runs, hold locks, bring results.
+    /// Claim tasks and runs, hold locks, report results.
     Worker,
-    /// Make and revoke keys.
+    /// Create and revoke keys.
     Admin,
 }
 
 impl Scope {
-    /// All of them.
+    /// Every scope.
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Start, Self::Signal, Self::Operate, Self::Worker, Self::Admin];
 
-    /// The word.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -51,49 +51,49 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The word is no scope.
+/// The text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoScope(String);
+pub struct InvalidScope(String);
 
-impl fmt::Display for NoScope {
+impl fmt::Display for InvalidScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no scope: write read, start, signal, operate, worker or admin", self.0)
+        write!(f, "invalid scope {:?}; write read, start, signal, operate, worker or admin", self.0)
     }
 }
 
-impl std::error::Error for NoScope {}
+impl std::error::Error for InvalidScope {}
 
 impl FromStr for Scope {
-    type Err = NoScope;
+    type Err = InvalidScope;
 
-    fn from_str(word: &str) -> Result<Self, NoScope> {
+    fn from_str(word: &str) -> Result<Self, InvalidScope> {
         Self::ALL
             .into_iter()
             .find(|scope| scope.as_str() == word)
-            .ok_or_else(|| NoScope(word.chars().take(40).collect()))
+            .ok_or_else(|| InvalidScope(word.chars().take(40).collect()))
     }
 }
 
-/// A key as everybody may see it.
+/// A key, without its credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Key {
-    /// Names it; no secret.
+    /// The id, which is not secret.
     pub id: String,
-    /// For people: who or what uses it.
+    /// Who or what uses the key.
     pub name: String,
-    /// The namespace that it opens.
+    /// The namespace that it gives access to.
     pub namespace: String,
     /// What it may do there.
     pub scopes: BTreeSet<Scope>,
-    /// The queues whose tasks and runs it may claim; all of them if this is absent.
+    /// The queues whose tasks and runs it may claim; absent for all queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<BTreeSet<QueueName>>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Millis,
-    /// Who made it.
+    /// Who created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// When it ends by itself.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
     /// When it was revoked.
@@ -102,27 +102,27 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether it opens anything at this moment.
+    /// Whether the key is neither revoked nor expired.
     pub fn is_valid(&self, now: Millis) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// What a new key is to be.
+/// A key to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
-    /// For people: who or what uses it.
+    /// Who or what will use the key.
     pub name: String,
     /// What it may do.
     pub scopes: BTreeSet<Scope>,
-    /// The queues whose tasks and runs it may claim, with the scope `worker`; all of them unless given.
+    /// The queues whose tasks and runs it may claim, with the scope `worker`; defaults to all queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<BTreeSet<QueueName>>,
-    /// The namespace that it opens; that of whoever makes it unless given.
+    /// The namespace that it gives access to; defaults to the caller's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// For how long it is valid, in milliseconds; for ever unless given.
+    /// How long it is valid, in milliseconds; without a limit by default.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -131,12 +131,12 @@ pub struct NewKey {
     pub valid_for_ms: Option<u64>,
 }
 
-/// A key that was just made.
+/// A new key with its credential.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct MadeKey {
     /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// What to send; it is not told again.
+    /// The credential to send with requests. The server shows it only once.
     pub credential: String,
 }

@@ -4,26 +4,26 @@ use goldseam::core::LockName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Which locks.
+/// Selects locks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LocksQuery {
-    /// Begin after this cursor: `next` of the page before.
+    /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many, up to 500; 100 unless given.
+    /// Maximum number of locks, up to 500; defaults to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Who takes a lock, and for how long.
+/// A lock to acquire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewHold {
-    /// Who takes it.
+    /// The new holder.
     pub holder: String,
-    /// For so many milliseconds; 300000 unless given.
+    /// How long to hold it, in milliseconds; defaults to 300000.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -32,16 +32,16 @@ pub struct NewHold {
     pub ttl_ms: Option<u64>,
 }
 
-/// A hold to be kept.
+/// A held lock to extend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extension {
-    /// Who has it.
+    /// The holder.
     pub holder: String,
-    /// The fence that acquiring it brought.
+    /// The fence from the acquire response.
     #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub fence: u64,
-    /// For so many milliseconds from now; 300000 unless given.
+    /// How long to hold it from now, in milliseconds; defaults to 300000.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -50,22 +50,22 @@ pub struct Extension {
     pub ttl_ms: Option<u64>,
 }
 
-/// A hold to be given up.
+/// A held lock to release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRelease {
-    /// Who has it.
+    /// The holder.
     pub holder: String,
-    /// The fence that acquiring it brought.
+    /// The fence from the acquire response.
     #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub fence: u64,
 }
 
-/// What became of a release.
+/// The result of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Released {
     /// The lock.
     pub name: LockName,
-    /// Whether it was held like that until now.
+    /// Whether the holder had the lock with this fence.
     pub released: bool,
 }

@@ -1,6 +1,6 @@
-//! The documents that travel: what `--json` prints, what a server answers and what it is asked.
+//! The documents: the output of `--json`, and the requests and responses of a server.
 //!
-//! Fields are added, never renamed. What is asked for is refused if it holds a field that nobody knows.
+//! Fields are added, never renamed. A request with an unknown field is refused.
 
 pub mod change;
 pub mod ending;
@@ -17,34 +17,34 @@ pub mod task;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Most items of a page.
+/// Maximum number of items in a page.
 pub const PAGE_MAX: u32 = 500;
-/// Longest wait for something to happen.
+/// Maximum wait of a request, in milliseconds.
 pub const WAIT_MS_MAX: u64 = 60_000;
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
-    /// What was asked for.
+    /// The items.
     pub items: Vec<T>,
-    /// Where the next page begins: pass it as `after`. None after the last one.
+    /// Cursor of the next page: pass it as `after`. Null on the last page.
     pub next: Option<String>,
-    /// Records within this page that cannot be read; they are not among the items. Left out if there are none.
+    /// Unreadable records within this page, which `items` does not contain. Absent if every record is readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableItem>,
 }
 
 impl<T> Page<T> {
-    /// A page in which everything can be read.
+    /// Creates a page without unreadable records.
     pub fn new(items: Vec<T>, next: Option<String>) -> Self {
         Self { items, next, unreadable: Vec::new() }
     }
 }
 
-/// A record that cannot be read: damaged, or written by a later release. A run's own row is rebuilt from its log.
+/// An unreadable record: damaged, or written by a later release. The row of a run is rebuilt from its log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UnreadableItem {
-    /// Its name: in a list of runs, the run.
+    /// Its name; in a list of runs, the run id.
     pub id: String,
     /// Why it cannot be read.
     pub reason: String,
@@ -53,23 +53,23 @@ pub struct UnreadableItem {
 }
 
 impl UnreadableItem {
-    /// The status of what cannot be read.
+    /// The status of unreadable records.
     pub const STATUS: &'static str = "unreadable";
 
-    /// A record that cannot be read.
+    /// Creates an unreadable item.
     pub fn new(id: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { id: id.into(), reason: reason.into(), status: Self::STATUS.to_owned() }
     }
 }
 
-/// A place in a log where something is wrong.
+/// A damaged position of a log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Damage {
     /// The position.
     pub seq: goldseam::Seq,
-    /// What is wrong there.
+    /// What is wrong.
     pub reason: String,
-    /// Nothing is wrong: a newer release has written it, and this one cannot read it.
+    /// Whether a newer release wrote the event, which is then intact but unreadable for this release.
     pub newer: bool,
 }
 
@@ -79,12 +79,12 @@ impl From<&goldseam::core::Corrupt> for Damage {
     }
 }
 
-/// A whole list.
+/// A complete list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Items<T> {
-    /// All of them.
+    /// The items.
     pub items: Vec<T>,
-    /// Where the log that they come from is damaged. Left out if it is whole.
+    /// Damage of the log that the items come from. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
 }

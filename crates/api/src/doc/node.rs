@@ -1,4 +1,4 @@
-//! Engines that work on the store, and the workflows that they have.
+//! Nodes and their workflows.
 
 use goldseam::Millis;
 use goldseam::core::{NodeId, WorkflowName};
@@ -8,25 +8,25 @@ use utoipa::ToSchema;
 /// One incarnation of an engine process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// Whether it works, as far as can be known.
+    /// Whether the node is up and its process is not known to be gone.
     pub alive: bool,
-    /// When it last gave a sign of life, by the store's clock.
+    /// Its last beat, by the store's clock.
     pub beat_at: Millis,
-    /// How many times it has.
+    /// The number of its beats.
     pub beats: u64,
-    /// Random per start.
+    /// The id, random for each start.
     pub id: NodeId,
-    /// For people: host and process id.
+    /// Host and process id.
     pub name: String,
-    /// What the system knows of its process: `held`, `dropped`, `suspect` or `unknown`.
+    /// What the system knows about its process: `held`, `dropped`, `suspect` or `unknown`.
     pub pulse: String,
-    /// Runs it takes at once.
+    /// Maximum number of concurrent runs.
     pub slots: u32,
     /// When it joined.
     pub started_at: Millis,
     /// `up`, `leaving`, `left` or `gone`.
     pub state: String,
-    /// Workflows it has, as `name@version`.
+    /// Its workflows, as `name@version`.
     pub workflows: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Passes: one thing that whoever holds one may do, once.
+//! Passes: permission to answer one question or to send one signal, once.
 
 use goldseam::core::SignalName;
 use goldseam::{Millis, Path, Payload, RunId, Seq};
@@ -7,17 +7,17 @@ use utoipa::ToSchema;
 
 use super::run::OpenQuestion;
 
-/// What a new pass is to allow: exactly one of the two.
+/// A pass to create. Set exactly one of `answer` and `signal`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPass {
-    /// To answer this question, which is open now.
+    /// Allows answering this open question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Path>,
-    /// To send the run a signal of this name.
+    /// Allows sending a signal with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalName>,
-    /// For how long it is valid, in milliseconds; a week unless given, 90 days at most.
+    /// How long the pass is valid, in milliseconds; defaults to a week, at most 90 days.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -26,60 +26,60 @@ pub struct NewPass {
     pub valid_for_ms: Option<u64>,
 }
 
-/// A pass that was just made. It is told here, and never again.
+/// A new pass. The server shows it only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MadePass {
     /// The run.
     pub run: RunId,
-    /// What a person's page sends to `/v1/pass`, as `authorization: Bearer PASS`.
+    /// The pass that a web page sends to `/v1/pass`, as `authorization: Bearer PASS`.
     pub pass: String,
-    /// Where a program sends the payload to, signed with the secret.
+    /// The path to which a program sends the signed payload.
     pub callback: String,
-    /// What a program signs with.
+    /// The secret with which a program signs the payload.
     pub secret: String,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Millis,
 }
 
-/// What a pass allows, for whoever holds it.
+/// What a pass allows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ShownPass {
     /// The run.
     pub run: RunId,
-    /// The question that it answers.
+    /// The question that the pass allows answering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<OpenQuestion>,
-    /// The signal that it sends.
+    /// The signal that the pass allows sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalName>,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Millis,
 }
 
-/// How a pass is used.
+/// The use of a pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UsePass {
-    /// The answer, or what the signal carries.
+    /// The answer, or the signal's payload.
     #[serde(default = "Payload::null")]
     pub payload: Payload,
-    /// Who answers, in their own words.
+    /// Who answers, as they name themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// What using a pass did.
+/// The result of using a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UsedPass {
-    /// Where the run's log ended then.
+    /// The end of the run's log after the use.
     pub event: Seq,
     /// The run.
     pub run: RunId,
 }
 
-/// That passes are made with something new.
+/// The result of rotating the signing key of passes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rotated {
-    /// When.
+    /// When it was rotated.
     pub rotated_at: Millis,
 }

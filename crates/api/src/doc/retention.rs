@@ -1,28 +1,28 @@
-//! Pruning: what would go, and what went.
+//! Pruning: plans and results.
 
 use goldseam::core::WorkflowName;
 use goldseam::{Millis, RunId, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Most runs that a server prunes at a time.
+/// Maximum number of runs that a server prunes per request.
 pub const PRUNE_MAX: u64 = 500;
 
-/// Which runs would be pruned.
+/// Selects runs to prune.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PruneQuery {
-    /// Only what ended at least so many milliseconds ago, by the store's clock.
+    /// Only runs that ended at least this many milliseconds ago, by the store's clock.
     #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub completed_before_ms: u64,
-    /// Only of this workflow.
+    /// Only runs of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// Only what ended so: `completed`, `failed` or `cancelled`, separated by commas; all of them unless given.
+    /// Only runs with these statuses, separated by commas: `completed`, `failed`, `cancelled`; defaults to all three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// At most so many, the oldest first.
+    /// Maximum number of runs, the oldest first.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -31,27 +31,27 @@ pub struct PruneQuery {
     pub limit: Option<u64>,
 }
 
-/// Which runs are to be pruned, and who wants it.
+/// A prune to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPrune {
-    /// Only what ended at least so many milliseconds ago, by the store's clock.
+    /// Only runs that ended at least this many milliseconds ago, by the store's clock.
     #[serde(deserialize_with = "goldseam::core::whole::number")]
     pub completed_before_ms: u64,
-    /// Only of this workflow.
+    /// Only runs of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// Only what ended so: `completed`, `failed` or `cancelled`; all of them unless given.
+    /// Only runs with these statuses: `completed`, `failed`, `cancelled`; defaults to all three.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<Status>,
-    /// At most so many, the oldest first; a server takes 500 at a time, and so many unless given.
+    /// Maximum number of runs, the oldest first. A server prunes up to 500 per request, which is also its default.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "goldseam::core::whole::optional"
     )]
     pub limit: Option<u64>,
-    /// Who, if it is somebody else than whoever asks.
+    /// Who makes the change, if not the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Why.
@@ -60,7 +60,7 @@ pub struct NewPrune {
 }
 
 impl NewPrune {
-    /// The same choice, to look at what it would do.
+    /// The query that plans this prune.
     pub fn query(&self) -> PruneQuery {
         let status = self.status.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         PruneQuery {
@@ -72,25 +72,25 @@ impl NewPrune {
     }
 }
 
-/// What a prune would do.
+/// The plan of a prune.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PrunePlan {
-    /// What ended before this moment would go.
+    /// Runs that ended before this time are selected.
     pub before: Millis,
-    /// Always: nothing was done.
+    /// Always true: nothing was changed.
     pub dry_run: bool,
-    /// Runs that are old enough, but part of something that moves.
+    /// Runs that are old enough but belong to an active family of parents and children.
     pub held: u64,
-    /// What would be archived and removed.
+    /// The runs that would be archived and removed.
     pub runs: Vec<PrunableRun>,
-    /// Logs that an earlier prune archived and did not get to remove.
+    /// Logs that an earlier prune archived but did not remove.
     pub unfinished: u64,
 }
 
 /// A run that would be pruned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PrunableRun {
-    /// How long its log is.
+    /// The length of its log.
     pub events: u64,
     /// When it ended.
     pub finished_at: Millis,
@@ -102,31 +102,31 @@ pub struct PrunableRun {
     pub workflow: WorkflowName,
 }
 
-/// What a prune did.
+/// The result of a prune.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PruneReport)]
 pub struct Pruned {
-    /// Where the archive's new files are.
+    /// The new files of the archive.
     pub archives: Vec<String>,
-    /// Bytes in them.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Events that were removed.
+    /// The number of removed events.
     pub events: u64,
-    /// Logs removed that an earlier prune had archived.
+    /// Removed logs that an earlier prune had archived.
     pub finished: u64,
-    /// Runs that are old enough, but part of something that moves.
+    /// Runs that are old enough but belong to an active family of parents and children.
     pub held: u64,
-    /// What was left alone.
+    /// Runs that were not pruned.
     pub left: Vec<LeftRun>,
-    /// There is more that the choice fits: prune again to go on.
+    /// Whether more runs match: prune again to continue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// What was archived and removed.
+    /// Runs that were archived and removed.
     pub pruned: Vec<PrunedRun>,
 }
 
 impl Pruned {
-    /// Adds what a later part of the same prune did.
+    /// Adds the result of a later part of the same prune.
     pub fn add(&mut self, later: Self) {
         self.archives.extend(later.archives);
         self.bytes += later.bytes;
@@ -135,20 +135,20 @@ impl Pruned {
         self.held = later.held;
         self.more = later.more;
         self.pruned.extend(later.pruned);
-        // What cannot be pruned is come upon each time.
+        // Every part lists the runs that cannot be pruned.
         self.left.retain(|left| later.left.iter().all(|later| later.run != left.run));
         self.left.extend(later.left);
     }
 }
 
-/// A run of which a tombstone is left.
+/// A pruned run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PrunedRun {
-    /// Where its log is.
+    /// The archive that holds its log.
     pub archive: String,
-    /// How long it was.
+    /// The length of its log.
     pub events: u64,
-    /// When the run ended.
+    /// When it ended.
     pub finished_at: Millis,
     /// The run.
     pub run: RunId,
@@ -158,7 +158,7 @@ pub struct PrunedRun {
     pub workflow: WorkflowName,
 }
 
-/// A run that was left alone.
+/// A run that was not pruned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeftRun {
     /// The run.

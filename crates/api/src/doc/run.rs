@@ -1,4 +1,4 @@
-//! Runs: starting, listing, looking at one.
+//! Runs: starting, listing, details, questions, branches.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::doc::Damage;
 use crate::doc::ending::Pending;
-use crate::moment::Moment;
+use crate::timestamp::Timestamp;
 use crate::view::timeline::{Row, Seam};
 
 /// A run to start.
@@ -25,69 +25,69 @@ use crate::view::timeline::{Row, Seam};
 pub struct NewRun {
     /// The workflow.
     pub workflow: String,
-    /// The run's id; a new one unless given. The same id with the same input is the same run.
+    /// The run's id; random by default. The same id with the same input is the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Input of the workflow; null unless given.
+    /// Input of the workflow; defaults to null.
     #[serde(default = "Payload::null")]
     pub input: Payload,
-    /// To search by.
+    /// Tags to search by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// Larger goes first.
+    /// Larger priorities go first.
     #[serde(default)]
     pub priority: i32,
-    /// The queue that the run stands in; `default` unless given.
+    /// The queue of the run; defaults to `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The version of the workflow, from 1 on. Unless it is given, the newest that a live node has; if none has the
-    /// workflow, the first node that claims the run decides.
+    /// The version of the workflow, from 1. Defaults to the newest version that a live node has; if no live node has
+    /// the workflow, the first node that claims the run decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
 
-/// A run that was started, now or before.
+/// The result of a start, or of an earlier start of the same run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Started {
     /// The run.
     pub run: RunId,
-    /// Where it is in its life.
+    /// The status.
     pub status: Status,
     /// Its workflow.
     pub workflow: WorkflowName,
 }
 
-/// Which runs.
+/// Selects runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RunsQuery {
-    /// Only in one of these statuses, separated by commas.
+    /// Only runs with these statuses, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Only of this workflow.
+    /// Only runs of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// Only with this tag, as `KEY=VALUE`.
+    /// Only runs with this tag, as `KEY=VALUE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Only queued at or after this moment, in milliseconds since 1970.
+    /// Only runs queued at or after this time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<i64>,
-    /// Only failed or parked for this cause.
+    /// Only runs that failed or parked for this cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// Only children of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// The latest first unless told otherwise.
+    /// The order; defaults to `newest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub order: Option<Order>,
-    /// Begin after this cursor: `next` of the page before.
+    /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many, up to 500; 50 unless given.
+    /// Maximum number of runs, up to 500; defaults to 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -96,59 +96,58 @@ pub struct RunsQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The latest queued first.
+    /// Latest queued first.
     Newest,
-    /// The earliest queued first.
+    /// Earliest queued first.
     Oldest,
-    /// The latest recovered first, and only runs that were.
+    /// Latest recovered first; only runs that were recovered.
     Recovered,
 }
 
-/// Everything about one run: its summary, and what its log tells besides.
+/// Everything about one run: its summary, and details from its log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detail {
-    /// Where it is.
+    /// The summary.
     pub summary: Summary,
-    /// How it came there.
+    /// Details from the log.
     pub more: More,
 }
 
-/// What a run's log tells besides its summary.
+/// Details from a run's log, besides its summary.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct More {
-    /// What it was started with.
+    /// The input of the workflow.
     pub input: Payload,
-    /// What it returned, once it is completed.
+    /// The output, once the run is completed.
     #[schema(value_type = Payload, required = false)]
     pub output: Option<Payload>,
-    /// Why it failed, or is being undone.
+    /// Why it failed or compensates.
     pub failure: Option<Failure>,
-    /// Its operations, in order of beginning.
+    /// Its operations, ordered by start.
     pub steps: Vec<Row>,
     /// Completed leaf steps.
     pub steps_done: u32,
-    /// The steps that the workflow declared.
+    /// The steps that the workflow declares.
     pub plan: Vec<Planned>,
-    /// Its timelines.
+    /// Its branches.
     pub branches: Vec<BranchItem>,
-    /// What happened to it as a whole.
+    /// Its seams.
     pub seams: Vec<Seam>,
-    /// What people are asked.
+    /// Its open questions.
     pub questions: Vec<OpenQuestion>,
-    /// Where its log is damaged; everything else is as far as it can be read. Left out if the log is whole.
+    /// Damage of its log; the other fields cover the readable part. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
     /// Requests that no worker has carried out yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub pending: Vec<Pending>,
-    /// What an operator left standing who ended the run without its code.
+    /// What a termination left standing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_standing: Option<Terminated>,
 }
 
-/// `steps` of a summary is a number; in the whole document the steps themselves stand there, and the number as
-/// `steps_done`.
+/// In a summary, `steps` is a number. In the detail document, `steps` is the list and `steps_done` the number.
 const STEPS: &str = "steps";
 
 impl Serialize for Detail {
@@ -170,7 +169,7 @@ impl Serialize for Detail {
 
 impl<'de> Deserialize<'de> for Detail {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Payloads stand beside the rest and not within it: what is flattened cannot hold raw text.
+        // Payloads are separate fields because flattened fields cannot hold raw text.
         #[derive(Deserialize)]
         struct Whole {
             input: Payload,
@@ -209,7 +208,7 @@ impl<'de> Deserialize<'de> for Detail {
         } = Whole::deserialize(deserializer)?;
         summary.insert(STEPS.to_owned(), steps_done.into());
         let summary: Summary = serde_json::from_value(Value::Object(summary)).map_err(D::Error::custom)?;
-        // A run that returned null returned something.
+        // A completed run without output returned null.
         let output = output.or_else(|| (summary.status == Status::Completed).then(Payload::null));
         let more = More {
             input,
@@ -236,7 +235,8 @@ pub(crate) fn none_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 
 impl PartialSchema for Detail {
     fn schema() -> RefOr<Schema> {
-        let (mut whole, more) = (object(Summary::schema()), object(More::schema()));
+        let mut whole = object(Summary::schema());
+        let more = object(More::schema());
         whole.properties.extend(more.properties);
         whole.required.extend(more.required);
         whole.required.sort();
@@ -260,7 +260,7 @@ impl ToSchema for Detail {
     }
 }
 
-/// A step that the workflow declared.
+/// A step that the workflow declares.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Planned {
     /// The step.
@@ -269,106 +269,107 @@ pub struct Planned {
     pub done: bool,
 }
 
-/// A question of one run.
+/// An open question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenQuestion {
-    /// What is asked.
+    /// The question.
     #[serde(flatten)]
     pub input: OpenInput,
-    /// The line that would answer it.
+    /// The command that answers it.
     pub command: String,
 }
 
-/// A question, and whose it is.
+/// An open question with its run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Question {
     /// The run.
     pub run: RunId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// What is asked.
+    /// The question.
     #[serde(flatten)]
     pub open: OpenQuestion,
 }
 
-/// Which questions.
+/// Selects questions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct QuestionsQuery {
-    /// Only of runs of this workflow.
+    /// Only questions of runs of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// Begin after this cursor: `next` of the page before.
+    /// Cursor: the previous page's `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// The questions of at most so many runs, up to 500; 100 unless given. A page is empty only if nothing follows.
+    /// Maximum number of runs whose questions the page holds, up to 500; defaults to 100. Only the last page may be
+    /// empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// A timeline of a run.
+/// A branch of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BranchItem {
-    /// Its name, as in `b1`.
+    /// The name, as in `b1`.
     pub branch: String,
-    /// The branch that it leaves.
+    /// The parent branch.
     pub parent: Option<String>,
-    /// The last event that both share.
+    /// The last event that it shares with its parent.
     pub cutoff: Seq,
-    /// Where it was opened.
+    /// The position of its `branch.opened`.
     pub opened: Seq,
-    /// Events of its own.
+    /// The number of events on this branch only.
     pub events: u64,
-    /// Whether the run is on it.
+    /// Whether it is the active branch.
     pub active: bool,
     /// Why it was opened.
     pub why: String,
 }
 
-/// Which two timelines.
+/// Selects two branches to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DiffQuery {
-    /// One branch, as in `b1`.
+    /// The left branch, as in `b1`.
     pub left: String,
-    /// Another branch.
+    /// The right branch.
     pub right: String,
 }
 
-/// Two timelines of a run, compared.
+/// A comparison of two branches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
-    /// What differs, by operation.
+    /// The operations that differ.
     pub items: Vec<DiffItem>,
-    /// One branch.
+    /// The left branch.
     pub left: String,
-    /// The last event that both share.
+    /// The last event that both branches share.
     pub parted_after: Seq,
-    /// The other branch.
+    /// The right branch.
     pub right: String,
     /// The run.
     pub run: RunId,
-    /// Where the log is damaged. Left out if it is whole.
+    /// Damage of the log. Absent if the log is intact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
 }
 
-/// An operation that two timelines differ in.
+/// An operation that differs between two branches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiffItem {
-    /// Where it stands.
+    /// On which branch it exists.
     pub change: Change,
-    /// How it ended on the left, in words.
+    /// How it ended on the left branch.
     pub left: Option<String>,
-    /// The operation; `run` is the run itself.
+    /// The path of the operation, or `run` for the run itself.
     pub path: String,
-    /// How it ended on the right, in words.
+    /// How it ended on the right branch.
     pub right: Option<String>,
 }
 
-/// Where an operation stands.
+/// On which branch an operation exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -376,51 +377,51 @@ pub enum Change {
     Left,
     /// On the right branch only.
     Right,
-    /// On both, with other results.
+    /// On both, with different results.
     Changed,
 }
 
-/// How long to wait.
+/// How long to wait for the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct WaitQuery {
-    /// Wait for so long at the most, in milliseconds, up to 60000; not at all unless given.
+    /// Maximum wait in milliseconds, up to 60000; defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
 }
 
-/// How a run ended, or that it goes on.
+/// How a run ended, or its current status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Ending {
-    /// Where its log ends.
+    /// The end of its log.
     pub event: Seq,
     /// Why it failed or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// What it returned.
+    /// The output.
     #[serde(default, deserialize_with = "super::change::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Payload, required = false)]
     pub output: Option<Payload>,
     /// The run.
     pub run: RunId,
-    /// Where it is in its life.
+    /// The status.
     pub status: Status,
 }
 
-/// Which changes.
+/// Waits for a change of the store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ChangesQuery {
-    /// The mark that was given before; at once unless given.
+    /// The mark from the previous response. Without one, the response is immediate.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "goldseam::core::whole::optional"
     )]
     pub after: Option<u64>,
-    /// Wait for so long at the most, in milliseconds, up to 60000.
+    /// Maximum wait in milliseconds, up to 60000.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -432,54 +433,54 @@ pub struct ChangesQuery {
 /// A mark of the latest change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Mark {
-    /// Differs from the one before if something may have changed.
+    /// Differs from the previous mark if something may have changed.
     pub mark: u64,
 }
 
-/// Why a run is where it is, and what would move it.
+/// Why a run is in its state, and what would move it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     /// What is wrong.
     pub findings: Vec<Wrong>,
     /// What it waits for, and what that waits for.
     pub links: Vec<Link>,
-    /// When it will move by itself, if time alone does it.
-    pub moves_at: Option<Moment>,
+    /// When it moves next, if time alone moves it.
+    pub moves_at: Option<Timestamp>,
     /// The run.
     pub run: RunId,
     /// Its status.
     pub status: Status,
-    /// How it stands and why, in one line: fine, waits, stalled, needs you, failed or ended.
+    /// Verdict in one line: fine, waits, stalled, needs you, failed or ended, and why.
     #[serde(default)]
     pub verdict: String,
     /// What to do, as commands.
     pub you_can: Vec<String>,
 }
 
-/// One thing that holds a run up, or moves it.
+/// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Link {
     /// 0 for the run itself, 1 for a child, 2 for a child's child.
     pub depth: u32,
-    /// Since when.
-    pub since: Option<Moment>,
-    /// Until when at the latest.
-    pub until: Option<Moment>,
-    /// In words.
+    /// When the wait began.
+    pub since: Option<Timestamp>,
+    /// The latest end of the wait.
+    pub until: Option<Timestamp>,
+    /// Description.
     pub what: String,
 }
 
-/// Something that is wrong with a run.
+/// A diagnosis of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Wrong {
-    /// Whether an engine does something about it by itself.
+    /// Whether an engine applies the remedy automatically.
     pub automatic: bool,
     /// The rule.
     pub code: goldseam::recovery::Code,
-    /// The end of the log that was looked at.
+    /// The end of the log that was examined.
     pub event: Seq,
-    /// What was seen.
+    /// The evidence for the diagnosis.
     pub evidence: String,
-    /// What is done about it, or what to do.
+    /// The remedy, or what an operator must do.
     pub remedy: String,
 }

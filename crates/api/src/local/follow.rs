@@ -1,4 +1,4 @@
-//! Following a run: its log first, then what comes, until the run is over.
+//! Following a run: its log first, then new events, until the run ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,12 @@ use tokio::sync::{Semaphore, watch};
 use super::Local;
 use crate::api::{Answer, Following};
 use crate::doc::event::{EventDoc, MOVING, MovingNews, News, STALLED, StalledNews};
-use crate::moment::Moment;
 use crate::problem::Problem;
+use crate::timestamp::Timestamp;
 
 impl Local {
-    pub(super) async fn follow_run(&self, run: &RunId, after: Seq) -> Answer<Following> {
-        self.followed(self.client.follower(run.clone(), after), run, after).await
-    }
-
-    /// The same for one of many followers: woken by a shared watch ([`Follower::woken_by`]), and reading with a permit
-    /// ([`Follower::in_turn`]).
+    /// Follows a run as one of many followers: a shared watch wakes the follower ([`Follower::woken_by`]), and a permit
+    /// limits concurrent reads ([`Follower::in_turn`]).
     pub async fn follow_among(
         &self,
         run: &RunId,
@@ -31,13 +27,19 @@ impl Local {
         (wake, turns): (watch::Receiver<Arc<[Recorded]>>, Arc<Semaphore>),
     ) -> Answer<Following> {
         let follower = self.client.follower(run.clone(), after).woken_by(wake).in_turn(turns);
-        self.followed(follower, run, after).await
+        self.stream(follower, run, after).await
     }
 
-    async fn followed(&self, follower: Follower, run: &RunId, after: Seq) -> Answer<Following> {
+    pub(super) async fn stream(&self, follower: Follower, run: &RunId, after: Seq) -> Answer<Following> {
         self.client.get(run).await?;
-        let (client, run) = (self.client.clone(), run.clone());
-        let tail = Tail { client, run, follower, after, news: VecDeque::new(), may_be_over: true };
+        let tail = Tail {
+            client: self.client.clone(),
+            run: run.clone(),
+            follower,
+            after,
+            news: VecDeque::new(),
+            may_be_over: true,
+        };
         let next = |tail: Option<Tail>| async move {
             let mut tail = tail?;
             match tail.next().await {
@@ -52,23 +54,23 @@ impl Local {
 /// The next item of a stream.
 enum Pending {
     News(News),
-    /// Converted when it is sent: a follower that does not read must not hold many documents.
+    /// Converted when it is sent, because a follower that does not read must not hold many documents.
     Event(Box<Recorded>),
 }
 
-/// Somebody who follows one run.
+/// A follower of one run.
 struct Tail {
     client: Client,
     run: RunId,
     follower: Follower,
     after: Seq,
     news: VecDeque<Pending>,
-    /// Nothing is known yet, or what was told last may have ended it.
+    /// True at first, and after an event that may have ended the run.
     may_be_over: bool,
 }
 
 impl Tail {
-    /// The next piece of news; none once the run is over and all of it was told.
+    /// Returns the next item, or `None` once the run is over and the follower has the whole log.
     async fn next(&mut self) -> Result<Option<News>, Problem> {
         loop {
             if let Some(news) = self.news.pop_front() {
@@ -87,8 +89,11 @@ impl Tail {
                     self.after = events.last().map_or(self.after, |last| last.seq);
                     self.may_be_over = events.iter().any(|recorded| recorded.event.may_be_last());
                     if was_stalled {
-                        let (at, run) = (self.now(), self.run.clone());
-                        let moving = News::Moving(MovingNews { at, run, kind: MOVING.to_owned() });
+                        let moving = News::Moving(MovingNews {
+                            at: self.now(),
+                            run: self.run.clone(),
+                            kind: MOVING.to_owned(),
+                        });
                         self.news.push_back(Pending::News(moving));
                     }
                     self.news.extend(events.into_iter().map(|event| Pending::Event(Box::new(event))));
@@ -97,14 +102,14 @@ impl Tail {
         }
     }
 
-    /// Whether the run is over and all of it was told. One that was over may have been tried again.
+    /// Whether the run is over and the follower has the whole log. A retry or a jump may have reopened an ended run.
     async fn is_over(&self) -> Result<bool, Problem> {
         let summary = self.client.get(&self.run).await?;
         Ok(summary.status.is_terminal() && summary.as_of <= self.after)
     }
 
-    fn now(&self) -> Moment {
-        Moment(self.client.ledger().clock.now())
+    fn now(&self) -> Timestamp {
+        Timestamp(self.client.ledger().clock.now())
     }
 
     fn stalled(&self, Found { run, at, diagnosis }: Found) -> News {

@@ -1,4 +1,4 @@
-//! Bounds of what may be asked for, and names that nobody may reach.
+//! Limits of requests, and names that are reserved for the engine.
 
 use std::time::Duration;
 
@@ -12,27 +12,28 @@ use crate::problem::Problem;
 /// Characters of a refused name that are shown.
 const SHOWN_CHARS_MAX: usize = 128;
 
-/// How many items a page is to have.
-pub(super) fn page(limit: Option<u32>, otherwise: u32) -> Result<u32, Problem> {
-    match limit.unwrap_or(otherwise) {
+/// Checks the size of a page.
+pub(super) fn page(limit: Option<u32>, default: u32) -> Result<u32, Problem> {
+    match limit.unwrap_or(default) {
         limit @ 1..=PAGE_MAX => Ok(limit),
-        other => Err(Problem::bad_request(format!("a page holds 1 to {PAGE_MAX} items, not {other}"))
+        other => Err(Problem::bad_request(format!("`limit` must be between 1 and {PAGE_MAX}, not {other}"))
             .limit(u64::from(PAGE_MAX))),
     }
 }
 
-/// How long to wait.
+/// Checks how long a request may wait.
 pub(super) fn wait(wait_ms: Option<u64>) -> Result<Duration, Problem> {
     match wait_ms.unwrap_or(0) {
         ms @ 0..=WAIT_MS_MAX => Ok(Duration::from_millis(ms)),
-        ms => Err(Problem::bad_request(format!("a wait takes at most {WAIT_MS_MAX} ms, not {ms}"))
+        ms => Err(Problem::bad_request(format!("`wait_ms` must be at most {WAIT_MS_MAX}, not {ms}"))
             .limit(WAIT_MS_MAX)),
     }
 }
 
-/// Refuses a text that is too long to be kept.
+/// Refuses a text that is too long.
 pub(super) fn text(what: &str, text: &str, limits: &Limits) -> Result<(), Problem> {
-    let (bytes, max) = (text.len(), limits.text_bytes_max);
+    let bytes = text.len();
+    let max = limits.text_bytes_max;
     if bytes <= max {
         return Ok(());
     }
@@ -40,12 +41,12 @@ pub(super) fn text(what: &str, text: &str, limits: &Limits) -> Result<(), Proble
     Err(problem.limit(max as u64))
 }
 
-/// Whether a name is the engine's own.
+/// Whether a name is reserved for the engine.
 pub(super) fn is_reserved(name: &str) -> bool {
     reserved::prefix(Named::Id, name).is_some()
 }
 
-/// Refuses names that are the engine's own.
+/// Refuses names that are reserved for the engine.
 pub(super) fn open(what: Named, name: &str) -> Result<(), Problem> {
     let Some(prefix) = reserved::prefix(what, name) else { return Ok(()) };
     let what = match what {
@@ -56,16 +57,16 @@ pub(super) fn open(what: Named, name: &str) -> Result<(), Problem> {
         Named::Command => "ids",
     };
     let name: String = name.chars().take(SHOWN_CHARS_MAX).collect();
-    Err(Problem::new(403, format!("{name}: {what} that begin with {prefix} are the engine's own"))
+    Err(Problem::new(403, format!("{name}: {what} that begin with {prefix} are reserved for the engine"))
         .hint("use another name"))
 }
 
-/// Refuses queues that are the engine's own: a client that took its mail could hold up other runs.
+/// Refuses queues that are reserved for the engine: a client that claims their tasks could block other runs.
 pub fn open_queue(queue: &QueueName) -> Result<(), Problem> {
     open(Named::Queue, queue.as_str())
 }
 
-/// Refuses a claimant that is called like a node: its tasks would be kept for as long as that node lives.
+/// Refuses a claimant that has the name of a node: its tasks would stay claimed for as long as that node lives.
 pub(super) fn claimant(owner: &str) -> Result<(), Problem> {
     match goldseam::engine::is_node_name(owner) {
         false => Ok(()),

@@ -1,7 +1,8 @@
-//! Named locks; those that the engine keeps for itself are not there.
+//! Named locks, without those that are reserved for the engine.
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use goldseam::EngineError;
 use goldseam::core::lock::{Lock, LockRefusal, TTL_DEFAULT};
 use goldseam::core::reserved::Named;
@@ -9,23 +10,24 @@ use goldseam::core::{LockName, argument};
 use goldseam::engine::claims::StaleLock;
 
 use super::{Local, limit};
-use crate::api::Answer;
+use crate::api::{Answer, LocksApi};
 use crate::caller::Caller;
 use crate::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
 
-/// Locks of a page unless told otherwise.
-const LOCKS: u32 = 100;
+/// Default number of locks in a page.
+const LOCKS_DEFAULT: u32 = 100;
 
 fn ttl(ttl_ms: Option<u64>) -> Result<Duration, Problem> {
     ttl_ms.map_or(Ok(()), |ms| argument::positive("the time to live", u128::from(ms)))?;
     Ok(ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis))
 }
 
-impl Local {
-    pub(super) async fn list_locks(&self, query: LocksQuery) -> Answer<Page<Lock>> {
-        let most = limit::page(query.limit, LOCKS)?;
+#[async_trait]
+impl LocksApi for Local {
+    async fn locks(&self, query: LocksQuery) -> Answer<Page<Lock>> {
+        let most = limit::page(query.limit, LOCKS_DEFAULT)?;
         let mut after = query.after.map(LockName::new).transpose()?;
         let mut items: Vec<Lock> = Vec::new();
         let wanted = usize::try_from(most).unwrap_or(usize::MAX);
@@ -44,29 +46,29 @@ impl Local {
         Ok(Page::new(items, next))
     }
 
-    pub(super) async fn read_lock(&self, name: &LockName) -> Answer<Lock> {
+    async fn lock(&self, name: &LockName) -> Answer<Lock> {
         limit::open(Named::Id, name.as_str())?;
         let missing =
-            || Problem::not_found(format!("there is no lock {name}")).hint("goldseam lock ls lists them");
+            || Problem::not_found(format!("lock {name} does not exist")).hint("goldseam lock ls lists them");
         self.client.locks().get(name).await?.ok_or_else(missing)
     }
 
-    pub(super) async fn list_stale_locks(&self) -> Answer<Items<StaleLock>> {
+    async fn stale_locks(&self) -> Answer<Items<StaleLock>> {
         let stale = self.client.claims().stale_locks().await?;
         let open = stale.into_iter().filter(|stale| !limit::is_reserved(stale.lock.name.as_str()));
         Ok(open.collect::<Vec<_>>().into())
     }
 
-    pub(super) async fn take_lock(&self, caller: &Caller, name: &LockName, new: &NewHold) -> Answer<Lock> {
+    async fn acquire_lock(&self, caller: &Caller, name: &LockName, new: NewHold) -> Answer<Lock> {
         limit::open(Named::Id, name.as_str())?;
         self.check_text("the holder", &new.holder)?;
         let id = caller.command_id("acquire", name.as_str());
         let locks = self.client.locks();
         let by = (id.as_deref(), caller.credential.as_deref());
-        let taken = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms)?, by).await;
-        match (taken, id) {
+        let acquired = locks.acquire_as(name, &new.holder, ttl(new.ttl_ms)?, by).await;
+        match (acquired, id) {
             (Err(EngineError::Lock(LockRefusal::Held { holder, name, expires_at })), Some(id)) => {
-                // His own hold, taken by this very command, is no reason to refuse him.
+                // A repeat of the command that acquired the lock gets the lock.
                 let lock = locks.get(&name).await?.filter(|lock| lock.was_taken_by(&id));
                 match lock {
                     Some(lock) if holder == new.holder => Ok(lock),
@@ -74,16 +76,16 @@ impl Local {
                     None => Err(EngineError::Lock(LockRefusal::Held { name, holder, expires_at }).into()),
                 }
             }
-            (taken, _) => Ok(taken?),
+            (acquired, _) => Ok(acquired?),
         }
     }
 
-    pub(super) async fn keep_lock(&self, name: &LockName, new: &Extension) -> Answer<Lock> {
+    async fn extend_lock(&self, _: &Caller, name: &LockName, new: Extension) -> Answer<Lock> {
         limit::open(Named::Id, name.as_str())?;
         Ok(self.client.locks().extend(name, &new.holder, new.fence, ttl(new.ttl_ms)?).await?)
     }
 
-    pub(super) async fn free_lock(&self, name: &LockName, new: &NewRelease) -> Answer<Released> {
+    async fn release_lock(&self, _: &Caller, name: &LockName, new: NewRelease) -> Answer<Released> {
         limit::open(Named::Id, name.as_str())?;
         let released = self.client.locks().release(name, &new.holder, new.fence).await?;
         Ok(Released { name: name.clone(), released })

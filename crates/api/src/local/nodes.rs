@@ -1,36 +1,34 @@
-//! Engines that work on the store, the workflows that they have, and a hint that something changed.
+//! Nodes, their workflows, and changes of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
+use async_trait::async_trait;
 use goldseam::core::WorkflowName;
 use goldseam::store::{NodeSeen, NodeState, Pulse};
 
-use super::Local;
-use crate::api::Answer;
+use super::{Local, limit};
+use crate::api::{Answer, NodesApi};
 use crate::doc::Items;
 use crate::doc::node::{Node, Workflow};
-use crate::doc::run::Mark;
+use crate::doc::run::{ChangesQuery, Mark};
 
 fn is_alive(seen: &NodeSeen) -> bool {
     seen.record.state == NodeState::Up && seen.pulse != Pulse::Dropped
 }
 
 fn node(seen: NodeSeen) -> Node {
-    let (state, pulse) = (
-        match seen.record.state {
-            NodeState::Up => "up",
-            NodeState::Leaving => "leaving",
-            NodeState::Left => "left",
-            NodeState::Gone => "gone",
-        },
-        match seen.pulse {
-            Pulse::Held => "held",
-            Pulse::Dropped => "dropped",
-            Pulse::Suspect => "suspect",
-            Pulse::Unknown => "unknown",
-        },
-    );
+    let state = match seen.record.state {
+        NodeState::Up => "up",
+        NodeState::Leaving => "leaving",
+        NodeState::Left => "left",
+        NodeState::Gone => "gone",
+    };
+    let pulse = match seen.pulse {
+        Pulse::Held => "held",
+        Pulse::Dropped => "dropped",
+        Pulse::Suspect => "suspect",
+        Pulse::Unknown => "unknown",
+    };
     Node {
         alive: is_alive(&seen),
         beat_at: seen.beat_at,
@@ -45,13 +43,14 @@ fn node(seen: NodeSeen) -> Node {
     }
 }
 
-impl Local {
-    pub(super) async fn list_nodes(&self) -> Answer<Items<Node>> {
+#[async_trait]
+impl NodesApi for Local {
+    async fn nodes(&self) -> Answer<Items<Node>> {
         let nodes = self.client.store().nodes().await?;
         Ok(nodes.into_iter().map(node).collect::<Vec<_>>().into())
     }
 
-    pub(super) async fn list_workflows(&self) -> Answer<Items<Workflow>> {
+    async fn workflows(&self) -> Answer<Items<Workflow>> {
         let mut found: BTreeMap<WorkflowName, (u32, BTreeSet<u32>)> = BTreeMap::new();
         for seen in self.client.store().nodes().await?.iter().filter(|seen| is_alive(seen)) {
             let mut names = BTreeSet::new();
@@ -71,7 +70,9 @@ impl Local {
         Ok(found.into_iter().map(item).collect::<Vec<_>>().into())
     }
 
-    pub(super) async fn wait_for_change(&self, after: u64, wait: Duration) -> Answer<Mark> {
+    async fn changed(&self, query: ChangesQuery) -> Answer<Mark> {
+        let after = query.after.unwrap_or(0);
+        let wait = limit::wait(query.wait_ms)?;
         let clock = &self.client.ledger().clock;
         let until = clock.elapsed() + wait;
         loop {

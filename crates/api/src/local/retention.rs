@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use goldseam::Status;
 use goldseam::core::WorkflowName;
 use goldseam::retention::{Archive, Candidate, Progress, PruneReport, Pruner, Retention};
 
 use super::Local;
-use crate::api::Answer;
+use crate::api::{Answer, RetentionApi};
 use crate::caller::Caller;
 use crate::doc::retention::{LeftRun, NewPrune, PrunableRun, PrunePlan, PruneQuery, Pruned, PrunedRun};
 use crate::problem::Problem;
@@ -17,7 +18,7 @@ fn retention(query: PruneQuery) -> Answer<Retention> {
     let statuses: Result<Vec<Status>, _> = words.map(str::parse).collect();
     let statuses = statuses.map_err(|error| Problem::bad_request(format!("{error}")))?;
     if let Some(status) = statuses.iter().find(|status| !status.is_terminal()) {
-        return Err(Problem::bad_request(format!("a run that is {status} is not over"))
+        return Err(Problem::bad_request(format!("{status} runs have not ended"))
             .hint("only completed, failed and cancelled runs can be pruned"));
     }
     Ok(Retention {
@@ -28,8 +29,9 @@ fn retention(query: PruneQuery) -> Answer<Retention> {
     })
 }
 
-impl Local {
-    pub(super) async fn look_what_to_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
+#[async_trait]
+impl RetentionApi for Local {
+    async fn plan_prune(&self, query: PruneQuery) -> Answer<PrunePlan> {
         let plan = Pruner::new(&self.client).plan(&retention(query)?).await?;
         let item = |candidate: Candidate| PrunableRun {
             events: candidate.events,
@@ -46,22 +48,24 @@ impl Local {
             unfinished: plan.unfinished.len() as u64,
         })
     }
+}
 
-    /// Archives runs that ended long ago, then leaves a tombstone in place of each log; tells how far it is. What was
-    /// pruned is not pruned again, so a repeat is harmless.
+impl Local {
+    /// Archives runs that ended long ago and replaces each log by a tombstone; reports progress. A repeat is harmless,
+    /// because pruned runs are not pruned again.
     pub async fn prune(
         &self,
         caller: &Caller,
         new: NewPrune,
         archive: &dyn Archive,
-        tell: &mut (dyn FnMut(Progress) + Send),
+        progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Answer<Pruned> {
         let wanted = retention(new.query())?;
         self.check_text("the reason", &new.reason)?;
         let mut by = caller.by("prune", "", &new.reason);
         by.who = self.who(caller, new.by)?;
         let plan = Pruner::new(&self.client).plan(&wanted).await?;
-        let report = Pruner::new(&self.client).prune(&plan, archive, &by, tell).await?;
+        let report = Pruner::new(&self.client).prune(&plan, archive, &by, progress).await?;
         Ok(Pruned { held: plan.held, more: plan.more, ..Pruned::from(report) })
     }
 }

@@ -1,7 +1,8 @@
-//! A user's own tasks.
+//! User tasks and queues.
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use goldseam::EngineError;
 use goldseam::core::reserved::Named;
 use goldseam::core::task::{NewTask as Submission, Task, TaskRefusal, TaskState};
@@ -10,23 +11,26 @@ use goldseam::engine::config::QUEUE_DEFAULT;
 use goldseam::engine::queue::Want;
 
 use super::{Local, limit};
-use crate::api::Answer;
+use crate::api::{Answer, TasksApi};
 use crate::caller::Caller;
-use crate::doc::task::{Claimed, Hold, NewClaim, NewFailure, NewReclaim, NewTask, Reclaimed, TasksQuery};
+use crate::doc::task::{
+    Claimed, Hold, NewClaim, NewFailure, NewHeartbeat, NewReclaim, NewResult, NewTask, QueueStats, Reclaimed,
+    TasksQuery,
+};
 use crate::doc::{Items, Page};
 use crate::problem::Problem;
 
-/// Tasks of a page unless told otherwise.
-const TASKS: u32 = 100;
-/// A claim that waits looks again after so long at the latest: some tasks become due by time alone.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Default number of tasks in a page.
+const TASKS_DEFAULT: u32 = 100;
+/// How often a waiting claim looks for due tasks without a change: some tasks become due by time alone.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The fence of a hold; whoever has tokens turns them into one before.
-pub(super) fn fence(fence: Option<u64>) -> Result<u64, Problem> {
-    fence.ok_or_else(|| Problem::bad_request("name the fence or the token that the claim brought"))
+/// The fence of a hold; a server has replaced a token by its fence.
+fn fence(fence: Option<u64>) -> Result<u64, Problem> {
+    fence.ok_or_else(|| Problem::bad_request("pass the `fence` or the `token` from the claim"))
 }
 
-/// Whether a task is what was asked for.
+/// Whether a task was created by the same submission.
 fn is_same(task: &Task, new: &Submission) -> bool {
     (&task.kind, &task.queue, &task.lane, &task.key, &task.payload)
         == (&new.kind, &new.queue, &new.lane, &new.key, &new.payload)
@@ -34,17 +38,18 @@ fn is_same(task: &Task, new: &Submission) -> bool {
             == (new.priority, new.attempts_max, new.silence_max)
 }
 
-impl Local {
-    pub(super) async fn submit_task(&self, caller: &Caller, new: NewTask) -> Answer<Task> {
+#[async_trait]
+impl TasksApi for Local {
+    async fn submit(&self, caller: &Caller, new: NewTask) -> Answer<Task> {
         let payload = self.payload(&new.payload)?;
         argument::positive("attempts_max", new.attempts_max.into())?;
         for (what, text) in [("the kind", Some(&new.kind)), ("the key", new.key.as_ref())] {
             self.check_text(what, text.map_or("", String::as_str))?;
         }
-        let made = caller.command_id("submit", "").filter(|_| new.id.is_none());
-        let id = match (&new.id, &made) {
+        let derived = caller.command_id("submit", "").filter(|_| new.id.is_none());
+        let id = match (&new.id, &derived) {
             (Some(id), _) => TaskId::new(id)?,
-            (None, Some(made)) => TaskId::new(format!("task-{made}"))?,
+            (None, Some(derived)) => TaskId::new(format!("task-{derived}"))?,
             (None, None) => TaskId::new(self.client.new_id().as_str().replacen("run-", "task-", 1))?,
         };
         limit::open(Named::Task, id.as_str())?;
@@ -66,14 +71,16 @@ impl Local {
         };
         let task = self.client.queue().submit(submission.clone()).await?;
         if task.id == submission.id && !is_same(&task, &submission) {
-            let key = made.is_some();
-            return Err(if key { Problem::key_reused(&task.id) } else { Problem::id_reused(&task.id) });
+            return Err(match derived {
+                Some(_) => Problem::key_reused(&task.id),
+                None => Problem::id_reused(&task.id),
+            });
         }
         Ok(task)
     }
 
-    pub(super) async fn list_tasks(&self, query: TasksQuery) -> Answer<Page<Task>> {
-        let most = limit::page(query.limit, TASKS)?;
+    async fn tasks(&self, query: TasksQuery) -> Answer<Page<Task>> {
+        let most = limit::page(query.limit, TASKS_DEFAULT)?;
         let queue = query.queue.map(QueueName::new).transpose()?;
         let after = query.after.map(TaskId::new).transpose()?;
         let mut items = self.client.queue().list(queue.as_ref(), query.state, after, most + 1).await?;
@@ -84,7 +91,11 @@ impl Local {
         Ok(Page::new(items, next))
     }
 
-    pub(super) async fn claim_tasks(&self, new: NewClaim) -> Answer<Items<Claimed>> {
+    async fn task(&self, task: &TaskId) -> Answer<Task> {
+        Ok(self.client.queue().get(task).await?)
+    }
+
+    async fn claim(&self, _: &Caller, new: NewClaim) -> Answer<Items<Claimed>> {
         self.check_text("the owner", &new.owner)?;
         self.check_text("the kind", new.kind.as_deref().unwrap_or_default())?;
         limit::claimant(&new.owner)?;
@@ -100,67 +111,53 @@ impl Local {
             if !tasks.is_empty() || now >= until {
                 let mut claimed = Vec::with_capacity(tasks.len());
                 for task in tasks {
-                    let last_heartbeat = self.details_for(&task).await;
+                    let last_heartbeat = self.heartbeat_details(&task).await;
                     claimed.push(Claimed { task, token: None, last_heartbeat });
                 }
                 return Ok(claimed.into());
             }
-            let look_at = until.min(now + LOOK_AGAIN);
+            let next_poll = until.min(now + POLL_INTERVAL);
             let seen = mark;
-            while mark == seen && clock.elapsed() < look_at {
+            while mark == seen && clock.elapsed() < next_poll {
                 mark = self.client.wait_for_change(seen).await?;
             }
         }
     }
 
-    /// Details are a help: if they cannot be read, the task is handed out without them.
-    async fn details_for(&self, task: &Task) -> Option<Payload> {
-        match self.client.queue().last_heartbeat(task).await {
-            Ok(details) => details,
-            Err(error) => {
-                tracing::warn!(task = %task.id, %error, "failed to read heartbeat details of earlier attempts");
-                None
-            }
-        }
+    async fn heartbeat(&self, _: &Caller, task: &TaskId, new: NewHeartbeat) -> Answer<Task> {
+        let queue = self.client.queue();
+        let fence = fence(new.fence)?;
+        Ok(match &new.details {
+            Some(details) => queue.heartbeat_with(task, fence, self.payload(details)?).await?,
+            None => queue.heartbeat(task, fence).await?,
+        })
     }
 
-    pub(super) async fn fail_task(&self, task: &TaskId, new: NewFailure) -> Answer<Task> {
+    async fn complete(&self, _: &Caller, task: &TaskId, new: NewResult) -> Answer<Task> {
+        let result = self.payload(&new.result)?;
+        Ok(self.client.queue().complete(task, fence(new.fence)?, result).await?)
+    }
+
+    async fn fail(&self, _: &Caller, task: &TaskId, new: NewFailure) -> Answer<Task> {
         self.check_text("the failure", &new.failure.message)?;
         let fence = fence(new.fence)?;
         Ok(self.client.queue().fail(task, fence, new.failure).await?)
     }
 
-    pub(super) async fn release_task(&self, caller: &Caller, task: &TaskId, hold: &Hold) -> Answer<Task> {
+    async fn release(&self, caller: &Caller, task: &TaskId, hold: Hold) -> Answer<Task> {
         let fence = fence(hold.fence)?;
         let released = self.client.queue().release(task, fence).await;
         self.unless_repeated(caller, released, |now| now.was_released_under(fence)).await
     }
 
-    pub(super) async fn drop_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task> {
+    async fn cancel_task(&self, caller: &Caller, task: &TaskId) -> Answer<Task> {
         let cancelled = self.client.queue().cancel(task).await;
         self.unless_repeated(caller, cancelled, |now| now.state == TaskState::Cancelled).await
     }
 
-    /// A change that came twice under one key is refused by the fence the second time, though it was made.
-    async fn unless_repeated(
-        &self,
-        caller: &Caller,
-        done: Result<Task, EngineError>,
-        same: impl Fn(&Task) -> bool,
-    ) -> Answer<Task> {
-        let refused = match done {
-            Err(EngineError::Task(refused)) if caller.key.is_some() => refused,
-            done => return Ok(done?),
-        };
-        let (TaskRefusal::Fenced { task, .. }
-        | TaskRefusal::Over { task, .. }
-        | TaskRefusal::OtherResult { task, .. }) = &refused;
-        let now = self.client.queue().get(task).await?;
-        if same(&now) { Ok(now) } else { Err(EngineError::Task(refused).into()) }
-    }
-
-    pub(super) async fn take_back(&self, new: &NewReclaim) -> Answer<Reclaimed> {
-        let (claims, dry_run) = (self.client.claims(), new.dry_run);
+    async fn reclaim(&self, _: &Caller, new: NewReclaim) -> Answer<Reclaimed> {
+        let claims = self.client.claims();
+        let dry_run = new.dry_run;
         if let Some(ms) = new.older_than_ms {
             let span = Duration::from_millis(ms);
             let entries_reclaimed = match dry_run {
@@ -184,5 +181,41 @@ impl Local {
             locks_cleaned: Some(stats.locks_cleaned),
             recovery_timestamp: Some(stats.recovery_timestamp),
         })
+    }
+
+    async fn queues(&self) -> Answer<QueueStats> {
+        Ok(self.client.queue().stats().await?)
+    }
+}
+
+impl Local {
+    /// Reads the heartbeat details of an earlier claim. Details are optional: if the read fails, the claim goes on
+    /// without them.
+    async fn heartbeat_details(&self, task: &Task) -> Option<Payload> {
+        match self.client.queue().last_heartbeat(task).await {
+            Ok(details) => details,
+            Err(error) => {
+                tracing::warn!(task = %task.id, %error, "failed to read heartbeat details of earlier attempts");
+                None
+            }
+        }
+    }
+
+    /// Accepts a refused change if it repeats a keyed change that was made: the fence refuses the repeat.
+    async fn unless_repeated(
+        &self,
+        caller: &Caller,
+        done: Result<Task, EngineError>,
+        same: impl Fn(&Task) -> bool,
+    ) -> Answer<Task> {
+        let refused = match done {
+            Err(EngineError::Task(refused)) if caller.key.is_some() => refused,
+            done => return Ok(done?),
+        };
+        let (TaskRefusal::Fenced { task, .. }
+        | TaskRefusal::Over { task, .. }
+        | TaskRefusal::OtherResult { task, .. }) = &refused;
+        let now = self.client.queue().get(task).await?;
+        if same(&now) { Ok(now) } else { Err(EngineError::Task(refused).into()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Following a run over HTTP: each event once, in order, however often the connection breaks.
+//! Following a run over HTTP: each event once, in order, across broken connections.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use goldseam::{RunId, Seq};
 use reqwest::header::ACCEPT;
 use reqwest::{Method, Response};
 
-use super::http::{Ask, Lost, Remote, problem, run_path};
+use super::http::{Remote, Request, SendError, problem, run_path};
 use super::sse::Parser;
 use crate::api::{Answer, Following};
 use crate::doc::event::News;
 use crate::doc::run::{Ending, WaitQuery};
 use crate::problem::Problem;
 
-/// A server says something at least this often; if it does not, the connection is taken for broken.
+/// A server sends something at least this often; a silent connection counts as broken.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Connections in a row that bring nothing before it is given up.
+/// Consecutive connections without an event before the follower gives up.
 const EMPTY_MAX: u32 = 8;
-/// The pause before the next one; it doubles.
+/// The first pause before a new connection; it doubles.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it doubles.
+/// How often the pause doubles.
 const DOUBLINGS_MAX: u32 = 6;
-/// The name under which a stream tells why it ends.
+/// The name of the stream event that carries a problem.
 const PROBLEM: &str = "problem";
 
 impl Remote {
-    pub(super) async fn follow_run(&self, run: &RunId, after: Seq) -> Answer<Following> {
+    pub(super) async fn stream(&self, run: &RunId, after: Seq) -> Answer<Following> {
         let mut tail = Tail {
             remote: self.clone(),
             run: run.clone(),
@@ -38,7 +38,7 @@ impl Remote {
             news: VecDeque::new(),
             empty: 0,
         };
-        // Whether there is such a run is told at once.
+        // Connect now, so that a missing run is an error of this call.
         tail.open = tail.connect().await?;
         let next = |tail: Option<Tail>| async move {
             let mut tail = tail?;
@@ -51,26 +51,26 @@ impl Remote {
     }
 }
 
-/// Somebody who follows one run.
+/// A follower of one run.
 struct Tail {
     remote: Remote,
     run: RunId,
-    /// The last event that was told.
+    /// The last event that the follower received.
     after: Seq,
     open: Option<Response>,
     parser: Parser,
     news: VecDeque<News>,
-    /// Connections in a row that brought nothing.
+    /// Consecutive connections without an event.
     empty: u32,
 }
 
 impl Tail {
-    /// The next piece of news; none once the run is over and all of it was told.
+    /// Returns the next item, or `None` once the run is over and the follower has the whole log.
     async fn next(&mut self) -> Answer<Option<News>> {
         loop {
             while let Some(news) = self.news.pop_front() {
                 match news.seq() {
-                    // Told before the connection broke.
+                    // Received before the connection broke.
                     Some(seq) if seq <= self.after => continue,
                     Some(seq) => self.after = seq,
                     None => {}
@@ -83,7 +83,7 @@ impl Tail {
         }
     }
 
-    /// Reads on, from a new connection if there is none. Whether the connection still stands.
+    /// Reads the next chunk, connecting first if necessary. Returns whether the connection is still open.
     async fn read(&mut self) -> Answer<bool> {
         let open = match self.open.take() {
             Some(response) => Some(response),
@@ -97,7 +97,7 @@ impl Tail {
         for frame in frames {
             if frame.name == PROBLEM {
                 let problem = problem(500, &frame.data);
-                // A store that is busy will be there again.
+                // A busy store becomes available again.
                 return if matches!(problem.status, 503 | 504) { self.broken().await } else { Err(problem) };
             }
             let Ok(news) = News::parse(&frame.name, &frame.data) else { return self.broken().await };
@@ -108,13 +108,14 @@ impl Tail {
         Ok(true)
     }
 
-    /// The connection is gone, or worth nothing. What it brought so far stands.
+    /// Drops the connection and keeps the events that it delivered.
     async fn broken(&mut self) -> Answer<bool> {
         self.parser = Parser::default();
         self.empty += 1;
         if self.empty > EMPTY_MAX {
-            let words = format!("the stream of run {} breaks again and again", self.run);
-            return Err(Problem::new(503, words).hint(format!("goldseam history {} has all of it", self.run)));
+            let detail = format!("the event stream of run {} keeps breaking", self.run);
+            let hint = format!("goldseam history {} shows the whole log", self.run);
+            return Err(Problem::new(503, detail).hint(hint));
         }
         if self.empty > 1 {
             tokio::time::sleep(PAUSE * (1 << (self.empty - 1).min(DOUBLINGS_MAX))).await;
@@ -122,45 +123,45 @@ impl Tail {
         Ok(false)
     }
 
-    /// A stream that ends says nothing by that: the log does.
+    /// The end of a stream does not mean the end of the run, so this asks for the result.
     async fn is_over(&self) -> Answer<bool> {
         if !self.news.is_empty() {
             return Ok(false);
         }
-        let ask = Ask::get(run_path(&self.run, "result"), &WaitQuery::default())?;
-        let ending: Ending = self.remote.ask(ask).await?;
+        let request = Request::get(run_path(&self.run, "result"), &WaitQuery::default())?;
+        let ending: Ending = self.remote.send(request).await?;
         Ok(ending.status.is_terminal() && ending.event <= self.after)
     }
 
-    /// A new stream; none if there is nothing more to come.
+    /// Opens a new stream, or returns `None` if the run has ended.
     async fn connect(&self) -> Answer<Option<Response>> {
         let mut tries = 0;
         loop {
-            let lost = match self.connect_once().await {
+            let error = match self.connect_once().await {
                 Ok(response) => return Ok(response),
-                Err(lost) => lost,
+                Err(error) => error,
             };
             tries += 1;
-            match lost {
-                Lost::Harmless(_) | Lost::Maybe(_) if tries < EMPTY_MAX => {
+            match error {
+                SendError::NotSent(_) | SendError::Unknown(_) if tries < EMPTY_MAX => {
                     tokio::time::sleep(PAUSE * (1 << tries.min(DOUBLINGS_MAX))).await;
                 }
-                lost => return Err(lost.into()),
+                error => return Err(error.into()),
             }
         }
     }
 
-    async fn connect_once(&self) -> Result<Option<Response>, Lost> {
+    async fn connect_once(&self) -> Result<Option<Response>, SendError> {
         let request = self.remote.request(Method::GET, &run_path(&self.run, "events"));
         let request = request.header(ACCEPT, "text/event-stream").header("Last-Event-ID", self.after.0);
         let sent = tokio::time::timeout(SILENCE_MAX, request.send()).await;
-        let silent = |_| Lost::Maybe(Problem::new(504, "the server does not answer"));
-        let response = sent.map_err(silent)?.map_err(|error| self.remote.lost(&error))?;
+        let silent = |_| SendError::Unknown(Problem::new(504, "the server did not respond in time"));
+        let response = sent.map_err(silent)?.map_err(|error| self.remote.send_error(&error))?;
         match response.status().as_u16() {
             200 => Ok(Some(response)),
             204 => Ok(None),
-            503 => Err(Lost::Maybe(problem(503, &self.remote.text(response).await?))),
-            status => Err(Lost::Told(problem(status, &self.remote.text(response).await?))),
+            503 => Err(SendError::Unknown(problem(503, &self.remote.text(response).await?))),
+            status => Err(SendError::Refused(problem(status, &self.remote.text(response).await?))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One question, one answer: asked again if it was lost, and only if that is harmless.
+//! Requests and responses: a request is repeated after a lost response, if a repeat is harmless.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,30 +15,29 @@ use crate::api::Answer;
 use crate::caller::Caller;
 use crate::problem::Problem;
 
-/// What a segment of an address may hold as it is.
+/// Characters of a path segment that are not percent-encoded.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// How long a connection may take.
+/// How long connecting may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long an answer may take that nobody waits for on purpose.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// How often something is asked.
+/// How long a response may take, beyond the wait that the request asks for.
+const RESPONSE_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of attempts.
 const TRIES: u32 = 5;
-/// The pause before it is asked again; it doubles.
+/// The first pause before a repeat; it doubles.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Largest answer that is read.
-const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Most of an answer that is shown if it cannot be understood.
+/// Maximum size of a response.
+const RESPONSE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Characters of an invalid response that an error shows.
 const SHOWN_CHARS: usize = 200;
 
-/// No question about anything in particular.
+/// An empty query.
 pub(super) const NO_QUERY: &[(&str, &str)] = &[];
 
-/// Nothing to say but that it is wanted.
-pub(super) const NO_BODY: &Nothing = &Nothing {};
+/// An empty JSON object as a body.
+pub(super) const NO_BODY: &EmptyBody = &EmptyBody {};
 
-/// A document with nothing in it.
 #[derive(Serialize)]
-pub(super) struct Nothing {}
+pub(super) struct EmptyBody {}
 
 /// A server, reached over HTTP. Cheap to clone.
 #[derive(Clone)]
@@ -50,61 +49,61 @@ pub struct Remote {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is nobody's business.
+        // Leaves the key out.
         f.debug_struct("Remote").field("base", &self.base).finish_non_exhaustive()
     }
 }
 
-/// A segment of an address.
+/// Encodes a path segment.
 pub(super) fn segment(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// The address of something about a run.
+/// The path of an operation on a run.
 pub(super) fn run_path(run: &RunId, verb: &str) -> String {
     format!("/v1/runs/{}/{verb}", segment(run.as_str()))
 }
 
-/// One question.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct Request {
     method: Method,
     path: String,
     body: Option<String>,
-    /// Makes a repeat harmless.
+    /// The idempotency key, which makes a repeat harmless.
     key: Option<String>,
-    patience: Duration,
-    /// A repeat is no harm at all.
-    again: bool,
+    timeout: Duration,
+    /// Whether the request is repeated if the server may have received it.
+    repeatable: bool,
 }
 
-impl Ask {
+impl Request {
     pub(super) fn get(path: impl Into<String>, query: &impl Serialize) -> Answer<Self> {
         let mut path = path.into();
-        let query = serde_urlencoded::to_string(query).map_err(|error| senseless(&error))?;
+        let query = serde_urlencoded::to_string(query).map_err(|error| cannot_encode(&error))?;
         if !query.is_empty() {
             path = format!("{path}?{query}");
         }
-        Ok(Self { method: Method::GET, path, body: None, key: None, patience: ANSWER_MAX, again: true })
+        Ok(Self { method: Method::GET, path, body: None, key: None, timeout: RESPONSE_MAX, repeatable: true })
     }
 
-    /// The same for an answer that may take longer.
+    /// Allows the response to take longer.
     pub(super) fn waiting(self, wait: Duration) -> Self {
-        Self { patience: self.patience + wait, ..self }
+        Self { timeout: self.timeout + wait, ..self }
     }
 
-    /// The same for something whose repeat is not recognised: it is asked again only if nobody can have heard it.
-    pub(super) fn once(self) -> Self {
-        Self { again: false, ..self }
+    /// Marks a request whose repeat the server does not recognise: it is repeated only if the server cannot have
+    /// received it.
+    pub(super) fn not_repeatable(self) -> Self {
+        Self { repeatable: false, ..self }
     }
 }
 
-fn senseless(error: &impl fmt::Display) -> Problem {
-    Problem::bad_request(format!("this cannot be asked: {error}"))
+fn cannot_encode(error: &impl fmt::Display) -> Problem {
+    Problem::bad_request(format!("cannot encode the request: {error}"))
 }
 
 impl Remote {
-    /// A server at an address such as `https://goldseam.example.com:7878`, and the key to ask it with.
+    /// Creates a client for a server at a URL such as `https://goldseam.example.com:7878`, with an optional key.
     pub fn new(url: &str, key: Option<String>) -> Result<Self, Problem> {
         let wrong = |why: &str| {
             Problem::bad_request(format!("{url:?} is not the address of a server: {why}"))
@@ -112,19 +111,20 @@ impl Remote {
         };
         let parsed = reqwest::Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-            return Err(wrong("it begins with neither http:// nor https://"));
+            return Err(wrong("it must begin with http:// or https://"));
         }
         if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
-            return Err(wrong("a key does not belong into it"));
+            return Err(wrong("it must not contain a key"));
         }
         let key = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let mut key = key.transpose().map_err(|_| {
-            Problem::bad_request("the key holds characters that no key has").hint("look at its file")
+            Problem::bad_request("the key contains invalid characters")
+                .hint("pass the key as goldseam key create printed it")
         })?;
         if let Some(key) = &mut key {
             key.set_sensitive(true);
         }
-        // A redirect would take the key to somebody else.
+        // Follows no redirects, which would send the key to another server.
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_MAX)
             .redirect(redirect::Policy::none())
@@ -139,7 +139,7 @@ impl Remote {
         path: impl Into<String>,
         query: &(impl Serialize + ?Sized),
     ) -> Answer<T> {
-        self.ask(Ask::get(path, &query)?).await
+        self.send(Request::get(path, &query)?).await
     }
 
     pub(super) async fn post<T: DeserializeOwned>(
@@ -148,69 +148,71 @@ impl Remote {
         path: impl Into<String>,
         body: &impl Serialize,
     ) -> Answer<T> {
-        self.ask(self.change(caller, path, body)?).await
+        self.send(self.change(caller, path, body)?).await
     }
 
-    /// A change, under the caller's key or under one of its own.
+    /// Builds a change with the caller's idempotency key, or with a random one.
     pub(super) fn change(
         &self,
         caller: &Caller,
         path: impl Into<String>,
         body: &impl Serialize,
-    ) -> Answer<Ask> {
+    ) -> Answer<Request> {
         let random = || format!("{:016x}{:016x}", OsEntropy.next(), OsEntropy.next());
-        Ok(Ask {
+        Ok(Request {
             method: Method::POST,
             path: path.into(),
-            body: Some(serde_json::to_string(body).map_err(|error| senseless(&error))?),
+            body: Some(serde_json::to_string(body).map_err(|error| cannot_encode(&error))?),
             key: Some(caller.key.clone().unwrap_or_else(random)),
-            patience: ANSWER_MAX,
-            again: true,
+            timeout: RESPONSE_MAX,
+            repeatable: true,
         })
     }
 
-    pub(super) async fn ask<T: DeserializeOwned>(&self, ask: Ask) -> Answer<T> {
-        let text = self.answered(&ask).await?;
+    /// Sends a request, repeats it if necessary, and decodes the response.
+    pub(super) async fn send<T: DeserializeOwned>(&self, request: Request) -> Answer<T> {
+        let text = self.send_with_retries(&request).await?;
         serde_json::from_str(&text).map_err(|error| {
             let shown = excerpt(&text);
-            Problem::new(502, format!("the answer of {} cannot be understood: {error}{shown}", self.base))
-                .hint("is it a Goldseam server, of this release?")
+            Problem::new(502, format!("cannot decode the response of {}: {error}{shown}", self.base))
+                .hint("check that it is a Goldseam server of this release")
         })
     }
 
-    /// The text of an answer.
-    async fn answered(&self, ask: &Ask) -> Answer<String> {
+    async fn send_with_retries(&self, request: &Request) -> Answer<String> {
         let mut pause = PAUSE;
         let mut tries = 1;
         loop {
-            let lost = match self.once(ask).await {
+            let problem = match self.send_once(request).await {
                 Ok(text) => return Ok(text),
-                Err(Lost::Told(problem)) => return Err(problem),
-                Err(Lost::Harmless(problem)) if tries < TRIES => problem,
-                Err(Lost::Maybe(problem)) if tries < TRIES && ask.again => problem,
-                Err(Lost::Harmless(problem) | Lost::Maybe(problem)) => return Err(problem),
+                Err(SendError::Refused(problem)) => return Err(problem),
+                Err(SendError::NotSent(problem)) if tries < TRIES => problem,
+                Err(SendError::Unknown(problem)) if tries < TRIES && request.repeatable => problem,
+                Err(SendError::NotSent(problem) | SendError::Unknown(problem)) => return Err(problem),
             };
-            tracing::debug!(%lost, path = ask.path, "asking again");
+            tracing::debug!(%problem, path = request.path, "repeating the request");
             tokio::time::sleep(pause).await;
-            (tries, pause) = (tries + 1, pause * 2);
+            tries += 1;
+            pause *= 2;
         }
     }
 
-    async fn once(&self, ask: &Ask) -> Result<String, Lost> {
-        let mut request = self.request(ask.method.clone(), &ask.path).timeout(ask.patience);
-        request = request.header(ACCEPT, "application/json");
-        if let Some(key) = &ask.key {
-            request = request.header("Idempotency-Key", key);
+    async fn send_once(&self, request: &Request) -> Result<String, SendError> {
+        let mut builder = self.request(request.method.clone(), &request.path).timeout(request.timeout);
+        builder = builder.header(ACCEPT, "application/json");
+        if let Some(key) = &request.key {
+            builder = builder.header("Idempotency-Key", key);
         }
-        if let Some(body) = &ask.body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body.clone());
+        if let Some(body) = &request.body {
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
-        let response = request.send().await.map_err(|error| self.lost(&error))?;
-        let (status, text) = (response.status().as_u16(), self.text(response).await?);
+        let response = builder.send().await.map_err(|error| self.send_error(&error))?;
+        let status = response.status().as_u16();
+        let text = self.text(response).await?;
         match status {
             200..=299 => Ok(text),
-            503 => Err(Lost::Maybe(problem(status, &text))),
-            _ => Err(Lost::Told(problem(status, &text))),
+            503 => Err(SendError::Unknown(problem(status, &text))),
+            _ => Err(SendError::Refused(problem(status, &text))),
         }
     }
 
@@ -222,75 +224,82 @@ impl Remote {
         }
     }
 
-    /// The whole text of an answer.
-    pub(super) async fn text(&self, mut response: Response) -> Result<String, Lost> {
+    /// Reads the whole body of a response.
+    pub(super) async fn text(&self, mut response: Response) -> Result<String, SendError> {
+        let invalid = |what: &str| {
+            let detail = format!("the response of {} {what}", self.base);
+            SendError::Refused(Problem::new(502, detail))
+        };
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.send_error(&error))? {
             bytes.extend_from_slice(&chunk);
-            if bytes.len() > ANSWER_BYTES_MAX {
-                return Err(Lost::Told(Problem::new(502, format!("the answer of {} has no end", self.base))));
+            if bytes.len() > RESPONSE_BYTES_MAX {
+                return Err(invalid("is too large"));
             }
         }
-        let wrong = |_| Lost::Told(Problem::new(502, format!("the answer of {} is no text", self.base)));
-        String::from_utf8(bytes).map_err(wrong)
+        String::from_utf8(bytes).map_err(|_| invalid("is not UTF-8 text"))
     }
 
-    /// What it means that no answer came.
-    pub(super) fn lost(&self, error: &reqwest::Error) -> Lost {
+    /// Classifies a failed request.
+    pub(super) fn send_error(&self, error: &reqwest::Error) -> SendError {
         let mut why = error.to_string();
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
             why = cause.to_string();
             source = cause.source();
         }
-        // What answers does not speak TLS.
+        // The peer does not use TLS.
         let plain = self.base.starts_with("https:") && why.contains("InvalidContentType");
         let hint = match plain {
-            true => "it does not speak TLS there; is its address http://?",
-            false => "is it running, and is --server or GOLDSEAM_SERVER its address?",
+            true => "the server does not use TLS at this port; use http:// instead of https://",
+            false => "check that it is running and that --server or GOLDSEAM_SERVER is its address",
         };
         let problem =
             Problem::new(503, format!("the server at {} cannot be reached: {why}", self.base)).hint(hint);
-        if error.is_connect() { Lost::Harmless(problem) } else { Lost::Maybe(problem) }
+        if error.is_connect() { SendError::NotSent(problem) } else { SendError::Unknown(problem) }
     }
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug)]
-pub(super) enum Lost {
-    /// It was refused.
-    Told(Problem),
-    /// Nobody heard the question.
-    Harmless(Problem),
-    /// Nobody knows whether somebody did.
-    Maybe(Problem),
+pub(super) enum SendError {
+    /// The server refused the request.
+    Refused(Problem),
+    /// The server did not receive the request.
+    NotSent(Problem),
+    /// The server may have carried out the request.
+    Unknown(Problem),
 }
 
-impl From<Lost> for Problem {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Told(problem) | Lost::Harmless(problem) | Lost::Maybe(problem) => problem,
+impl From<SendError> for Problem {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Refused(problem) | SendError::NotSent(problem) | SendError::Unknown(problem) => {
+                problem
+            }
         }
     }
 }
 
-/// What an answer says went wrong.
+/// Decodes the problem in an error response.
 pub(super) fn problem(status: u16, text: &str) -> Problem {
     serde_json::from_str(text).unwrap_or_else(|_| {
         let shown = excerpt(text);
-        Problem::new(502, format!("the server answered {status}, but not as a Goldseam server does{shown}"))
-            .hint("is --server or GOLDSEAM_SERVER the address of a Goldseam server, or of a proxy before it?")
+        Problem::new(502, format!("the server answered {status}, but it is not a Goldseam server{shown}"))
+            .hint(
+                "check that --server or GOLDSEAM_SERVER is the address of a Goldseam server, not of a proxy",
+            )
     })
 }
 
-/// The beginning of an answer that is no document, for an error. A page of HTML says nothing to an operator.
+/// The beginning of an invalid response, for an error. HTML is left out.
 fn excerpt(text: &str) -> String {
     let text = text.trim();
     if text.is_empty() {
         return String::new();
     }
     if text.starts_with('<') {
-        return ": it sent a page of HTML".to_owned();
+        return " (it sent an HTML page)".to_owned();
     }
     let line: String = text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARS).collect();
     format!(": {line}")

@@ -9,15 +9,15 @@ use crate::caller::Caller;
 use crate::doc::pass::{MadePass, NewPass, Rotated};
 
 impl Remote {
-    /// Makes a pass. Not asked again if the answer is lost: it is told once.
+    /// Creates a pass. Not repeated if the response is lost: the server shows the pass only once.
     pub async fn create_pass(&self, caller: &Caller, run: &RunId, new: &NewPass) -> Answer<MadePass> {
         let path = format!("/v1/runs/{}/passes", segment(run.as_str()));
-        self.ask(self.change(caller, path, new)?.once()).await
+        self.send(self.change(caller, path, new)?.not_repeatable()).await
     }
 
-    /// Passes are made with something new from now on; those of the time before the last change open nothing more. Not
-    /// asked again if the answer is lost: twice in a row ends every pass there is.
+    /// Rotates the signing key of passes; passes from before the previous rotation become invalid. Not repeated if the
+    /// response is lost: two rotations in a row invalidate every pass.
     pub async fn rotate_passes(&self, caller: &Caller) -> Answer<Rotated> {
-        self.ask(self.change(caller, "/v1/passes/rotate", NO_BODY)?.once()).await
+        self.send(self.change(caller, "/v1/passes/rotate", NO_BODY)?.not_repeatable()).await
     }
 }

@@ -1,28 +1,27 @@
-//! Server-sent events, read as they come.
+//! An incremental parser of server-sent events.
 
 use std::mem;
 
-/// Longest line and largest event.
+/// Maximum size of a line or an event.
 const EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Frame {
-    /// Its name; `message` if it has none.
+    /// The name, or `message` if the stream gives none.
     pub(super) name: String,
-    /// What goes with it.
     pub(super) data: String,
 }
 
-/// The stream holds something that is no stream of events.
+/// The bytes are not a stream of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NoStream;
+pub(super) struct InvalidStream;
 
-/// Takes bytes, however they were cut, and gives events.
+/// Turns chunks of bytes into events.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     line: Vec<u8>,
-    /// The last byte ended a line: a line feed that follows belongs to it.
+    /// The last byte was a carriage return: a line feed that follows belongs to it.
     returned: bool,
     name: String,
     data: String,
@@ -30,8 +29,8 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// The events that are complete with these bytes.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, NoStream> {
+    /// Adds a chunk and returns the events that it completes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, InvalidStream> {
         let mut frames = Vec::new();
         for byte in bytes {
             let after_return = mem::replace(&mut self.returned, *byte == b'\r');
@@ -41,14 +40,14 @@ impl Parser {
                 byte => self.line.push(*byte),
             }
             if self.line.len() + self.data.len() > EVENT_BYTES_MAX {
-                return Err(NoStream);
+                return Err(InvalidStream);
             }
         }
         Ok(frames)
     }
 
-    fn end_line(&mut self) -> Result<Option<Frame>, NoStream> {
-        let line = String::from_utf8(mem::take(&mut self.line)).map_err(|_| NoStream)?;
+    fn end_line(&mut self) -> Result<Option<Frame>, InvalidStream> {
+        let line = String::from_utf8(mem::take(&mut self.line)).map_err(|_| InvalidStream)?;
         if line.is_empty() {
             return Ok(self.end_event());
         }
@@ -62,15 +61,18 @@ impl Parser {
                 }
                 self.data.push_str(value);
             }
-            // Comments keep the connection alive; the position stands in the data.
+            // Comments keep the connection alive. The id is ignored because the data holds the position.
             _ => {}
         }
         Ok(None)
     }
 
     fn end_event(&mut self) -> Option<Frame> {
-        let (name, data) = (mem::take(&mut self.name), mem::take(&mut self.data));
-        let name = if name.is_empty() { "message".to_owned() } else { name };
+        let data = mem::take(&mut self.data);
+        let name = match mem::take(&mut self.name) {
+            name if name.is_empty() => "message".to_owned(),
+            name => name,
+        };
         mem::take(&mut self.has_data).then_some(Frame { name, data })
     }
 }
@@ -89,17 +91,17 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_however_the_bytes_are_cut() {
+    fn chunk_boundaries_do_not_change_the_events() {
         for size in 1..=STREAM.len() {
             let mut parser = Parser::default();
             let frames: Vec<Frame> =
                 STREAM.chunks(size).flat_map(|chunk| parser.feed(chunk).unwrap()).collect();
-            assert_eq!(frames, expected(), "in pieces of {size}");
+            assert_eq!(frames, expected(), "chunks of {size} bytes");
         }
     }
 
     #[test]
-    fn what_was_not_ended_is_no_event() {
+    fn an_unfinished_event_is_not_delivered() {
         let mut parser = Parser::default();
         assert_eq!(parser.feed(b"data: half"), Ok(vec![]));
         assert_eq!(parser.feed(b"\n"), Ok(vec![]));
@@ -107,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_end_is_no_stream() {
+    fn an_oversized_or_non_utf8_stream_is_invalid() {
         let mut parser = Parser::default();
         let endless = vec![b'x'; EVENT_BYTES_MAX + 1];
-        assert_eq!(parser.feed(&endless), Err(NoStream));
-        assert_eq!(Parser::default().feed(&[0xff, b'\n']), Err(NoStream));
+        assert_eq!(parser.feed(&endless), Err(InvalidStream));
+        assert_eq!(Parser::default().feed(&[0xff, b'\n']), Err(InvalidStream));
     }
 }

@@ -1,4 +1,4 @@
-//! The timelines of a run, one below the other.
+//! The branches of a run as a list.
 
 use goldseam::core::Recorded;
 use goldseam::core::branch::{Branch, Branches};
@@ -6,7 +6,7 @@ use goldseam::core::branch::{Branch, Branches};
 use super::describe;
 use crate::doc::run::BranchItem;
 
-/// Every branch of a run, in order of opening.
+/// Lists every branch of a run, in the order of opening.
 pub fn items(history: &[Recorded], branches: &Branches) -> Vec<BranchItem> {
     let active = branches.active().id;
     let item = |branch: &Branch| BranchItem {

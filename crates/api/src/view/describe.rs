@@ -1,4 +1,4 @@
-//! Events in a few words, for people.
+//! One-line descriptions of events.
 
 use goldseam::Payload;
 use goldseam::core::branch::Why;
@@ -6,21 +6,21 @@ use goldseam::core::event::{By, Cause, Note, Release, RunRecovered, Terminated};
 use goldseam::core::{Event, version};
 
 use super::text::{cut, form, one_line};
-use crate::moment;
+use crate::timestamp;
 
-/// How much of a payload is shown within a sentence.
+/// How much of a payload a description shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Much {
-    /// The beginning, for a person.
+    /// The beginning, for a terminal.
     Some,
     /// All, for a program.
     All,
 }
 
-/// Most of a payload that a person is shown within a sentence.
+/// Characters of a payload that [`Much::Some`] shows.
 const PAYLOAD_SHOWN: usize = 60;
 
-/// What happened, without the event's name.
+/// Describes an event, without its name.
 pub fn describe(event: &Event, much: Much) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
@@ -41,7 +41,7 @@ pub fn describe(event: &Event, much: Much) -> String {
         Event::RunReleased { reason } => released(*reason).to_owned(),
         Event::RunResumed(note) | Event::RunPaused(note) | Event::RunCancelRequested(note) => said(note),
         Event::NoteAdded(note) => said(note),
-        Event::RunRecovered(mended) => recovered(mended),
+        Event::RunRecovered(event) => recovered(event),
         Event::RunParked { code, reason } => format!("{code}: {reason}"),
         Event::RunCompleted { output } => format!("→ {}", short(output)),
         Event::RunFailed { failure } => one_line(&failure.message),
@@ -70,7 +70,7 @@ pub fn describe(event: &Event, much: Much) -> String {
     }
 }
 
-/// What happened to a step, wait, timer, question or child.
+/// Describes an event of a step, wait, timer, question or child.
 fn operation(event: &Event, much: Much) -> String {
     let short = |payload: &Payload| short(payload, much);
     match event {
@@ -85,22 +85,22 @@ fn operation(event: &Event, much: Much) -> String {
             format!("{} attempt {}: {}", step.path, step.attempt, one_line(&step.failure.message))
         }
         Event::StepRetryScheduled { path, attempt, due } => {
-            format!("{path} attempt {attempt} at {}", moment::clock(*due))
+            format!("{path} attempt {attempt} at {}", timestamp::clock(*due))
         }
         Event::StepTimeout { path, attempt, reason } => format!("{path} attempt {attempt}: {reason}"),
         Event::WaitStarted(wait) => {
             let mut things: Vec<String> = wait.signals.iter().map(|name| format!("signal {name}")).collect();
             things.extend(wait.inputs.iter().map(|path| format!("answer {path}")));
             things.extend(wait.children.iter().map(|run| format!("child {run}")));
-            things.extend(wait.due.map(moment::iso));
+            things.extend(wait.due.map(timestamp::iso));
             format!("{} for {}", wait.path, things.join(" or "))
         }
         Event::WaitResolved { path, by: By::Mail(seq) } => format!("{path} by event {seq}"),
-        Event::WaitResolved { path, by: By::Timer } => format!("{path} by its time"),
+        Event::WaitResolved { path, by: By::Timer } => format!("{path} by its timer"),
         Event::InputRequested(input) => {
             format!("{}: {} ({})", input.path, one_line(&input.prompt), form(&input.form))
         }
-        Event::TimerSet { path, due, .. } => format!("{path} until {}", moment::iso(*due)),
+        Event::TimerSet { path, due, .. } => format!("{path} until {}", timestamp::iso(*due)),
         Event::TimerFired { path } | Event::CompensationCompleted { path } => path.to_string(),
         Event::ChildStarted(child) => format!("{}: {} as {}", child.path, child.workflow, child.run),
         Event::JumpRequested(jump) => format!("to {} {}", jump.to, said(&jump.note)),
@@ -115,7 +115,7 @@ fn operation(event: &Event, much: Much) -> String {
     }
 }
 
-/// Why a branch was opened.
+/// Describes why a branch was opened.
 pub fn why(why: &Why) -> String {
     match why {
         Why::Recovery { rule, evidence } => format!("rule {rule}: {evidence}"),
@@ -128,17 +128,16 @@ pub fn why(why: &Why) -> String {
     }
 }
 
-/// Who mended a run by which rule, where it was cut, and what was seen.
-fn recovered(mended: &RunRecovered) -> String {
-    let by = mended.node.as_ref().map_or_else(String::new, |node| format!("by {node}, "));
-    let cut = match (mended.previous_branch, mended.new_branch, mended.cutoff) {
+fn recovered(event: &RunRecovered) -> String {
+    let by = event.node.as_ref().map_or_else(String::new, |node| format!("by {node}, "));
+    let cut = match (event.previous_branch, event.new_branch, event.cutoff) {
         (Some(old), Some(new), Some(cutoff)) => format!("{old} → {new} after event {cutoff}, "),
         _ => String::new(),
     };
-    format!("{by}{cut}rule {}: {}", mended.rule, mended.evidence)
+    format!("{by}{cut}rule {}: {}", event.rule, event.evidence)
 }
 
-/// An end without code, and what it left standing.
+/// Describes a termination and what it left standing.
 fn terminated(left: &Terminated) -> String {
     let list = |names: Vec<&str>| names.join(", ");
     let paths = |paths: &[goldseam::Path]| list(paths.iter().map(goldseam::Path::as_str).collect());
@@ -149,9 +148,9 @@ fn terminated(left: &Terminated) -> String {
         }
     };
     add("left standing:", paths(&left.standing));
-    add("was being undone:", paths(&left.undoing));
-    add("tasks dropped:", paths(&left.remote));
-    add("children asked to cancel:", list(left.children.iter().map(goldseam::RunId::as_str).collect()));
+    add("compensation interrupted:", paths(&left.undoing));
+    add("tasks cancelled:", paths(&left.remote));
+    add("children with a cancel request:", list(left.children.iter().map(goldseam::RunId::as_str).collect()));
     add("may be incomplete:", left.unknown.clone().unwrap_or_default());
     parts.join("; ")
 }
@@ -173,7 +172,7 @@ fn said(note: &Note) -> String {
     }
 }
 
-/// A payload, or its beginning.
+/// Returns a payload as text, or its beginning.
 pub fn short(payload: &Payload, much: Much) -> String {
     match much {
         Much::Some => cut(&one_line(payload.as_str()), PAYLOAD_SHOWN),

@@ -1,4 +1,4 @@
-//! Everything that is shown of one run.
+//! The detail document of one run.
 
 use goldseam::Outcome;
 use goldseam::core::branch::Branches;
@@ -11,7 +11,7 @@ use super::{branches, log};
 use crate::doc::ending::Pending;
 use crate::doc::run::{Detail, More, OpenQuestion, Planned};
 
-/// The document of a run whose log is `history`.
+/// Builds the document of a run from its state and its log.
 pub fn detail(state: State, history: &[Recorded]) -> Detail {
     let known = Branches::of(history);
     let steps = timeline::rows(&log::seen_by(history, &known, state.summary.branch));

@@ -1,4 +1,4 @@
-//! Two timelines of a run, side by side.
+//! Comparison of two branches of a run.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,20 @@ use super::log;
 use crate::doc::run::{Change, Diff, DiffItem};
 use crate::problem::Problem;
 
-/// Where two branches part, and what each did after that.
-pub fn diff(
-    run: &RunId,
-    history: &[Recorded],
-    (left, right): (&str, &str),
-    much: Much,
-) -> Result<Diff, Problem> {
+/// Compares two branches: where they part, and how operations differ after that.
+pub fn diff(run: &RunId, history: &[Recorded], left: &str, right: &str, much: Much) -> Result<Diff, Problem> {
     let branches = Branches::of(history);
-    let (left, right) = (log::branch(&branches, left)?, log::branch(&branches, right)?);
-    let (one, two) = (log::seen_by(history, &branches, left), log::seen_by(history, &branches, right));
-    let same = one.iter().zip(&two).take_while(|(a, b)| a.seq == b.seq).count();
-    let parted_after = one.get(same.saturating_sub(1)).map_or(Seq::ZERO, |recorded| recorded.seq);
-    let (before, mut after) = (facts(&one[same..], much), facts(&two[same..], much));
+    let left = log::branch(&branches, left)?;
+    let right = log::branch(&branches, right)?;
+    let left_events = log::seen_by(history, &branches, left);
+    let right_events = log::seen_by(history, &branches, right);
+    let same = left_events.iter().zip(&right_events).take_while(|(a, b)| a.seq == b.seq).count();
+    let parted_after = left_events.get(same.saturating_sub(1)).map_or(Seq::ZERO, |recorded| recorded.seq);
+    let left_facts = facts(&left_events[same..], much);
+    let mut right_facts = facts(&right_events[same..], much);
     let mut items = Vec::new();
-    for (path, fact) in before {
-        match after.remove(&path) {
+    for (path, fact) in left_facts {
+        match right_facts.remove(&path) {
             None => items.push(DiffItem { change: Change::Left, left: Some(fact), path, right: None }),
             Some(other) if other != fact => {
                 items.push(DiffItem { change: Change::Changed, left: Some(fact), path, right: Some(other) });
@@ -34,18 +32,23 @@ pub fn diff(
             Some(_) => {}
         }
     }
-    let new = after.into_iter();
-    items.extend(new.map(|(path, fact)| DiffItem {
+    items.extend(right_facts.into_iter().map(|(path, fact)| DiffItem {
         change: Change::Right,
         left: None,
         path,
         right: Some(fact),
     }));
-    let (left, right) = (left.to_string(), right.to_string());
-    Ok(Diff { items, left, parted_after, right, run: run.clone(), damage: Vec::new() })
+    Ok(Diff {
+        items,
+        left: left.to_string(),
+        parted_after,
+        right: right.to_string(),
+        run: run.clone(),
+        damage: Vec::new(),
+    })
 }
 
-/// How each operation ended, in the words of its last event.
+/// Describes the last event of each operation.
 fn facts(events: &[&Recorded], much: Much) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for recorded in events {

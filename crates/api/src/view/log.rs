@@ -1,4 +1,4 @@
-//! A run's log, branch by branch.
+//! Selections of a run's log.
 
 use goldseam::core::branch::{Branches, NotABranch};
 use goldseam::core::codec::encode;
@@ -6,10 +6,10 @@ use goldseam::core::{BranchId, Recorded};
 
 use crate::problem::Problem;
 
-/// Bytes of events in one answer, but for the last.
-const ANSWER_BYTES: usize = 1024 * 1024;
+/// Size of the events in one response; the last event may exceed it.
+const RESPONSE_BYTES: usize = 1024 * 1024;
 
-/// The branch that a person named.
+/// Parses a branch name and finds the branch.
 pub fn branch(branches: &Branches, text: &str) -> Result<BranchId, Problem> {
     let all = || branches.iter().map(|branch| branch.id.to_string()).collect::<Vec<_>>().join(", ");
     let id: BranchId = text.parse().map_err(|error| {
@@ -25,11 +25,12 @@ pub fn branch(branches: &Branches, text: &str) -> Result<BranchId, Problem> {
     }
 }
 
-/// As many events as go into one answer, one at least, and whether there were more.
+/// Returns as many events as fit into one response, at least one, and whether there are more.
 pub fn that_fits(events: impl Iterator<Item = Recorded>) -> (Vec<Recorded>, bool) {
-    let (mut kept, mut bytes) = (Vec::new(), 0);
+    let mut kept = Vec::new();
+    let mut bytes = 0;
     for recorded in events {
-        if bytes >= ANSWER_BYTES {
+        if bytes >= RESPONSE_BYTES {
             return (kept, true);
         }
         bytes += encode(&recorded).len();
@@ -38,7 +39,7 @@ pub fn that_fits(events: impl Iterator<Item = Recorded>) -> (Vec<Recorded>, bool
     (kept, false)
 }
 
-/// What a branch sees, mail included.
+/// Returns the events that a branch sees, including mail.
 pub fn seen_by<'a>(history: &'a [Recorded], branches: &Branches, id: BranchId) -> Vec<&'a Recorded> {
     let lineage = branches.lineage(id);
     history.iter().filter(|r| lineage.sees(r.branch, r.seq) || r.event.is_mail()).collect()

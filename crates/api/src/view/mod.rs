@@ -1,10 +1,10 @@
-//! What is made of a run's log for somebody to look at. Nothing here reads a store.
+//! Documents for display, made from a run's log. Nothing here reads a store.
 
 pub mod branches;
 pub mod describe;
 pub mod detail;
 pub mod diff;
 pub mod log;
-pub mod spread;
+pub mod percentiles;
 pub mod text;
 pub mod timeline;

@@ -1,11 +1,11 @@
-//! Words that several views share.
+//! Text helpers of the views.
 
 use goldseam::RunId;
 use goldseam::core::form::Form;
 pub use goldseam::core::lines::{quoted, signal_line};
 use goldseam::core::summary::OpenInput;
 
-/// What may be answered.
+/// Describes the form of an answer.
 pub fn form(form: &Form) -> String {
     match form {
         Form::Text => "any text".to_owned(),
@@ -18,17 +18,17 @@ pub fn form(form: &Form) -> String {
     }
 }
 
-/// The line that would answer a question.
+/// Returns the command that answers a question.
 pub fn answer_line(run: &RunId, input: &OpenInput) -> String {
     goldseam::core::lines::answer_line(run, &input.path, &input.form)
 }
 
-/// `text` without line breaks.
+/// Collapses white space, including line breaks.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The beginning of `text`, at most so many characters.
+/// Shortens `text` to at most `most` characters.
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The steps of a run as rows with spans of time: what is shown and drawn of them.
+//! The operations of a run as rows with spans of time.
 
 use goldseam::core::event::{Cause, Event, WaitStarted};
 use goldseam::core::{BranchId, Path, Recorded};
@@ -12,39 +12,39 @@ use super::describe::{Much, describe};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Step)]
 pub struct Row {
-    /// Its identity.
+    /// The path.
     pub path: String,
-    /// What it is.
+    /// The kind of operation.
     pub kind: Kind,
-    /// How far it is.
+    /// The state.
     pub state: State,
-    /// Attempts that the log knows of.
+    /// Attempts that the log records.
     pub attempts: u32,
     /// When it began.
     pub began: Millis,
-    /// When it ended; none while it goes on.
+    /// When it ended; null while it is open.
     pub ended: Option<Millis>,
-    /// What went wrong last, if anything did.
+    /// The latest error, if any.
     pub note: Option<String>,
-    /// The queue that it was handed out to, if somebody else does it.
+    /// The queue of a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Its latest task there.
+    /// The latest task of a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// When it did what, for a picture; not part of the document.
+    /// The spans for the picture; not part of the document.
     #[serde(skip)]
     pub spans: Vec<Span>,
 }
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = StepKind)]
 pub enum Kind {
     /// A leaf step.
     Step,
-    /// A step that somebody else does.
+    /// A remote step.
     Remote,
     /// A step that holds steps.
     Group,
@@ -54,12 +54,12 @@ pub enum Kind {
     Question,
     /// A sleep.
     Sleep,
-    /// The undoing of a step.
+    /// The compensation of a step.
     Undo,
 }
 
 impl Kind {
-    /// The word in JSON and on screen.
+    /// Returns the name in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -73,21 +73,21 @@ impl Kind {
     }
 }
 
-/// How far an operation is.
+/// The state of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = StepState)]
 pub enum State {
-    /// It goes on.
+    /// Not ended.
     Open,
-    /// It ended well.
+    /// Completed.
     Done,
-    /// It ended badly.
+    /// Failed.
     Failed,
 }
 
 impl State {
-    /// The word in JSON and on screen.
+    /// Returns the name in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -97,58 +97,58 @@ impl State {
     }
 }
 
-/// How a span of time looks.
+/// How a span is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Something is done.
+    /// Work.
     Work,
-    /// It failed.
+    /// A failed attempt.
     Failure,
-    /// It waits or sleeps.
+    /// A wait or a sleep.
     Wait,
-    /// It rests before another attempt.
+    /// The pause before another attempt.
     Pause,
 }
 
-/// A part of the time that an operation took.
+/// A part of an operation's duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Its beginning.
+    /// The start.
     pub from: Millis,
-    /// Its end; none while it goes on.
+    /// The end; `None` while it is open.
     pub to: Option<Millis>,
-    /// How it looks.
+    /// How it is drawn.
     pub look: Look,
 }
 
-/// Something that happened to the run as a whole.
+/// A seam or another event that concerns the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Seam {
     /// When.
     pub at: Millis,
     /// `recovered`, `branch`, `paused`, `resumed`, `parked`, `cancel`, `withdrawn`, `terminated` or `taken over`.
     pub kind: String,
-    /// In words.
+    /// Description.
     pub what: String,
-    /// By which rule, if one mended the run.
+    /// The rule of a recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// What was seen then.
+    /// The evidence of a recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
-    /// Where it was cut, if a branch was opened.
+    /// Where a new branch was cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
 }
 
-/// Where a branch leaves another.
+/// The cut between two branches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Cut {
-    /// The old side.
+    /// The old branch.
     pub from: Option<String>,
-    /// The new side.
+    /// The new branch.
     pub to: String,
-    /// The last event that both share.
+    /// The last event that both branches share.
     pub after: Seq,
 }
 
@@ -158,7 +158,7 @@ impl Cut {
     }
 }
 
-/// The rows of what one branch sees, in order of beginning.
+/// Builds the rows for the events that one branch sees, ordered by start.
 pub fn rows(events: &[&Recorded]) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     for recorded in events {
@@ -169,26 +169,30 @@ pub fn rows(events: &[&Recorded]) -> Vec<Row> {
     rows
 }
 
-/// What happened to the run as a whole, on every branch. A recovery that cut is one seam, not two.
+/// Lists the seams of all branches. A recovery that opened a branch is one seam, not two.
 pub fn seams(history: &[Recorded]) -> Vec<Seam> {
-    let told = |recorded: &Recorded| {
+    let is_recovery = |recorded: &Recorded| {
         let same = |other: &&Recorded| other.write == recorded.write;
         history.iter().filter(same).any(|other| matches!(other.event, Event::RunRecovered(_)))
     };
-    history.iter().filter_map(|recorded| seam(recorded, told(recorded))).collect()
+    history.iter().filter_map(|recorded| seam(recorded, is_recovery(recorded))).collect()
 }
 
-fn seam(recorded: &Recorded, told: bool) -> Option<Seam> {
-    let (mut rule, mut evidence, mut cut) = (None, None, None);
+/// `is_recovery`: the same write contains `run.recovered`, whose seam covers the whole write.
+fn seam(recorded: &Recorded, is_recovery: bool) -> Option<Seam> {
+    let mut rule = None;
+    let mut evidence = None;
+    let mut cut = None;
     let kind = match &recorded.event {
-        Event::RunClaimed(claim) if claim.cause == Cause::Recovery && !told => "taken over",
-        Event::RunRecovered(mended) => {
-            (rule, evidence) = (Some(mended.rule.clone()), Some(mended.evidence.clone()));
-            let to = mended.new_branch.zip(mended.cutoff);
-            cut = to.map(|(to, after)| Cut::new(mended.previous_branch, to, after));
+        Event::RunClaimed(claim) if claim.cause == Cause::Recovery && !is_recovery => "taken over",
+        Event::RunRecovered(recovered) => {
+            rule = Some(recovered.rule.clone());
+            evidence = Some(recovered.evidence.clone());
+            let to = recovered.new_branch.zip(recovered.cutoff);
+            cut = to.map(|(to, after)| Cut::new(recovered.previous_branch, to, after));
             "recovered"
         }
-        Event::BranchOpened(opened) if !told => {
+        Event::BranchOpened(opened) if !is_recovery => {
             cut = Some(Cut::new(opened.parent, opened.branch, opened.cutoff));
             "branch"
         }
@@ -224,14 +228,14 @@ impl Rows {
                 let kind = if step.group { Kind::Group } else { Kind::Step };
                 let row = self.row(&step.path, kind, step.began);
                 row.attempts = step.attempt;
-                row.close((step.began, at), Look::Work, State::Done);
+                row.close(step.began, at, Look::Work, State::Done);
             }
             Event::StepFailed(step) => {
                 let kind = if step.group { Kind::Group } else { Kind::Step };
                 let row = self.row(&step.path, kind, step.began);
                 row.attempts = step.attempt;
                 row.note = Some(step.failure.message.clone());
-                row.close((step.began, at), Look::Failure, State::Failed);
+                row.close(step.began, at, Look::Failure, State::Failed);
             }
             Event::StepRetryScheduled { path, due, .. } => {
                 let row = self.row(path, Kind::Step, at);
@@ -246,12 +250,12 @@ impl Rows {
             Event::CompensationStarted { path, .. } => self.undo(path, at).open(at, Look::Work),
             Event::CompensationCompleted { path } => {
                 let row = self.undo(path, at);
-                row.close((row.began, at), Look::Work, State::Done);
+                row.close(row.began, at, Look::Work, State::Done);
             }
             Event::CompensationFailed { path, failure } => {
                 let row = self.undo(path, at);
                 row.note = Some(failure.message.clone());
-                row.close((row.began, at), Look::Failure, State::Failed);
+                row.close(row.began, at, Look::Failure, State::Failed);
             }
             _ => {}
         }
@@ -269,18 +273,17 @@ impl Rows {
         let at = match self.0.iter().position(|row| row.path == path) {
             Some(at) => at,
             None => {
-                let (attempts, spans) = (1, Vec::new());
                 self.0.push(Row {
                     path,
                     kind,
                     state: State::Open,
-                    attempts,
+                    attempts: 1,
                     began,
                     ended: None,
                     note: None,
                     queue: None,
                     task: None,
-                    spans,
+                    spans: Vec::new(),
                 });
                 self.0.len() - 1
             }
@@ -290,13 +293,13 @@ impl Rows {
 
     fn finish(&mut self, path: &Path, at: Millis) {
         if let Some(row) = self.0.iter_mut().find(|row| row.path == path.as_str()) {
-            row.close((row.began, at), Look::Wait, State::Done);
+            row.close(row.began, at, Look::Wait, State::Done);
         }
     }
 }
 
 impl Row {
-    /// Whether this is a step of that name, leaf, remote or group, whatever its key and arm.
+    /// Whether this is a step (leaf, remote or group) with that name, in any arm and with any key.
     pub fn is_step(&self, name: &str) -> bool {
         matches!(self.kind, Kind::Step | Kind::Remote | Kind::Group)
             && Path::new(&self.path).is_ok_and(|path| path.name() == name)
@@ -307,8 +310,8 @@ impl Row {
         self.spans.push(Span { from, to: None, look });
     }
 
-    /// The last span ends; one that began by itself is widened instead of doubled.
-    fn close(&mut self, (from, to): (Millis, Millis), look: Look, state: State) {
+    /// Ends the operation: replaces its open span by one from `from` to `to`.
+    fn close(&mut self, from: Millis, to: Millis, look: Look, state: State) {
         self.spans.retain(|span| span.to.is_some());
         self.spans.push(Span { from, to: Some(to), look });
         self.state = state;

@@ -1,9 +1,9 @@
-//! What is read back is what was written.
+//! Documents round-trip and agree with the log.
 
 use futures_util::StreamExt as _;
 use goldseam::core::Recorded;
 use goldseam::{RunId, Seq, Status};
-use goldseam_api::Api;
+use goldseam_api::RunsApi;
 use goldseam_api::doc::event::{EventDoc, HistoryQuery, News};
 use goldseam_api::doc::run::{Detail, QuestionsQuery, WaitQuery};
 use serde_json::Value;
@@ -14,7 +14,7 @@ const RUNS: &[(&str, &str)] =
     &[("done", "ship"), ("none", "nothing"), ("failed", "break"), ("asks", "ask"), ("waits", "wait")];
 
 #[tokio::test]
-async fn a_run_and_its_log_survive_the_way_there_and_back() {
+async fn run_details_and_events_round_trip_through_json() {
     let place = Place::with(RUNS).await;
     for (name, _) in RUNS {
         let run = RunId::new(*name).unwrap();
@@ -39,13 +39,14 @@ async fn a_run_and_its_log_survive_the_way_there_and_back() {
 }
 
 #[tokio::test]
-async fn pages_of_a_log_are_the_log() {
+async fn pages_of_a_log_add_up_to_the_log() {
     let place = Place::with(&[("done", "ship")]).await;
     let run = RunId::new("done").unwrap();
     let whole = place.api.history(&run, HistoryQuery::default()).await.unwrap();
     assert_eq!(whole.next, None);
     for limit in 1..=3 {
-        let (mut items, mut after) = (Vec::new(), None);
+        let mut items = Vec::new();
+        let mut after = None;
         loop {
             let query = HistoryQuery { branch: None, after, limit: Some(limit) };
             let page = place.api.history(&run, query).await.unwrap();
@@ -57,32 +58,32 @@ async fn pages_of_a_log_are_the_log() {
         }
         assert_eq!(items, whole.items);
     }
-    let missing = place.api.history(&RunId::new("nobody").unwrap(), HistoryQuery::default()).await;
+    let missing = place.api.history(&RunId::new("missing").unwrap(), HistoryQuery::default()).await;
     assert_eq!(missing.unwrap_err().status, 404);
 }
 
 #[tokio::test]
-async fn whoever_follows_gets_the_log_from_where_he_was_and_the_stream_ends_with_the_run() {
+async fn following_resumes_after_a_position_and_ends_with_the_run() {
     let place = Place::with(&[("done", "ship")]).await;
     let run = RunId::new("done").unwrap();
     let history = place.api.history(&run, HistoryQuery::default()).await.unwrap().items;
     for after in 0..=history.len() {
         let following = place.api.follow(&run, Seq(after as u64)).await.unwrap();
-        let told: Vec<EventDoc> = following
+        let received: Vec<EventDoc> = following
             .map(|news| match news.unwrap() {
                 News::Event(event) => *event,
                 news => panic!("{news:?}"),
             })
             .collect()
             .await;
-        assert_eq!(told, history[after..]);
+        assert_eq!(received, history[after..]);
     }
-    let missing = place.api.follow(&RunId::new("nobody").unwrap(), Seq::ZERO).await;
+    let missing = place.api.follow(&RunId::new("missing").unwrap(), Seq::ZERO).await;
     assert_eq!(missing.err().unwrap().status, 404);
 }
 
 #[tokio::test]
-async fn an_end_is_told_and_a_run_that_goes_on_is_not_waited_for() {
+async fn result_returns_the_end_and_stops_waiting_for_an_active_run() {
     let place = Place::with(RUNS).await;
     let result = async |name: &str| {
         place.api.result(&RunId::new(name).unwrap(), WaitQuery { wait_ms: Some(1) }).await.unwrap()
@@ -95,13 +96,14 @@ async fn an_end_is_told_and_a_run_that_goes_on_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn open_questions_are_found_whoever_asks_them() {
+async fn lists_open_questions_of_all_runs() {
     let place = Place::with(RUNS).await;
     let open =
         place.api.questions(QuestionsQuery { limit: Some(1), ..QuestionsQuery::default() }).await.unwrap();
     let asked: Vec<&str> = open.items.iter().map(|question| question.run.as_str()).collect();
     assert_eq!(asked, ["asks"]);
-    let (run, path) = (RunId::new("asks").unwrap(), goldseam::Path::new("review").unwrap());
+    let run = RunId::new("asks").unwrap();
+    let path = goldseam::Path::new("review").unwrap();
     assert_eq!(place.api.question(&run, &path).await.unwrap(), open.items[0]);
     assert_eq!(open.items[0].open.command, "goldseam answer asks review '{}'");
     let other = goldseam::Path::new("other").unwrap();
@@ -109,7 +111,7 @@ async fn open_questions_are_found_whoever_asks_them() {
 }
 
 #[tokio::test]
-async fn a_page_of_questions_is_empty_only_if_nothing_follows() {
+async fn only_the_last_page_of_questions_may_be_empty() {
     let names: Vec<String> = (0..25).map(|number| format!("waits-{number:02}")).collect();
     let mut runs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "wait")).collect();
     runs.extend([("asks-1", "ask"), ("asks-2", "ask")]);

@@ -1,4 +1,4 @@
-//! Every limit is told, and what is the engine's own is not reachable.
+//! Limits are reported, and names that are reserved for the engine are not accessible.
 
 use goldseam::core::LockName;
 use goldseam::{Payload, RunId};
@@ -8,7 +8,7 @@ use goldseam_api::doc::heal::{HealingStatsQuery, NewCheckup, RecoveriesQuery};
 use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease};
 use goldseam_api::doc::run::{ChangesQuery, NewRun, QuestionsQuery, RunsQuery, WaitQuery};
 use goldseam_api::doc::task::{NewClaim, TasksQuery};
-use goldseam_api::{Answer, Api, Caller};
+use goldseam_api::{Answer, Caller, CommandsApi, HealingApi, LocksApi, NodesApi, RunsApi, TasksApi};
 
 use crate::support::Place;
 
@@ -18,9 +18,11 @@ fn limit_of<T: std::fmt::Debug>(answer: Answer<T>) -> (u16, Option<u64>) {
 }
 
 #[tokio::test]
-async fn a_page_has_an_end_and_says_so() {
+async fn page_and_wait_limits_are_reported() {
     let place = Place::with(&[("waits", "wait")]).await;
-    let (api, run, nobody) = (&place.api, RunId::new("waits").unwrap(), Caller::default());
+    let api = &place.api;
+    let run = RunId::new("waits").unwrap();
+    let caller = Caller::default();
     for limit in [Some(0), Some(501)] {
         let runs = api.runs(RunsQuery { limit, ..RunsQuery::default() }).await;
         assert_eq!(limit_of(runs), (400, Some(500)));
@@ -35,7 +37,7 @@ async fn a_page_has_an_end_and_says_so() {
         let questions = api.questions(QuestionsQuery { limit, ..QuestionsQuery::default() }).await;
         assert_eq!(limit_of(questions), (400, Some(500)));
         let want = NewClaim { owner: "w".into(), queue: None, kind: None, limit, wait_ms: None };
-        assert_eq!(limit_of(api.claim(&nobody, want).await), (400, Some(500)));
+        assert_eq!(limit_of(api.claim(&caller, want).await), (400, Some(500)));
     }
     let latest = Some(1_000_001);
     let stats = api.recovery_stats(HealingStatsQuery { latest, ..HealingStatsQuery::default() }).await;
@@ -46,23 +48,26 @@ async fn a_page_has_an_end_and_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_with_the_limit() {
+async fn oversized_payloads_and_texts_are_refused_with_the_limit() {
     let place = Place::with(&[("waits", "wait")]).await;
-    let (api, run, nobody) = (&place.api, RunId::new("waits").unwrap(), Caller::default());
+    let api = &place.api;
+    let run = RunId::new("waits").unwrap();
+    let caller = Caller::default();
     let large: Payload = serde_json::from_str(&format!("\"{}\"", "x".repeat(256 * 1024))).unwrap();
     let signal = NewSignal { name: "paid".into(), payload: large, id: None };
-    assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (413, Some(256 * 1024)));
+    assert_eq!(limit_of(api.signal(&caller, &run, signal).await), (413, Some(256 * 1024)));
     let deep: Payload = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
     let signal = NewSignal { name: "paid".into(), payload: deep, id: None };
-    assert_eq!(limit_of(api.signal(&nobody, &run, signal).await), (400, Some(64)));
+    assert_eq!(limit_of(api.signal(&caller, &run, signal).await), (400, Some(64)));
     let reason = Reason { by: None, reason: "x".repeat(4_097) };
-    assert_eq!(limit_of(api.pause(&nobody, &run, reason).await), (413, Some(4_096)));
+    assert_eq!(limit_of(api.pause(&caller, &run, reason).await), (413, Some(4_096)));
 }
 
 #[tokio::test]
-async fn what_is_the_engines_own_is_neither_seen_nor_touched() {
+async fn reserved_names_are_hidden_and_refused() {
     let place = Place::empty().await;
-    let (api, nobody) = (&place.api, Caller::default());
+    let api = &place.api;
+    let caller = Caller::default();
     let locks = api.client().locks();
     let ttl = std::time::Duration::ZERO;
     for name in ["a", "goldseam.copy", "goldseam.key.1", "z"] {
@@ -81,33 +86,34 @@ async fn what_is_the_engines_own_is_neither_seen_nor_touched() {
     assert_eq!(names, ["a", "z"]);
     let stale = api.stale_locks().await.unwrap().items;
     assert_eq!(stale.iter().map(|stale| stale.lock.name.as_str()).collect::<Vec<_>>(), ["a", "z"]);
-    let checkup = api.doctor(&nobody, NewCheckup::default(), &mut |_| ()).await.unwrap();
+    let checkup = api.doctor(&caller, NewCheckup::default(), &mut |_| ()).await.unwrap();
     let found: Vec<_> = checkup.findings.iter().map(|found| found.subject()).collect();
     assert_eq!(found, [("lock", "a"), ("lock", "z")]);
 
     let own = LockName::new("goldseam.key.1").unwrap();
     assert_eq!(api.lock(&own).await.unwrap_err().status, 403);
     let hold = NewHold { holder: "ana".into(), ttl_ms: None };
-    assert_eq!(api.acquire_lock(&nobody, &own, hold).await.unwrap_err().status, 403);
+    assert_eq!(api.acquire_lock(&caller, &own, hold).await.unwrap_err().status, 403);
     let extension = Extension { holder: "h".into(), fence: 1, ttl_ms: None };
-    assert_eq!(api.extend_lock(&nobody, &own, extension).await.unwrap_err().status, 403);
+    assert_eq!(api.extend_lock(&caller, &own, extension).await.unwrap_err().status, 403);
     let release = NewRelease { holder: "h".into(), fence: 1 };
-    assert_eq!(api.release_lock(&nobody, &own, release).await.unwrap_err().status, 403);
+    assert_eq!(api.release_lock(&caller, &own, release).await.unwrap_err().status, 403);
     let new: NewRun = serde_json::from_str(r#"{"workflow":"order","id":"goldseam.x"}"#).unwrap();
-    assert_eq!(api.start(&nobody, new).await.unwrap_err().status, 403);
+    assert_eq!(api.start(&caller, new).await.unwrap_err().status, 403);
 }
 
 #[test]
-fn fields_that_nobody_knows_are_refused() {
+fn unknown_fields_are_refused() {
     assert!(serde_json::from_str::<NewRun>(r#"{"workflow":"order","wrokflow":1}"#).is_err());
     assert!(serde_json::from_str::<RunsQuery>(r#"{"stauts":"failed"}"#).is_err());
     assert!(serde_json::from_str::<Reason>(r#"{"because":"x"}"#).is_err());
 }
 
 #[tokio::test]
-async fn a_page_of_large_events_ends_early_and_the_next_one_goes_on() {
+async fn a_page_of_large_events_is_cut_and_the_next_page_continues() {
     let place = Place::with(&[("waits", "wait")]).await;
-    let (api, run) = (&place.api, RunId::new("waits").unwrap());
+    let api = &place.api;
+    let run = RunId::new("waits").unwrap();
     let large = Payload::of(&"x".repeat(250_000), &goldseam::Limits::default()).unwrap();
     for _ in 0..14 {
         let new = NewSignal { name: "other".into(), payload: large.clone(), id: None };
@@ -115,7 +121,9 @@ async fn a_page_of_large_events_ends_early_and_the_next_one_goes_on() {
     }
     let whole = api.client().history(&run).await.unwrap().len();
     for branch in [None, Some("b1".to_owned())] {
-        let (mut seen, mut pages, mut after) = (Vec::new(), 0, None);
+        let mut seen = Vec::new();
+        let mut pages = 0;
+        let mut after = None;
         loop {
             let query = HistoryQuery { branch: branch.clone(), after, limit: None };
             let page = api.history(&run, query).await.unwrap();
@@ -126,7 +134,7 @@ async fn a_page_of_large_events_ends_early_and_the_next_one_goes_on() {
                 break;
             }
         }
-        assert_eq!(seen, (1..=whole as u64).collect::<Vec<_>>(), "each one once");
+        assert_eq!(seen, (1..=whole as u64).collect::<Vec<_>>(), "each event once");
         assert!(pages > 2, "{pages} pages");
     }
 }

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod documents;
+mod idempotency;
 mod limits;
-mod once;
 #[cfg(feature = "remote")]
 mod remote;
 mod support;

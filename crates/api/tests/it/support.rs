@@ -1,4 +1,4 @@
-//! A store with runs in known states, and nobody who runs them.
+//! A store with runs in known states and no running engine.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use goldseam::store::{Expect, Written};
 use goldseam::{RunId, Status};
 use goldseam_api::Local;
 
-/// A store in a folder of its own.
+/// A store in a temporary folder.
 pub(crate) struct Place {
     _dir: tempfile::TempDir,
     pub(crate) url: String,
@@ -23,7 +23,7 @@ impl Place {
         Self { _dir: dir, url, api }
     }
 
-    /// A store with these runs of `order`, each with its input, once they move no further by themselves.
+    /// A store with these runs of `order`, each with its input, once every run has ended or waits.
     pub(crate) async fn with(runs: &[(&str, &str)]) -> Self {
         let place = Self::empty().await;
         let engine = Engine::open(&place.url).await.unwrap().workflow("order", order).start().await.unwrap();
@@ -41,7 +41,7 @@ impl Place {
         place
     }
 
-    /// The cached status of a run that waits for an answer says that it runs (rule A2).
+    /// Sets the cached status of a run that waits for an answer to `running` (rule A2).
     pub(crate) async fn hide_question(&self, run: &str) {
         let store = self.api.client().store();
         let mut row = store.head(&RunId::new(run).unwrap()).await.unwrap().unwrap().row.unwrap();
@@ -55,7 +55,7 @@ fn rests(status: Status) -> bool {
     status.is_terminal() || status == Status::Waiting
 }
 
-/// Reserves, charges at the second attempt, then does what its input says.
+/// Reserves, charges at the second attempt, then acts on its input.
 async fn order(ctx: Context, what: String) -> goldseam::Result<Option<String>> {
     let stock = ctx.step("reserve", || async { Ok::<_, Error>("stock".to_owned()) });
     stock.compensate(|_| async { Ok::<_, Error>(()) }).await?;

@@ -5,14 +5,13 @@ use goldseam::RunId;
 use goldseam_api::doc::run::BranchItem;
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
 use crate::{damage, out};
 
-/// List the timelines of a run
+/// List the branches of a run
 ///
-/// Branches fork where somebody jumped, retried or recovery cut; none is ever deleted. The last
-/// one opened is active.
+/// A jump, a retry or a recovery opens a branch. Branches are never deleted; the last one opened is active.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  goldseam branches ord-7")]
 pub(crate) struct BranchesArgs {
@@ -20,8 +19,7 @@ pub(crate) struct BranchesArgs {
     run: String,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: BranchesArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: BranchesArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let branches = app.api().await?.branches(&run).await?;
     match () {

@@ -3,30 +3,29 @@
 use clap::Args;
 use goldseam::RunId;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// Ask a run to stop
+/// Cancel a run
 ///
-/// What it did is undone by its compensations, its children are cancelled, then it ends `cancelled`. A worker does
-/// that; a run that needs none for it ends at once. What no worker can end, `goldseam terminate` does.
+/// A worker runs the compensations and cancels the children, then the run ends as `cancelled`. A run that needs no
+/// worker for that ends immediately. To end a run that no worker can cancel, use `goldseam terminate`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  goldseam cancel ord-7 --reason 'ordered twice'")]
 pub(crate) struct CancelArgs {
     /// The run
     run: String,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: CancelArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: CancelArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
-    let done = app.api().await?.cancel(&args.who.caller(), &run, args.who.reason()).await?;
-    let words = match &done.waits_for {
+    let done = app.api().await?.cancel(&args.actor.caller(), &run, args.actor.reason()).await?;
+    let text = match &done.waits_for {
         None => format!("cancelled {run}"),
         Some(waits_for) => format!("cancel requested for {run}; it waits for {waits_for}"),
     };
-    Ok(app.did(&run, &done, &words))
+    Ok(app.print_result(&run, &done, &text))
 }

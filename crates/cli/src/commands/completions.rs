@@ -3,10 +3,10 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::{args, out};
 
-/// Write a completion script for a shell
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam completions bash > ~/.local/share/bash-completion/completions/goldseam\n  goldseam completions fish > ~/.config/fish/completions/goldseam.fish"
@@ -16,10 +16,9 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Carries it out.
-pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, Fail> {
+pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::whole(), "goldseam", &mut script);
+    clap_complete::generate(args.shell, &mut args::command(), "goldseam", &mut script);
     out::raw(&String::from_utf8_lossy(&script));
     Ok(Exit::Ok)
 }

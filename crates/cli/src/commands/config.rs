@@ -5,16 +5,16 @@ use serde_json::json;
 
 use super::serve::SettingArgs;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::out;
 use crate::table::Table;
 
-/// What a server goes by
+/// Show the settings of a server
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// List every setting, its value, and where the value comes from
     ///
-    /// The command line goes before the environment, the environment before the file, the file before the default.
+    /// The command line overrides the environment, which overrides the file, which overrides the defaults.
     #[command(
         after_help = "Examples:\n  goldseam config show\n  goldseam config show --config prod.toml --json"
     )]
@@ -24,8 +24,7 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Carries it out.
-pub(crate) fn run(app: &App, command: ConfigCommand) -> Result<Exit, Fail> {
+pub(crate) fn run(app: &App, command: ConfigCommand) -> Result<Exit, CliError> {
     let ConfigCommand::Show { settings } = command;
     let settings = settings.gather(app)?;
     let shown = settings.shown();
@@ -37,13 +36,17 @@ pub(crate) fn run(app: &App, command: ConfigCommand) -> Result<Exit, Fail> {
             let mut table = Table::new(&["SETTING", "VALUE", "FROM", "WHAT"]);
             for setting in &shown {
                 let value = if setting.value.is_empty() { "-".to_owned() } else { setting.value.clone() };
-                let (name, help) = (setting.name.to_owned(), setting.help.to_owned());
-                table.row(vec![name, value, setting.origin.clone(), help]);
+                table.row(vec![
+                    setting.name.to_owned(),
+                    value,
+                    setting.origin.clone(),
+                    setting.help.to_owned(),
+                ]);
             }
             app.table(&table);
         }
     }
-    // Shown even if it makes no sense, and then it is said why.
+    // Invalid settings are shown first, then reported.
     settings.config()?.redactor(|name| std::env::var(name).ok())?;
     Ok(Exit::Ok)
 }

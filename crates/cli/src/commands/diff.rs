@@ -6,14 +6,14 @@ use goldseam_api::doc::run::DiffQuery;
 use goldseam_api::view::diff;
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::{damage, out};
 
-/// Compare two timelines of a run
+/// Compare two branches of a run
 ///
-/// Shows where they part and what each did after that. Lines with - stand on the first branch
-/// only, with + on the second only, with ~ on both with other results.
+/// Shows where the branches part and what each did after that. A line with - is the result on the first branch, a line
+/// with + the result on the second.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  goldseam diff ord-7 b1 b2")]
 pub(crate) struct DiffArgs {
@@ -25,8 +25,7 @@ pub(crate) struct DiffArgs {
     right: String,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
     if app.wants_json() {
@@ -35,14 +34,14 @@ pub(crate) async fn run(app: &App, args: DiffArgs) -> Result<Exit, Fail> {
         out::json(&diff);
         return Ok(damage::exit(&diff.damage));
     }
-    // A person is shown less of each payload than the document holds.
+    // Text shows less of each payload than the document.
     let (history, broken) = super::history::recorded(&*api, &run).await?;
-    let diff = diff::diff(&run, &history, (&args.left, &args.right), app.much())?;
-    app.remark(&format!("{} and {} are the same up to event {}", diff.left, diff.right, diff.parted_after));
+    let diff = diff::diff(&run, &history, &args.left, &args.right, app.much())?;
+    app.remark(&format!("{} and {} are equal up to event {}", diff.left, diff.right, diff.parted_after));
     for item in diff.items {
         for (sign, hue, fact) in [("-", Hue::Bad, item.left), ("+", Hue::Good, item.right)] {
             if let Some(fact) = fact {
-                out::line(app.paint.on(hue, format!("{sign} {fact}")));
+                out::line(app.colors.apply(hue, format!("{sign} {fact}")));
             }
         }
     }

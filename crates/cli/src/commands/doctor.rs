@@ -6,45 +6,45 @@ use clap::Args;
 use goldseam::recovery::Code;
 use goldseam_api::doc::heal::{Checkup, Fate, NewCheckup};
 
-use super::who;
+use super::actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::{finding, out, progress, text};
 
-/// Examine the whole store by every rule, and tell or heal what is wrong
+/// Examine the whole store with every rule, and report or heal findings
 ///
-/// Tells only, unless --fix is given. Each finding has a severity (critical, error, warning, info), the code of a rule,
-/// what was seen, and what is done about it; equal findings share a line, and --json has each of them. A remedy that cuts opens a branch, so nothing is ever deleted. Without --deep, a run that a live node executes or
-/// that is over is not read.
+/// Only reports, unless --fix is given. Each finding has a severity (critical, error, warning, info), the code of a
+/// rule, the evidence and the remedy. Similar findings share a line; --json lists each of them. A remedy that cuts a
+/// log opens a branch, so nothing is deleted. Without --deep, doctor does not read logs of ended runs or of runs that a
+/// live node executes.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 1 if something is wrong and was not healed.\n\nExamples:\n  goldseam doctor\n  goldseam doctor --fix\n  goldseam doctor --rule A2 --fix\n  goldseam doctor --deep --json\n\nWhat the rules mean: goldseam explain A2. One run: goldseam why RUN"
+    after_help = "Exit code 1 if a finding was not healed.\n\nExamples:\n  goldseam doctor\n  goldseam doctor --fix\n  goldseam doctor --rule A2 --fix\n  goldseam doctor --deep --json\n\nWhat the rules mean: goldseam explain A2. One run: goldseam why RUN"
 )]
 pub(crate) struct DoctorArgs {
-    /// Heal what can be healed
+    /// Heal findings that have an automatic remedy
     #[arg(long)]
     fix: bool,
-    /// Only this rule
+    /// Apply only this rule
     #[arg(long, value_name = "CODE")]
     rule: Option<Code>,
-    /// Read every log, those of finished runs too
+    /// Read every log, including those of ended runs
     #[arg(long)]
     deep: bool,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
     let new = NewCheckup { fix: args.fix, rule: args.rule, deep: args.deep, limit: None };
-    let line = progress::line(app, None, "{spinner} {msg} runs looked at  {elapsed}");
-    let tell = line.clone();
-    let tell = &mut move |scanned| tell.set_message(text::thousands(scanned));
-    let checkup = api.doctor(&who::caller(None), new, tell).await;
+    let line = progress::line(app, None, "{spinner} {msg} runs examined  {elapsed}");
+    let message = line.clone();
+    let on_progress = &mut move |scanned| message.set_message(text::thousands(scanned));
+    let checkup = api.doctor(&actor::caller(None), new, on_progress).await;
     line.finish_and_clear();
     let mut checkup = checkup?;
     if checkup.counts.is_empty() {
-        // Older servers send every finding, and no counts.
+        // Older servers send every finding, but no counts.
         checkup = checkup.counted(None);
     }
     let findings = &checkup.findings;
@@ -56,63 +56,64 @@ pub(crate) async fn run(app: &App, args: DoctorArgs) -> Result<Exit, Fail> {
             if !findings.is_empty() {
                 app.table(&finding::table(app, findings));
             }
-            let (words, hue) = verdict(&checkup);
-            out::line(app.paint.on(hue, words));
+            let (text, hue) = verdict(&checkup);
+            out::line(app.colors.apply(hue, text));
         }
     }
-    if let Some(words) = left_out(&checkup).filter(|_| !app.json) {
-        app.warn(&words);
+    if let Some(warning) = left_out(&checkup).filter(|_| !app.json) {
+        app.warn(&warning);
     }
     Ok(if checkup.healthy { Exit::Ok } else { Exit::Error })
 }
 
-/// What to do to see the findings that a server left out, if it did.
+/// The warning if a server left out findings.
 fn left_out(checkup: &Checkup) -> Option<String> {
-    let (shown, total) = (checkup.findings.len() as u64, checkup.total);
-    (total > shown).then(|| {
-        let (shown, total) = (text::thousands(shown), text::thousands(total));
+    let shown = checkup.findings.len() as u64;
+    (checkup.total > shown).then(|| {
         format!(
-            "{shown} of {total} findings are shown, the worst first; narrow them with --rule CODE, or run \
-             goldseam doctor --store URL for all of them"
+            "showing the {} most severe of {} findings; narrow them with --rule CODE, or run \
+             goldseam doctor --store URL for all of them",
+            text::thousands(shown),
+            text::thousands(checkup.total)
         )
     })
 }
 
-/// The last line: how things stand, and what to type next.
+/// The last line: the counts, and the next command.
 fn verdict(checkup: &Checkup) -> (String, Hue) {
-    let looked = format!("{} looked at", text::count(checkup.scanned, "run"));
+    let examined = format!("{} examined", text::count(checkup.scanned, "run"));
     let rows = match checkup.rows_rewritten {
         0 => String::new(),
-        rows => format!(", {} written anew", text::count(rows, "cached row")),
+        rows => format!(", {} rewritten", text::count(rows, "cached row")),
     };
     let counts = &checkup.counts;
     if counts.is_empty() {
-        return (format!("{looked}{rows}: healthy"), Hue::Good);
+        return (format!("{examined}{rows}: healthy"), Hue::Good);
     }
     let of =
         |wanted: &[Fate]| counts.iter().filter(|one| wanted.contains(&one.fate)).map(|one| one.count).sum();
     let mut parts = vec![text::count(checkup.total, "finding")];
-    let mut tell = |count: u64, words: &str| {
+    let mut add = |count: u64, what: &str| {
         if count > 0 {
-            parts.push(format!("{} {words}", text::thousands(count)));
+            parts.push(format!("{} {what}", text::thousands(count)));
         }
     };
-    tell(of(&[Fate::Healed]), "healed");
-    tell(of(&[Fate::Moved]), "moved on meanwhile");
-    tell(of(&[Fate::Waits]), "recovered by a node without you: goldseam why RUN");
-    tell(of(&[Fate::Stopped]), "stopped, to be looked at: goldseam explain P1");
-    tell(of(&[Fate::Told, Fate::Young]), "can be healed: goldseam doctor --fix");
-    tell(of(&[Fate::Failed]), "could not be healed now");
+    add(of(&[Fate::Healed]), "healed");
+    add(of(&[Fate::Moved]), "moved on meanwhile");
+    add(of(&[Fate::Waits]), "will be recovered by a node: goldseam why RUN");
+    add(of(&[Fate::Stopped]), "stopped, to be examined: goldseam explain P1");
+    add(of(&[Fate::Reported, Fate::Young]), "can be healed: goldseam doctor --fix");
+    add(of(&[Fate::Failed]), "could not be healed now");
     let count: u64 = of(&[Fate::NeedsHelp]);
     if count > 0 {
-        let needy = counts.iter().filter(|one| one.fate == Fate::NeedsHelp);
-        let codes: BTreeSet<Code> = needy.filter_map(|one| one.code).collect();
+        let needing_help = counts.iter().filter(|one| one.fate == Fate::NeedsHelp);
+        let codes: BTreeSet<Code> = needing_help.filter_map(|one| one.code).collect();
         let explain: Vec<String> = codes.iter().map(|code| format!("goldseam explain {code}")).collect();
         let verb = if count == 1 { "needs" } else { "need" };
-        tell(count, &format!("{verb} you: {}", explain.join("; ")));
+        add(count, &format!("{verb} you: {}", explain.join("; ")));
     }
     let hue = if checkup.healthy { Hue::Good } else { Hue::Bad };
-    (format!("{looked}{rows}: {}", parts.join(", ")), hue)
+    (format!("{examined}{rows}: {}", parts.join(", ")), hue)
 }
 
 #[cfg(test)]
@@ -141,32 +142,41 @@ mod tests {
     }
 
     fn checkup(findings: Vec<Finding>, limit: Option<u32>) -> Checkup {
-        let (counts, healed, healthy, rows_rewritten, scanned, total) = (vec![], 0, true, 0, 1, 0);
-        Checkup { counts, findings, healed, healthy, rows_rewritten, scanned, total }.counted(limit)
+        let checkup = Checkup {
+            counts: vec![],
+            findings,
+            healed: 0,
+            healthy: true,
+            rows_rewritten: 0,
+            scanned: 1,
+            total: 0,
+        };
+        checkup.counted(limit)
     }
 
     #[test]
-    fn findings_that_a_server_left_out_are_counted_and_named() {
-        let mut findings = vec![finding(Fate::Told); 24_000];
+    fn warns_about_findings_that_a_server_left_out() {
+        let mut findings = vec![finding(Fate::Reported); 24_000];
         findings.push(finding(Fate::NeedsHelp));
         let bounded = checkup(findings, Some(500));
         assert_eq!((bounded.findings.len(), bounded.total, bounded.counts.len()), (500, 24_001, 2));
-        assert_eq!(bounded.findings[0].fate, Fate::NeedsHelp, "the worst comes first");
-        let words = verdict(&bounded).0;
-        assert!(words.contains("24,001 findings, 24,000 can be healed"), "{words}");
-        assert!(left_out(&bounded).unwrap().starts_with("500 of 24,001 findings"), "{bounded:?}");
-        assert_eq!(left_out(&checkup(vec![finding(Fate::Told)], Some(500))), None);
+        assert_eq!(bounded.findings[0].fate, Fate::NeedsHelp, "the most severe comes first");
+        let text = verdict(&bounded).0;
+        assert!(text.contains("24,001 findings, 24,000 can be healed"), "{text}");
+        let warning = left_out(&bounded).unwrap();
+        assert!(warning.starts_with("showing the 500 most severe of 24,001 findings"), "{warning}");
+        assert_eq!(left_out(&checkup(vec![finding(Fate::Reported)], Some(500))), None);
     }
 
     #[test]
-    fn only_what_was_healed_is_called_healed() {
-        let words = |fate: Fate| {
+    fn only_healed_findings_are_counted_as_healed() {
+        let text = |fate: Fate| {
             let findings = vec![finding(fate)];
             verdict(&checkup(findings, None)).0
         };
-        assert!(words(Fate::Healed).ends_with("1 finding, 1 healed"));
+        assert!(text(Fate::Healed).ends_with("1 finding, 1 healed"));
         for fate in [Fate::Moved, Fate::Waits, Fate::Stopped] {
-            assert!(!words(fate).contains("healed"), "{}", words(fate));
+            assert!(!text(fate).contains("healed"), "{}", text(fate));
         }
     }
 }

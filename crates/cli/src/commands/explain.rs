@@ -6,9 +6,9 @@ use goldseam_api::codes::{self, title};
 use serde_json::json;
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::out;
-use crate::paint::Hue;
 use crate::table::Table;
 
 /// Explain a code: what happened, why, and what to do
@@ -21,15 +21,14 @@ pub(crate) struct ExplainArgs {
     code: Option<String>,
 }
 
-/// Carries it out.
-pub(crate) fn run(app: &App, args: &ExplainArgs) -> Result<Exit, Fail> {
+pub(crate) fn run(app: &App, args: &ExplainArgs) -> Result<Exit, CliError> {
     let Some(text) = &args.code else {
         list(app);
         return Ok(Exit::Ok);
     };
     let wanted = normal(text);
     let Some((code, page)) = codes::all().find(|(code, _)| *code == wanted) else {
-        return Err(Fail::not_found(format!("there is no code {text}"), suggestion(&wanted)));
+        return Err(CliError::not_found(format!("unknown code {text}"), suggestion(&wanted)));
     };
     match app.wants_json() {
         true => out::json(&json!({ "code": code, "title": title(code, page), "page": page })),
@@ -43,7 +42,7 @@ fn shown(app: &App, line: &str) -> String {
     if !app.terminal || !line.starts_with('#') {
         return line.to_owned();
     }
-    app.paint.on(Hue::Bold, line.trim_start_matches(['#', ' ']))
+    app.colors.apply(Hue::Bold, line.trim_start_matches(['#', ' ']))
 }
 
 fn list(app: &App) {
@@ -58,7 +57,7 @@ fn list(app: &App) {
     app.table(&table);
 }
 
-/// `gs104`, `104`, `[GS0104]` and `error[GS0104]` are GS0104.
+/// Normalizes a code: `gs104`, `104`, `[GS0104]` and `error[GS0104]` are GS0104.
 fn normal(text: &str) -> String {
     let inside = text.split_once('[').map_or(text, |(_, rest)| rest.split(']').next().unwrap_or(rest));
     let word: String = inside.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_uppercase();
@@ -69,7 +68,7 @@ fn normal(text: &str) -> String {
     }
 }
 
-/// The codes that look most like the one that was asked for.
+/// Suggests similar codes.
 fn suggestion(wanted: &str) -> String {
     match nearest(wanted, codes::all().map(|(code, _)| code)).as_slice() {
         [] => "goldseam explain lists all codes".to_owned(),
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_found_however_they_are_written() {
+    fn accepts_different_spellings_of_a_code() {
         for text in ["GS0104", "gs104", "104", "[GS0104]", "error[GS0104]", "error[GS0104]: run x"] {
             assert_eq!(normal(text), "GS0104", "{text}");
         }
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn near_codes_are_suggested() {
+    fn suggests_similar_codes() {
         assert!(suggestion(concat!("GS", "0199")).contains("GS01"));
         assert_eq!(suggestion("NONSENSE"), "goldseam explain lists all codes");
     }

@@ -9,35 +9,34 @@ use goldseam_api::doc::event::{EventDoc, History, HistoryQuery};
 use goldseam_api::view::describe::describe;
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::{Hue, cell};
+use crate::color::{Hue, cell};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{damage, out, when};
+use crate::{damage, out, time};
 
 /// Show the events of a run
 ///
-/// The log is the truth about a run: append-only, across all of its branches. Of a damaged log everything that can be
-/// read is shown, the damage stands at its position, and the exit code is 9.
+/// Shows the log, across all branches. If the log is damaged, the command shows the readable events, marks each damaged
+/// position, and exits with 10.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam history ord-7\n  goldseam history ord-7 --branch b2      what that timeline sees\n  goldseam history ord-7 -f --jsonl       follow until the run ends"
+    after_help = "Examples:\n  goldseam history ord-7\n  goldseam history ord-7 --branch b2      events that branch b2 sees\n  goldseam history ord-7 -f --jsonl       follow until the run ends"
 )]
 pub(crate) struct HistoryArgs {
     /// The run
     run: String,
-    /// Only what this branch sees
+    /// Only events that this branch sees
     #[arg(long, value_name = "BRANCH", conflicts_with = "follow")]
     branch: Option<String>,
-    /// Only events from this position on
+    /// Only events from this position
     #[arg(long, value_name = "POSITION", default_value_t = 1)]
     from: u64,
-    /// Stay and show events as they come, until the run ends
+    /// Keep showing new events until the run ends
     #[arg(short, long)]
     follow: bool,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
     let after = Seq(args.from).before();
@@ -63,32 +62,39 @@ pub(crate) async fn run(app: &App, args: HistoryArgs) -> Result<Exit, Fail> {
             let mut places = damage.iter().peekable();
             for event in &events {
                 while let Some(place) = places.next_if(|place| place.seq <= event.seq) {
-                    table.row(broken(app, place));
+                    table.row(damaged_row(app, place));
                 }
                 table.row(cells(app, event)?);
             }
-            places.for_each(|place| table.row(broken(app, place)));
+            places.for_each(|place| table.row(damaged_row(app, place)));
             app.table(&table);
         }
     }
     Ok(damage::exit(&damage))
 }
 
-/// A place where the log is damaged, as a line of the table.
-fn broken(app: &App, place: &Damage) -> Vec<String> {
+/// The table row of a damaged position.
+fn damaged_row(app: &App, place: &Damage) -> Vec<String> {
     let name = if place.newer { "(newer)" } else { "(damaged)" };
-    let [at, branch] = ["-", "-"].map(str::to_owned);
-    vec![place.seq.to_string(), at, branch, app.paint.on(Hue::Bad, name), place.reason.clone()]
+    vec![
+        place.seq.to_string(),
+        "-".to_owned(),
+        "-".to_owned(),
+        app.colors.apply(Hue::Bad, name),
+        place.reason.clone(),
+    ]
 }
 
-/// The log of a run after a position, page by page.
+/// Reads the log of a run after a position.
 pub(super) async fn events(
     api: &dyn Api,
     run: &RunId,
     branch: Option<String>,
     after: Seq,
-) -> Result<(Vec<EventDoc>, Vec<Damage>), Fail> {
-    let (mut events, mut damage, mut after) = (Vec::new(), Vec::new(), after);
+) -> Result<(Vec<EventDoc>, Vec<Damage>), CliError> {
+    let mut events = Vec::new();
+    let mut damage = Vec::new();
+    let mut after = after;
     loop {
         let query = HistoryQuery { branch: branch.clone(), after: Some(after.0), limit: None };
         let page = api.history(run, query).await?;
@@ -101,21 +107,21 @@ pub(super) async fn events(
     }
 }
 
-/// The whole log of a run. Which write put an event there does not travel.
-pub(crate) async fn recorded(api: &dyn Api, run: &RunId) -> Result<(Vec<Recorded>, Vec<Damage>), Fail> {
+/// Reads the whole log of a run. The documents do not contain write-ids.
+pub(crate) async fn recorded(api: &dyn Api, run: &RunId) -> Result<(Vec<Recorded>, Vec<Damage>), CliError> {
     let (events, damage) = events(api, run, None, Seq::ZERO).await?;
-    let recorded = events.iter().map(|event| read(run, event)).collect::<Result<_, Fail>>()?;
+    let recorded = events.iter().map(|event| read(run, event)).collect::<Result<_, CliError>>()?;
     Ok((recorded, damage))
 }
 
-fn read(run: &RunId, event: &EventDoc) -> Result<Recorded, Fail> {
+fn read(run: &RunId, event: &EventDoc) -> Result<Recorded, CliError> {
     let corrupt = |corrupt| EngineError::Corrupt { run: run.clone(), corrupt }.into();
     Recorded::try_from(event).map_err(corrupt)
 }
 
-fn cells(app: &App, event: &EventDoc) -> Result<Vec<String>, Fail> {
-    let recorded = Recorded::try_from(event).map_err(|corrupt| Fail::plain(corrupt.to_string()))?;
-    let at = if app.terminal { when::clock(recorded.at) } else { when::iso(recorded.at) };
+fn cells(app: &App, event: &EventDoc) -> Result<Vec<String>, CliError> {
+    let recorded = Recorded::try_from(event).map_err(|corrupt| CliError::plain(corrupt.to_string()))?;
+    let at = if app.terminal { time::clock(recorded.at) } else { time::iso(recorded.at) };
     let name = recorded.event.name();
     let hue = match name.rsplit_once('.').map_or(name, |(_, verb)| verb) {
         "completed" => Some(Hue::Good),
@@ -123,13 +129,18 @@ fn cells(app: &App, event: &EventDoc) -> Result<Vec<String>, Fail> {
         "recovered" | "opened" => Some(Hue::Warm),
         _ => None,
     };
-    let name = hue.map_or_else(|| name.to_owned(), |hue| app.paint.on(hue, name));
-    let (seq, branch) = (recorded.seq.to_string(), recorded.branch.to_string());
-    Ok(vec![seq, at, branch, name, cell(&describe(&recorded.event, app.much()))])
+    let name = hue.map_or_else(|| name.to_owned(), |hue| app.colors.apply(hue, name));
+    Ok(vec![
+        recorded.seq.to_string(),
+        at,
+        recorded.branch.to_string(),
+        name,
+        cell(&describe(&recorded.event, app.much())),
+    ])
 }
 
-/// One event of a stream.
-pub(crate) fn line(app: &App, event: &EventDoc) -> Result<(), Fail> {
+/// Prints one event of a stream.
+pub(crate) fn line(app: &App, event: &EventDoc) -> Result<(), CliError> {
     match () {
         () if app.wants_json() => out::jsonl(event),
         () if app.quiet => out::line(event.seq.to_string()),

@@ -12,54 +12,55 @@ use goldseam_api::{Caller, Remote};
 use goldseam_server::keys::Keys;
 use serde_json::json;
 
-use super::who;
+use super::actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, when};
+use crate::{out, time};
 
-/// Keys of a server: who may do what, in which namespace
+/// Manage the keys of a server
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key; what to send is shown once
+    /// Create a key; its credential is shown once
     ///
-    /// From the first key on, a server of this store asks everybody for one. The store keeps a hash.
+    /// Once a store has a key, its servers require one for every request. The store keeps only a hash of the
+    /// credential.
     #[command(
         after_help = "Examples:\n  goldseam key create ops --scope admin,read,operate\n  goldseam key create ci --scope start,read --expires 90d\n  (umask 077 && goldseam key create gpu-7 --scope worker --queue images -q > key)\n\nScopes: read, start, signal, operate, worker, admin; none includes another"
     )]
     Create {
-        /// Who or what will use it
+        /// Who or what will use the key
         name: String,
-        /// What it may do; several are separated by commas
+        /// What the key may do; separate several scopes with commas
         #[arg(long, value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
-        /// Queues that it may claim from, with the scope worker; all of them unless given
+        /// Queues that the key may claim from, with the scope worker; defaults to all queues
         #[arg(long, value_delimiter = ',', value_parser = queue_name)]
         queue: Vec<QueueName>,
-        /// The namespace that it opens
+        /// The namespace that the key gives access to
         #[arg(long)]
         namespace: Option<String>,
-        /// For how long it is valid, as in 90d; for ever unless given
-        #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+        /// How long the key is valid, as in 90d; without a limit by default
+        #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
         expires: Option<Duration>,
     },
-    /// List keys, those that were revoked too
+    /// List keys, including revoked ones
     List,
-    /// Revoke a key, for good
+    /// Revoke a key permanently
     Revoke {
-        /// Its id, as the list has it
+        /// The id from `goldseam key list`
         key: String,
     },
 }
 
-/// Where the keys are.
-enum Ring {
+/// Keys in a store, or through a server.
+enum KeyAccess {
     Store(Keys),
     Server(Arc<Remote>),
 }
 
-impl Ring {
-    async fn of(app: &App, command: &KeyCommand) -> Result<Self, Fail> {
+impl KeyAccess {
+    async fn of(app: &App, command: &KeyCommand) -> Result<Self, CliError> {
         if let Some(remote) = app.remote()? {
             return Ok(Self::Server(remote));
         }
@@ -70,7 +71,7 @@ impl Ring {
         Ok(Self::Store(Keys::new(store, Arc::new(OsEntropy))))
     }
 
-    async fn create(&self, caller: &Caller, new: NewKey) -> Result<MadeKey, Fail> {
+    async fn create(&self, caller: &Caller, new: NewKey) -> Result<MadeKey, CliError> {
         match self {
             Self::Server(remote) => Ok(remote.create_key(caller, &new).await?),
             Self::Store(keys) => {
@@ -80,14 +81,14 @@ impl Ring {
         }
     }
 
-    async fn list(&self) -> Result<Vec<Key>, Fail> {
+    async fn list(&self) -> Result<Vec<Key>, CliError> {
         match self {
             Self::Server(remote) => Ok(remote.keys().await?.items),
             Self::Store(keys) => Ok(keys.list().await?),
         }
     }
 
-    async fn revoke(&self, caller: &Caller, id: &str) -> Result<Key, Fail> {
+    async fn revoke(&self, caller: &Caller, id: &str) -> Result<Key, CliError> {
         match self {
             Self::Server(remote) => Ok(remote.revoke_key(caller, id).await?),
             Self::Store(keys) => Ok(keys.revoke(id, caller.who.as_deref()).await?),
@@ -95,18 +96,17 @@ impl Ring {
     }
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, Fail> {
-    let ring = Ring::of(app, &command).await?;
-    let caller = who::caller(None);
+pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, CliError> {
+    let keys = KeyAccess::of(app, &command).await?;
+    let caller = actor::caller(None);
     match command {
-        KeyCommand::List => list(app, &ring.list().await?),
+        KeyCommand::List => list(app, &keys.list().await?),
         KeyCommand::Revoke { key } => {
-            let key = ring.revoke(&caller, &key).await?;
+            let key = keys.revoke(&caller, &key).await?;
             match () {
                 () if app.wants_json() => out::json(&key),
                 () if app.is_quiet() => out::line(&key.id),
-                () => out::line(format!("{} ({}) opens nothing any more", key.id, key.name)),
+                () => out::line(format!("revoked key {} ({})", key.id, key.name)),
             }
         }
         KeyCommand::Create { name, scope, queue, namespace, expires } => {
@@ -114,13 +114,13 @@ pub(crate) async fn run(app: &App, command: KeyCommand) -> Result<Exit, Fail> {
             let scopes: BTreeSet<Scope> = scope.into_iter().collect();
             let queues = (!queue.is_empty()).then(|| queue.into_iter().collect());
             let new = NewKey { name, scopes, queues, namespace, valid_for_ms };
-            let made = ring.create(&caller, new).await?;
+            let made = keys.create(&caller, new).await?;
             match () {
                 () if app.wants_json() => out::json(&made),
                 () if app.is_quiet() => out::line(&made.credential),
                 () => {
                     out::line(&made.credential);
-                    app.remark("this is shown once; keep it where nobody else can read it");
+                    app.remark("the credential is shown only once; keep it secret");
                 }
             }
         }
@@ -139,15 +139,15 @@ fn list(app: &App, keys: &[Key]) {
         () if app.quiet => return keys.iter().for_each(|key| out::line(&key.id)),
         () => {}
     }
-    let mut table = Table::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "MADE"]);
+    let mut table = Table::new(&["KEY", "NAME", "NAMESPACE", "SCOPES", "QUEUES", "STATE", "CREATED"]);
     let now = app.now();
     for key in keys {
         let queues = key.queues.as_ref().map(|all| all.iter().map(QueueName::as_str).collect::<Vec<_>>());
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
         let state = match (key.revoked_at, key.expires_at) {
-            (Some(at), _) => format!("revoked {}", when::iso(at)),
-            (None, Some(end)) if end <= now => format!("expired {}", when::iso(end)),
-            (None, Some(end)) => format!("until {}", when::iso(end)),
+            (Some(at), _) => format!("revoked {}", time::iso(at)),
+            (None, Some(end)) if end <= now => format!("expired {}", time::iso(end)),
+            (None, Some(end)) => format!("until {}", time::iso(end)),
             (None, None) => "valid".to_owned(),
         };
         table.row(vec![
@@ -157,11 +157,11 @@ fn list(app: &App, keys: &[Key]) {
             scopes.join(","),
             queues.map_or_else(|| "all".to_owned(), |queues| queues.join(",")),
             state,
-            when::iso(key.created_at),
+            time::iso(key.created_at),
         ]);
     }
     app.table(&table);
     if keys.is_empty() {
-        app.remark("no keys: a server asks nobody, and listens on this machine only");
+        app.remark("no keys: a server requires none, and listens on this machine only");
     }
 }

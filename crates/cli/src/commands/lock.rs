@@ -11,13 +11,13 @@ use goldseam_api::doc::Items;
 use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease};
 use serde_json::json;
 
-use super::{pages, who};
+use super::{actor, pages};
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, when};
+use crate::{out, time};
 
-/// Named locks, held with a fence until they expire
+/// Manage named locks, held with a fence until they expire
 #[derive(Debug, Subcommand)]
 pub(crate) enum LockCommand {
     /// List locks
@@ -26,50 +26,50 @@ pub(crate) enum LockCommand {
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
-    /// Take a lock that is free or expired; prints the fence
+    /// Acquire a lock that is free or expired; prints the fence
     #[command(
         after_help = "Example:\n  fence=$(goldseam lock acquire nightly --holder $HOSTNAME --ttl 10m -q)"
     )]
     Acquire {
         /// The lock
         name: String,
-        /// Who takes it
+        /// The new holder
         #[arg(long)]
         holder: String,
-        /// For how long
-        #[arg(long, value_name = "SPAN", value_parser = when::parse_span, default_value = "300s")]
+        /// How long to hold it
+        #[arg(long, value_name = "SPAN", value_parser = time::parse_span, default_value = "300s")]
         ttl: Duration,
     },
-    /// Let go; letting go twice is harmless
+    /// Release a lock; a repeat is harmless
     Release {
         /// The lock
         name: String,
-        /// Who has it
+        /// The holder
         #[arg(long)]
         holder: String,
-        /// The fence that acquire printed
+        /// The fence that `acquire` printed
         #[arg(long)]
         fence: u64,
     },
-    /// Hold on for a span from now; a lost lock is never revived
+    /// Extend a held lock; a lock that was lost cannot be extended
     Extend {
         /// The lock
         name: String,
-        /// Who has it
+        /// The holder
         #[arg(long)]
         holder: String,
-        /// The fence that acquire printed
+        /// The fence that `acquire` printed
         #[arg(long)]
         fence: u64,
-        /// For how long from now
-        #[arg(long, value_name = "SPAN", value_parser = when::parse_span, default_value = "300s")]
+        /// How long to hold it from now
+        #[arg(long, value_name = "SPAN", value_parser = time::parse_span, default_value = "300s")]
         ttl: Duration,
     },
-    /// List locks that nobody alive holds: expired, or their node is gone
+    /// List stale locks: expired, or their node is gone
     ///
-    /// The next claim frees them, or any engine, or `goldseam queue reclaim`. A node that is only silent keeps its locks
+    /// The next claim, any engine, or `goldseam queue reclaim` frees them. A node that is only silent keeps its locks
     /// until they expire.
-    #[command(after_help = "Exit code 0, also if there is none.\n\nExample:\n  goldseam lock stale --json")]
+    #[command(after_help = "Exit code 0, even for an empty list.\n\nExample:\n  goldseam lock stale --json")]
     Stale,
     /// Show one lock
     Get {
@@ -78,9 +78,9 @@ pub(crate) enum LockCommand {
     },
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
-    let (now, caller) = (app.now(), who::caller(None));
+pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, CliError> {
+    let now = app.now();
+    let caller = actor::caller(None);
     match command {
         LockCommand::Ls { limit } => {
             let api = app.api().await?;
@@ -90,7 +90,7 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
                 true => out::json(&page),
                 false => list(app, &page.items, now),
             }
-            pages::tell_cut(app, &page);
+            pages::warn_if_cut(app, &page);
         }
         LockCommand::Acquire { name, holder, ttl } => {
             let name = LockName::new(name)?;
@@ -98,7 +98,8 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
             one(app, &app.api_or_new().await?.acquire_lock(&caller, &name, new).await?, now);
         }
         LockCommand::Release { name, holder, fence } => {
-            let (name, new) = (LockName::new(name)?, NewRelease { holder: holder.clone(), fence });
+            let name = LockName::new(name)?;
+            let new = NewRelease { holder: holder.clone(), fence };
             let released = app.api().await?.release_lock(&caller, &name, new).await?;
             match () {
                 () if app.wants_json() => out::json(&released),
@@ -109,7 +110,8 @@ pub(crate) async fn run(app: &App, command: LockCommand) -> Result<Exit, Fail> {
             }
         }
         LockCommand::Extend { name, holder, fence, ttl } => {
-            let (name, new) = (LockName::new(name)?, Extension { holder, fence, ttl_ms: millis(ttl) });
+            let name = LockName::new(name)?;
+            let new = Extension { holder, fence, ttl_ms: millis(ttl) };
             one(app, &app.api().await?.extend_lock(&caller, &name, new).await?, now);
         }
         LockCommand::Stale => stale(app, &app.api().await?.stale_locks().await?, now),
@@ -140,8 +142,8 @@ fn stale(app: &App, locks: &Items<StaleLock>, now: Millis) {
             for StaleLock { lock, why } in &locks.items {
                 let expired = match (lock.is_stale(now), app.terminal) {
                     (false, _) => "not yet".to_owned(),
-                    (true, false) => when::iso(lock.expires_at),
-                    (true, true) => format!("{} ago", when::span(now.since(lock.expires_at))),
+                    (true, false) => time::iso(lock.expires_at),
+                    (true, true) => format!("{} ago", time::span(now.since(lock.expires_at))),
                 };
                 let holder = lock.holder.clone().unwrap_or_else(|| "-".to_owned());
                 table.row(vec![lock.name.to_string(), holder, expired, why.clone()]);
@@ -166,9 +168,9 @@ fn list(app: &App, locks: &[Lock], now: Millis) {
                 };
                 let expires = match (state, app.terminal) {
                     ("free", _) => "-".to_owned(),
-                    (_, false) => when::iso(lock.expires_at),
-                    ("held", true) => format!("in {}", when::span(lock.expires_at.since(now))),
-                    _ => format!("{} ago", when::span(now.since(lock.expires_at))),
+                    (_, false) => time::iso(lock.expires_at),
+                    ("held", true) => format!("in {}", time::span(lock.expires_at.since(now))),
+                    _ => format!("{} ago", time::span(now.since(lock.expires_at))),
                 };
                 let holder = lock.holder.clone().unwrap_or_else(|| "-".to_owned());
                 let fence = lock.fence.to_string();

@@ -10,125 +10,134 @@ use goldseam_api::Api;
 use goldseam_api::doc::Page;
 use goldseam_api::doc::run::{Order, RunsQuery};
 
-use super::{Fleet, pages};
+use super::{LiveWorkflows, pages};
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::color::{Hue, cell};
+use crate::error::{CliError, Exit};
 use crate::out::Screen;
-use crate::paint::{Hue, cell};
 use crate::table::Table;
-use crate::{out, text, when};
+use crate::{out, text, time};
 
-/// Suspects of crashing their process that are looked at one by one.
+/// Maximum number of suspects to explain one by one.
 const SUSPECTS_MAX: usize = 50;
-/// How `why` says that a suspect waits.
+/// How `why` describes a suspect in quarantine.
 const QUARANTINE: &str = "waits in quarantine";
-/// Runs of a list unless told otherwise.
+/// Default number of runs.
 const LIMIT: u32 = 50;
-/// Columns of the list.
+/// Columns of the table.
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "STEP", "AGE", "NOTE"];
 
 /// List runs, newest first
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  goldseam ls --status failed --since 1h\n  goldseam ls --status waiting --workflow order\n  goldseam ls --cause a91f02          runs that failed for the same reason\n  goldseam ls -w                      live\n  goldseam ls -q --status parked | xargs -n1 goldseam resume"
+    after_help = "Examples:\n  goldseam ls --status failed --since 1h\n  goldseam ls --status waiting --workflow order\n  goldseam ls --cause a91f02          runs that failed for the same cause\n  goldseam ls -w                      keep the list up to date\n  goldseam ls -q --status parked | xargs -n1 goldseam resume"
 )]
 pub(crate) struct LsArgs {
-    /// Only in this status; may be given several times
+    /// Only runs with this status; may be given several times
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     status: Vec<Status>,
-    /// Only of this workflow
+    /// Only runs of this workflow
     #[arg(long)]
     workflow: Option<String>,
-    /// Only with this tag
+    /// Only runs with this tag
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::tag)]
     tag: Option<(String, String)>,
-    /// Only queued within this span, as in 90s, 1h, 2d
-    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    /// Only runs queued within this time, as in 90s, 1h, 2d
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
     since: Option<Duration>,
-    /// Only failed or parked for this cause, as the NOTE column names it
+    /// Only runs that failed or parked for this cause, as shown in the NOTE column
     #[arg(long)]
     cause: Option<String>,
     /// Only children of this run
     #[arg(long, value_name = "RUN")]
     parent: Option<String>,
-    /// Maximum number of runs; 50 unless given, and with -q all of them
+    /// Maximum number of runs; defaults to 50, or to all runs with -q
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Oldest first
     #[arg(long)]
     oldest: bool,
-    /// Begin after this cursor: `next` of the page before, as --json gives it
+    /// Cursor: the previous page's `next` from --json
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// Stay and show changes as they happen
+    /// Keep the list up to date
     #[arg(short, long)]
     watch: bool,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: LsArgs) -> Result<Exit, CliError> {
     let query = query(app, &args)?;
     let api = app.api().await?;
     if args.watch {
-        return watch(app, &*api, (query, args.limit.unwrap_or(LIMIT))).await;
+        return watch(app, &*api, query, args.limit.unwrap_or(LIMIT)).await;
     }
-    let otherwise = if app.quiet && !app.wants_json() { u32::MAX } else { LIMIT };
-    let page = list(&*api, &query, args.limit.unwrap_or(otherwise)).await?;
-    let seen = Seen { held: quarantined(app, &*api, &page).await, fleet: fleet(app, &*api, &page).await? };
-    show(app, &page, &seen);
-    pages::tell_cut(app, &page);
+    let default = if app.quiet && !app.wants_json() { u32::MAX } else { LIMIT };
+    let page = list(&*api, &query, args.limit.unwrap_or(default)).await?;
+    let context = RowContext {
+        quarantined: quarantined(app, &*api, &page).await,
+        live: live_workflows(app, &*api, &page).await?,
+    };
+    show(app, &page, &context);
+    pages::warn_if_cut(app, &page);
     Ok(Exit::Ok)
 }
 
-/// What the rows of a table need to know beside the runs.
+/// What the NOTE column needs besides the runs.
 #[derive(Default)]
-struct Seen {
-    /// Where suspects of crashing their process wait.
-    held: HashMap<RunId, String>,
-    /// The workflows that live nodes have, if a row asks for them.
-    fleet: Option<Fleet>,
+struct RowContext {
+    /// Suspects in quarantine, and where each waits.
+    quarantined: HashMap<RunId, String>,
+    /// The workflows of live nodes, if a row needs them.
+    live: Option<LiveWorkflows>,
 }
 
-/// Where suspects of crashing their process wait: only their tasks tell.
+/// Finds suspects in quarantine, which only their tasks record.
 async fn quarantined(app: &App, api: &dyn Api, page: &Page<Summary>) -> HashMap<RunId, String> {
-    let mut held = HashMap::new();
+    let mut quarantined = HashMap::new();
     if app.wants_json() || app.quiet {
-        return held;
+        return quarantined;
     }
     let suspect = |summary: &&Summary| summary.lived_ms.is_some() && summary.status.is_active();
     for summary in page.items.iter().filter(suspect).take(SUSPECTS_MAX) {
         let Ok(explained) = api.why(&summary.run).await else { continue };
         let waits = explained.links.into_iter().find(|link| link.what.contains(QUARANTINE));
-        held.extend(waits.map(|link| (summary.run.clone(), link.what)));
+        quarantined.extend(waits.map(|link| (summary.run.clone(), link.what)));
     }
-    held
+    quarantined
 }
 
-/// The workflows that live nodes have, if a row of the table asks for them.
-async fn fleet(app: &App, api: &dyn Api, page: &Page<Summary>) -> Result<Option<Fleet>, Fail> {
-    let asks = page.items.iter().any(|summary| summary.status == Status::Queued);
-    if asks && !app.wants_json() && !app.quiet { Fleet::of(api).await.map(Some) } else { Ok(None) }
+/// Lists the workflows of live nodes, if a row needs them.
+async fn live_workflows(
+    app: &App,
+    api: &dyn Api,
+    page: &Page<Summary>,
+) -> Result<Option<LiveWorkflows>, CliError> {
+    let needed = page.items.iter().any(|summary| summary.status == Status::Queued);
+    match needed && !app.wants_json() && !app.quiet {
+        true => LiveWorkflows::of(api).await.map(Some),
+        false => Ok(None),
+    }
 }
 
-/// What a run is about right now; of one that no live node can execute, what it waits for.
-fn note(app: &App, summary: &Summary, seen: &Seen) -> String {
-    if let Some(waits) = seen.held.get(&summary.run) {
+/// The NOTE column of a run.
+fn note(app: &App, summary: &Summary, context: &RowContext) -> String {
+    if let Some(waits) = context.quarantined.get(&summary.run) {
         return waits.clone();
     }
-    let queued = seen.fleet.as_ref().filter(|_| summary.status == Status::Queued);
-    match queued.and_then(|fleet| fleet.missing(&summary.workflow, summary.version)) {
+    let queued = context.live.as_ref().filter(|_| summary.status == Status::Queued);
+    match queued.and_then(|live| live.missing(&summary.workflow, summary.version)) {
         Some(_) => format!("waits for a worker with {}", summary.needs()),
         None => text::note(summary, app.now()),
     }
 }
 
-async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, Fail> {
+async fn list(api: &dyn Api, query: &RunsQuery, limit: u32) -> Result<Page<Summary>, CliError> {
     let page = |after, limit| api.runs(RunsQuery { after, limit: Some(limit), ..query.clone() });
     pages::gather(limit, query.after.clone(), page).await
 }
 
-/// Names are looked at before a store is.
-fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, Fail> {
+/// Builds the query, and checks names before the store is opened.
+fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, CliError> {
     if let Some((key, _)) = &args.tag {
         TagKey::new(key)?;
     }
@@ -148,7 +157,7 @@ fn query(app: &App, args: &LsArgs) -> Result<RunsQuery, Fail> {
     })
 }
 
-fn show(app: &App, page: &Page<Summary>, seen: &Seen) {
+fn show(app: &App, page: &Page<Summary>, context: &RowContext) {
     let summaries = &page.items;
     match () {
         () if app.json => out::json(page),
@@ -161,42 +170,42 @@ fn show(app: &App, page: &Page<Summary>, seen: &Seen) {
             page.unreadable.iter().for_each(|item| out::line(&item.id));
         }
         () => {
-            app.table(&table(app, page, seen));
+            app.table(&table(app, page, context));
             app.remark(&footer(summaries, page.next.is_some()));
             if !page.unreadable.is_empty() {
-                app.remark("unreadable: the row is lost or damaged, the log is the truth; goldseam doctor tells more");
+                app.remark("unreadable: the cached row is lost or damaged; goldseam doctor --fix rebuilds it from the log");
             }
         }
     }
 }
 
-fn table(app: &App, page: &Page<Summary>, seen: &Seen) -> Table {
+fn table(app: &App, page: &Page<Summary>, context: &RowContext) -> Table {
     let mut table = Table::new(HEAD);
     for summary in &page.items {
-        table.row(row(app, summary, seen));
+        table.row(row(app, summary, context));
     }
     for item in &page.unreadable {
         let status = match app.terminal {
-            true => app.paint.on(Hue::Bad, format!("✖ {}", item.status)),
-            false => app.paint.on(Hue::Bad, &item.status),
+            true => app.colors.apply(Hue::Bad, format!("✖ {}", item.status)),
+            false => app.colors.apply(Hue::Bad, &item.status),
         };
-        let [step, age] = ["-", "-"].map(str::to_owned);
-        table.row(vec![item.id.clone(), "-".to_owned(), status, step, age, item.reason.clone()]);
+        let none = || "-".to_owned();
+        table.row(vec![item.id.clone(), none(), status, none(), none(), item.reason.clone()]);
     }
     table
 }
 
-fn row(app: &App, summary: &Summary, seen: &Seen) -> Vec<String> {
+fn row(app: &App, summary: &Summary, context: &RowContext) -> Vec<String> {
     let now = app.now();
     let step = summary.step.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let branch = if summary.branch.0 > 1 { format!(" ({})", summary.branch) } else { String::new() };
     let status = match app.terminal {
-        true => app.paint.status(summary.status),
-        false => app.paint.word(summary.status),
+        true => app.colors.status(summary.status),
+        false => app.colors.word(summary.status),
     };
     let age = match app.terminal {
-        true => when::age(summary.created_at, now),
-        false => when::iso(summary.created_at),
+        true => time::age(summary.created_at, now),
+        false => time::iso(summary.created_at),
     };
     vec![
         summary.run.to_string(),
@@ -204,19 +213,19 @@ fn row(app: &App, summary: &Summary, seen: &Seen) -> Vec<String> {
         status,
         format!("{step}{branch}"),
         age,
-        note(app, summary, seen),
+        note(app, summary, context),
     ]
 }
 
-/// A row of a list that is watched, for a program.
-fn line(app: &App, summary: &Summary, seen: &Seen) {
-    let cells: Vec<String> = row(app, summary, seen).iter().map(|text| cell(text)).collect();
+/// Prints one row of a watched list without a terminal.
+fn line(app: &App, summary: &Summary, context: &RowContext) {
+    let cells: Vec<String> = row(app, summary, context).iter().map(|text| cell(text)).collect();
     out::line(cells.join("\t"));
 }
 
 fn footer(summaries: &[Summary], more: bool) -> String {
     if summaries.is_empty() {
-        return "no runs; goldseam start WORKFLOW makes one, goldseam demo shows some".to_owned();
+        return "no runs; start one with goldseam start WORKFLOW, or try goldseam demo".to_owned();
     }
     let count = |status: Status| summaries.iter().filter(|summary| summary.status == status).count();
     let parts: Vec<String> = Status::ALL
@@ -233,24 +242,24 @@ fn footer(summaries: &[Summary], more: bool) -> String {
     format!("{shown}{more}{}", next.unwrap_or_default())
 }
 
-/// Draws the list anew whenever something changed; a program gets the rows that did.
-async fn watch(app: &App, api: &dyn Api, (query, limit): (RunsQuery, u32)) -> Result<Exit, Fail> {
+/// Redraws the list after every change; without a terminal, prints the rows that changed.
+async fn watch(app: &App, api: &dyn Api, query: RunsQuery, limit: u32) -> Result<Exit, CliError> {
     let mut known: HashMap<RunId, Seq> = HashMap::new();
     let mut mark = 0;
     let screen = (app.screen && !app.wants_json() && !app.quiet).then(Screen::enter);
     loop {
         let page = list(api, &query, limit).await?;
-        let seen = Seen { fleet: fleet(app, api, &page).await?, ..Seen::default() };
+        let context = RowContext { live: live_workflows(app, api, &page).await?, ..RowContext::default() };
         let is_fresh = |summary: &&Summary| known.get(&summary.run) != Some(&summary.as_of);
         let fresh: Vec<&Summary> = page.items.iter().filter(is_fresh).collect();
         match &screen {
             Some(screen) => {
                 screen.clear();
-                show(app, &page, &seen);
+                show(app, &page, &context);
             }
             None if app.wants_json() => fresh.iter().for_each(out::jsonl),
             None if app.quiet => fresh.iter().for_each(|summary| out::line(summary.run.as_str())),
-            None => fresh.iter().for_each(|summary| line(app, summary, &seen)),
+            None => fresh.iter().for_each(|summary| line(app, summary, &context)),
         }
         known.extend(page.items.iter().map(|summary| (summary.run.clone(), summary.as_of)));
         mark = api.changed(pages::changes(mark)).await?.mark;

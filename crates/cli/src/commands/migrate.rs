@@ -8,17 +8,18 @@ use goldseam_api::doc::change::NewMigration;
 use goldseam_api::doc::event::History;
 use serde_json::json;
 
+use super::actor::Actor;
 use super::history;
 use super::preflight::Program;
-use super::who::Who;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
 /// Move a run to another version of its workflow
 ///
-/// With --program, the run's history is first tried on that version, as by `goldseam preflight`; a run that would park or
-/// fail stays where it is unless --force is given. A parked run goes on. A run that a live node executes is refused: pause
-/// it first, and resume it afterwards. A run that was moved wrongly parks (V1) and can be moved back.
+/// With --program, the command first replays the run's history on that version, as `goldseam preflight` does; a run
+/// that would park or fail is not moved, unless --force is given. A parked run continues after the move. A run that a
+/// live node executes is refused: pause it first, and resume it afterwards. A run on the wrong version parks (V1) and
+/// can be moved back.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam migrate ord-7 --to-version 2 --program ./worker --dry-run\n  goldseam migrate ord-7 --to-version 2 --program ./worker --reason 'version 1 is gone'\n  goldseam migrate ord-7 --to-version 2 --force      without a preflight"
@@ -26,77 +27,79 @@ use crate::fail::{Exit, Fail};
 pub(crate) struct MigrateArgs {
     /// The run
     run: String,
-    /// The version to go on with
+    /// The version to move the run to
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
     to_version: u32,
     #[command(flatten)]
     program: Program,
-    /// Only tell what would happen
+    /// Only report what would happen
     #[arg(long)]
     dry_run: bool,
-    /// Move it although it would park, or without a preflight
+    /// Move the run without a preflight, or although it would park
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: MigrateArgs) -> Result<Exit, Fail> {
-    let (run, to) = (RunId::new(&args.run)?, args.to_version);
+pub(crate) async fn run(app: &App, args: MigrateArgs) -> Result<Exit, CliError> {
+    let run = RunId::new(&args.run)?;
+    let to = args.to_version;
     if !args.program.is_named() && !args.force && !args.dry_run {
-        return Err(Fail::usage(
-            "no preflight was made",
-            format!("name the program with version {to}: --program PATH; or move it all the same: --force"),
+        return Err(CliError::usage(
+            "a migration needs a preflight",
+            format!(
+                "pass the program with version {to} as --program PATH, or skip the preflight with --force"
+            ),
         ));
     }
     let api = app.api().await?;
     let verdict = match args.program.is_named() {
-        true => Some(tried(&*api, &run, to, &args.program).await?),
+        true => Some(preflight(&*api, &run, to, &args.program).await?),
         false => None,
     };
     let bad = verdict.as_ref().filter(|verdict| **verdict != Verdict::Safe);
     if args.dry_run {
-        return Ok(tell(app, &run, to, verdict.as_ref()));
+        return Ok(report(app, &run, to, verdict.as_ref()));
     }
     if let Some(verdict) = bad.filter(|_| !args.force) {
         return Err(refused(&run, to, verdict));
     }
-    let caller = args.who.caller();
-    let new = NewMigration { to_version: to, by: None, reason: args.who.reason };
+    let caller = args.actor.caller();
+    let new = NewMigration { to_version: to, by: None, reason: args.actor.reason };
     let done = api.migrate(&caller, &run, new).await?;
-    let words = match (&verdict, bad) {
+    let text = match (&verdict, bad) {
         (_, Some(verdict)) => {
-            format!("{run} goes on with version {to}, although it {}: {}", verdict.word(), verdict.reason())
+            format!("moved {run} to version {to}, although it {}: {}", verdict.word(), verdict.reason())
         }
-        (Some(_), None) => format!("{run} goes on with version {to}"),
-        (None, None) => format!("{run} goes on with version {to}; no preflight was made"),
+        (Some(_), None) => format!("moved {run} to version {to}"),
+        (None, None) => format!("moved {run} to version {to}, without a preflight"),
     };
-    Ok(app.did(&run, &done, &words))
+    Ok(app.print_result(&run, &done, &text))
 }
 
-/// The run's history on that version, by the program.
-async fn tried(api: &dyn Api, run: &RunId, to: u32, program: &Program) -> Result<Verdict, Fail> {
+/// Has the program replay the run's history on that version.
+async fn preflight(api: &dyn Api, run: &RunId, to: u32, program: &Program) -> Result<Verdict, CliError> {
     let (items, damage) = history::events(api, run, None, Seq::ZERO).await?;
-    let folder = tempfile::tempdir().map_err(|error| Fail::plain(error.to_string()))?;
+    let folder = tempfile::tempdir().map_err(|error| CliError::plain(error.to_string()))?;
     let file = folder.path().join("history.json");
     let document = History { items, next: None, run: run.clone(), damage };
-    let text = serde_json::to_string(&document).map_err(|error| Fail::plain(error.to_string()))?;
-    std::fs::write(&file, text).map_err(|error| Fail::plain(error.to_string()))?;
+    let text = serde_json::to_string(&document).map_err(|error| CliError::plain(error.to_string()))?;
+    std::fs::write(&file, text).map_err(|error| CliError::plain(error.to_string()))?;
     let order = Order { histories: Some(file), to_version: Some(to), ..Order::default() };
     let report = program.answer(order).await?;
     Ok(report.findings.into_iter().next().map_or(Verdict::Safe, |finding| finding.verdict))
 }
 
-fn tell(app: &App, run: &RunId, to: u32, verdict: Option<&Verdict>) -> Exit {
+fn report(app: &App, run: &RunId, to: u32, verdict: Option<&Verdict>) -> Exit {
     let word = verdict.map_or("untried", Verdict::word);
     let reason = verdict.map_or("", Verdict::reason);
-    let words = match verdict {
-        None => format!("{run} would go on with version {to}; no preflight was made"),
-        Some(Verdict::Safe) => format!("{run} is safe: it would go on with version {to}"),
-        Some(verdict) => format!("{run} {} with version {to}: {}", verdict.word(), verdict.reason()),
+    let text = match verdict {
+        None => format!("{run} would move to version {to}, without a preflight"),
+        Some(Verdict::Safe) => format!("{run} is safe: it would continue on version {to}"),
+        Some(verdict) => format!("{run} {} on version {to}: {}", verdict.word(), verdict.reason()),
     };
-    app.did(run, &json!({ "run": run, "to_version": to, "verdict": word, "reason": reason }), &words);
+    app.print_result(run, &json!({ "run": run, "to_version": to, "verdict": word, "reason": reason }), &text);
     match verdict {
         None | Some(Verdict::Safe) => Exit::Ok,
         Some(Verdict::Unknown { .. }) => Exit::Untried,
@@ -104,15 +107,15 @@ fn tell(app: &App, run: &RunId, to: u32, verdict: Option<&Verdict>) -> Exit {
     }
 }
 
-fn refused(run: &RunId, to: u32, verdict: &Verdict) -> Fail {
-    Fail {
+fn refused(run: &RunId, to: u32, verdict: &Verdict) -> CliError {
+    CliError {
         code: Some("GS0124".to_owned()),
         message: format!(
-            "run {run} cannot go on with version {to}: it {}: {}",
+            "run {run} cannot continue on version {to}: it {}: {}",
             verdict.word(),
             verdict.reason()
         ),
-        help: Some("change the code, or move the run all the same with --force".to_owned()),
+        help: Some("change the code, or move the run anyway with --force".to_owned()),
         exit: match verdict {
             Verdict::Unknown { .. } => Exit::Untried,
             _ => Exit::WouldPark,

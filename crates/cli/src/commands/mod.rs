@@ -1,5 +1,6 @@
-//! One file per verb.
+//! The commands, one file each.
 
+mod actor;
 pub(crate) mod answer;
 pub(crate) mod branches;
 pub(crate) mod cancel;
@@ -37,7 +38,6 @@ pub(crate) mod sweeper;
 pub(crate) mod terminate;
 pub(crate) mod version;
 pub(crate) mod watch;
-mod who;
 pub(crate) mod why;
 pub(crate) mod withdraw;
 
@@ -49,9 +49,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
 use crate::args::Command;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// Whether a command looks at the store that `--store` names.
+/// Whether a command uses the store from `--store`.
 fn uses_store(command: &Command) -> bool {
     !matches!(
         command,
@@ -68,8 +68,7 @@ fn uses_store(command: &Command) -> bool {
     )
 }
 
-/// Carries out one command.
-pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, CliError> {
     if uses_store(&command) {
         app.warn_exposed();
     }
@@ -118,53 +117,52 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<Exit, Fail> {
     }
 }
 
-/// Whether Ctrl-C is the command's own business: it ends in its own time, and that is no failure.
-pub(crate) fn stops_itself(command: &Command) -> bool {
+/// Whether the command handles signals itself and ends successfully on Ctrl-C.
+pub(crate) fn handles_signals(command: &Command) -> bool {
     matches!(command, Command::Sweeper(_) | Command::Serve(_) | Command::Dev(_) | Command::DemoWorker(_))
 }
 
-/// What ends this process: Ctrl-C, or a polite kill.
+/// Handlers for SIGINT and SIGTERM.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-/// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum StopSignal {
     Interrupt,
     Terminate,
 }
 
 impl Signals {
-    fn install() -> Result<Self, Fail> {
-        let cannot = |error: std::io::Error| Fail::plain(format!("cannot install signal handlers: {error}"));
+    fn install() -> Result<Self, CliError> {
+        let cannot =
+            |error: std::io::Error| CliError::plain(format!("cannot install signal handlers: {error}"));
         let interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate()).map_err(cannot)? })
     }
 
-    /// The next of them.
-    async fn next(&mut self) -> Told {
+    /// Waits for the next signal.
+    async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Told::Interrupt,
-            _ = self.terminate.recv() => Told::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
         }
     }
 }
 
-/// The workflows that live nodes have.
-struct Fleet(Vec<Workflow>);
+/// The workflows of live nodes.
+struct LiveWorkflows(Vec<Workflow>);
 
-impl Fleet {
-    /// Looks them up.
-    async fn of(api: &dyn Api) -> Result<Self, Fail> {
+impl LiveWorkflows {
+    async fn of(api: &dyn Api) -> Result<Self, CliError> {
         Ok(Self(api.workflows().await?.items))
     }
 
-    /// The worker that a run on this version of a workflow waits for, if none lives.
+    /// Describes the worker that a run on this version waits for, if no live node has the version.
     fn missing(&self, workflow: &WorkflowName, version: u32) -> Option<String> {
         let Some(found) = self.0.iter().find(|found| found.name == *workflow) else {
-            return Some(format!("an engine that has workflow {workflow}; none is running"));
+            return Some(format!("an engine with workflow {workflow}; none is running"));
         };
         if version == UNDECIDED || found.versions.contains(&version) {
             return None;
@@ -175,10 +173,10 @@ impl Fleet {
     }
 }
 
-/// Reads `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 fn tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is no tag; write KEY=VALUE")),
+        _ => Err(format!("invalid tag {text:?}; write KEY=VALUE")),
     }
 }

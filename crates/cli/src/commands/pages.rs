@@ -1,21 +1,21 @@
-//! Lists that are longer than a page.
+//! Lists that span several pages.
 
 use goldseam_api::Answer;
 use goldseam_api::doc::run::ChangesQuery;
 use goldseam_api::doc::{PAGE_MAX, Page};
 
 use crate::app::App;
-use crate::fail::Fail;
+use crate::error::CliError;
 
-/// How long a list that is watched waits for news before it is looked at again: times go on.
+/// How long a watched list waits for a change before it is redrawn, because it shows ages.
 const WAIT_MS: u64 = 500;
 
-/// Up to `limit` items, page by page. `next` tells whether there are more.
+/// Reads up to `limit` items, page by page. `next` says whether there are more.
 pub(crate) async fn gather<T, F>(
     limit: u32,
     after: Option<String>,
     mut page: impl FnMut(Option<String>, u32) -> F,
-) -> Result<Page<T>, Fail>
+) -> Result<Page<T>, CliError>
 where
     F: Future<Output = Answer<Page<T>>>,
 {
@@ -34,18 +34,16 @@ where
     Ok(whole)
 }
 
-/// Tells a program on stderr that there is more than was shown. A page as JSON has `next`, and a person has a footer.
-pub(crate) fn tell_cut<T>(app: &App, page: &Page<T>) {
+/// Warns on stderr that the list is cut, unless the output shows it: JSON has `next`, and a terminal has a footer.
+pub(crate) fn warn_if_cut<T>(app: &App, page: &Page<T>) {
     let has_footer = app.terminal && !app.wants_json() && !app.quiet;
     if page.next.is_some() && !app.json && !has_footer {
         let shown = page.items.len();
-        app.warn(&format!(
-            "only the first {shown} are shown, there are more; --limit COUNT shows more of them"
-        ));
+        app.warn(&format!("only the first {shown} are shown; use --limit COUNT for more"));
     }
 }
 
-/// What a list that is watched waits for.
+/// The query with which a watched list waits for a change.
 pub(crate) fn changes(mark: u64) -> ChangesQuery {
     ChangesQuery { after: Some(mark), wait_ms: Some(WAIT_MS) }
 }

@@ -15,18 +15,18 @@ use goldseam_server::config::Settings;
 use goldseam_server::pass::{Maker, Passes};
 use goldseam_server::token::FileSecret;
 
-use super::who;
+use super::actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::{out, when};
+use crate::error::{CliError, Exit};
+use crate::{out, time};
 
-/// Passes: whoever holds one may do one thing through a server, once
+/// Manage passes, which allow one answer or one signal through a server
 #[derive(Debug, Subcommand)]
 pub(crate) enum PassCommand {
-    /// Make a pass to answer one question, or to send one signal; it is shown once
+    /// Create a pass to answer one question or to send one signal; it is shown once
     ///
-    /// A person's page sends the pass to a server's /v1/pass. A program signs what it sends to the address of the
-    /// callback with the secret, and never shows the pass itself.
+    /// A web page sends the pass to the server's /v1/pass. A program signs its request to the callback address with the
+    /// secret, and does not send the pass itself.
     #[command(
         group = clap::ArgGroup::new("what").required(true).args(["answer", "signal"]),
         after_help = "Examples:\n  goldseam pass create order-7 --answer approve --expires 2d\n  goldseam pass create order-7 --signal paid --json | jq -r .callback"
@@ -40,25 +40,25 @@ pub(crate) enum PassCommand {
         /// The signal that may be sent
         #[arg(long, value_name = "NAME")]
         signal: Option<SignalName>,
-        /// For how long it is valid, as in 2d; a week unless given
-        #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+        /// How long the pass is valid, as in 2d; defaults to a week
+        #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
         expires: Option<Duration>,
     },
-    /// Make passes with something new from now on
+    /// Rotate the signing key of passes
     ///
-    /// Those that were made since the last time stay valid until this is done once more.
+    /// Passes that were created since the previous rotation stay valid until the next one.
     Rotate,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, Fail> {
-    let (caller, remote) = (who::caller(None), app.remote()?);
+pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, CliError> {
+    let caller = actor::caller(None);
+    let remote = app.remote()?;
     let passes = async || {
         let store = goldseam::open_existing_store(&app.url).await?;
         // Servers of this store sign with the same file.
         let settings = Settings::gather(&BTreeMap::new(), |name| std::env::var(name).ok(), None)?;
         let own = FileSecret::read(settings.config()?.secret_file.as_deref())?;
-        Ok::<_, Fail>(Passes::new(store, Arc::new(OsEntropy), Arc::new(SystemClock), own))
+        Ok::<_, CliError>(Passes::new(store, Arc::new(OsEntropy), Arc::new(SystemClock), own))
     };
     match command {
         PassCommand::Create { run, answer, signal, expires } => {
@@ -83,7 +83,9 @@ pub(crate) async fn run(app: &App, command: PassCommand) -> Result<Exit, Fail> {
                 () if app.wants_json() => out::json(&rotated),
                 () if app.is_quiet() => {}
                 () => {
-                    out::line("passes are made with something new; those before the last time open nothing");
+                    out::line(
+                        "rotated the signing key; passes from before the previous rotation are invalid",
+                    );
                 }
             }
         }
@@ -100,6 +102,6 @@ fn show(app: &App, made: &MadePass) {
     out::line(format!("pass      {}", made.pass));
     out::line(format!("callback  {}", made.callback));
     out::line(format!("secret    {}", made.secret));
-    out::line(format!("expires   {}", when::iso(made.expires_at)));
-    app.remark("this is shown once; keep it where nobody else can read it");
+    out::line(format!("expires   {}", time::iso(made.expires_at)));
+    app.remark("the pass is shown only once; keep it secret");
 }

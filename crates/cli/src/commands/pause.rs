@@ -3,25 +3,24 @@
 use clap::Args;
 use goldseam::RunId;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// Stop a run between two effects
+/// Pause a run between two effects
 ///
-/// A step that is running ends first. The run stays as it is until it is resumed.
+/// A running step ends first. The run then stays paused until it is resumed.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  goldseam pause ord-7 --reason 'the warehouse counts its stock'")]
+#[command(after_help = "Example:\n  goldseam pause ord-7 --reason 'stocktaking in the warehouse'")]
 pub(crate) struct PauseArgs {
     /// The run
     run: String,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: PauseArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: PauseArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
-    let done = app.api().await?.pause(&args.who.caller(), &run, args.who.reason()).await?;
-    Ok(app.did(&run, &done, &format!("paused {run}")))
+    let done = app.api().await?.pause(&args.actor.caller(), &run, args.actor.reason()).await?;
+    Ok(app.print_result(&run, &done, &format!("paused {run}")))
 }

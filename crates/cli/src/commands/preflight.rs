@@ -9,24 +9,24 @@ use goldseam::RunId;
 use goldseam::preflight::{Answer, Order, PreflightReport, VARIABLE};
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::out;
 
-/// The pause between two looks at the program.
+/// How often the program is checked for its end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Try a build of your program against stored runs
 ///
-/// Starts your program in a way in which its engine does not start: it replays the stored runs with the workflows that
-/// it registers, up to where each log ends, and answers which of them would go on (safe), park or fail, or could not be
-/// tried (unknown). No step, wait, question or child begins, and nothing is written. The store is the one of --store,
-/// whatever the program names, and may be in use.
+/// Runs your program without starting its engine: it replays the stored runs with the workflows that it registers, up
+/// to the end of each log, and reports which runs would continue (safe), park or fail, or could not be tried (unknown).
+/// No step, wait, question or child begins, and nothing is written. The replay reads the store from --store, not the
+/// one that the program opens; the store may be in use.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam preflight --program ./target/release/worker\n  goldseam preflight --program ./worker --workflow order --sample 50\n  goldseam preflight --program ./worker --histories ./histories     in CI, without the store\n\nExit codes: 0 all safe, 20 a run would park or fail, 21 some could not be tried"
 )]
 pub(crate) struct PreflightArgs {
-    /// Only these runs, whatever their status
+    /// Only these runs, in any status
     runs: Vec<String>,
     #[command(flatten)]
     program: Program,
@@ -36,21 +36,21 @@ pub(crate) struct PreflightArgs {
     /// At most this many runs of each workflow and version
     #[arg(long, value_name = "COUNT")]
     sample: Option<usize>,
-    /// Parked runs, too: whether they would park again
+    /// Also try parked runs, to see whether they would park again
     #[arg(long)]
     parked: bool,
-    /// Exported histories instead of a store: a file or a directory
+    /// Read exported histories instead of a store: a file or a directory
     #[arg(long, value_name = "PATH")]
     histories: Option<PathBuf>,
 }
 
-/// The program that has the workflows.
+/// The program with the workflows.
 #[derive(Debug, Args)]
 pub(crate) struct Program {
-    /// Your program: the one that registers the workflows and starts an engine
+    /// Your program, which registers the workflows and starts an engine
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// How many seconds it may take
+    /// Maximum duration in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
     /// Arguments for your program
@@ -59,23 +59,23 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Whether one was named.
+    /// Whether --program was given.
     pub(crate) fn is_named(&self) -> bool {
         self.program.is_some()
     }
 
-    /// Has the program carry out an order.
-    pub(crate) async fn answer(&self, mut order: Order) -> Result<PreflightReport, Fail> {
+    /// Runs the program with an order and reads its report.
+    pub(crate) async fn answer(&self, mut order: Order) -> Result<PreflightReport, CliError> {
         let Some(program) = &self.program else {
-            return Err(Fail::usage(
-                "no program is named",
-                "name the one with your workflows: --program PATH",
+            return Err(CliError::usage(
+                "a preflight needs a program",
+                "pass the program with your workflows: --program PATH",
             ));
         };
         let cannot = |error: std::io::Error| failed(program, &format!("cannot be started: {error}"));
         let folder = tempfile::tempdir().map_err(cannot)?;
         order.report = folder.path().join("report.json");
-        let text = serde_json::to_string(&order).map_err(|error| Fail::plain(error.to_string()))?;
+        let text = serde_json::to_string(&order).map_err(|error| CliError::plain(error.to_string()))?;
         let mut child = Command::new(program)
             .args(&self.args)
             .env(VARIABLE, text)
@@ -87,7 +87,7 @@ impl Program {
         let Ok(ended) = tokio::time::timeout(limit, ended(&mut child)).await else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed(program, &format!("gave no report within {} s", self.timeout)));
+            return Err(failed(program, &format!("wrote no report within {} s", self.timeout)));
         };
         let ended = ended.map_err(cannot)?;
         let Ok(answer) = std::fs::read_to_string(&order.report) else {
@@ -101,13 +101,13 @@ impl Program {
                     code if code.starts_with("GS02") => Exit::Unreachable,
                     _ => Exit::Error,
                 };
-                Err(Fail { code: Some(code), message, help: hint, exit })
+                Err(CliError { code: Some(code), message, help: hint, exit })
             }
         }
     }
 }
 
-/// Returns once the process has ended.
+/// Waits for the end of the process.
 async fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -117,17 +117,18 @@ async fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
     }
 }
 
-fn failed(program: &Path, what: &str) -> Fail {
-    Fail {
+fn failed(program: &Path, what: &str) -> CliError {
+    CliError {
         code: Some("GS0125".to_owned()),
-        message: format!("no preflight: {} {what}", program.display()),
-        help: Some("it must register its workflows and call `start`, as it does when it runs".to_owned()),
+        message: format!("preflight failed: {} {what}", program.display()),
+        help: Some(
+            "the program must register its workflows and call `start`, as in normal operation".to_owned(),
+        ),
         exit: Exit::Error,
     }
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: PreflightArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: PreflightArgs) -> Result<Exit, CliError> {
     if args.histories.is_none() {
         app.needs_store("preflight")?;
     }

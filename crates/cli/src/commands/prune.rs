@@ -10,24 +10,23 @@ use goldseam_api::doc::retention::{NewPrune, PRUNE_MAX, PrunableRun, PrunePlan, 
 use goldseam_api::{Api, Caller, Local, Remote};
 use serde_json::{Value, json};
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, progress, text, when};
+use crate::{out, progress, text, time};
 
-/// Columns of what is, or was, pruned.
 const HEAD: &[&str] = &["RUN", "WORKFLOW", "STATUS", "ENDED", "EVENTS"];
-/// How far a prune is.
+/// The template of the progress bar.
 const BAR: &str = "{bar:30} {pos} of {len} runs  {elapsed}";
-/// Where a server's logs go, in words.
-const SERVERS: &str = "the server's archive";
+/// How messages name the archive of a server.
+const SERVER_ARCHIVE: &str = "the server's archive";
 
 /// Archive runs that ended long ago, then remove their logs
 ///
-/// Nothing is ever pruned unless this command is given. A run is removed only once its whole log is in the archive,
-/// durable and read back; what moves, or has a parent, a child or a task that does, is never touched. A tombstone stays
-/// under the id: the same id and input is still the same run, and its result is still known.
+/// Only this command prunes. It removes a log only after the whole log is durable in the archive and was read back. It
+/// skips active runs and runs whose parent, child or task is active. A tombstone remains: the same id with the same
+/// input is still the same run, and its result is still known.
 ///
 /// A server prunes into its own archive: goldseam serve --archive PLACE.
 #[derive(Debug, Args)]
@@ -35,75 +34,75 @@ const SERVERS: &str = "the server's archive";
     after_help = "Examples:\n  goldseam prune --completed-before 90d --archive /var/lib/goldseam/archive --dry-run\n  goldseam prune --completed-before 90d --archive /var/lib/goldseam/archive --yes\n  goldseam prune --completed-before 30d --archive s3://my-bucket/archive --workflow order --status completed --yes\n  goldseam prune --completed-before 90d --server https://goldseam.example.com --yes\n  goldseam prune --verify /var/lib/goldseam/archive/goldseam-1770000000000-5f0c2d9a11e2b7c4.jsonl"
 )]
 pub(crate) struct PruneArgs {
-    /// Only what ended longer ago than this span, as in 90d
-    #[arg(long, value_name = "SPAN", value_parser = when::parse_span, required_unless_present = "verify")]
+    /// Only runs that ended longer ago than this, as in 90d
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span, required_unless_present = "verify")]
     completed_before: Option<Duration>,
-    /// Where logs go: a directory, or s3://BUCKET/PREFIX; a server has its own
+    /// The archive: a directory, or s3://BUCKET/PREFIX; a server has its own
     #[arg(long, value_name = "PLACE")]
     archive: Option<String>,
-    /// Only of this workflow
+    /// Only runs of this workflow
     #[arg(long)]
     workflow: Option<String>,
-    /// Only what ended so: completed, failed or cancelled; all of them unless given
+    /// Only runs with this status: completed, failed or cancelled; defaults to all three
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     status: Vec<Status>,
-    /// At most so many, the oldest first
+    /// Maximum number of runs, the oldest first
     #[arg(long)]
     limit: Option<u64>,
-    /// Only tell what would be pruned
+    /// Only report what would be pruned
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Only look whether this file of an archive is whole; no store is needed
+    /// Only verify a file of an archive; needs no store
     #[arg(long, value_name = "FILE", conflicts_with_all = ["completed_before", "archive", "dry_run"])]
     verify: Option<String>,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: PruneArgs) -> Result<Exit, CliError> {
     if let Some(file) = &args.verify {
-        return look(app, file).await;
+        return verify_file(app, file).await;
     }
-    let (new, remote) = (wanted(&args)?, app.remote()?);
-    let place = place(&args, remote.is_some())?;
-    let caller = args.who.caller();
+    let new = new_prune(&args)?;
+    let remote = app.remote()?;
+    let archive = archive(&args, remote.is_some())?;
+    let caller = args.actor.caller();
     let pruned = match remote {
         Some(remote) => {
-            let Some(new) = settled(app, &*remote, &args, new, place).await? else { return Ok(Exit::Ok) };
-            through(app, &remote, &caller, new).await?
+            let Some(new) = confirm(app, &*remote, &args, new, archive).await? else { return Ok(Exit::Ok) };
+            prune_remote(app, &remote, &caller, new).await?
         }
         None => {
             let local = Local::new(goldseam::connect_existing(&app.url).await?);
-            // Whoever agreed to whatever it is need not wait for a look at it.
+            // With --yes, no plan is needed first.
             let new = match args.yes && !args.dry_run {
                 true => Some(new),
-                false => settled(app, &local, &args, new, place).await?,
+                false => confirm(app, &local, &args, new, archive).await?,
             };
             let Some(new) = new else { return Ok(Exit::Ok) };
-            let archive = open_archive(place)?;
+            let archive = open_archive(archive)?;
             let line = progress::line(app, Some(new.limit.unwrap_or_default()), BAR);
             let bar = line.clone();
-            let mut tell = move |at: Progress| {
+            let mut on_progress = move |at: Progress| {
                 bar.set_length(at.total);
                 bar.set_position(at.done);
             };
-            let pruned = local.prune(&caller, new, &*archive, &mut tell).await;
+            let pruned = local.prune(&caller, new, &*archive, &mut on_progress).await;
             line.finish_and_clear();
             pruned?
         }
     };
-    tell_pruned(app, &pruned);
+    print_pruned(app, &pruned);
     Ok(Exit::Ok)
 }
 
-fn wanted(args: &PruneArgs) -> Result<NewPrune, Fail> {
+fn new_prune(args: &PruneArgs) -> Result<NewPrune, CliError> {
     if let Some(status) = args.status.iter().find(|status| !status.is_terminal()) {
         let help = "only completed, failed and cancelled runs can be pruned";
-        return Err(Fail::usage(format!("a run that is {status} is not over"), help));
+        return Err(CliError::usage(format!("{status} runs have not ended"), help));
     }
     let span = args.completed_before.unwrap_or(Duration::MAX);
     Ok(NewPrune {
@@ -112,62 +111,68 @@ fn wanted(args: &PruneArgs) -> Result<NewPrune, Fail> {
         status: args.status.clone(),
         limit: args.limit,
         by: None,
-        reason: args.who.reason.clone(),
+        reason: args.actor.reason.clone(),
     })
 }
 
-/// Where logs go: a server has a place of its own, and nobody else may name one.
-fn place(args: &PruneArgs, through: bool) -> Result<&str, Fail> {
-    match (&args.archive, through) {
-        (Some(_), true) => Err(Fail::usage(
+/// The archive. A server always uses its own.
+fn archive(args: &PruneArgs, is_remote: bool) -> Result<&str, CliError> {
+    match (&args.archive, is_remote) {
+        (Some(_), true) => Err(CliError::usage(
             "a server prunes into its own archive",
-            "leave out --archive; goldseam serve --archive PLACE names the one of the server",
+            "omit --archive; goldseam serve --archive PLACE sets the server's archive",
         )),
-        (None, true) => Ok(SERVERS),
+        (None, true) => Ok(SERVER_ARCHIVE),
         (Some(place), false) => Ok(place),
         (None, false) if args.dry_run => Ok(""),
-        (None, false) => Err(Fail::usage(
-            "nothing is removed without an archive",
-            "name a directory or s3://BUCKET/PREFIX with --archive, or only look with --dry-run",
+        (None, false) => Err(CliError::usage(
+            "prune needs an archive",
+            "pass a directory or s3://BUCKET/PREFIX as --archive, or use --dry-run",
         )),
     }
 }
 
-/// What is to be pruned, at most as much as was looked at; none if it was only to be looked at, or nobody agreed.
-async fn settled(
+/// Plans the prune and asks for confirmation. Returns the prune, limited to the planned runs, or `None` for a dry run
+/// and without confirmation.
+async fn confirm(
     app: &App,
     api: &dyn Api,
     args: &PruneArgs,
     new: NewPrune,
-    place: &str,
-) -> Result<Option<NewPrune>, Fail> {
+    archive: &str,
+) -> Result<Option<NewPrune>, CliError> {
     let plan = api.plan_prune(new.query()).await?;
     if args.dry_run {
-        tell_plan(app, &plan);
+        print_plan(app, &plan);
         return Ok(None);
     }
-    if !args.yes && !plan.runs.is_empty() && !agreed(app, &plan, place)? {
+    if !args.yes && !plan.runs.is_empty() && !ask(app, &plan, archive)? {
         out::note("nothing was pruned");
         return Ok(None);
     }
     Ok(Some(NewPrune { limit: Some(plan.runs.len() as u64), ..new }))
 }
 
-/// Asks a person; nobody else can agree.
-fn agreed(app: &App, plan: &PrunePlan, place: &str) -> Result<bool, Fail> {
-    let what =
-        format!("{} would be archived to {place} and removed", text::count(plan.runs.len() as u64, "run"));
+/// Asks for confirmation on the terminal.
+fn ask(app: &App, plan: &PrunePlan, archive: &str) -> Result<bool, CliError> {
+    let runs = text::count(plan.runs.len() as u64, "run");
+    let what = format!("{runs} would be archived to {archive} and removed");
     if !std::io::stdin().is_terminal() || app.wants_json() {
-        return Err(Fail::usage(what, "say so with --yes, or look first with --dry-run"));
+        return Err(CliError::usage(what, "confirm with --yes, or look first with --dry-run"));
     }
-    out::note(format!("{what}. Go on? [y/N]"));
+    out::note(format!("{what}. Continue? [y/N]"));
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Asks a server for one part after another.
-async fn through(app: &App, remote: &Remote, caller: &Caller, new: NewPrune) -> Result<Pruned, Fail> {
+/// Prunes through a server, in batches.
+async fn prune_remote(
+    app: &App,
+    remote: &Remote,
+    caller: &Caller,
+    new: NewPrune,
+) -> Result<Pruned, CliError> {
     let most = new.limit.unwrap_or(u64::MAX);
     let line = progress::line(app, Some(most), BAR);
     let mut whole = Pruned::default();
@@ -176,18 +181,18 @@ async fn through(app: &App, remote: &Remote, caller: &Caller, new: NewPrune) -> 
         let limit = Some((most - done).min(PRUNE_MAX));
         let part = remote.prune(caller, &NewPrune { limit, ..new.clone() }).await;
         let part = part.inspect_err(|_| line.finish_and_clear())?;
-        // Whatever is left stays, and would be come upon again.
-        let moved = !part.pruned.is_empty();
+        // A batch that pruned nothing would be repeated forever.
+        let has_pruned = !part.pruned.is_empty();
         whole.add(part);
         line.set_position(whole.pruned.len() as u64);
-        if !whole.more || !moved || whole.pruned.len() as u64 >= most {
+        if !whole.more || !has_pruned || whole.pruned.len() as u64 >= most {
             line.finish_and_clear();
             return Ok(whole);
         }
     }
 }
 
-fn tell_plan(app: &App, plan: &PrunePlan) {
+fn print_plan(app: &App, plan: &PrunePlan) {
     match () {
         () if app.json => out::json(plan),
         () if app.jsonl => plan.runs.iter().for_each(out::jsonl),
@@ -199,7 +204,7 @@ fn tell_plan(app: &App, plan: &PrunePlan) {
                     run.run.to_string(),
                     run.workflow.to_string(),
                     run.status.to_string(),
-                    when::iso(run.finished_at),
+                    time::iso(run.finished_at),
                     run.events.to_string(),
                 ]
             };
@@ -213,7 +218,7 @@ fn tell_plan(app: &App, plan: &PrunePlan) {
     }
 }
 
-/// Shows a table, if there is anything in it.
+/// Prints a table unless it is empty.
 fn show(app: &App, rows: impl ExactSizeIterator<Item = Vec<String>>) {
     if rows.len() == 0 {
         return;
@@ -226,46 +231,46 @@ fn show(app: &App, rows: impl ExactSizeIterator<Item = Vec<String>>) {
 fn held(held: u64) -> String {
     match held {
         0 => String::new(),
-        held => format!(", {} left alone: part of something that moves", text::count(held, "run")),
+        held => format!(", {} kept: a parent, child or task is active", text::count(held, "run")),
     }
 }
 
-fn tell_pruned(app: &App, told: &Pruned) {
+fn print_pruned(app: &App, result: &Pruned) {
     match () {
-        () if app.json => out::json(told),
-        () if app.jsonl => told.pruned.iter().for_each(out::jsonl),
-        () if app.quiet => told.pruned.iter().for_each(|run| out::line(run.run.as_str())),
+        () if app.json => out::json(result),
+        () if app.jsonl => result.pruned.iter().for_each(out::jsonl),
+        () if app.quiet => result.pruned.iter().for_each(|run| out::line(run.run.as_str())),
         () => {
             let row = |run: &PrunedRun| {
                 vec![
                     run.run.to_string(),
                     run.workflow.to_string(),
                     run.status.to_string(),
-                    when::iso(run.finished_at),
+                    time::iso(run.finished_at),
                     run.events.to_string(),
                 ]
             };
-            show(app, told.pruned.iter().map(row));
-            told.left.iter().for_each(|left| out::line(format!("left: {}: {}", left.run, left.why)));
-            told.archives.iter().for_each(|place| out::line(format!("archived to {place}")));
-            if told.finished > 0 {
-                let logs = text::count(told.finished, "log");
+            show(app, result.pruned.iter().map(row));
+            result.left.iter().for_each(|left| out::line(format!("not pruned: {}: {}", left.run, left.why)));
+            result.archives.iter().for_each(|file| out::line(format!("archived to {file}")));
+            if result.finished > 0 {
+                let logs = text::count(result.finished, "log");
                 out::line(format!("{logs} removed that an earlier prune had archived"));
             }
-            let (runs, events) =
-                (text::count(told.pruned.len() as u64, "run"), text::count(told.events, "event"));
-            out::line(format!("{runs} pruned, {events} removed{}", held(told.held)));
+            let runs = text::count(result.pruned.len() as u64, "run");
+            let events = text::count(result.events, "event");
+            out::line(format!("{runs} pruned, {events} removed{}", held(result.held)));
         }
     }
 }
 
-/// Whether a file of an archive is whole.
-async fn look(app: &App, file: &str) -> Result<Exit, Fail> {
-    let unread = |error| Fail {
-        help: Some("name a file that goldseam prune wrote into an archive".to_owned()),
-        ..Fail::from(error)
+/// Verifies a file of an archive.
+async fn verify_file(app: &App, file: &str) -> Result<Exit, CliError> {
+    let unread = |error| CliError {
+        help: Some("pass a file that goldseam prune wrote into an archive".to_owned()),
+        ..CliError::from(error)
     };
-    let runs = verify(&read_archived(file).await.map_err(unread)?).map_err(|flaw| Fail {
+    let runs = verify(&read_archived(file).await.map_err(unread)?).map_err(|flaw| CliError {
         code: Some("GS0133".to_owned()),
         message: format!("{file} is damaged: {flaw}"),
         help: Some("restore it from a copy".to_owned()),
@@ -280,8 +285,9 @@ async fn look(app: &App, file: &str) -> Result<Exit, Fail> {
         }
         () if app.quiet => runs.iter().for_each(|run| out::line(run.run.as_str())),
         () => {
-            let counts = (text::count(runs.len() as u64, "run"), text::count(events, "event"));
-            out::line(format!("{file} is whole: {}, {}", counts.0, counts.1));
+            let runs = text::count(runs.len() as u64, "run");
+            let events = text::count(events, "event");
+            out::line(format!("{file} is intact: {runs}, {events}"));
         }
     }
     Ok(Exit::Ok)

@@ -15,55 +15,55 @@ use goldseam_api::view::describe::short;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{pages, who};
+use super::{actor, pages};
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, payload, text, when};
+use crate::{out, payload, text, time};
 
-/// Your own tasks: submitted once, claimed with a fence, finished once
+/// Manage your own tasks and their queues
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
     /// List tasks
     Ls(LsArgs),
-    /// Put a task into a queue; prints its id
+    /// Submit a task; prints its id
     #[command(
         after_help = "Examples:\n  goldseam queue submit email --payload '{\"to\":\"ana\"}'\n  goldseam queue submit merge --lane main --key pr-311 --attempts 3 --delay 5m"
     )]
     Submit(SubmitArgs),
-    /// Take tasks that are due: highest priority first, one at a time per lane
+    /// Claim due tasks: highest priority first, one at a time per lane
     #[command(after_help = "Example:\n  goldseam queue claim --owner worker-1 --limit 5 --json")]
     Claim(ClaimArgs),
-    /// Say that the claimant is alive, and how far it is
+    /// Send a heartbeat of a claimant
     Heartbeat {
         #[command(flatten)]
         held: HeldArgs,
-        /// How far the work is: JSON, given to the next claimant as `last_heartbeat`
+        /// Progress as JSON, passed to the next claimant as `last_heartbeat`
         #[arg(long, value_name = "JSON")]
         details: Option<String>,
     },
-    /// The work is done; saying so twice is harmless
+    /// Complete a task; a repeat is harmless
     Complete {
         #[command(flatten)]
         held: HeldArgs,
-        /// What it brought: JSON, @file, or - for stdin
+        /// The result: JSON, @file, or - for stdin
         #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
         result: Option<String>,
     },
-    /// The work failed; tried again while attempts are left
+    /// CliError a task; it is tried again while attempts are left
     Fail {
         #[command(flatten)]
         held: HeldArgs,
-        /// Why
+        /// The error message
         #[arg(long, default_value = "failed by hand")]
         message: String,
-        /// No further attempt will help
+        /// Do not try again
         #[arg(long)]
         terminal: bool,
     },
-    /// Give a task back unharmed
+    /// Return a task to its queue without counting an attempt
     Release(HeldArgs),
-    /// Nobody wants the task any more
+    /// Cancel a task
     Cancel {
         /// The task
         task: String,
@@ -73,31 +73,32 @@ pub(crate) enum QueueCommand {
         /// The task
         task: String,
     },
-    /// Take tasks back from claimants who are gone or silent, and free stale locks
+    /// Reclaim tasks from claimants that are gone or silent, and free stale locks
     ///
-    /// Engines and claims do this by themselves; this is for whoever does not want to wait. A task goes back to its
-    /// queue with the reason in its audit; one that took too many claimants down is dead. Any number may do it at once.
+    /// Engines and claims do this automatically; use this command to do it now. A task returns to its queue with the
+    /// reason in its audit; a task whose workers crashed too often becomes dead. Several processes may reclaim at once.
     #[command(
-        after_help = "Exit code 0, also if there was nothing to do; 7 if the store cannot be used.\n\nExamples:\n  goldseam queue reclaim --dry-run\n  goldseam queue reclaim --older-than 300s"
+        after_help = "Exit code 0, even if there was nothing to do; 7 if the store is not usable.\n\nExamples:\n  goldseam queue reclaim --dry-run\n  goldseam queue reclaim --older-than 300s"
     )]
     Reclaim(heal::ReclaimArgs),
-    /// Count what stands in each queue: your tasks, and runs to be moved on
+    /// Count the tasks of each queue, including advance tasks of runs
     ///
-    /// READY counts what nobody has, DUE what of it could be claimed now, DEAD what took too many claimants down. OLDEST
-    /// is how long the oldest due one has been waiting. At most 100,000 tasks are counted; it says so if there are more.
+    /// READY: unclaimed tasks. DUE: ready tasks that can be claimed now. DEAD: tasks whose workers crashed too often.
+    /// OLDEST: how long the oldest due task has been waiting. The command counts at most 100,000 tasks, and says if
+    /// there are more.
     #[command(
         after_help = "Exit code 1 if a record contradicts itself.\n\nExample:\n  goldseam queue stats --json"
     )]
     Stats,
 }
 
-/// Which tasks.
+/// Selects tasks.
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// Only of this queue
+    /// Only tasks of this queue
     #[arg(long)]
     queue: Option<String>,
-    /// Only in this state: ready, claimed, completed, failed, cancelled or dead
+    /// Only tasks in this state: ready, claimed, completed, failed, cancelled or dead
     #[arg(long, value_parser = state)]
     state: Option<TaskState>,
     /// Maximum number of tasks
@@ -108,38 +109,38 @@ pub(crate) struct LsArgs {
 /// A new task.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
-    /// What sort of work
+    /// The kind of work
     kind: String,
     /// The queue
     #[arg(long, default_value = "default")]
     queue: String,
-    /// The work itself: JSON, @file, or - for stdin
+    /// The payload: JSON, @file, or - for stdin
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<String>,
-    /// The task's id; a new one unless given
+    /// The task's id; random by default
     #[arg(long)]
     id: Option<String>,
-    /// No two live tasks share one: the task that has it is returned instead
+    /// Deduplicates: if a live task has this key, that task is returned instead
     #[arg(long)]
     key: Option<String>,
     /// At most one task of a lane is claimed at a time
     #[arg(long)]
     lane: Option<String>,
-    /// Larger goes first
+    /// Larger priorities go first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// Not before this span has passed
-    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    /// Delay before the task is due
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
     delay: Option<Duration>,
-    /// Attempts in all
+    /// Maximum number of attempts
     #[arg(long, default_value_t = 1)]
     attempts: u32,
-    /// How long a claimant may be silent before the task goes back
-    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    /// How long a claimant may be silent before the task is reclaimed
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
     silence: Option<Duration>,
 }
 
-/// Who claims how much.
+/// A claim.
 #[derive(Debug, Args)]
 pub(crate) struct ClaimArgs {
     /// The claimant's name
@@ -156,20 +157,20 @@ pub(crate) struct ClaimArgs {
     limit: u32,
 }
 
-/// A task that is held.
+/// A claimed task.
 #[derive(Debug, Args)]
 pub(crate) struct HeldArgs {
     /// The task
     task: String,
-    /// The fence that claim printed
+    /// The fence that `claim` printed
     #[arg(long, required_unless_present = "token", conflicts_with = "token")]
     fence: Option<u64>,
-    /// The token that a server's claim printed with --json
+    /// The token that `claim --json` printed for a server
     #[arg(long)]
     token: Option<String>,
 }
 
-/// A task that was claimed; a server gives a token with it.
+/// A claimed task as a document; a server adds a token.
 #[derive(Debug, Serialize)]
 struct Held<'a> {
     #[serde(flatten)]
@@ -182,13 +183,13 @@ struct Held<'a> {
 
 fn state(text: &str) -> Result<TaskState, String> {
     let known = ["ready", "claimed", "completed", "failed", "cancelled", "dead"];
-    let wrong = || format!("{text:?} is no state{}; there are: {}", meant(text, known), known.join(", "));
-    TaskState::parse(text).ok_or_else(wrong)
+    let invalid =
+        || format!("invalid state {text:?}{}; write one of {}", meant(text, known), known.join(", "));
+    TaskState::parse(text).ok_or_else(invalid)
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, Fail> {
-    let caller = who::caller(None);
+pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, CliError> {
+    let caller = actor::caller(None);
     let task = match command {
         QueueCommand::Ls(args) => return list(app, args).await,
         QueueCommand::Claim(args) => return claim(app, args).await,
@@ -226,7 +227,7 @@ pub(crate) async fn run(app: &App, command: QueueCommand) -> Result<Exit, Fail> 
 }
 
 impl HeldArgs {
-    fn id(&self) -> Result<TaskId, Fail> {
+    fn id(&self) -> Result<TaskId, CliError> {
         Ok(TaskId::new(&self.task)?)
     }
 
@@ -235,9 +236,9 @@ impl HeldArgs {
     }
 }
 
-async fn submit(app: &App, args: SubmitArgs) -> Result<Task, Fail> {
+async fn submit(app: &App, args: SubmitArgs) -> Result<Task, CliError> {
     let payload = payload::read(args.payload.as_deref())?;
-    // Names are looked at before a store is made.
+    // Names are checked before a store is created.
     QueueName::new(&args.queue)?;
     args.lane.as_ref().map(LaneName::new).transpose()?;
     args.id.as_ref().map(TaskId::new).transpose()?;
@@ -254,10 +255,10 @@ async fn submit(app: &App, args: SubmitArgs) -> Result<Task, Fail> {
         attempts_max: args.attempts,
         silence_max_ms: args.silence.map(millis),
     };
-    Ok(app.api_or_new().await?.submit(&who::caller(None), new).await?)
+    Ok(app.api_or_new().await?.submit(&actor::caller(None), new).await?)
 }
 
-async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
+async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, CliError> {
     QueueName::new(&args.queue)?;
     let new = NewClaim {
         owner: args.owner,
@@ -266,7 +267,7 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
         limit: Some(args.limit),
         wait_ms: None,
     };
-    let claimed = app.api().await?.claim(&who::caller(None), new).await?;
+    let claimed = app.api().await?.claim(&actor::caller(None), new).await?;
     let held = claimed.items.iter().map(|claimed| Held {
         task: &claimed.task,
         token: claimed.token.as_deref(),
@@ -278,14 +279,15 @@ async fn claim(app: &App, args: ClaimArgs) -> Result<Exit, Fail> {
         () => print(app, &claimed.items.iter().map(|claimed| claimed.task.clone()).collect::<Vec<_>>()),
     }
     if claimed.items.is_empty() {
-        app.remark("nothing is due");
+        app.remark("no task is due");
     }
     Ok(Exit::Ok)
 }
 
-async fn list(app: &App, args: LsArgs) -> Result<Exit, Fail> {
+async fn list(app: &App, args: LsArgs) -> Result<Exit, CliError> {
     args.queue.as_ref().map(QueueName::new).transpose()?;
-    let (api, state) = (app.api().await?, args.state);
+    let api = app.api().await?;
+    let state = args.state;
     let page =
         |after, limit| api.tasks(TasksQuery { queue: args.queue.clone(), state, after, limit: Some(limit) });
     let page = pages::gather(args.limit, None, page).await?;
@@ -293,7 +295,7 @@ async fn list(app: &App, args: LsArgs) -> Result<Exit, Fail> {
         true => out::json(&page),
         false => print(app, &page.items),
     }
-    pages::tell_cut(app, &page);
+    pages::warn_if_cut(app, &page);
     Ok(Exit::Ok)
 }
 
@@ -336,7 +338,7 @@ fn note(app: &App, task: &Task) -> String {
         );
     }
     match task.state {
-        TaskState::Ready if task.run_at > app.now() => format!("due {}", when::iso(task.run_at)),
+        TaskState::Ready if task.run_at > app.now() => format!("due {}", time::iso(task.run_at)),
         TaskState::Completed => {
             task.result.as_ref().map_or_else(String::new, |result| short(result, app.much()))
         }

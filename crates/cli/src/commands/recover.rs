@@ -7,16 +7,16 @@ use goldseam_api::Api;
 use goldseam_api::doc::change::{NewRecovery, Recovery};
 use goldseam_api::doc::run::WaitQuery;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 use crate::out;
 
-/// Find out what is wrong with a run, and heal it
+/// Diagnose a run and heal it
 ///
-/// Heals by the first rule that applies, or by the one that is named. A remedy that cuts opens a new branch: nothing
-/// is ever deleted, and --undo goes back to the other side of the seam. Exits with 9 if only a person can help or the run
-/// was parked, and with 11 if nothing is wrong with the run: then nothing was changed.
+/// Applies the first rule that matches, or the rule from --rule. A remedy that cuts the log opens a new branch: nothing
+/// is deleted, and --undo returns to the other side of the seam. Exits with 9 if the run needs an operator or was
+/// parked, and with 11 if nothing is wrong and nothing was changed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam recover ord-7 --dry-run\n  goldseam recover ord-7 --rule A2\n  goldseam recover ord-7 --undo\n\nWhat the rules mean: goldseam explain A2"
@@ -24,33 +24,39 @@ use crate::out;
 pub(crate) struct RecoverArgs {
     /// The run
     run: String,
-    /// Heal by this rule only
+    /// Apply only this rule
     #[arg(long, value_name = "CODE", conflicts_with = "undo")]
     rule: Option<Code>,
-    /// Only tell what would be done
+    /// Only report what would be done
     #[arg(long, conflicts_with = "undo")]
     dry_run: bool,
-    /// First undo completed steps that a cut would leave standing
+    /// First compensate completed steps that a cut would leave standing
     #[arg(long, conflicts_with_all = ["undo", "dry_run"])]
     compensate: bool,
-    /// Go back to the other side of the latest seam, on a new branch
+    /// Return to the other side of the latest seam, on a new branch
     #[arg(long)]
     undo: bool,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
-    let (api, caller) = (app.api().await?, args.who.caller());
+    let api = app.api().await?;
+    let caller = args.actor.caller();
     if args.undo {
-        let undone = api.undo_recovery(&caller, &run, args.who.reason()).await?;
-        let words = format!("{run} is back on the other side of its seam, on branch {}", undone.branch);
-        return Ok(app.did(&run, &undone, &words));
+        let undone = api.undo_recovery(&caller, &run, args.actor.reason()).await?;
+        let text = format!("{run} is back on the other side of its seam, on branch {}", undone.branch);
+        return Ok(app.print_result(&run, &undone, &text));
     }
-    let (rule, dry_run, compensate) = (args.rule, args.dry_run, args.compensate);
-    let new = NewRecovery { rule, dry_run, compensate, by: None, reason: args.who.reason };
+    let dry_run = args.dry_run;
+    let new = NewRecovery {
+        rule: args.rule,
+        dry_run,
+        compensate: args.compensate,
+        by: None,
+        reason: args.actor.reason,
+    };
     let recovery = api.recover(&caller, &run, new).await?;
     let parked = recovery.healed && is_parked(&*api, &run).await?;
     let exit = exit_of(&recovery, dry_run, parked);
@@ -62,17 +68,17 @@ pub(crate) async fn run(app: &App, args: RecoverArgs) -> Result<Exit, Fail> {
         out::line(run.as_str());
         return Ok(exit);
     }
-    for line in lines(&run, &recovery, (dry_run, parked)) {
+    for line in lines(&run, &recovery, dry_run, parked) {
         out::line(line);
     }
     if recovery.branch.is_some() {
-        app.remark(&format!("both sides: goldseam show {run}; back again: goldseam recover {run} --undo"));
+        app.remark(&format!("both sides: goldseam show {run}; to undo: goldseam recover {run} --undo"));
     }
     Ok(exit)
 }
 
-/// Whether all that a remedy could do was to park the run.
-async fn is_parked(api: &dyn Api, run: &RunId) -> Result<bool, Fail> {
+/// Whether the remedy parked the run.
+async fn is_parked(api: &dyn Api, run: &RunId) -> Result<bool, CliError> {
     match api.result(run, WaitQuery::default()).await {
         Ok(ending) => Ok(ending.status == Status::Parked),
         // A log that cannot be read is parked by rule K1.
@@ -91,7 +97,7 @@ fn exit_of(recovery: &Recovery, dry_run: bool, parked: bool) -> Exit {
     }
 }
 
-fn lines(run: &RunId, recovery: &Recovery, (dry_run, parked): (bool, bool)) -> Vec<String> {
+fn lines(run: &RunId, recovery: &Recovery, dry_run: bool, parked: bool) -> Vec<String> {
     let (Some(rule), Some(evidence)) = (&recovery.rule, &recovery.evidence) else {
         return vec![format!(
             "{run} is {}: nothing is wrong with it, and nothing was changed",

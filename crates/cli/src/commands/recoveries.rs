@@ -11,41 +11,41 @@ use goldseam_api::doc::{Items, Page};
 
 use super::pages;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, text, when};
+use crate::{out, text, time};
 
-/// Shown unless told otherwise.
+/// Default number of recoveries.
 const LIMIT: u32 = 20;
-/// A recovery may be read a little later than others that bear a later time.
+/// A recovery may become visible after others that have a later timestamp.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// List what was healed, newest first
+/// List recoveries, newest first
 ///
-/// Every recovery stands in its run's log for ever: the rule, what was seen, how long the run had been still, and the
-/// branch that was opened, if one was. Runs that a rule stopped instead, parked or failed, are listed apart. HEAL is the time from the recovery to the run's next sign of progress.
+/// The log of a run keeps every recovery: the rule, the evidence, how long the run had been stalled, and the branch
+/// that was opened, if any. Runs that a rule stopped instead, by parking or failing them, are listed separately. HEAL
+/// is the time from the recovery to the run's next progress.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam recoveries\n  goldseam recoveries --since 1h --stats\n  goldseam recoveries -f --jsonl"
 )]
 pub(crate) struct RecoveriesArgs {
-    /// Stay and show recoveries as they come
+    /// Keep showing new recoveries
     #[arg(short, long, conflicts_with = "stats")]
     follow: bool,
-    /// Count by rule, with the spread of times
+    /// Count by rule, with percentiles of the times
     #[arg(long)]
     stats: bool,
-    /// At most so many; 20 unless given, or all with --stats
+    /// Maximum number of recoveries; defaults to 20, or to all with --stats
     #[arg(long)]
     limit: Option<u32>,
-    /// Only within this span, as in 90s, 1h, 2d
-    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    /// Only recoveries within this time, as in 90s, 1h, 2d
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
     since: Option<Duration>,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, CliError> {
     let api = app.api().await?;
     let since_ms = args.since.map(|span| (app.now() - span).0);
     if args.stats {
@@ -72,29 +72,29 @@ pub(crate) async fn run(app: &App, args: RecoveriesArgs) -> Result<Exit, Fail> {
                 app.table(&table);
             }
             if !stopped.is_empty() {
-                out::line(app.paint.on(Hue::Bad, STOPPED));
+                out::line(app.colors.apply(Hue::Bad, STOPPED));
                 let mut table = Table::wrapping(HEAD_STOPPED);
                 stopped.iter().for_each(|healing| table.row(cells_stopped(app, healing)));
                 app.table(&table);
             }
             if healings.is_empty() {
-                app.remark("nothing had to be healed");
+                app.remark("no recoveries");
             }
         }
     }
-    pages::tell_cut(app, &page);
+    pages::warn_if_cut(app, &page);
     Ok(Exit::Ok)
 }
 
-/// Above the runs that were not healed.
+/// The heading of runs that were not healed.
 const STOPPED: &str = "Stopped, not healed:";
 
 const HEAD_STOPPED: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "ATTEMPT", "ENDED", "EVIDENCE"];
 
 const HEAD: &[&str] = &["WHEN", "RUN", "WORKFLOW", "RULE", "STALLED", "HEAL", "ATTEMPT", "SEAM", "EVIDENCE"];
 
-/// The latest, newest first.
-async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<Page<Healing>, Fail> {
+/// Reads the latest recoveries, newest first.
+async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<Page<Healing>, CliError> {
     let page = |after, limit| api.recoveries(RecoveriesQuery { since_ms, after, limit: Some(limit) });
     pages::gather(limit, None, page).await
 }
@@ -102,12 +102,12 @@ async fn read(api: &dyn Api, since_ms: Option<i64>, limit: u32) -> Result<Page<H
 fn cells(app: &App, healing: &Healing) -> Vec<String> {
     let none = || "-".to_owned();
     let time = |ms: u64| match app.terminal {
-        true => when::span(Duration::from_millis(ms)),
+        true => time::span(Duration::from_millis(ms)),
         false => ms.to_string(),
     };
     let at = match app.terminal {
-        true => format!("{} ago", when::age(healing.at_ms, app.now())),
-        false => when::iso(healing.at_ms),
+        true => format!("{} ago", time::age(healing.at_ms, app.now())),
+        false => time::iso(healing.at_ms),
     };
     let seam = match (&healing.previous_branch, &healing.new_branch) {
         (Some(old), Some(new)) => format!("{old}→{new}"),
@@ -126,11 +126,10 @@ fn cells(app: &App, healing: &Healing) -> Vec<String> {
     ]
 }
 
-/// A run that was stopped.
 fn cells_stopped(app: &App, healing: &Healing) -> Vec<String> {
     let at = match app.terminal {
-        true => format!("{} ago", when::age(healing.at_ms, app.now())),
-        false => when::iso(healing.at_ms),
+        true => format!("{} ago", time::age(healing.at_ms, app.now())),
+        false => time::iso(healing.at_ms),
     };
     vec![
         at,
@@ -143,10 +142,11 @@ fn cells_stopped(app: &App, healing: &Healing) -> Vec<String> {
     ]
 }
 
-/// Shows what comes, oldest first, until somebody ends it.
-async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit, Fail> {
+/// Shows new recoveries, oldest first, until the command is interrupted.
+async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit, CliError> {
     let mut seen: BTreeSet<(Millis, RunId, Seq)> = BTreeSet::new();
-    let (mut mark, mut from) = (0, app.now() - SLACK);
+    let mut mark = 0;
+    let mut from = app.now() - SLACK;
     if !app.wants_json() && !app.quiet {
         out::line(HEAD.join(separator(app)));
     }
@@ -160,7 +160,7 @@ async fn follow(app: &App, api: &dyn Api, mut new: Vec<Healing>) -> Result<Exit,
                 () => {
                     let line = cells(app, healing).join(separator(app));
                     let stopped = healing.ended.is_some();
-                    out::line(if stopped { app.paint.on(Hue::Bad, line) } else { line });
+                    out::line(if stopped { app.colors.apply(Hue::Bad, line) } else { line });
                 }
             }
             from = from.max(healing.at_ms - SLACK);
@@ -176,7 +176,7 @@ fn separator(app: &App) -> &'static str {
     if app.terminal { "  " } else { "\t" }
 }
 
-/// By rule: how many, how long they had been still, how long healing took.
+/// Prints the statistics by rule.
 fn stats(app: &App, stats: &Items<HealingStats>) {
     if app.wants_json() {
         return out::json(stats);
@@ -184,7 +184,7 @@ fn stats(app: &App, stats: &Items<HealingStats>) {
     let mut table =
         Table::new(&["RULE", "COUNT", "STALLED P50", "STALLED P99", "HEAL P50", "HEAL P99", "WHAT"]);
     let time = |ms: i64| match app.terminal {
-        true => when::span(Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+        true => time::span(Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
         false => ms.to_string(),
     };
     let mut stopped = Table::new(&["RULE", "COUNT", "WHAT"]);
@@ -206,7 +206,7 @@ fn stats(app: &App, stats: &Items<HealingStats>) {
     }
     app.table(&table);
     if stats.items.iter().any(|item| item.ended) {
-        out::line(app.paint.on(Hue::Bad, STOPPED));
+        out::line(app.colors.apply(Hue::Bad, STOPPED));
         app.table(&stopped);
     }
 }

@@ -3,28 +3,28 @@
 use clap::Args;
 use goldseam::RunId;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// Take back what a run has begun and not settled
+/// Reset a run to its last stable event
 ///
-/// Opens a new branch at the last completed step or read answer: what came after it runs again, under the same keys.
-/// Whoever executes the run loses it; the old timeline stays in the log. Leaves a note with who and why.
+/// Opens a new branch at the last completed step or answered question; everything after it runs again, under the same
+/// keys. The current owner loses the run; the old branch stays in the log. Adds a note with the actor and the reason.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  goldseam reset ord-7 --reason 'the carrier lost the request'\n\nGo back further: goldseam jump ord-7 STEP"
+    after_help = "Example:\n  goldseam reset ord-7 --reason 'the carrier lost the request'\n\nTo go back further: goldseam jump ord-7 STEP"
 )]
 pub(crate) struct ResetArgs {
     /// The run
     run: String,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: ResetArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: ResetArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
-    let done = app.api().await?.reset(&args.who.caller(), &run, args.who.reason()).await?;
-    Ok(app.did(&run, &done, &format!("{run} is back at its last settled step, on branch {}", done.branch)))
+    let done = app.api().await?.reset(&args.actor.caller(), &run, args.actor.reason()).await?;
+    let text = format!("reset {run} to its last stable event, on branch {}", done.branch);
+    Ok(app.print_result(&run, &done, &text))
 }

@@ -9,32 +9,31 @@ use goldseam_api::Api;
 use goldseam_api::doc::change::Resumed;
 use goldseam_api::doc::event::News;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// How long a run that may park again is watched.
+/// How long the command watches a run that may park again.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// Let a paused or parked run go on
+/// Resume a paused or parked run
 ///
-/// It goes on where it was, with the remaining time of what it waits for. Whatever else is wrong with it is
-/// recovered first. A run that was parked for a reason that may still hold is watched for two seconds: if it parks again,
-/// the command says so and exits with 9.
+/// The run continues where it stopped; its timers keep their remaining time. If a rule applies to it, it is recovered
+/// first. If the run was parked for a reason that may still hold, the command watches it for two seconds; if it parks
+/// again, the command says so and exits with 9.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  goldseam resume ord-7")]
 pub(crate) struct ResumeArgs {
     /// The run
     run: String,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
-    let resumed = api.resume(&args.who.caller(), &run, args.who.reason()).await?;
+    let resumed = api.resume(&args.actor.caller(), &run, args.actor.reason()).await?;
     let text = match &resumed.recovery.rule {
         None => format!("resumed {run}"),
         Some(rule) => format!("resumed {run}, recovered by rule {rule} first"),
@@ -45,19 +44,19 @@ pub(crate) async fn run(app: &App, args: ResumeArgs) -> Result<Exit, Fail> {
     };
     let is_parked = matches!(parked, Ok(Ok(true)));
     let warning = match is_parked {
-        true => Some(format!("it is parked again: goldseam why {run} tells why")),
+        true => Some(format!("it parked again: goldseam why {run} explains why")),
         false => resumed.warning.clone(),
     };
     let text = match &warning {
         None => text,
         Some(warning) => format!("{text}; {warning}"),
     };
-    let done = app.did(&run, &Resumed { warning, ..resumed }, &text);
+    let done = app.print_result(&run, &Resumed { warning, ..resumed }, &text);
     Ok(if is_parked { Exit::NeedsHelp } else { done })
 }
 
-/// Whether the next thing that a worker makes of the run is to park it.
-async fn parks_again(api: &dyn Api, run: &RunId, after: Seq) -> Result<bool, Fail> {
+/// Whether the next progress of the run is that it parks.
+async fn parks_again(api: &dyn Api, run: &RunId, after: Seq) -> Result<bool, CliError> {
     let mut following = api.follow(run, after).await?;
     while let Some(news) = following.next().await {
         match news? {

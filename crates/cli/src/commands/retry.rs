@@ -4,30 +4,29 @@ use clap::Args;
 use goldseam::RunId;
 use goldseam_api::doc::ending::NewRetry;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// Try a failed run again from its failed step
+/// Retry a failed run from its failed step
 ///
-/// Opens a new branch; completed steps keep their results, what was undone is done again.
+/// Opens a new branch. Completed steps keep their results; compensated steps run again.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  goldseam ls --status failed -q | xargs -n1 goldseam retry")]
 pub(crate) struct RetryArgs {
     /// The run
     run: String,
-    /// Drop a pending request to cancel
+    /// Drop a pending cancel request
     #[arg(long)]
     drop_cancel: bool,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: RetryArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: RetryArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
-    let caller = args.who.caller();
-    let new = NewRetry { drop_cancel: args.drop_cancel, by: None, reason: args.who.reason };
+    let caller = args.actor.caller();
+    let new = NewRetry { drop_cancel: args.drop_cancel, by: None, reason: args.actor.reason };
     let done = app.api().await?.retry(&caller, &run, new).await?;
-    Ok(app.did(&run, &done, &format!("trying again: {run}")))
+    Ok(app.print_result(&run, &done, &format!("retrying {run}")))
 }

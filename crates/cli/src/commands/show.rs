@@ -11,18 +11,18 @@ use goldseam_api::view::describe::{Much, short};
 use goldseam_api::view::log;
 use goldseam_api::view::timeline::{self, Row};
 
-use super::Fleet;
+use super::LiveWorkflows;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::{Hue, cell};
+use crate::color::{Hue, cell};
+use crate::error::{CliError, Exit};
 use crate::table::Table;
 use crate::timeline::{Range, draw, mark, tree};
-use crate::{damage, out, text, when};
+use crate::{damage, out, text, time};
 
-/// Show a run: what it did, what it waits for, and how it ended
+/// Show a run: its steps, what it waits for, and how it ended
 ///
-/// Bars are steps (█), failures (╳), waits and sleeps (░) and pauses before a retry (·), scaled to
-/// the run's duration. Marks below: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
+/// Bars show steps (█), failures (╳), waits and sleeps (░) and pauses before a retry (·), scaled to the run's duration.
+/// Marks below the bars: ↻ healed or taken over, ┼ a seam where a branch was cut, ⏸ paused.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam show ord-7\n  goldseam show ord-7 --json | jq '.steps[] | {path, state}'\n  goldseam show ord-7 --width 100 > picture.txt"
@@ -30,13 +30,12 @@ use crate::{damage, out, text, when};
 pub(crate) struct ShowArgs {
     /// The run
     run: String,
-    /// Draw it so wide, even where no terminal is
+    /// Draw the timeline with this width, even without a terminal
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
     let mut broken = Vec::new();
@@ -60,31 +59,31 @@ pub(crate) async fn run(app: &App, args: ShowArgs) -> Result<Exit, Fail> {
     Ok(damage::exit(&broken))
 }
 
-/// The whole page for a person.
-pub(crate) async fn picture(app: &App, api: &dyn Api, run: &RunId, width: usize) -> Result<String, Fail> {
+/// Draws the whole page of a run.
+pub(crate) async fn picture(app: &App, api: &dyn Api, run: &RunId, width: usize) -> Result<String, CliError> {
     Ok(View::load(app, api, run).await?.picture(app, width))
 }
 
-/// Everything that is shown of a run.
+/// Everything that the page of a run shows.
 struct View {
     detail: Detail,
     history: Vec<Recorded>,
     branches: Branches,
-    /// The steps with the times that a picture needs.
+    /// The operations, with their spans.
     rows: Vec<Row>,
-    /// The worker that it needs, if none lives.
+    /// The worker that the run needs, if no live node has its workflow.
     missing: Option<String>,
     now: goldseam::Millis,
 }
 
 impl View {
-    async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, Fail> {
+    async fn load(app: &App, api: &dyn Api, run: &RunId) -> Result<Self, CliError> {
         let (history, _) = super::history::recorded(api, run).await?;
         let detail = api.detail(run).await?;
         let branches = Branches::of(&history);
         let rows = timeline::rows(&log::seen_by(&history, &branches, detail.summary.branch));
         let Summary { workflow, version, .. } = &detail.summary;
-        let missing = Fleet::of(api).await?.missing(workflow, *version);
+        let missing = LiveWorkflows::of(api).await?.missing(workflow, *version);
         Ok(Self { detail, history, branches, rows, missing, now: app.now() })
     }
 
@@ -92,7 +91,7 @@ impl View {
         &self.detail.summary
     }
 
-    /// How many of the declared steps are done, or how many steps if none are declared.
+    /// The number of completed steps; of the declared steps, if there are any.
     fn steps_done(&self) -> String {
         let plan = &self.detail.more.plan;
         let done = plan.iter().filter(|planned| planned.done).count();
@@ -100,7 +99,7 @@ impl View {
         match (plan.len(), next) {
             (0, _) => self.summary().steps.to_string(),
             (all, None) => format!("{done} of {all}"),
-            (all, Some(next)) => format!("{done} of {all}, next is {}", next.step),
+            (all, Some(next)) => format!("{done} of {all}, next: {}", next.step),
         }
     }
 
@@ -108,17 +107,17 @@ impl View {
     fn pending(&self, pending: &Pending) -> String {
         let what = match &pending.to {
             Some(to) => format!("jump to {to}"),
-            None => "request to cancel".to_owned(),
+            None => "cancel request".to_owned(),
         };
         let by = pending.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-        let since = pending.since.map_or_else(String::new, |at| format!(", {} ago", when::age(at, self.now)));
+        let since = pending.since.map_or_else(String::new, |at| format!(", {} ago", time::age(at, self.now)));
         let steps: Vec<&str> = pending.undoes.iter().map(goldseam::Path::as_str).collect();
         let undoes = match steps.is_empty() {
             true => String::new(),
-            false => format!(" to undo {}", steps.join(", ")),
+            false => format!(" to compensate {}", steps.join(", ")),
         };
         format!(
-            "{what}{by}{since}: waits for a worker{undoes}; goldseam why {} tells which",
+            "{what}{by}{since}: waits for a worker{undoes}; goldseam why {} shows which",
             self.summary().run
         )
     }
@@ -126,12 +125,12 @@ impl View {
     fn lasted(&self) -> String {
         let summary = self.summary();
         match summary.finished_at {
-            Some(end) => format!("in {}", when::span(end.since(summary.created_at))),
-            None => format!("for {}", when::span(self.now.since(summary.created_at))),
+            Some(end) => format!("in {}", time::span(end.since(summary.created_at))),
+            None => format!("for {}", time::span(self.now.since(summary.created_at))),
         }
     }
 
-    /// Names and values of the header.
+    /// The names and values of the header.
     fn header(&self, much: Much) -> Vec<(&'static str, String)> {
         let summary = self.summary();
         let mut lines = vec![
@@ -140,15 +139,15 @@ impl View {
                 "queued",
                 format!(
                     "{} ({} ago)",
-                    when::iso(summary.created_at),
-                    when::age(summary.created_at, self.now)
+                    time::iso(summary.created_at),
+                    time::age(summary.created_at, self.now)
                 ),
             ),
             ("branch", format!("{}, {} events", summary.branch, summary.as_of)),
             ("steps", self.steps_done()),
         ];
         if let Some(pruned) = &summary.pruned {
-            lines.push(("archived", format!("{} to {}", when::iso(pruned.at), pruned.archive)));
+            lines.push(("archived", format!("{} to {}", time::iso(pruned.at), pruned.archive)));
         }
         if let Some(owner) = &summary.owner {
             lines.push(("owner", owner.to_string()));
@@ -175,15 +174,16 @@ impl View {
         if let Some(left) = &self.detail.more.left_standing {
             let by = left.note.by.as_ref().map_or_else(String::new, |by| format!("by {by}: "));
             lines.push(("terminated", format!("{by}{}", text::one_line(&left.note.reason))));
-            lines.extend(super::terminate::left(left).into_iter().map(|line| ("left", line)));
+            lines.extend(super::terminate::left_standing(left).into_iter().map(|line| ("left", line)));
         }
         lines.extend(self.waiting().into_iter().map(|words| ("waits for", words)));
         lines
     }
 
-    /// What would move the run on.
+    /// What the run waits for.
     fn waiting(&self) -> Vec<String> {
-        let (summary, run) = (self.summary(), &self.summary().run);
+        let summary = self.summary();
+        let run = &summary.run;
         if summary.status.is_terminal() {
             return Vec::new();
         }
@@ -193,7 +193,7 @@ impl View {
                 return vec![format!("an operator   → goldseam resume {run}, or goldseam retry {run}")];
             }
             Status::Queued => {
-                return vec![self.missing.clone().unwrap_or_else(|| "an engine with room".to_owned())];
+                return vec![self.missing.clone().unwrap_or_else(|| "a free slot on an engine".to_owned())];
             }
             _ => {}
         }
@@ -210,9 +210,10 @@ impl View {
         lines
     }
 
-    /// How it ended, and what to type next.
+    /// How the run ended, and the next command.
     fn ending(&self) -> Vec<(&'static str, String)> {
-        let (summary, more) = (self.summary(), &self.detail.more);
+        let summary = self.summary();
+        let more = &self.detail.more;
         let run = &summary.run;
         match (&more.output, &more.failure) {
             (Some(output), _) => vec![("result", output.as_str().to_owned())],
@@ -226,7 +227,7 @@ impl View {
                 (
                     "fix",
                     match &summary.pruned {
-                        Some(_) => "start the work anew under another id".to_owned(),
+                        Some(_) => "start the work again under another id".to_owned(),
                         None => format!("goldseam retry {run}   or   goldseam jump {run} STEP"),
                     },
                 ),
@@ -244,25 +245,26 @@ impl View {
     }
 
     fn picture(&self, app: &App, width: usize) -> String {
-        let (paint, summary) = (app.paint, self.summary());
-        let title = paint.on(Hue::Bold, format!("{} {}", summary.workflow, summary.run));
-        let mut lines = vec![format!("{title}  {} {}", paint.status(summary.status), self.lasted())];
+        let colors = app.colors;
+        let summary = self.summary();
+        let title = colors.apply(Hue::Bold, format!("{} {}", summary.workflow, summary.run));
+        let mut lines = vec![format!("{title}  {} {}", colors.status(summary.status), self.lasted())];
         let fact = |(name, value): (&str, String)| {
-            format!("  {} {}", paint.on(Hue::Dim, format!("{name:<10}")), cell(&value))
+            format!("  {} {}", colors.apply(Hue::Dim, format!("{name:<10}")), cell(&value))
         };
         lines.extend(self.header(Much::Some).into_iter().map(fact));
         lines.push(String::new());
-        lines.extend(draw(&self.rows, &self.detail.more.seams, self.range(), (paint, width)));
+        lines.extend(draw(&self.rows, &self.detail.more.seams, self.range(), colors, width));
         for row in self.rows.iter().filter(|row| row.note.is_some()) {
             let note = text::one_line(row.note.as_deref().unwrap_or_default());
-            lines.push(format!("  {} {}: {note}", paint.on(Hue::Bad, "╳"), row.path));
+            lines.push(format!("  {} {}: {note}", colors.apply(Hue::Bad, "╳"), row.path));
         }
         for seam in &self.detail.more.seams {
-            let mark = paint.on(Hue::Warm, mark(seam).to_string());
+            let mark = colors.apply(Hue::Warm, mark(seam).to_string());
             let what = text::one_line(&seam.what);
-            lines.push(format!("  {mark} {} {} {what}", when::clock(seam.at), seam.kind));
+            lines.push(format!("  {mark} {} {} {what}", time::clock(seam.at), seam.kind));
         }
-        let tree = tree(&self.history, &self.branches, paint);
+        let tree = tree(&self.history, &self.branches, colors);
         if !tree.is_empty() {
             lines.push(String::new());
             lines.extend(tree);
@@ -271,7 +273,7 @@ impl View {
             lines.push(String::new());
             lines.push(format!(
                 "  {} {}  ({})",
-                paint.on(Hue::Warm, "?"),
+                colors.apply(Hue::Warm, "?"),
                 text::one_line(&input.prompt),
                 text::form(&input.form)
             ));
@@ -286,7 +288,7 @@ impl View {
         lines.join("\n")
     }
 
-    /// The same for a program that does not want JSON.
+    /// Prints the page as tab-separated lines.
     fn facts(&self, app: &App) {
         out::line(format!("run\t{}", self.summary().run));
         out::line(format!("status\t{}", self.summary().status));
@@ -298,7 +300,7 @@ impl View {
         }
         for seam in &self.detail.more.seams {
             let what = text::one_line(&seam.what);
-            out::line(format!("seam\t{}\t{}\t{what}", when::iso(seam.at), seam.kind));
+            out::line(format!("seam\t{}\t{}\t{what}", time::iso(seam.at), seam.kind));
         }
         out::line("");
         let mut table = Table::new(&["STEP", "KIND", "STATE", "ATTEMPTS", "BEGAN", "MS", "NOTE"]);
@@ -308,7 +310,7 @@ impl View {
                 row.kind.as_str().to_owned(),
                 row.state.as_str().to_owned(),
                 row.attempts.to_string(),
-                when::iso(row.began),
+                time::iso(row.began),
                 row.ended.unwrap_or(self.now).since(row.began).as_millis().to_string(),
                 text::one_line(row.note.as_deref().unwrap_or_default()),
             ]);

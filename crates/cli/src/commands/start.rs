@@ -10,18 +10,18 @@ use goldseam_api::Api;
 use goldseam_api::doc::run::{Ending, NewRun, Started, WaitQuery};
 use serde_json::json;
 
-use super::{Fleet, who};
+use super::{LiveWorkflows, actor};
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::{out, payload, when};
+use crate::error::{CliError, Exit};
+use crate::{out, payload, time};
 
-/// How long one question for the end of a run waits for it.
+/// How long one request waits for the end of a run.
 const WAIT_MS: u64 = 20_000;
 
-/// Start a run, for whichever engine has its workflow
+/// Start a run
 ///
-/// The same id with the same input is the same run: starting it again changes nothing.
-/// The same id with other input is refused.
+/// Any engine that has the workflow executes the run. The same id with the same input is the same run: starting it
+/// again changes nothing. The same id with different input is refused.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam start order --id ord-7 --input '{\"customer\":\"ana\"}'\n  goldseam start order --input @order.json --tag region=eu --wait --timeout 1m"
@@ -29,35 +29,34 @@ const WAIT_MS: u64 = 20_000;
 pub(crate) struct StartArgs {
     /// The workflow
     workflow: String,
-    /// The run's id; a new one unless given
+    /// The run's id; random by default
     #[arg(long)]
     id: Option<String>,
-    /// Input: JSON, @file, or - for stdin; null unless given
+    /// Input: JSON, @file, or - for stdin; defaults to null
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     input: Option<String>,
     /// A tag to search by; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::tag)]
     tag: Vec<(String, String)>,
-    /// Larger goes first
+    /// Larger priorities go first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// The queue that the run stands in
+    /// The queue of the run
     #[arg(long, default_value = "default")]
     queue: String,
-    /// The version of the workflow, from 1 on; unless given, the newest that a running engine has. If none has the
-    /// workflow, the first engine that claims the run decides
+    /// The version of the workflow, from 1; defaults to the newest version that a running engine has. If no running
+    /// engine has the workflow, the first engine that claims the run decides
     #[arg(long)]
     workflow_version: Option<u32>,
-    /// Wait for the end and print what the run returned
+    /// Wait for the end and print the output
     #[arg(long)]
     wait: bool,
     /// How long to wait, as in 90s or 1h
-    #[arg(long, requires = "wait", value_name = "SPAN", value_parser = when::parse_span)]
+    #[arg(long, requires = "wait", value_name = "SPAN", value_parser = time::parse_span)]
     timeout: Option<Duration>,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, CliError> {
     let input = payload::read(args.input.as_deref())?;
     args.id.as_ref().map(RunId::new).transpose()?;
     WorkflowName::new(&args.workflow)?;
@@ -71,40 +70,42 @@ pub(crate) async fn run(app: &App, args: StartArgs) -> Result<Exit, Fail> {
         queue: Some(args.queue),
         version: args.workflow_version,
     };
-    let started = api.start(&who::caller(None), new).await?;
+    let started = api.start(&actor::caller(None), new).await?;
     let Started { run, workflow, .. } = &started;
     let asked = args.workflow_version.unwrap_or(UNDECIDED);
-    // The run is started. A key that may not look, or a look that fails, changes nothing about that.
-    match Fleet::of(&*api).await.map(|fleet| fleet.missing(workflow, asked)) {
+    // The run is started, even if the key may not read the workflows.
+    match LiveWorkflows::of(&*api).await.map(|live| live.missing(workflow, asked)) {
         Ok(None) => {}
         Ok(Some(missing)) => app.remark(&format!("the run waits for {missing}")),
-        Err(fail) => app.remark(&format!("cannot tell whether a worker has {workflow}: {}", fail.message)),
+        Err(error) => {
+            app.remark(&format!("cannot check whether a worker has {workflow}: {}", error.message));
+        }
     }
     if args.wait {
-        return wait(app, &*api, run, args.timeout).await.map_err(|fail| unread(run, fail));
+        return wait(app, &*api, run, args.timeout).await.map_err(|error| cannot_wait(run, error));
     }
-    Ok(app.did(run, &started, &format!("started {run}")))
+    Ok(app.print_result(run, &started, &format!("started {run}")))
 }
 
-/// The run was started with a key that may not read it.
-fn unread(run: &RunId, fail: Fail) -> Fail {
-    match fail.exit {
-        Exit::NotAuthorised => Fail {
-            message: format!("run {run} was started, but its end cannot be waited for: {}", fail.message),
-            help: Some("use a key with the scope `read` as well, or leave --wait out".to_owned()),
-            ..fail
+/// Explains that the key could start the run but may not read it.
+fn cannot_wait(run: &RunId, error: CliError) -> CliError {
+    match error.exit {
+        Exit::NotAuthorised => CliError {
+            message: format!("started run {run}, but cannot wait for its end: {}", error.message),
+            help: Some("use a key that also has the scope `read`, or omit --wait".to_owned()),
+            ..error
         },
-        _ => fail,
+        _ => error,
     }
 }
 
-/// Waits for the end of a run and shows it.
-async fn wait(app: &App, api: &dyn Api, run: &RunId, timeout: Option<Duration>) -> Result<Exit, Fail> {
+/// Waits for the end of a run and prints it.
+async fn wait(app: &App, api: &dyn Api, run: &RunId, timeout: Option<Duration>) -> Result<Exit, CliError> {
     let ending = match timeout {
         None => end(api, run).await?,
         Some(span) => match tokio::time::timeout(span, end(api, run)).await {
             Ok(ending) => ending?,
-            Err(_) => return Err(Fail::timed_out(run, &when::span(span))),
+            Err(_) => return Err(CliError::timed_out(run, &time::span(span))),
         },
     };
     if let Some(output) = ending.output {
@@ -115,12 +116,12 @@ async fn wait(app: &App, api: &dyn Api, run: &RunId, timeout: Option<Duration>) 
         }
         return Ok(Exit::Ok);
     }
-    let failure = ending.failure.unwrap_or_else(|| Failure::terminal("it does not say why"));
+    let failure = ending.failure.unwrap_or_else(|| Failure::terminal("no reason was recorded"));
     Err(EngineError::Ended { run: run.clone(), status: ending.status, failure }.into())
 }
 
-/// The end of a run, however long it takes.
-async fn end(api: &dyn Api, run: &RunId) -> Result<Ending, Fail> {
+/// Waits for the end of a run without a limit.
+async fn end(api: &dyn Api, run: &RunId) -> Result<Ending, CliError> {
     loop {
         let ending = api.result(run, WaitQuery { wait_ms: Some(WAIT_MS) }).await?;
         if ending.status.is_terminal() {

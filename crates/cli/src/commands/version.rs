@@ -3,28 +3,24 @@
 use serde_json::json;
 
 use crate::app::App;
-use crate::fail::Exit;
+use crate::error::Exit;
 use crate::out;
 use crate::table::Table;
 
-/// What each exit code means.
 const CODES: &[(Exit, &str)] = &[
-    (Exit::Ok, "done; an empty list is done too"),
-    (Exit::Error, "it did not work; doctor, drill, store check and store copy: something is wrong"),
-    (Exit::Usage, "it was asked for in a way that makes no sense: option, id, JSON or URL"),
-    (Exit::NotFound, "there is no such run, step, question, branch, task or code"),
-    (Exit::NotAuthorised, "you may not do that"),
-    (Exit::Ended, "the run that was waited for failed or was cancelled"),
-    (
-        Exit::Conflict,
-        "somebody was faster, or it is over: finished run, other input, lost task or lock, store in use",
-    ),
-    (Exit::Unreachable, "the store cannot be reached or used, or is closed by a copy"),
-    (Exit::TimedOut, "the wait timed out; the run goes on"),
-    (Exit::NeedsHelp, "the run needs a person: recover or resume could not heal it, or it is parked again"),
+    (Exit::Ok, "success, also for an empty list"),
+    (Exit::Error, "failure; doctor, drill, store check and store copy: something is wrong"),
+    (Exit::Usage, "invalid option, id, JSON or URL"),
+    (Exit::NotFound, "the run, step, question, branch, task or code does not exist"),
+    (Exit::NotAuthorised, "not authenticated, or not allowed"),
+    (Exit::Ended, "the run that the command waited for failed or was cancelled"),
+    (Exit::Conflict, "conflict: ended run, different input, lost task or lock, store in use"),
+    (Exit::Unreachable, "the store or server is not reachable or not usable, or a copy closed the store"),
+    (Exit::TimedOut, "the wait timed out; the run is still active"),
+    (Exit::NeedsHelp, "the run needs an operator: recover or resume could not heal it, or it parked again"),
     (
         Exit::Damaged,
-        "the log of the run is damaged; show, history, branches and diff showed what can be read",
+        "the log of the run is damaged; show, history, branches and diff showed the readable part",
     ),
     (
         Exit::Unchanged,
@@ -33,10 +29,9 @@ const CODES: &[(Exit, &str)] = &[
     (Exit::WouldPark, "preflight, migrate: a run would park or fail"),
     (Exit::Untried, "preflight: no run would park or fail, but some could not be tried"),
     (Exit::Interrupted, "Ctrl-C"),
-    (Exit::Terminated, "it was asked to end (SIGTERM)"),
+    (Exit::Terminated, "SIGTERM"),
 ];
 
-/// Shows the version.
 pub(crate) fn version(app: &App) -> Exit {
     let version = env!("CARGO_PKG_VERSION");
     match app.wants_json() {
@@ -46,7 +41,6 @@ pub(crate) fn version(app: &App) -> Exit {
     Exit::Ok
 }
 
-/// Shows the exit codes.
 pub(crate) fn exit_codes(app: &App) -> Exit {
     if app.wants_json() {
         let item = |(exit, meaning): &(Exit, &str)| json!({ "code": *exit as u8, "meaning": meaning });

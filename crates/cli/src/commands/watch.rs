@@ -10,18 +10,18 @@ use goldseam_api::doc::event::{News, StalledNews};
 use goldseam_api::doc::run::WaitQuery;
 
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::out::Screen;
-use crate::paint::Hue;
-use crate::{out, when};
+use crate::{out, time};
 
-/// How often the picture is drawn anew while nothing happens: times go on.
+/// How often the picture is redrawn while nothing happens, because it shows ages.
 const REDRAW: Duration = Duration::from_millis(500);
 
 /// Follow a run until it ends
 ///
-/// On a terminal the timeline is drawn anew with every change; a program gets events, one per line. If nothing
-/// happens although it should, that is said once, with the rule and what was seen, and again when the run moves.
+/// On a terminal, redraws the timeline after every change; otherwise prints events, one per line. If the run stalls,
+/// prints the rule and the evidence once, and prints again when the run moves.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code 5 if the run fails or is cancelled.\n\nExamples:\n  goldseam watch ord-7\n  goldseam watch ord-7 --jsonl"
@@ -31,8 +31,7 @@ pub(crate) struct WatchArgs {
     run: String,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let api = app.api().await?;
     if !app.screen || app.wants_json() || app.quiet {
@@ -43,11 +42,11 @@ pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, Fail> {
     let mut stalled = None;
     let screen = Screen::enter();
     loop {
-        draw(app, &*api, (&screen, &run), stalled.as_ref()).await?;
+        draw(app, &*api, &screen, &run, stalled.as_ref()).await?;
         let news = loop {
             tokio::select! {
                 news = following.next() => break news,
-                () = tokio::time::sleep(REDRAW) => draw(app, &*api, (&screen, &run), stalled.as_ref()).await?,
+                () = tokio::time::sleep(REDRAW) => draw(app, &*api, &screen, &run, stalled.as_ref()).await?,
             }
         };
         stalled = match news.transpose()? {
@@ -64,12 +63,13 @@ pub(crate) async fn run(app: &App, args: WatchArgs) -> Result<Exit, Fail> {
 async fn draw(
     app: &App,
     api: &dyn Api,
-    (screen, run): (&Screen, &RunId),
+    screen: &Screen,
+    run: &RunId,
     stalled: Option<&StalledNews>,
-) -> Result<(), Fail> {
+) -> Result<(), CliError> {
     let mut picture = super::show::picture(app, api, run, out::width()).await?;
     if let Some(StalledNews { rule, evidence, remedy, .. }) = stalled {
-        let word = app.paint.on(Hue::Bad, "stalled");
+        let word = app.colors.apply(Hue::Bad, "stalled");
         picture.push_str(&format!("  {word}: rule {rule}, {evidence} → {remedy}\n"));
         picture.push_str(&format!("  {:<7}  goldseam why {run}\n", ""));
     }
@@ -85,8 +85,8 @@ fn exit_of(status: Status) -> Exit {
     }
 }
 
-/// Shows events after a position until the run ends; returns how it did.
-pub(crate) async fn stream(app: &App, api: &dyn Api, run: &RunId, after: Seq) -> Result<Status, Fail> {
+/// Prints events after a position until the run ends; returns its status.
+pub(crate) async fn stream(app: &App, api: &dyn Api, run: &RunId, after: Seq) -> Result<Status, CliError> {
     let mut following = api.follow(run, after).await?;
     while let Some(news) = following.next().await {
         match news? {
@@ -96,20 +96,20 @@ pub(crate) async fn stream(app: &App, api: &dyn Api, run: &RunId, after: Seq) ->
             News::Stalled(StalledNews { rule, evidence, remedy, .. }) => {
                 aside(app, "stalled", &format!("rule {rule}: {evidence} → {remedy}"));
             }
-            News::Moving(_) => aside(app, "moving", "it moves again"),
+            News::Moving(_) => aside(app, "moving", "the run moves again"),
         }
     }
     Ok(api.result(run, WaitQuery::default()).await?.status)
 }
 
-/// A line of the stream that is no event: it has no position and no branch.
+/// Prints a line of the stream that is not an event and has no position and no branch.
 fn aside(app: &App, word: &str, text: &str) {
     match app.terminal {
         true => out::line(format!(
             "   -  {}  -   {}  {text}",
-            when::clock(app.now()),
-            app.paint.on(Hue::Warm, word)
+            time::clock(app.now()),
+            app.colors.apply(Hue::Warm, word)
         )),
-        false => out::line(format!("-\t{}\t-\t{word}\t{text}", when::iso(app.now()))),
+        false => out::line(format!("-\t{}\t-\t{word}\t{text}", time::iso(app.now()))),
     }
 }

@@ -5,14 +5,14 @@ use goldseam::RunId;
 use goldseam::core::event::Request;
 use goldseam_api::doc::ending::NewWithdrawal;
 
-use super::who::Who;
+use super::actor::Actor;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
+use crate::error::{CliError, Exit};
 
-/// Take back a jump or a request to cancel that no worker has acted on
+/// Withdraw a jump or a cancel request that no worker has acted on
 ///
-/// `goldseam why` shows what is pending. Once a step is being undone for it, or a worker has the run, a request can no
-/// longer be taken back.
+/// `goldseam why` shows pending requests. Once a compensation has begun, or a worker has the run, a request can no
+/// longer be withdrawn.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  goldseam withdraw ord-7\n  goldseam withdraw ord-7 --cancel --reason 'the customer wants it after all'"
@@ -20,30 +20,29 @@ use crate::fail::{Exit, Fail};
 pub(crate) struct WithdrawArgs {
     /// The run
     run: String,
-    /// Take back the jump
+    /// Withdraw the jump
     #[arg(long, conflicts_with = "cancel")]
     jump: bool,
-    /// Take back the request to cancel
+    /// Withdraw the cancel request
     #[arg(long)]
     cancel: bool,
     #[command(flatten)]
-    who: Who,
+    actor: Actor,
 }
 
-/// Carries it out.
-pub(crate) async fn run(app: &App, args: WithdrawArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, args: WithdrawArgs) -> Result<Exit, CliError> {
     let run = RunId::new(&args.run)?;
     let what = match (args.jump, args.cancel) {
         (true, _) => Some(Request::Jump),
         (_, true) => Some(Request::Cancel),
         _ => None,
     };
-    let caller = args.who.caller();
-    let new = NewWithdrawal { what, by: None, reason: args.who.reason };
+    let caller = args.actor.caller();
+    let new = NewWithdrawal { what, by: None, reason: args.actor.reason };
     let done = app.api().await?.withdraw(&caller, &run, new).await?;
-    let words = match done.what {
-        Request::Jump => format!("took back the jump of {run}; it goes on where it was"),
-        Request::Cancel => format!("took back the request to cancel {run}; it goes on"),
+    let text = match done.what {
+        Request::Jump => format!("withdrew the jump of {run}; the run continues where it was"),
+        Request::Cancel => format!("withdrew the cancel request of {run}; the run continues"),
     };
-    Ok(app.did(&run, &done, &words))
+    Ok(app.print_result(&run, &done, &text))
 }

@@ -1,32 +1,29 @@
-//! Rows as bars, scaled to the run's duration.
+//! Draws rows as bars, scaled to the run's duration.
 
 use std::time::Duration;
 
 use goldseam::Millis;
 use goldseam_api::view::timeline::{Kind, Look, Row, Seam, State};
 
-use crate::paint::{Hue, Paint};
+use crate::color::{Colors, Hue};
 use crate::table::cut;
-use crate::when;
+use crate::time;
 
-/// Widest label.
+/// Maximum width of a label.
 const LABEL_MAX: usize = 26;
-/// Room right of the bars.
+/// Width of the text right of the bars.
 const RIGHT: usize = 22;
-/// Shortest and longest bar.
-const BAR: (usize, usize) = (12, 120);
+const BAR_MIN: usize = 12;
+const BAR_MAX: usize = 120;
 
-/// From when to when a timeline goes.
+/// The time range of a timeline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range {
-    /// Its left edge.
     pub(crate) from: Millis,
-    /// Its right edge.
     pub(crate) to: Millis,
 }
 
 impl Range {
-    /// The column of a moment.
     fn column(self, at: Millis, width: usize) -> usize {
         let whole = self.to.since(self.from).as_millis().max(1);
         let part = at.since(self.from).as_millis().min(whole);
@@ -34,35 +31,31 @@ impl Range {
     }
 }
 
-/// The lines of a timeline, `width` columns wide.
-pub(crate) fn draw(
-    rows: &[Row],
-    seams: &[Seam],
-    range: Range,
-    (paint, width): (Paint, usize),
-) -> Vec<String> {
+/// Draws the lines of a timeline, `width` columns wide.
+pub(crate) fn draw(rows: &[Row], seams: &[Seam], range: Range, colors: Colors, width: usize) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
     let label = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).min(LABEL_MAX);
-    let bar = width.saturating_sub(label + RIGHT + 6).clamp(BAR.0, BAR.1);
-    let mut lines: Vec<String> = rows.iter().map(|row| line(row, range, (paint, label, bar))).collect();
+    let bar = width.saturating_sub(label + RIGHT + 6).clamp(BAR_MIN, BAR_MAX);
+    let mut lines: Vec<String> = rows.iter().map(|row| line(row, range, colors, label, bar)).collect();
     let mut marks = vec![' '; bar];
     for seam in seams {
         marks[range.column(seam.at, bar)] = mark(seam);
     }
     if marks.iter().any(|mark| *mark != ' ') {
         let marks: String = marks.into_iter().collect();
-        lines.push(format!("  {:<label$}  {}", "", paint.on(Hue::Warm, marks)).trim_end().to_owned());
+        lines.push(format!("  {:<label$}  {}", "", colors.apply(Hue::Warm, marks)).trim_end().to_owned());
     }
-    let (left, right) = ("0", when::span(range.to.since(range.from)));
-    let gap = bar.saturating_sub(left.len() + right.chars().count());
-    let axis = format!("{left}{}{right}", " ".repeat(gap));
-    lines.push(format!("  {:<label$}  {}", "", paint.on(Hue::Dim, axis)));
+    let start = "0";
+    let end = time::span(range.to.since(range.from));
+    let gap = bar.saturating_sub(start.len() + end.chars().count());
+    let axis = format!("{start}{}{end}", " ".repeat(gap));
+    lines.push(format!("  {:<label$}  {}", "", colors.apply(Hue::Dim, axis)));
     lines
 }
 
-/// The sign of a seam.
+/// The symbol of a seam.
 pub(crate) fn mark(seam: &Seam) -> char {
     match seam.kind.as_str() {
         _ if seam.cut.is_some() => '┼',
@@ -83,7 +76,7 @@ fn name(row: &Row) -> String {
     }
 }
 
-fn line(row: &Row, range: Range, (paint, label, width): (Paint, usize, usize)) -> String {
+fn line(row: &Row, range: Range, colors: Colors, label: usize, width: usize) -> String {
     let (sign, hue) = match (row.state, row.kind) {
         (State::Done, Kind::Undo) => ("↩", Hue::Warm),
         (State::Done, _) => ("✔", Hue::Good),
@@ -94,17 +87,17 @@ fn line(row: &Row, range: Range, (paint, label, width): (Paint, usize, usize)) -
     };
     let name = cut(&name(row), label);
     let right = right(row, range.to);
-    format!("{} {name:<label$}  {}  {right}", paint.on(hue, sign), bar(row, range, (paint, width)))
+    format!("{} {name:<label$}  {}  {right}", colors.apply(hue, sign), bar(row, range, colors, width))
         .trim_end()
         .to_owned()
 }
 
-fn bar(row: &Row, range: Range, (paint, width): (Paint, usize)) -> String {
+fn bar(row: &Row, range: Range, colors: Colors, width: usize) -> String {
     let mut cells: Vec<Option<Look>> = vec![None; width];
     for span in &row.spans {
         let from = range.column(span.from, width);
         let to = range.column(span.to.unwrap_or(range.to).min(range.to), width);
-        // A failure is never hidden by what follows in the same column.
+        // A failure stays visible even if more happens in the same column.
         for cell in &mut cells[from..=to.max(from)] {
             if *cell != Some(Look::Failure) {
                 *cell = Some(span.look);
@@ -115,10 +108,10 @@ fn bar(row: &Row, range: Range, (paint, width): (Paint, usize)) -> String {
     for look in cells {
         text.push_str(&match look {
             None => " ".to_owned(),
-            Some(Look::Work) => paint.on(Hue::Good, "█"),
-            Some(Look::Failure) => paint.on(Hue::Bad, "╳"),
-            Some(Look::Wait) => paint.on(Hue::Dim, "░"),
-            Some(Look::Pause) => paint.on(Hue::Dim, "·"),
+            Some(Look::Work) => colors.apply(Hue::Good, "█"),
+            Some(Look::Failure) => colors.apply(Hue::Bad, "╳"),
+            Some(Look::Wait) => colors.apply(Hue::Dim, "░"),
+            Some(Look::Pause) => colors.apply(Hue::Dim, "·"),
         });
     }
     text
@@ -129,5 +122,5 @@ fn right(row: &Row, now: Millis) -> String {
     let so_far = if row.state == State::Open { " so far" } else { "" };
     let attempts = if row.attempts > 1 { format!("  {} attempts", row.attempts) } else { String::new() };
     let elsewhere = row.queue.as_ref().map_or_else(String::new, |queue| format!("  in {queue}"));
-    format!("{}{so_far}{attempts}{elsewhere}", when::span(took))
+    format!("{}{so_far}{attempts}{elsewhere}", time::span(took))
 }

@@ -1,4 +1,4 @@
-//! The steps of a run drawn as bars, and its timelines as a tree.
+//! The operations of a run drawn as bars, and its branches as a tree.
 
 mod draw;
 mod tree;

@@ -1,14 +1,14 @@
-//! The timelines of a run as a tree: where each was cut, and why.
+//! The branches of a run as a tree: where each was cut, and why.
 
 use goldseam::core::Recorded;
 use goldseam::core::branch::{Branch, Branches, Why};
 use goldseam_api::view::describe;
 
-use crate::paint::{Hue, Paint};
+use crate::color::{Colors, Hue};
 use crate::text;
 
-/// The lines of the tree; none for a run that has one timeline only.
-pub(crate) fn tree(history: &[Recorded], branches: &Branches, paint: Paint) -> Vec<String> {
+/// Draws the tree; empty for a run with only one branch.
+pub(crate) fn tree(history: &[Recorded], branches: &Branches, colors: Colors) -> Vec<String> {
     let mut lines = Vec::new();
     if branches.iter().count() < 2 {
         return lines;
@@ -20,9 +20,9 @@ pub(crate) fn tree(history: &[Recorded], branches: &Branches, paint: Paint) -> V
             let events = history.iter().filter(|recorded| recorded.branch == branch.id).count();
             let events = text::count(events as u64, "event");
             let name =
-                paint.on(if branch.id == active { Hue::Bold } else { Hue::Dim }, branch.id.to_string());
+                colors.apply(if branch.id == active { Hue::Bold } else { Hue::Dim }, branch.id.to_string());
             let now = if branch.id == active { " ← now" } else { "" };
-            lines.push(format!("  {}{name}  {}, {events}{now}", fork(depth, paint), cause(branch)));
+            lines.push(format!("  {}{name}  {}, {events}{now}", fork(depth, colors), cause(branch)));
             let children = branches.iter().filter(|other| other.parent == Some(branch.id));
             let mut children: Vec<_> = children.map(|child| (depth + 1, child)).collect();
             children.reverse();
@@ -32,14 +32,14 @@ pub(crate) fn tree(history: &[Recorded], branches: &Branches, paint: Paint) -> V
     lines
 }
 
-fn fork(depth: usize, paint: Paint) -> String {
+fn fork(depth: usize, colors: Colors) -> String {
     match depth {
         0 => String::new(),
-        depth => format!("{}{} ", "   ".repeat(depth - 1), paint.on(Hue::Warm, "└┼")),
+        depth => format!("{}{} ", "   ".repeat(depth - 1), colors.apply(Hue::Warm, "└┼")),
     }
 }
 
-/// The seam itself says what was seen.
+/// The cause of a branch without the evidence, which the seam shows.
 fn brief(why: &Why) -> String {
     match why {
         Why::Recovery { rule, .. } => format!("rule {rule}"),

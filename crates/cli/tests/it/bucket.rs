@@ -1,50 +1,50 @@
-//! Object storage that cannot be used, as a person at a terminal is told.
+//! Errors of unusable object storage, and foreign states.
 
 use goldseam_fake_s3::{Conditions, FakeS3, Fault, Match};
 
 use crate::support::Place;
 
-/// A folder whose environment names a prefix at a server of its own.
+/// A folder whose environment names a prefix of this server.
 fn at(fake: &FakeS3) -> Place {
     Place::with_store(fake.url("orders"))
 }
 
-fn told(err: &str, fake: &FakeS3) -> String {
+fn masked(err: &str, fake: &FakeS3) -> String {
     err.replace(&fake.endpoint(), "SERVER")
 }
 
 #[test]
-fn a_bucket_that_cannot_be_used_is_told_with_a_way_out() {
+fn errors_of_an_unusable_bucket_have_a_hint() {
     let fake = FakeS3::start().unwrap();
     let place = at(&fake);
-    insta::assert_snapshot!(told(&place.run(&["ls"]).fails(7, "GS0205"), &fake), @r#"
+    insta::assert_snapshot!(masked(&place.run(&["ls"]).fails(7, "GS0205"), &fake), @r#"
     error[GS0205]: there is no store at "orders" in bucket "goldseam" at SERVER
     help: start an engine, which makes it, or run goldseam store migrate with this URL
     docs: goldseam explain GS0205
     "#);
     fake.set_read_only(true);
-    insta::assert_snapshot!(told(&place.run(&["store", "migrate"]).fails(7, "GS0219"), &fake), @r#"
+    insta::assert_snapshot!(masked(&place.run(&["store", "migrate"]).fails(7, "GS0219"), &fake), @r#"
     error[GS0219]: these keys may not write to "orders" in bucket "goldseam" at SERVER: 403 AccessDenied AccessDenied
     help: allow s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix and s3:ListBucket on the bucket
     docs: goldseam explain GS0219
     "#);
     fake.set_read_only(false);
     fake.set_conditions(Conditions::Ignored);
-    insta::assert_snapshot!(told(&place.run(&["store", "check"]).fails(7, "GS0220"), &fake), @r#"
+    insta::assert_snapshot!(masked(&place.run(&["store", "check"]).fails(7, "GS0220"), &fake), @r#"
     error[GS0220]: the server does not keep conditions: two writers created the same object, and both were told that they did
     help: use a server that keeps If-None-Match and If-Match on writes: Amazon S3, Cloudflare R2, MinIO, Ceph, SeaweedFS
     docs: goldseam explain GS0220
     "#);
     fake.set_conditions(Conditions::Kept);
     fake.fail(Match::any(), Fault::no_bucket());
-    insta::assert_snapshot!(told(&place.run(&["start", "order"]).fails(7, "GS0218"), &fake), @r#"
+    insta::assert_snapshot!(masked(&place.run(&["start", "order"]).fails(7, "GS0218"), &fake), @r#"
     error[GS0218]: there is no such bucket, while reading an object: 404 NoSuchBucket NoSuchBucket
     help: create it, or look at the bucket, endpoint and region in the URL
     docs: goldseam explain GS0218
     "#);
     fake.clear_faults();
     fake.put_raw("orders/photos/1.jpg", "not ours");
-    insta::assert_snapshot!(told(&place.run(&["store", "migrate"]).fails(7, "GS0222"), &fake), @r#"
+    insta::assert_snapshot!(masked(&place.run(&["store", "migrate"]).fails(7, "GS0222"), &fake), @r#"
     error[GS0222]: "orders" in bucket "goldseam" at SERVER is in use by something else: it holds "photos/1.jpg", and no goldseam.json
     help: use a prefix of its own: s3://BUCKET/ANOTHER; nothing was changed here
     docs: goldseam explain GS0222
@@ -53,7 +53,7 @@ fn a_bucket_that_cannot_be_used_is_told_with_a_way_out() {
 }
 
 #[test]
-fn a_store_is_looked_over_with_its_server() {
+fn store_check_reports_facts_about_the_server() {
     let fake = FakeS3::start().unwrap();
     let place = at(&fake);
     place.run(&["store", "migrate"]).ok();
@@ -63,14 +63,14 @@ fn a_store_is_looked_over_with_its_server() {
     for fact in ["conditions", "versioned", "put", "get", "list", "server_clock_ahead"] {
         assert!(text.contains(&format!("\"{fact}\"")), "{text}");
     }
-    // Keys that may only read are enough to look.
+    // Read-only keys are enough.
     fake.set_read_only(true);
     place.run(&["store", "check"]).ok();
     place.run(&["ls"]).ok();
 }
 
 #[test]
-fn a_secret_is_never_shown() {
+fn secrets_in_the_url_are_never_printed() {
     let place = Place::new();
     let keys = "access_key_id=ada&secret_access_key=s3cret&session_token=s3cret";
     for url in [
@@ -86,7 +86,7 @@ fn a_secret_is_never_shown() {
 }
 
 #[test]
-fn a_sweeper_gives_a_state_of_somebody_else_a_new_task() {
+fn a_sweeper_gives_a_stalled_foreign_state_a_new_task() {
     let fake = FakeS3::start().unwrap();
     let place = at(&fake);
     let state = |task: &str| {
@@ -104,7 +104,7 @@ fn a_sweeper_gives_a_state_of_somebody_else_a_new_task() {
     assert_eq!(
         (&own["foreign"], &fake.objects()[key]),
         (&serde_json::Value::Null, &state("lost").into()),
-        "unasked"
+        "without --foreign"
     );
     let sweep = || place.run(&["sweeper", "--foreign", "--once", "--stale-after", "0", "--json"]).json();
     let report = &sweep()["foreign"];
@@ -114,7 +114,7 @@ fn a_sweeper_gives_a_state_of_somebody_else_a_new_task() {
     let tasks = &place.run(&["queue", "ls", "--json"]).json()["items"];
     let task = tasks[0]["id"].as_str().unwrap_or_else(|| panic!("{tasks}"));
     assert_eq!(tasks[0]["kind"], "workflow.orchestrate", "{tasks}");
-    assert_eq!(fake.objects()[key], state(task), "nothing else of it has changed");
+    assert_eq!(fake.objects()[key], state(task), "only the task id has changed");
     let report = &sweep()["foreign"];
     assert_eq!((&report["healthy"], &report["healed"]), (&1.into(), &0.into()), "{report}");
 }

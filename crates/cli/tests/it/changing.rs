@@ -1,4 +1,4 @@
-//! Preflight and migrate, with a program that has workflows: this test binary, started again as a worker.
+//! Preflight and migrate, with this test binary as the program that has the workflows.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,14 +12,14 @@ use crate::support::Place;
 
 const GUIDE: &str = include_str!("../../../../docs/guides/changing-a-workflow.md");
 
-/// Which code the worker has, in the environment of its script.
+/// The variable that selects the worker's code.
 const BUILD: &str = "ORDER_BUILD";
 
 async fn ok() -> goldseam::Result<u32> {
     Ok(1)
 }
 
-/// `check` is there in some builds, and behind a marker in others.
+/// Some builds have the step `check`, and some have it behind a change marker.
 async fn order(ctx: Context, build: &'static str) -> goldseam::Result<u32> {
     let checks = match build {
         "2" => true,
@@ -49,7 +49,7 @@ fn register(engine: goldseam::Builder, build: &str) -> goldseam::Builder {
     }
 }
 
-/// The user's program: it names a store of its own, which a preflight must not touch.
+/// The user's program. It names another store, which a preflight must not open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "started by the tests of this file"]
 async fn order_worker() {
@@ -62,7 +62,7 @@ async fn order_worker() {
     panic!("an engine was started: {engine:?}");
 }
 
-/// A place with a worker script for each build, and run `ord-1` waiting for its payment.
+/// Creates a worker script for each build, and run `ord-1` waiting for its payment.
 fn prepared(place: &Place) {
     let program = std::env::current_exe().unwrap();
     for build in ["1", "2", "patched", "versions", "silent"] {
@@ -89,31 +89,31 @@ fn prepared(place: &Place) {
     });
 }
 
-fn walks(place: &Place) {
+fn walk_the_guide(place: &Place) {
     prepared(place);
     assert!(walk(place, GUIDE) >= 9);
     assert!(!place.path("the-programs-own.db").exists(), "a preflight opened the program's own store");
 }
 
 #[test]
-fn the_walk_for_changing_a_workflow_is_true_on_sqlite() {
-    walks(&Place::new());
+fn guide_changing_a_workflow_matches_on_sqlite() {
+    walk_the_guide(&Place::new());
 }
 
 #[test]
-fn the_walk_for_changing_a_workflow_is_true_on_postgres() {
+fn guide_changing_a_workflow_matches_on_postgres() {
     let schema = Schema::fresh();
-    walks(&Place::with_store(schema.url()));
+    walk_the_guide(&Place::with_store(schema.url()));
 }
 
 #[test]
-fn the_walk_for_changing_a_workflow_is_true_on_s3() {
+fn guide_changing_a_workflow_matches_on_s3() {
     let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
-    walks(&Place::with_store(format!("{}&requests=free", bucket.url(&fresh_prefix()))));
+    walk_the_guide(&Place::with_store(format!("{}&requests=free", bucket.url(&fresh_prefix()))));
 }
 
 #[test]
-fn a_preflight_reports_as_a_document_and_by_its_exit_code() {
+fn preflight_reports_as_json_and_by_exit_code() {
     let place = Place::new();
     prepared(&place);
     let program = |build: &str| place.path(&format!("order-{build}")).display().to_string();
@@ -138,7 +138,7 @@ fn a_preflight_reports_as_a_document_and_by_its_exit_code() {
 }
 
 #[test]
-fn a_migration_without_a_preflight_must_be_forced() {
+fn migrate_without_a_preflight_needs_force() {
     let place = Place::new();
     prepared(&place);
     assert_eq!(place.run(&["migrate", "ord-1", "--to-version", "2"]).code, 2);

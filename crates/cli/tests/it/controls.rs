@@ -1,4 +1,4 @@
-//! Control characters: refused in names, and never printed from what a store holds.
+//! Control characters: refused in names, and never printed from stored data.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use goldseam::{Limits, RunId};
 
 use crate::support::{Place, Ran, block, prepared};
 
-/// Sets the title of a terminal, empties it, makes a line of its own, and turns text around.
+/// Sets the title of a terminal, clears it, adds a line, and reverses text.
 const EVIL: &str = "\x1b]0;pwned\x07\x1b[2J\r\nok\u{9b}2J\u{202e}";
 
-/// A run as an older release could start it: with control characters in a tag.
+/// Starts a run with control characters in a tag, as older releases allowed.
 fn tagged(place: &Place, run: &str) {
     block(async {
         let client = goldseam::connect(&place.url()).await.unwrap();
@@ -37,13 +37,13 @@ fn is_safe(args: &[&str], ran: &Ran) {
         assert_eq!(text.chars().find(acts), None, "{args:?}: {text:?}");
         assert!(
             !text.lines().any(|line| line.starts_with("ok")),
-            "{args:?} has a line of the data: {text:?}"
+            "{args:?} prints a line from the data: {text:?}"
         );
     }
 }
 
 #[test]
-fn control_characters_of_tags_notes_and_payloads_are_never_printed() {
+fn control_characters_in_stored_data_are_never_printed() {
     let place = prepared();
     tagged(&place, "evil");
     place.run(&["pause", "waits", "--reason", EVIL]).ok();
@@ -69,13 +69,13 @@ fn control_characters_of_tags_notes_and_payloads_are_never_printed() {
         is_safe(args, &place.run(args));
     }
     let tag = place.run(&["show", "evil", "--json"]).json()["tags"]["region"].clone();
-    assert_eq!(tag, EVIL, "a document has the text as it is");
+    assert_eq!(tag, EVIL, "a document has the exact text");
     let shown = place.run(&["show", "evil"]).ok();
     assert!(shown.contains(r"region=\u{1b}]0;pwned\u{7}\u{1b}[2J\u{d}\u{a}ok\u{9b}2J\u{202e}"), "{shown}");
 }
 
 #[test]
-fn colours_are_no_way_around() {
+fn colours_do_not_let_control_characters_through() {
     let place = prepared();
     tagged(&place, "evil");
     for args in [&["show", "evil", "--width", "80", "--color", "always"][..], &["ls", "--color", "always"]] {
@@ -86,7 +86,7 @@ fn colours_are_no_way_around() {
 }
 
 #[test]
-fn control_characters_in_names_are_refused_before_a_store_is_asked() {
+fn control_characters_in_names_are_refused() {
     let place = prepared();
     for bad in ["a\x1b[2J", "a\nb", "a\u{9b}", "a\u{202e}"] {
         let tag = format!("region={bad}");

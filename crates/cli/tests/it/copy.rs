@@ -1,4 +1,4 @@
-//! A store is copied, closed, and opened again.
+//! Copying, closing and reopening a store.
 
 use goldseam::core::Limits;
 use goldseam::prelude::*;
@@ -17,7 +17,7 @@ fn copy(place: &Place, more: &[&str]) -> crate::support::Ran {
 }
 
 #[test]
-fn a_copy_ends_with_an_account_and_the_source_is_closed() {
+fn a_copy_prints_a_report_and_closes_the_source() {
     let place = prepared();
     let before = place.run(&["ls", "--json"]).json();
     assert_snapshot!("copied", plain(&copy(&place, &[]).ok()));
@@ -34,7 +34,7 @@ fn a_copy_ends_with_an_account_and_the_source_is_closed() {
 }
 
 #[test]
-fn a_repeat_of_a_finished_copy_is_harmless() {
+fn repeating_a_finished_copy_is_harmless() {
     let place = prepared();
     copy(&place, &[]).ok();
     let again = copy(&place, &["--json"]).json();
@@ -44,7 +44,7 @@ fn a_repeat_of_a_finished_copy_is_harmless() {
 }
 
 #[test]
-fn a_dry_run_tells_and_makes_nothing() {
+fn a_dry_run_reports_and_creates_nothing() {
     let place = prepared();
     assert_snapshot!("dry", plain(&copy(&place, &["--dry-run"]).ok()));
     let made: Vec<String> =
@@ -59,7 +59,7 @@ fn a_dry_run_tells_and_makes_nothing() {
 }
 
 #[test]
-fn runs_in_flight_go_on_at_the_destination() {
+fn active_runs_continue_at_the_destination() {
     let place = sick();
     copy(&place, &[]).ok();
     block(async {
@@ -75,10 +75,10 @@ fn runs_in_flight_go_on_at_the_destination() {
         engine.handle(RunId::new("orphan").unwrap()).result::<()>().await.unwrap();
         engine.shutdown().await;
     });
-    let told = place.run(&["recoveries", "--store", THERE, "--json"]).json();
+    let recoveries = place.run(&["recoveries", "--store", THERE, "--json"]).json();
     let of = |item: &Value| (item["run"] == "orphan").then(|| item["rule"].as_str().unwrap().to_owned());
-    let rules: Vec<String> = told["items"].as_array().unwrap().iter().filter_map(of).collect();
-    assert_eq!(rules, ["O2"], "{told}");
+    let rules: Vec<String> = recoveries["items"].as_array().unwrap().iter().filter_map(of).collect();
+    assert_eq!(rules, ["O2"], "{recoveries}");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_store_in_use_is_refused() {
 }
 
 #[test]
-fn a_destination_with_runs_is_refused_unless_both_are_to_become_one() {
+fn a_destination_with_runs_needs_merge() {
     let place = prepared();
     place.run(&["start", "order", "--id", "done", "--store", THERE]).ok();
     place.run(&["start", "order", "--id", "theirs", "--store", THERE]).ok();
@@ -122,7 +122,7 @@ fn a_store_is_not_copied_onto_itself() {
 }
 
 #[test]
-fn a_damaged_log_is_copied_as_it_is_and_told() {
+fn a_damaged_log_is_copied_unchanged_and_reported() {
     let place = prepared();
     let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
     let of = "rid = (SELECT rid FROM runs WHERE id = 'waits')";
@@ -131,13 +131,13 @@ fn a_damaged_log_is_copied_as_it_is_and_told() {
     drop(db);
     assert_snapshot!("damaged", plain(&copy(&place, &[]).ok()));
     let deep = place.run(&["doctor", "--deep", "--store", THERE]);
-    assert!(deep.out.contains("K1"), "it is as damaged there: {}", deep.out);
+    assert!(deep.out.contains("K1"), "the damage was copied: {}", deep.out);
 }
 
 #[test]
-fn a_closed_store_is_opened_by_somebody_who_means_it() {
+fn reopening_a_copied_store_needs_confirmation() {
     let place = prepared();
-    assert_eq!(place.run(&["store", "reopen", HERE]).ok(), "sqlite:goldseam.db is open already\n");
+    assert_eq!(place.run(&["store", "reopen", HERE]).ok(), "sqlite:goldseam.db is already open\n");
     copy(&place, &[]).ok();
     let ran = place.run(&["store", "reopen"]);
     assert_eq!((ran.code, ran.err.contains("two stores execute the same runs")), (2, true), "{}", ran.err);
@@ -150,7 +150,7 @@ fn a_closed_store_is_opened_by_somebody_who_means_it() {
 }
 
 #[test]
-fn a_copy_that_was_killed_goes_on_where_it_was() {
+fn a_killed_copy_continues() {
     let place = Place::new();
     block(async {
         let client = goldseam::connect(&place.url()).await.unwrap();
@@ -163,23 +163,23 @@ fn a_copy_that_was_killed_goes_on_where_it_was() {
     let there = format!("{THERE}?durability=process");
     let mut copying = Guarded(place.command(&["store", "copy", HERE, &there]).spawn().unwrap());
     let some = || {
-        // Only the copy makes the file.
+        // Does not create the file.
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
         let db = rusqlite::Connection::open_with_flags(place.path("there.db"), flags).ok()?;
         let count: i64 = db.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).ok()?;
         (count > 100).then_some(())
     };
-    eventually("some of it is there", some);
+    eventually("some events are copied", some);
     copying.0.kill().unwrap();
     copying.0.wait().unwrap();
     place.run(&["start", "order", "--store", THERE]).fails(7, "GS0404");
-    let told = place.run(&["store", "copy", HERE, &there, "--json"]).json();
-    assert_eq!((&told["verified"], &told["runs"]["verified"]), (&json!(true), &json!(1_500)), "{told}");
+    let report = place.run(&["store", "copy", HERE, &there, "--json"]).json();
+    assert_eq!((&report["verified"], &report["runs"]["verified"]), (&json!(true), &json!(1_500)), "{report}");
     place.run(&["start", "order", "--store", THERE]).ok();
 }
 
 #[test]
-fn a_password_is_never_shown() {
+fn passwords_are_never_printed() {
     let place = prepared();
     for url in ["postgres://ada:s3cret@127.0.0.1:1/x", "postgres://127.0.0.1:1/x?password=s3cret&user=ada"] {
         for more in [&[][..], &["--dry-run"], &["--json"]] {

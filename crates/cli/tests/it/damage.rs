@@ -1,4 +1,4 @@
-//! Records that cannot be read, and damaged logs, as an operator meets them.
+//! Unreadable records and damaged logs.
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn codes(checkup: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn lists_show_runs_whose_rows_are_lost_or_unreadable() {
+fn ls_shows_runs_with_lost_or_unreadable_rows() {
     let place = prepared();
     harm(&place, "UPDATE runs SET summary = '{bad' WHERE id = 'asks'");
     harm(&place, "UPDATE runs SET summary = NULL WHERE id = 'done'");
@@ -44,13 +44,13 @@ fn lists_show_runs_whose_rows_are_lost_or_unreadable() {
 }
 
 #[test]
-fn a_look_tells_what_a_fix_does_to_unreadable_rows() {
+fn doctor_reports_then_rebuilds_unreadable_rows() {
     let place = prepared();
     harm(&place, "UPDATE runs SET summary = '{bad' WHERE id = 'asks'");
     harm(&place, "UPDATE runs SET summary = NULL WHERE id = 'done'");
-    let told = place.run(&["doctor", "--json"]);
-    assert_eq!(told.code, 1);
-    let found = codes(&document(&told));
+    let reported = place.run(&["doctor", "--json"]);
+    assert_eq!(reported.code, 1);
+    let found = codes(&document(&reported));
     for run in ["asks", "done"] {
         assert!(found.contains(&("C1".to_owned(), run.to_owned())), "{found:?}");
     }
@@ -61,11 +61,11 @@ fn a_look_tells_what_a_fix_does_to_unreadable_rows() {
 }
 
 #[test]
-fn a_false_status_column_is_put_right() {
+fn doctor_corrects_a_wrong_status_column() {
     let place = prepared();
     harm(&place, "UPDATE runs SET status = 'completed' WHERE id = 'waits'");
-    let told = place.run(&["doctor", "--deep", "--json"]);
-    assert!(codes(&document(&told)).contains(&("C1".to_owned(), "waits".to_owned())), "{}", told.out);
+    let reported = place.run(&["doctor", "--deep", "--json"]);
+    assert!(codes(&document(&reported)).contains(&("C1".to_owned(), "waits".to_owned())), "{}", reported.out);
     place.run(&["doctor", "--deep", "--fix"]);
     let waiting = place.run(&["ls", "-q", "--status", "waiting"]).ok();
     assert!(waiting.lines().any(|run| run == "waits"), "{waiting}");
@@ -74,7 +74,7 @@ fn a_false_status_column_is_put_right() {
 }
 
 #[test]
-fn unreadable_tasks_and_locks_stop_no_command() {
+fn commands_work_despite_unreadable_tasks_and_locks() {
     let place = prepared();
     for task in ["t1", "t2"] {
         place.run(&["queue", "submit", "mail", "--id", task]).ok();
@@ -88,7 +88,7 @@ fn unreadable_tasks_and_locks_stop_no_command() {
         place.run(args).ok();
     }
     let refused = place.run(&["lock", "acquire", "deploy", "--holder", "you", "--ttl", "1h"]);
-    assert_eq!(refused.code, 6, "a lock that cannot be read may be held: {} {}", refused.out, refused.err);
+    assert_eq!(refused.code, 6, "an unreadable lock may be held: {} {}", refused.out, refused.err);
     let found = codes(&document(&place.run(&["doctor", "--json"])));
     for name in ["t1", "deploy"] {
         assert!(found.contains(&("U1".to_owned(), name.to_owned())), "{found:?}");
@@ -98,7 +98,7 @@ fn unreadable_tasks_and_locks_stop_no_command() {
 }
 
 #[test]
-fn a_check_finds_each_damage() {
+fn store_check_finds_every_damage() {
     let place = prepared();
     place.run(&["queue", "submit", "mail", "--id", "t1"]).ok();
     assert!(place.run(&["store", "check"]).ok().contains("sound"));
@@ -120,16 +120,16 @@ fn a_check_finds_each_damage() {
         let conn = Connection::open(place.path("goldseam.db")).unwrap();
         conn.execute(sql, []).unwrap();
     }
-    let told = place.run(&["store", "check", "--json"]);
-    assert_eq!(told.code, 1);
-    let complaints = document(&told)["complaints"].to_string();
+    let check = place.run(&["store", "check", "--json"]);
+    assert_eq!(check.code, 1);
+    let complaints = document(&check)["complaints"].to_string();
     for name in ["done", "failed", "waits", "t1"] {
         assert!(complaints.contains(name), "{name}: {complaints}");
     }
 }
 
 #[test]
-fn a_damaged_log_is_shown_as_far_as_it_can_be_read() {
+fn the_readable_part_of_a_damaged_log_is_shown() {
     let place = prepared();
     harm(
         &place,
@@ -162,7 +162,7 @@ fn a_damaged_log_is_shown_as_far_as_it_can_be_read() {
 }
 
 #[test]
-fn commands_to_a_damaged_run_say_so() {
+fn commands_on_a_damaged_run_report_the_damage() {
     let place = prepared();
     harm(
         &place,
@@ -170,21 +170,21 @@ fn commands_to_a_damaged_run_say_so() {
     );
     let why = place.run(&["why", "asks"]).ok();
     assert!(why.starts_with("asks (parked): needs you: its log is damaged: event 4"), "{why}");
-    assert!(!why.contains("heals it by itself"), "{why}");
+    assert!(!why.contains("heals it automatically"), "{why}");
     for args in [&["doctor"][..], &["doctor", "--fix"], &["doctor"]] {
-        let told = place.run(args);
-        let line = told.out.lines().find(|line| line.contains("\tK1\t")).unwrap();
+        let doctor = place.run(args);
+        let line = doctor.out.lines().find(|line| line.contains("\tK1\t")).unwrap();
         assert!(line.starts_with("critical\tK1\t1\trun\tasks\t") && line.contains("needs you"), "{line}");
         assert!(!line.contains("healed"), "{line}");
     }
     for args in
         [&["pause", "asks"][..], &["resume", "asks"], &["signal", "asks", "paid"], &["cancel", "asks"]]
     {
-        let words = place.run(args).fails(10, "GS0224");
-        assert!(words.contains("damaged") && words.contains("goldseam history asks"), "{words}");
+        let error = place.run(args).fails(10, "GS0224");
+        assert!(error.contains("damaged") && error.contains("goldseam history asks"), "{error}");
     }
-    let told = place.run(&["doctor", "--json"]);
-    assert!(codes(&document(&told)).contains(&("K1".to_owned(), "asks".to_owned())), "{}", told.out);
+    let doctor = place.run(&["doctor", "--json"]);
+    assert!(codes(&document(&doctor)).contains(&("K1".to_owned(), "asks".to_owned())), "{}", doctor.out);
     let why = place.run(&["why", "asks"]).ok();
-    assert!(!why.contains("heals it by itself"), "{why}");
+    assert!(!why.contains("heals it automatically"), "{why}");
 }

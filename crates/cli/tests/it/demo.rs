@@ -1,4 +1,4 @@
-//! The demo: kill -9, count, and nothing lost.
+//! The demo: workers are killed, and nothing is lost.
 
 use std::process::{Command, Stdio};
 
@@ -33,7 +33,7 @@ fn a_small_demo_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn freezes_end_by_themselves_and_repeat_nothing() {
+fn a_demo_with_freezes_loses_and_repeats_nothing() {
     let place = Place::new();
     let args = ["demo", "--runs", "10", "--kills", "2", "--freezes", "4", "--workers", "2", "--seed", "7"];
     let silence = ["--silence", "600ms", "--json"];
@@ -54,18 +54,19 @@ fn kills_the_real_binary_a_hundred_times() {
 
 #[test]
 fn kills_the_real_binary_on_postgres() {
-    let (place, schema) = (Place::new(), Schema::fresh());
+    let place = Place::new();
+    let schema = Schema::fresh();
     let args = ["demo", "--runs", "60", "--kills", "25", "--workers", "3", "--json"];
     let account = place.run(&[&["--store", &schema.url()][..], &args].concat()).json();
     is_well(&account);
     assert_eq!(account["kills"], 25);
     eprintln!("{account}");
     let again = place.run(&[&["--store", &schema.url()][..], &args].concat());
-    assert_eq!(again.code, 2, "a store that holds runs is left alone: {}", again.err);
+    assert_eq!(again.code, 2, "a store with runs is refused: {}", again.err);
 }
 
 #[test]
-fn a_demo_tells_what_to_look_at_and_its_store_is_kept() {
+fn a_demo_prints_next_commands_and_keeps_its_store() {
     let place = Place::new();
     let ran = place.run(&["demo", "--runs", "3", "--kills", "1", "--workers", "1", "--dir", "d"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
@@ -77,7 +78,7 @@ fn a_demo_tells_what_to_look_at_and_its_store_is_kept() {
 }
 
 #[test]
-fn ctrl_c_takes_the_workers_with_it() {
+fn ctrl_c_also_ends_the_workers() {
     let place = Place::new();
     let demo =
         place.command(&["demo", "--runs", "500", "--kills", "0", "--workers", "2", "--dir", "d"]).spawn();
@@ -104,7 +105,7 @@ fn alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// A worker of the demo that is taken for dead after a second and a half of silence.
+/// A worker of the demo whose runs are taken over after 1.5 seconds of silence.
 fn worker(place: &Place) -> Guarded {
     let url = format!("sqlite:{}", place.path("goldseam.db").display());
     let mut command = Command::new(env!("CARGO_BIN_EXE_goldseam"));
@@ -124,7 +125,7 @@ fn witnessed(place: &Place, step: &str) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn a_frozen_worker_is_taken_over_and_its_late_result_refused() {
+fn a_frozen_worker_loses_its_run_and_its_late_result_is_refused() {
     let place = Place::new();
     let frozen = worker(&place);
     let order = r#"{"customer":"ana","lines":["lamp"],"cents":500,"step_ms":700}"#;
@@ -134,7 +135,7 @@ fn a_frozen_worker_is_taken_over_and_its_late_result_refused() {
     kill_process(pid, Signal::STOP).unwrap();
     let other = worker(&place);
     let asks = || place.run(&["show", "r", "--json"]).json()["questions"][0]["path"] == "release";
-    eventually("another worker brings the run to its question", || asks().then_some(()));
+    eventually("another worker executes the run up to its question", || asks().then_some(()));
     kill_process(pid, Signal::CONT).unwrap();
     let late = ("end".to_owned(), frozen.0.id());
     eventually("the frozen worker ends its step late", || {
@@ -150,8 +151,8 @@ fn a_frozen_worker_is_taken_over_and_its_late_result_refused() {
         history.iter().filter(|r| matches!(r.event, Event::RunClaimed(_))).map(|r| r.seq).collect();
     let stale = claims[0];
     let taken = claims[1];
-    let from_the_dead = history.iter().filter(|r| r.seq > taken && r.epoch == Some(stale)).count();
-    assert_eq!(from_the_dead, 0, "nothing of the frozen worker stands after the takeover");
+    let late_events = history.iter().filter(|r| r.seq > taken && r.epoch == Some(stale)).count();
+    assert_eq!(late_events, 0, "the log has no event of the frozen worker after the takeover");
     let mut done: Vec<String> = history
         .iter()
         .filter_map(|r| match &r.event {

@@ -1,4 +1,4 @@
-//! The drill: every fault is healed, measured, and leaves nothing behind.
+//! The drill: every fault is healed and measured.
 
 use serde_json::{Value, json};
 
@@ -17,10 +17,10 @@ fn all_healed(report: &Value) {
 }
 
 #[test]
-fn every_fault_is_healed_on_a_store_of_the_drills_own() {
+fn every_fault_is_healed_on_a_temporary_store() {
     let place = Place::new();
     let mut command = place.command(&["drill", "--json"]);
-    // A store that is only in the environment is not meant.
+    // A store from the environment is not used.
     command.env("GOLDSEAM_STORE", place.url());
     let ran = crate::support::Ran::of(&command.output().unwrap());
     assert_eq!(ran.out.lines().count(), 1);
@@ -29,7 +29,7 @@ fn every_fault_is_healed_on_a_store_of_the_drills_own() {
 }
 
 #[test]
-fn a_given_store_keeps_everything_else_as_it_was() {
+fn a_drill_on_a_given_store_changes_nothing_else() {
     let place = prepared();
     let mine = ["done", "failed", "asks", "waits"];
     let before = mine.map(|run| place.run(&["history", run]).ok());

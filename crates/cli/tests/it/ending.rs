@@ -1,4 +1,4 @@
-//! Runs are ended and requests are taken back, with no worker for them.
+//! Cancelling, terminating and withdrawing without a worker.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::sick::{plain, sick};
 use crate::support::Place;
 
 #[test]
-fn a_run_without_code_is_cancelled_at_once_or_says_what_it_waits_for() {
+fn cancel_without_a_worker_ends_the_run_or_names_the_missing_worker() {
     let place = Place::new();
     place.run(&["start", "ghost", "--id", "g1"]).ok();
     assert_eq!(place.run(&["cancel", "g1"]).ok(), "cancelled g1\n");
@@ -14,28 +14,28 @@ fn a_run_without_code_is_cancelled_at_once_or_says_what_it_waits_for() {
     place.run(&["doctor"]).ok();
 
     let place = sick();
-    let words = "cancel requested for odd; it waits for a worker with parcel@1 (none is live)\n";
-    assert_eq!(place.run(&["cancel", "odd", "--reason", "twice"]).ok(), words);
+    let text = "cancel requested for odd; it waits for a worker with parcel@1 (none is live)\n";
+    assert_eq!(place.run(&["cancel", "odd", "--reason", "twice"]).ok(), text);
     let why = place.run(&["why", "odd"]).ok();
     assert!(why.contains("a request to cancel it by tester is pending: it waits for a worker"), "{why}");
     assert!(why.contains("goldseam withdraw odd --cancel"), "{why}");
     let shown = place.run(&["show", "odd"]).ok();
-    assert!(shown.contains("request to cancel by tester"), "{shown}");
+    assert!(shown.contains("cancel request by tester"), "{shown}");
     let pending = &place.run(&["show", "odd", "--json"]).json()["pending"][0];
     assert_eq!((&pending["what"], &pending["by"]), (&json!("cancel"), &json!("tester")));
     let refused = place.run(&["jump", "odd", "reserve"]).fails(6, "GS0136");
     assert!(refused.contains("--drop-cancel"), "{refused}");
     let jumped = place.run(&["jump", "odd", "reserve", "--drop-cancel"]).ok();
-    assert!(jumped.contains("the pending request to cancel was dropped"), "{jumped}");
+    assert!(jumped.contains("the pending cancel request was dropped"), "{jumped}");
     let history = place.run(&["history", "odd"]).ok();
     assert!(history.contains("request.withdrawn\tcancel by tester"), "{history}");
 }
 
 #[test]
-fn a_pending_jump_is_shown_taken_back_and_replaced() {
+fn a_pending_jump_is_shown_withdrawn_and_replaced() {
     let place = sick();
     let dry = place.run(&["jump", "odd", "reserve", "--dry-run"]).ok();
-    assert!(dry.contains("they cannot be undone first as it stands: the run is parked by V1"), "{dry}");
+    assert!(dry.contains("they cannot be compensated now: the run is parked by V1"), "{dry}");
     assert!(!dry.contains("--compensate"), "{dry}");
     let jumped = place.run(&["jump", "odd", "reserve", "--compensate"]).ok();
     assert!(
@@ -47,7 +47,7 @@ fn a_pending_jump_is_shown_taken_back_and_replaced() {
     assert!(why.contains("a jump to reserve by tester is pending"), "{why}");
     assert!(place.run(&["show", "odd"]).ok().contains("jump to reserve by tester"));
     let withdrawn = place.run(&["withdraw", "odd"]).ok();
-    assert_eq!(withdrawn, "took back the jump of odd; it goes on where it was\n");
+    assert_eq!(withdrawn, "withdrew the jump of odd; the run continues where it was\n");
     place.run(&["withdraw", "odd", "--jump"]).fails(6, "GS0110");
     place.run(&["withdraw", "odd"]).fails(6, "GS0110");
     place.run(&["jump", "odd", "reserve", "--compensate"]).ok();
@@ -56,14 +56,14 @@ fn a_pending_jump_is_shown_taken_back_and_replaced() {
 }
 
 #[test]
-fn a_termination_needs_a_reason_and_a_yes_and_says_what_it_left() {
+fn terminate_needs_a_reason_and_yes_and_lists_what_is_left_standing() {
     let place = sick();
     assert_eq!(place.run(&["terminate", "odd", "--yes"]).code, 2);
     assert_eq!(place.run(&["terminate", "odd", "--reason", "gone"]).code, 2);
     assert_eq!(place.run(&["terminate", "odd", "--reason", " ", "--yes"]).code, 2);
     assert_eq!(place.run(&["show", "odd", "--json"]).json()["status"], "parked", "nothing was changed");
     let done = place.run(&["terminate", "odd", "--reason", "gone", "--yes"]).ok();
-    assert_eq!(done, "terminated odd\nleft standing, not undone: reserve\n");
+    assert_eq!(done, "terminated odd\nleft standing, not compensated: reserve\n");
     let history = plain(&place.run(&["history", "odd"]).ok());
     assert!(
         history.contains("run.cancelled\tterminated by tester: gone; left standing: reserve"),
@@ -71,7 +71,7 @@ fn a_termination_needs_a_reason_and_a_yes_and_says_what_it_left() {
     );
     let shown = place.run(&["show", "odd"]).ok();
     assert!(shown.contains("by tester: gone"), "{shown}");
-    assert!(shown.contains("left standing, not undone: reserve"), "{shown}");
+    assert!(shown.contains("left standing, not compensated: reserve"), "{shown}");
     let document = place.run(&["show", "odd", "--json"]).json();
     assert_eq!((&document["terminated"], &document["status"]), (&json!(true), &json!("cancelled")));
     assert_eq!(document["left_standing"]["standing"], json!(["reserve"]));
@@ -80,11 +80,11 @@ fn a_termination_needs_a_reason_and_a_yes_and_says_what_it_left() {
     assert!(place.run(&["ls", "--status", "cancelled"]).ok().contains("terminated"));
     place.run(&["terminate", "odd", "--reason", "again", "--yes"]).fails(6, "GS0105");
     place.run(&["jump", "odd", "reserve"]).fails(6, "GS0137");
-    place.run(&["terminate", "nobody", "--reason", "x", "--yes"]).fails(3, "GS0104");
+    place.run(&["terminate", "missing", "--reason", "x", "--yes"]).fails(3, "GS0104");
 }
 
 #[test]
-fn a_resume_says_that_it_may_park_again() {
+fn resume_warns_that_the_run_may_park_again() {
     let place = sick();
     let resumed = place.run(&["resume", "odd"]).ok();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The files of a store belong to their owner.
+//! Permissions of store files.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::support::Place;
 
 #[test]
-fn a_store_that_others_may_read_is_told_with_the_command_to_run() {
+fn warns_about_store_files_that_other_users_can_read() {
     let place = Place::new();
     place.run(&["start", "order", "--id", "a"]).ok();
     let mode = |name: &str| std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
@@ -24,5 +24,5 @@ fn a_store_that_others_may_read_is_told_with_the_command_to_run() {
     }
     let ran = place.run(&["ls", "--json"]);
     assert!(serde_json::from_str::<serde_json::Value>(&ran.out).is_ok(), "{}", ran.out);
-    assert_eq!(place.run(&["explain", "K1"]).err, "", "what needs no store says nothing about it");
+    assert_eq!(place.run(&["explain", "K1"]).err, "", "a command that needs no store does not warn");
 }

@@ -1,4 +1,4 @@
-//! Every command of the guides is run, and says what the guide shows.
+//! Runs every command of the guides and compares its output.
 
 use goldseam_store_object::testing::fresh_prefix;
 use goldseam_store_postgres::testing::Schema;
@@ -9,7 +9,7 @@ use crate::support::{Place, prepared};
 const DISK: &str = include_str!("../../../../docs/guides/when-the-disk-fails.md");
 
 #[test]
-fn the_walk_for_when_the_disk_fails_is_true() {
+fn guide_when_the_disk_fails_matches() {
     assert!(walk(&prepared(), DISK) >= 5);
 }
 
@@ -18,7 +18,7 @@ const STALLS: &str = include_str!("../../../../docs/guides/when-something-stalls
 const MANY: &str = include_str!("../../../../docs/guides/from-one-machine-to-many.md");
 
 #[test]
-fn the_walk_from_one_machine_to_many_is_true() {
+fn guide_from_one_machine_to_many_matches() {
     let schema = Schema::fresh();
     let place = Place::with_store(schema.url());
     assert!(walk(&place, MANY) >= 5);
@@ -26,11 +26,11 @@ fn the_walk_from_one_machine_to_many_is_true() {
 
 const BUCKET: &str = include_str!("../../../../docs/guides/nothing-but-s3.md");
 
-/// A store under a prefix of its own on the shared SeaweedFS, as the guide names it.
+/// The store of the guide, replaced by a fresh prefix on the shared SeaweedFS.
 const DEMO: &str = "s3://my-bucket/demo?endpoint=http://127.0.0.1:8333&region=us-east-1&requests=free";
 
 #[test]
-fn the_walk_with_nothing_but_s3_is_true() {
+fn guide_nothing_but_s3_matches() {
     let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
     let fresh = || format!("{}&requests=free", bucket.url(&fresh_prefix()));
     let place = Place::with_store(fresh());
@@ -47,19 +47,19 @@ fn the_walk_with_nothing_but_s3_is_true() {
 const KEEPING: &str = include_str!("../../../../docs/guides/keeping-and-pruning.md");
 
 #[test]
-fn the_walk_for_keeping_and_pruning_is_true() {
+fn guide_keeping_and_pruning_matches() {
     assert!(walk(&prepared(), KEEPING) >= 6);
 }
 
 const MOVING: &str = include_str!("../../../../docs/guides/moving-to-another-store.md");
 
 #[test]
-fn the_walk_to_another_store_is_true() {
+fn guide_moving_to_another_store_matches() {
     assert!(walk(&prepared(), MOVING) >= 7);
 }
 
 #[test]
-fn the_walk_for_when_something_stalls_is_true() {
+fn guide_when_something_stalls_matches() {
     let place = sick_as(["ord-12", "ord-15", "ord-19", "ord-23"]);
     assert!(walk(&place, STALLS) >= 20);
 }
@@ -67,11 +67,11 @@ fn the_walk_for_when_something_stalls_is_true() {
 const SERVING: &str = include_str!("../../../../docs/guides/serving-a-store.md");
 
 #[test]
-fn the_walk_for_serving_a_store_is_true() {
+fn guide_serving_a_store_matches() {
     assert_eq!(walk(&prepared(), SERVING), 3);
 }
 
-/// Runs the commands of all `console` blocks, in order; says how many there were.
+/// Runs the commands of all `console` blocks, in order; returns their number.
 pub(crate) fn walk(place: &Place, guide: &str) -> usize {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut inside = false;
@@ -102,16 +102,19 @@ fn run(place: &Place, command: &str, shown: &[&str]) {
     if let Some(file) = file {
         std::fs::write(place.path(file), &ran.out).unwrap();
     }
-    let told = format!("$ {command}\n{}{}", ran.out, ran.err);
-    assert_eq!(ran.code.to_string(), wanted.trim(), "{told}");
+    let transcript = format!("$ {command}\n{}{}", ran.out, ran.err);
+    assert_eq!(ran.code.to_string(), wanted.trim(), "{transcript}");
     let mut lines = ran.out.lines();
     for line in shown {
-        assert!(lines.any(|actual| says(actual, line)), "not said, or not in this order: {line}\n{told}");
+        assert!(
+            lines.any(|actual| matches(actual, line)),
+            "missing, or in another order: {line}\n{transcript}"
+        );
     }
 }
 
-/// Whether a line has the words of another, in order. A person's table has other gaps than a program's.
-fn says(actual: &str, shown: &str) -> bool {
+/// Whether a line has the words of another, in order. Tables on a terminal have other gaps than tab-separated ones.
+fn matches(actual: &str, shown: &str) -> bool {
     let mut rest = actual;
     shown.split_whitespace().filter(|word| !["…", "→"].contains(word)).all(|word| {
         let found = rest.find(word);
@@ -120,9 +123,11 @@ fn says(actual: &str, shown: &str) -> bool {
     })
 }
 
-/// The words of a command, quoted ones whole.
+/// Splits a command into words, respecting quotes.
 fn words(command: &str) -> Vec<String> {
-    let (mut words, mut quoted, mut open) = (Vec::new(), false, String::new());
+    let mut words = Vec::new();
+    let mut quoted = false;
+    let mut open = String::new();
     for c in command.chars() {
         match c {
             '\'' => quoted = !quoted,

@@ -1,4 +1,4 @@
-//! What finds out what is wrong, and mends it.
+//! Commands that diagnose and heal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::sick::{plain, sick};
 use crate::support::{Guarded, Ran, block, eventually, prepared};
 
-/// What was printed, with what differs each time hidden.
+/// The output of a successful command, with variable parts masked.
 #[track_caller]
-fn said(ran: Ran) -> String {
+fn output(ran: Ran) -> String {
     plain(&ran.ok())
 }
 
@@ -33,7 +33,7 @@ fn is(found: &[(String, String, String)], expected: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn a_sweep_tells_what_is_stalled_and_heals_it_once_it_may() {
+fn a_sweep_reports_stalled_runs_and_heals_them_after_stale_after() {
     let place = sick();
     let look = place.run(&["sweeper", "--once", "--json"]).json();
     assert_eq!((&look["scanned"], &look["healthy"], &look["healed"]), (&json!(3), &json!(0), &json!(0)));
@@ -41,7 +41,7 @@ fn a_sweep_tells_what_is_stalled_and_heals_it_once_it_may() {
         &fates(&look["stalled"]),
         &[("hidden", "A2", "young"), ("lost", "O1", "young"), ("orphan", "O2", "young")],
     );
-    assert_snapshot!("sweeper_once", said(place.run(&["sweeper", "--once"])));
+    assert_snapshot!("sweeper_once", output(place.run(&["sweeper", "--once"])));
     let dry = place.run(&["sweeper", "--once", "--stale-after", "0", "--dry-run", "--json"]).json();
     is(
         &fates(&dry["stalled"]),
@@ -54,13 +54,13 @@ fn a_sweep_tells_what_is_stalled_and_heals_it_once_it_may() {
     );
     assert_eq!(healed["healed"], 3);
     let again = place.run(&["sweeper", "--once", "--stale-after", "0", "--json"]).json();
-    assert_eq!(again["healed"], 0, "what is healed stays so: {again}");
+    assert_eq!(again["healed"], 0, "healed runs stay healed: {again}");
 }
 
 #[test]
-fn a_single_sweep_heals_what_has_stood_still_for_long_enough() {
+fn a_single_sweep_judges_age_by_the_log() {
     let place = sick();
-    // No process has seen these before; the log says how long they have stood still.
+    // No sweeper saw these runs before; the log says how long they have been stalled.
     let span = ["sweeper", "--once", "--stale-after", "1ms", "--json"];
     let healed = place.run(&span).json();
     let fates = fates(&healed["stalled"]);
@@ -69,7 +69,7 @@ fn a_single_sweep_heals_what_has_stood_still_for_long_enough() {
 }
 
 #[test]
-fn an_interval_of_nothing_is_refused() {
+fn a_zero_interval_is_refused() {
     let place = prepared();
     let refused = place.run(&["sweeper", "--interval", "0"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
@@ -77,26 +77,26 @@ fn an_interval_of_nothing_is_refused() {
 }
 
 #[test]
-fn a_healthy_store_is_swept_in_a_line() {
+fn a_healthy_store_gives_one_line() {
     let place = prepared();
-    assert_snapshot!("sweeper_healthy", said(place.run(&["sweeper", "--once"])));
+    assert_snapshot!("sweeper_healthy", output(place.run(&["sweeper", "--once"])));
     assert_eq!(place.run(&["sweeper", "--once", "-q"]).ok(), "");
-    assert_snapshot!("doctor_healthy", said(place.run(&["doctor"])));
+    assert_snapshot!("doctor_healthy", output(place.run(&["doctor"])));
     let deep = place.run(&["doctor", "--deep", "--json"]).json();
     assert_eq!((&deep["scanned"], &deep["healthy"]), (&json!(4), &json!(true)));
 }
 
 #[test]
-fn the_doctor_tells_first_and_heals_when_asked() {
+fn doctor_reports_and_heals_with_fix() {
     let place = sick();
-    let told = place.run(&["doctor"]);
-    assert_eq!(told.code, 1, "{}", told.err);
-    assert_snapshot!("doctor_tells", plain(&told.out));
+    let reported = place.run(&["doctor"]);
+    assert_eq!(reported.code, 1, "{}", reported.err);
+    assert_snapshot!("doctor_tells", plain(&reported.out));
     let one = place.run(&["doctor", "--rule", "O1", "--fix"]);
     assert_eq!(one.code, 0, "{}", one.err);
     assert_snapshot!("doctor_one_rule", plain(&one.out));
     let fixed = place.run(&["doctor", "--fix"]);
-    assert_eq!(fixed.code, 1, "nobody has the workflow");
+    assert_eq!(fixed.code, 1, "no node has the workflow");
     assert_snapshot!("doctor_fixes", plain(&fixed.out));
     let document: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).out).unwrap();
     is(
@@ -107,16 +107,16 @@ fn the_doctor_tells_first_and_heals_when_asked() {
 }
 
 #[test]
-fn the_doctor_knows_locks_too() {
+fn doctor_finds_and_frees_expired_locks() {
     let place = prepared();
     place.run(&["lock", "acquire", "nightly", "--holder", "ana", "--ttl", "1ms"]).ok();
-    let told = place.run(&["doctor"]);
-    assert_eq!(told.code, 1, "{}", told.err);
+    let reported = place.run(&["doctor"]);
+    assert_eq!(reported.code, 1, "{}", reported.err);
     assert!(
-        told.out.starts_with("SEVERITY\tCODE\tCOUNT")
-            && told.out.contains("\nwarning\tL1\t1\tlock\tnightly\tcan be healed\t"),
+        reported.out.starts_with("SEVERITY\tCODE\tCOUNT")
+            && reported.out.contains("\nwarning\tL1\t1\tlock\tnightly\tcan be healed\t"),
         "{}",
-        told.out
+        reported.out
     );
     let fixed = place.run(&["doctor", "--fix", "--rule", "L1", "--json"]).json();
     assert_eq!((&fixed["findings"][0]["lock"], &fixed["healed"]), (&json!("nightly"), &json!(1)));
@@ -124,23 +124,22 @@ fn the_doctor_knows_locks_too() {
 }
 
 #[test]
-fn the_doctor_groups_equal_findings_and_says_how_bad_they_are() {
+fn doctor_groups_similar_findings_with_their_severity() {
     let place = prepared();
     for number in 0..5 {
         place.run(&["lock", "acquire", &format!("nightly-{number}"), "--holder", "ana", "--ttl", "1ms"]).ok();
     }
-    let told = eventually("all locks expire", || {
-        let told = place.run(&["doctor"]);
-        told.out.contains("\t5\tlock\t").then_some(told)
+    let reported = eventually("all locks expire", || {
+        let reported = place.run(&["doctor"]);
+        reported.out.contains("\t5\tlock\t").then_some(reported)
     });
-    assert_eq!(told.code, 1, "{}", told.err);
+    let text = &reported.out;
+    assert_eq!(reported.code, 1, "{}", reported.err);
     assert!(
-        told.out
-            .contains("\nwarning\tL1\t5\tlock\tnightly-0, nightly-1, nightly-2 and 2 more\tcan be healed\t"),
-        "{}",
-        told.out
+        text.contains("\nwarning\tL1\t5\tlock\tnightly-0, nightly-1, nightly-2 and 2 more\tcan be healed\t"),
+        "{text}"
     );
-    assert!(!told.out.contains("\thealed") && !told.out.contains(" healed,"), "nothing was: {}", told.out);
+    assert!(!text.contains("\thealed") && !text.contains(" healed,"), "nothing was healed: {text}");
     let document: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).out).unwrap();
     let findings = document["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 5, "a document has each of them");
@@ -148,18 +147,18 @@ fn the_doctor_groups_equal_findings_and_says_how_bad_they_are() {
 }
 
 #[test]
-fn what_changes_nothing_does_not_look_like_success() {
+fn a_recovery_that_changes_nothing_does_not_exit_with_success() {
     let place = sick();
     let well = place.run(&["recover", "done"]);
     assert_eq!((well.code, well.out.contains("nothing was changed")), (11, true), "{}", well.out);
-    assert_eq!(place.run(&["recover", "done", "--dry-run"]).code, 0, "a look is no attempt");
+    assert_eq!(place.run(&["recover", "done", "--dry-run"]).code, 0, "a dry run succeeds");
     let parked = place.run(&["recover", "odd", "--json"]);
     assert_eq!(parked.code, 9, "{}", parked.err);
     place.run(&["resume", "done"]).fails(6, "GS0105");
 }
 
 #[test]
-fn a_run_that_parks_again_is_told_by_resume() {
+fn resume_reports_that_the_run_parked_again() {
     let place = sick();
     block(async {
         async fn changed(ctx: Context, _: String) -> goldseam::Result<()> {
@@ -169,13 +168,13 @@ fn a_run_that_parks_again_is_told_by_resume() {
             Engine::open(&place.url()).await.unwrap().workflow("parcel", changed).start().await.unwrap();
         let resumed = place.run(&["resume", "odd"]);
         assert_eq!(resumed.code, 9, "{} {}", resumed.out, resumed.err);
-        assert!(resumed.out.contains("it is parked again: goldseam why odd"), "{}", resumed.out);
+        assert!(resumed.out.contains("it parked again: goldseam why odd"), "{}", resumed.out);
         engine.shutdown().await;
     });
 }
 
 #[test]
-fn the_doctor_leaves_a_newer_schema_alone() {
+fn doctor_refuses_a_newer_schema() {
     let place = sick();
     let db = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
@@ -187,10 +186,10 @@ fn the_doctor_leaves_a_newer_schema_alone() {
 }
 
 #[test]
-fn why_tells_the_chain_and_what_to_do() {
+fn why_explains_the_chain_and_what_to_do() {
     let place = sick();
     for run in ["done", "hidden", "lost", "odd", "orphan"] {
-        assert_snapshot!(format!("why_{run}"), said(place.run(&["why", run])));
+        assert_snapshot!(format!("why_{run}"), output(place.run(&["why", run])));
     }
     let document = place.run(&["why", "hidden", "--json"]).json();
     assert_eq!(document["findings"][0]["code"], "A2");
@@ -199,7 +198,7 @@ fn why_tells_the_chain_and_what_to_do() {
         document["you_can"].as_array().unwrap().contains(&json!("goldseam recover hidden")),
         "{document}"
     );
-    place.run(&["why", "nobody"]).fails(3, "GS0104");
+    place.run(&["why", "missing"]).fails(3, "GS0104");
 }
 
 #[test]
@@ -226,14 +225,14 @@ fn recoveries_are_listed_and_counted() {
 }
 
 #[test]
-fn a_run_is_requeued_and_reset_with_a_note() {
+fn requeue_and_reset_add_a_note() {
     let place = sick();
     let requeued = place.run(&["requeue", "lost", "--reason", "its queue was emptied", "--json"]).json();
     assert_eq!(requeued["run"], "lost");
     let history = place.run(&["history", "lost"]).ok();
     assert!(history.contains("note.added\tby tester: its queue was emptied"), "{history}");
     let reset = place.run(&["reset", "orphan", "--reason", "stuck"]).ok();
-    assert_eq!(reset, "orphan is back at its last settled step, on branch b2\n");
+    assert_eq!(reset, "reset orphan to its last stable event, on branch b2\n");
     let history = place.run(&["history", "orphan"]).ok();
     assert!(
         history.contains("branch.opened\tb2 from b1 at ") && history.contains("by tester: stuck"),
@@ -244,7 +243,7 @@ fn a_run_is_requeued_and_reset_with_a_note() {
     place.run(&["requeue", "odd"]).fails(6, "GS0110");
 }
 
-/// A process that is followed line by line.
+/// Starts a process and reads its output line by line.
 fn follow(mut command: Command) -> (Guarded, impl Iterator<Item = String>) {
     let mut child = Guarded(command.stdout(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -252,21 +251,21 @@ fn follow(mut command: Command) -> (Guarded, impl Iterator<Item = String>) {
 }
 
 #[test]
-fn a_sweeper_sweeps_until_it_is_told_to_stop() {
+fn a_sweeper_runs_until_ctrl_c() {
     let place = sick();
     let args = ["sweeper", "--interval", "20ms", "--stale-after", "1ms", "--json"];
     let (mut child, lines) = follow(place.command(&args));
     let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
-    assert_eq!(lines.next().unwrap()["healed"], 0, "one look is not enough");
+    assert_eq!(lines.next().unwrap()["healed"], 0, "the first sweep heals nothing");
     let healed = lines.find(|report| report["healed"] == 3).unwrap();
     assert_eq!(healed["scanned"], 3);
     lines.find(|report| report["healed"] == 0 && report["healthy"] == 1).unwrap();
     kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
-    assert!(child.0.wait().unwrap().success(), "Ctrl-C is its usual end");
+    assert!(child.0.wait().unwrap().success(), "Ctrl-C is a success");
 }
 
 #[test]
-fn recoveries_are_followed_as_they_come() {
+fn new_recoveries_are_followed() {
     let place = sick();
     place.run(&["recover", "hidden"]).ok();
     let (_child, mut lines) = follow(place.command(&["recoveries", "-f", "-q"]));
@@ -276,7 +275,7 @@ fn recoveries_are_followed_as_they_come() {
 }
 
 #[test]
-fn a_follower_is_told_that_a_run_is_stalled_and_that_it_moves_again() {
+fn watch_reports_that_a_run_stalls_and_moves_again() {
     let place = sick();
     let (_child, mut lines) = follow(place.command(&["watch", "orphan", "--jsonl"]));
     let mut next = |wanted: &str| -> Value {
@@ -289,15 +288,15 @@ fn a_follower_is_told_that_a_run_is_stalled_and_that_it_moves_again() {
     place.run(&["reset", "orphan"]).ok();
     next("moving");
     next("note.added");
-    assert_eq!(next("stalled")["rule"], "N1", "it is told anew");
+    assert_eq!(next("stalled")["rule"], "N1", "it is reported again");
 }
 
 #[test]
-fn show_draws_the_seam_its_rule_and_what_was_seen() {
+fn show_draws_a_seam_with_its_rule_and_evidence() {
     let place = sick();
     place.run(&["recover", "hidden", "--rule", "A2"]).ok();
     let picture = place.run(&["show", "hidden", "--width", "90"]).ok();
-    // Bars and marks stand where the time puts them.
+    // The positions of bars and marks vary.
     let steady =
         |line: &&str| line.trim().starts_with(|c: char| c.is_ascii_alphabetic()) || line.contains("┼ ");
     let steady: Vec<&str> = picture.lines().filter(steady).collect();
@@ -319,7 +318,7 @@ fn show_draws_the_seam_its_rule_and_what_was_seen() {
 }
 
 #[test]
-fn a_jump_tells_what_it_leaves_standing() {
+fn a_jump_lists_what_it_leaves_standing() {
     let place = sick();
     let before = place.run(&["history", "hidden"]).ok();
     let dry = place.run(&["jump", "hidden", "reserve", "--dry-run"]).ok();
@@ -330,20 +329,19 @@ fn a_jump_tells_what_it_leaves_standing() {
     let jumped = place.run(&["jump", "lost", "reserve", "--json"]).json();
     assert_eq!(jumped["standing"], json!(["reserve"]));
     let over = place.run(&["jump", "done", "reserve"]).ok();
-    assert!(over.contains("left standing") && over.contains("the run is over"), "{over}");
+    assert!(over.contains("left standing") && over.contains("the run has ended"), "{over}");
     let undo = place.run(&["jump", "orphan", "reserve", "--compensate"]).ok();
-    let words =
-        "orphan goes back to reserve once what lies after it is undone; it waits for a worker with voyage@1";
-    assert_eq!(undo, format!("{words} (none is live) to undo reserve\n"));
+    let text = "orphan jumps to reserve after its compensations; it waits for a worker with voyage@1";
+    assert_eq!(undo, format!("{text} (none is live) to undo reserve\n"));
 }
 
 #[test]
-fn a_recovery_by_hand_is_told_before_during_and_after() {
+fn recover_prints_the_plan_the_result_and_the_undo() {
     let place = sick();
-    assert_snapshot!("recover_dry_run", said(place.run(&["recover", "hidden", "--dry-run"])));
-    assert_snapshot!("recover", said(place.run(&["recover", "hidden"])));
-    assert_snapshot!("recover_healthy", said(place.run(&["recover", "hidden", "--dry-run"])));
-    assert_snapshot!("recover_undo", said(place.run(&["recover", "hidden", "--undo"])));
+    assert_snapshot!("recover_dry_run", output(place.run(&["recover", "hidden", "--dry-run"])));
+    assert_snapshot!("recover", output(place.run(&["recover", "hidden"])));
+    assert_snapshot!("recover_healthy", output(place.run(&["recover", "hidden", "--dry-run"])));
+    assert_snapshot!("recover_undo", output(place.run(&["recover", "hidden", "--undo"])));
     let parked = place.run(&["recover", "odd"]);
     assert_eq!(parked.code, 9, "it needs a person");
     assert_snapshot!("recover_parked", plain(&parked.out));

@@ -1,4 +1,4 @@
-//! Help teaches, pages are there, completions are made.
+//! Help texts, code pages and completions.
 
 use crate::support::Place;
 
@@ -41,8 +41,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["lock", "acquire"], "--ttl <SPAN>"),
     (&["store"], "migrate"),
     (&["store", "check"], "changes nothing"),
-    (&["store", "copy"], "goes on where it was"),
-    (&["store", "reopen"], "every effect that is still to come would happen twice"),
+    (&["store", "copy"], "continue an interrupted copy"),
+    (&["store", "reopen"], "remaining effect happens twice"),
     (&["explain"], "goldseam explain GS0104"),
     (&["completions"], "bash"),
     (&["version"], "Usage"),
@@ -50,7 +50,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn every_command_has_help_that_teaches() {
+fn every_command_has_help() {
     let place = Place::new();
     let whole = place.run(&["--help"]).ok();
     for (command, part) in COMMANDS {
@@ -62,18 +62,18 @@ fn every_command_has_help_that_teaches() {
     }
     assert!(!whole.contains("demo-worker"), "the hidden command is hidden");
     assert!(whole.contains("goldseam exit-codes"));
-    assert!(place.files().is_empty(), "help touches nothing");
+    assert!(place.files().is_empty(), "help creates no files");
 }
 
 #[test]
-fn no_command_is_an_invitation() {
+fn without_a_command_the_help_is_printed() {
     let ran = Place::new().run(&[]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("The first five minutes"), "{}", ran.err);
 }
 
 #[test]
-fn every_code_is_explained_and_names_commands_that_exist() {
+fn every_code_page_names_only_existing_commands() {
     let place = Place::new();
     let known = place.run(&["--help"]).ok();
     let list = place.run(&["explain", "--json"]).json();
@@ -91,14 +91,14 @@ fn every_code_is_explained_and_names_commands_that_exist() {
 }
 
 #[test]
-fn an_unknown_code_is_met_with_suggestions() {
+fn an_unknown_code_gets_suggestions() {
     let ran = Place::new().run(&["explain", concat!("GS", "0140")]);
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("help: did you mean GS01"), "{}", ran.err);
 }
 
 #[test]
-fn completions_are_made_for_every_shell() {
+fn completions_exist_for_every_shell() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = place.run(&["completions", shell]).ok();
@@ -107,7 +107,7 @@ fn completions_are_made_for_every_shell() {
 }
 
 #[test]
-fn version_and_exit_codes_are_documents_too() {
+fn version_and_exit_codes_support_json() {
     let place = Place::new();
     assert_eq!(place.run(&["version", "--json"]).json()["name"], "goldseam");
     let codes = place.run(&["exit-codes", "--json"]).json();

@@ -1,4 +1,4 @@
-//! The real binary, as a user runs it.
+//! Tests of the real binary.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

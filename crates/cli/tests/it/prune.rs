@@ -1,4 +1,4 @@
-//! Archiving and removing runs from the command line.
+//! Pruning from the command line.
 
 use goldseam_fake_s3::FakeS3;
 use goldseam_store_postgres::testing::Schema;
@@ -13,33 +13,33 @@ fn batch_in(place: &crate::support::Place) -> String {
 }
 
 #[test]
-fn nothing_is_pruned_by_accident() {
+fn prune_needs_an_archive_confirmation_and_ended_runs() {
     let place = prepared();
-    let told = place.run(&["prune", "--completed-before", "0s"]);
-    assert_eq!(told.code, 2, "{}", told.err);
-    assert!(told.err.contains("nothing is removed without an archive"), "{}", told.err);
-    let told = place.run(&["prune", "--completed-before", "0s", "--archive", "archive"]);
-    assert_eq!(told.code, 2, "{}", told.err);
-    assert!(told.err.contains("--yes"), "{}", told.err);
-    let told =
+    let refused = place.run(&["prune", "--completed-before", "0s"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("prune needs an archive"), "{}", refused.err);
+    let refused = place.run(&["prune", "--completed-before", "0s", "--archive", "archive"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("--yes"), "{}", refused.err);
+    let refused =
         place.run(&["prune", "--completed-before", "0s", "--archive", "a", "--yes", "--status", "waiting"]);
-    assert_eq!(told.code, 2, "{}", told.err);
+    assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(!place.files().contains(&"archive".to_owned()));
     assert!(place.run(&["history", "done"]).ok().contains("run.queued"));
 }
 
 #[test]
-fn a_pruned_run_says_where_it_is() {
+fn a_pruned_run_names_its_archive() {
     let place = prepared();
-    let told =
+    let pruned =
         place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes", "--json"]).json();
-    assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
+    assert_eq!(pruned["pruned"].as_array().unwrap().len(), 2, "{pruned}");
     let batch = batch_in(&place);
-    assert_eq!(told["archives"][0].as_str(), Some(batch.as_str()));
+    assert_eq!(pruned["archives"][0].as_str(), Some(batch.as_str()));
     let shown = place.run(&["show", "done"]).ok();
     assert!(shown.contains(&batch) && shown.contains("shipped ship"), "{shown}");
     assert!(place.run(&["history", "failed"]).ok().contains("run.pruned"));
-    assert!(place.run(&["watch", "done", "--jsonl"]).ok().contains("run.pruned"), "and the watch is over");
+    assert!(place.run(&["watch", "done", "--jsonl"]).ok().contains("run.pruned"), "and the watch ends");
     place.run(&["retry", "failed"]).fails(6, "GS0131");
     place.run(&["signal", "done", "paid"]).fails(6, "GS0131");
     assert!(place.run(&["store", "check"]).ok().contains("sound"));
@@ -50,7 +50,7 @@ fn a_pruned_run_says_where_it_is() {
 }
 
 #[test]
-fn a_damaged_archive_is_found() {
+fn verify_finds_a_damaged_archive() {
     let place = prepared();
     place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
     let batch = batch_in(&place);
@@ -64,7 +64,7 @@ fn a_damaged_archive_is_found() {
 }
 
 #[test]
-fn a_pruned_run_moves_to_another_store() {
+fn pruned_runs_are_copied_to_another_store() {
     let place = prepared();
     place.run(&["prune", "--completed-before", "0s", "--archive", "archive", "--yes"]).ok();
     let copied = place.run(&["store", "copy", "sqlite:goldseam.db", "sqlite:new.db"]).ok();
@@ -75,16 +75,16 @@ fn a_pruned_run_moves_to_another_store() {
     assert_eq!(place.run(&["history", "done", "--store", "sqlite:new.db"]).ok().matches("run.").count(), 1);
 }
 
-/// Prunes a copy of the usual runs on another store, into a bucket.
-fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
+/// Copies the prepared runs to another store and prunes them there, into a bucket.
+fn prune_on(url: &str, archive: &dyn Fn(&str) -> String) {
     let place = prepared();
     place.run(&["store", "copy", "sqlite:goldseam.db", url]).ok();
-    // A bucket tells the time in seconds.
+    // A bucket's clock has a resolution of seconds.
     eventually("both runs are old enough", || {
         let plan = place.run(&["prune", "--completed-before", "0s", "--dry-run", "-q", "--store", url]).ok();
         (plan.lines().count() == 2).then_some(())
     });
-    let told = place.run(&[
+    let pruned = place.run(&[
         "prune",
         "--completed-before",
         "0s",
@@ -95,9 +95,9 @@ fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
         "--store",
         url,
     ]);
-    let told = told.json();
-    assert_eq!(told["pruned"].as_array().unwrap().len(), 2, "{told}");
-    let batch = told["archives"][0].as_str().unwrap();
+    let pruned = pruned.json();
+    assert_eq!(pruned["pruned"].as_array().unwrap().len(), 2, "{pruned}");
+    let batch = pruned["archives"][0].as_str().unwrap();
     assert!(place.run(&["show", "done", "--store", url]).ok().contains(batch));
     assert!(place.run(&["store", "check", url]).ok().contains("sound"));
     assert!(place.run(&["doctor", "--deep", "--rule", "K1", "--store", url]).ok().contains("healthy"));
@@ -109,15 +109,16 @@ fn pruned_on(url: &str, archive: &dyn Fn(&str) -> String) {
 }
 
 #[test]
-fn a_bucket_can_be_pruned_and_can_be_the_archive() {
+fn prunes_a_bucket_into_a_bucket() {
     let fake = FakeS3::start().unwrap();
-    pruned_on(&fake.url("orders"), &|name| fake.url(&format!("archive{name}")));
+    prune_on(&fake.url("orders"), &|name| fake.url(&format!("archive{name}")));
     let left = fake.objects().into_keys().filter(|key| key.contains("workflow/done/log/")).count();
-    assert_eq!(left, 2, "the tombstone, and what keeps the log from being begun anew");
+    assert_eq!(left, 2, "the tombstone, and the object that prevents a new log");
 }
 
 #[test]
-fn a_postgres_store_can_be_pruned() {
-    let (schema, fake) = (Schema::fresh(), FakeS3::start().unwrap());
-    pruned_on(&schema.url(), &|name| fake.url(&format!("archive{name}")));
+fn prunes_a_postgres_store() {
+    let schema = Schema::fresh();
+    let fake = FakeS3::start().unwrap();
+    prune_on(&schema.url(), &|name| fake.url(&format!("archive{name}")));
 }

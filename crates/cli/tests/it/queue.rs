@@ -1,4 +1,4 @@
-//! Tasks and locks, there and back.
+//! Tasks and locks.
 
 use goldseam::Status;
 use goldseam::prelude::*;
@@ -27,7 +27,7 @@ fn a_task_is_submitted_claimed_and_completed_once() {
 }
 
 #[test]
-fn details_of_a_heartbeat_are_given_to_the_next_claimant() {
+fn heartbeat_details_reach_the_next_claimant() {
     let place = Place::new();
     place.run(&["queue", "submit", "copy", "--id", "t", "--attempts", "3"]).ok();
     let claim = || place.run(&["queue", "claim", "--owner", "w", "--json"]).json()["items"][0].clone();
@@ -40,16 +40,16 @@ fn details_of_a_heartbeat_are_given_to_the_next_claimant() {
     let again = claim();
     assert_eq!(again["last_heartbeat"], serde_json::json!({ "page": 7 }), "{again}");
     let done = place.run(&["queue", "complete", "t", "--fence", "2", "--json"]).json();
-    assert_eq!(done.get("audit"), None, "they go with the task's end: {done}");
+    assert_eq!(done.get("audit"), None, "completion removes them: {done}");
 }
 
 #[test]
-fn a_task_fails_goes_back_and_keeps_to_its_lane() {
+fn a_lane_allows_one_claimed_task_at_a_time() {
     let place = Place::new();
     place.run(&["queue", "submit", "merge", "--id", "a", "--lane", "main", "--attempts", "2"]).ok();
     place.run(&["queue", "submit", "merge", "--id", "b", "--lane", "main", "--priority", "5"]).ok();
     let claim = ["queue", "claim", "--owner", "w", "--limit", "9", "-q"];
-    assert_eq!(place.run(&claim).ok(), "b\n", "the more important one first, and one at a time");
+    assert_eq!(place.run(&claim).ok(), "b\n", "the higher priority first, and one at a time");
     place.run(&["queue", "release", "b", "--fence", "1"]).ok();
     assert_eq!(place.run(&claim).ok(), "b\n");
     let failed = place.run(&["queue", "fail", "b", "--fence", "2", "--message", "red", "--json"]).json();
@@ -61,7 +61,7 @@ fn a_task_fails_goes_back_and_keeps_to_its_lane() {
 }
 
 #[test]
-fn a_lock_is_held_by_one_with_a_fence() {
+fn a_lock_has_one_holder_with_a_fence() {
     let place = Place::new();
     let acquire =
         |holder: &str| place.run(&["lock", "acquire", "nightly", "--holder", holder, "--ttl", "1h", "-q"]);
@@ -73,13 +73,13 @@ fn a_lock_is_held_by_one_with_a_fence() {
     assert_eq!(place.run(&["lock", "get", "nightly", "--json"]).json()["holder"], "ana");
     let release = ["lock", "release", "nightly", "--holder", "ana", "--fence", "1", "--json"];
     assert_eq!(place.run(&release).json()["released"], true);
-    assert_eq!(place.run(&release).json()["released"], false, "twice is no error");
+    assert_eq!(place.run(&release).json()["released"], false, "a repeat is not an error");
     assert_eq!(acquire("ben").ok(), "2\n");
     assert!(place.run(&["lock", "ls"]).ok().contains("nightly\theld\tben\t2\t"));
 }
 
 #[test]
-fn what_nobody_alive_holds_is_counted_then_taken_back() {
+fn reclaim_counts_then_reclaims_stale_claims_and_locks() {
     let place = Place::new();
     place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "0s"]).ok();
     place.run(&["queue", "submit", "merge", "--id", "b"]).ok();
@@ -89,12 +89,12 @@ fn what_nobody_alive_holds_is_counted_then_taken_back() {
         (place.run(&["lock", "stale", "-q"]).ok() == "nightly\n").then_some(())
     });
     let dry = place.run(&["queue", "reclaim", "--dry-run"]).ok();
-    assert_eq!(dry, "would take back 1 task and free 1 lock\n");
+    assert_eq!(dry, "would reclaim 1 task and free 1 lock\n");
     let dry = place.run(&["queue", "reclaim", "--dry-run", "--json"]).json();
     assert_eq!((&dry["locks_cleaned"], &dry["entries_reclaimed"]), (&1.into(), &1.into()));
     assert!(dry["recovery_timestamp"].as_i64().unwrap() > 0 && dry["dry_run"] == true);
-    assert_eq!(place.run(&["queue", "reclaim"]).ok(), "took back 1 task and freed 1 lock\n");
-    assert_eq!(place.run(&["queue", "reclaim"]).ok(), "took back 0 tasks and freed 0 locks\n");
+    assert_eq!(place.run(&["queue", "reclaim"]).ok(), "reclaimed 1 task and freed 1 lock\n");
+    assert_eq!(place.run(&["queue", "reclaim"]).ok(), "reclaimed 0 tasks and freed 0 locks\n");
     let back = place.run(&["queue", "get", "a", "--json"]).json();
     assert_eq!((&back["state"], &back["deliveries"]), (&"ready".into(), &1.into()));
     assert!(back["audit"][0]["what"].as_str().unwrap().starts_with("reclaimed from w1: no sign of life"));
@@ -102,20 +102,20 @@ fn what_nobody_alive_holds_is_counted_then_taken_back() {
 }
 
 #[test]
-fn by_hand_a_span_decides_what_is_taken_back() {
+fn reclaim_older_than_overrides_the_limit_of_the_task() {
     let place = Place::new();
     place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "1h"]).ok();
     place.run(&["queue", "claim", "--owner", "w1"]).ok();
-    assert_eq!(place.run(&["queue", "reclaim", "--older-than", "300s"]).ok(), "took back 0 tasks\n");
+    assert_eq!(place.run(&["queue", "reclaim", "--older-than", "300s"]).ok(), "reclaimed 0 tasks\n");
     let dry = place.run(&["queue", "reclaim", "--older-than", "0s", "--dry-run"]).ok();
-    assert_eq!(dry, "would take back 1 task\n");
+    assert_eq!(dry, "would reclaim 1 task\n");
     let done = place.run(&["queue", "reclaim", "--older-than", "0s", "--json"]).json();
     assert_eq!((&done["entries_reclaimed"], &done["dry_run"]), (&1.into(), &false.into()));
     assert_eq!(place.run(&["queue", "claim", "--owner", "w2", "-q"]).ok(), "a\n");
 }
 
 #[test]
-fn a_claim_takes_back_what_a_silent_claimant_had() {
+fn a_claim_reclaims_tasks_of_a_silent_claimant() {
     let place = Place::new();
     place.run(&["queue", "submit", "merge", "--id", "a", "--silence", "0s"]).ok();
     for (owner, deliveries) in [("w1", 0), ("w2", 1), ("w3", 2), ("w4", 3)] {
@@ -161,18 +161,18 @@ fn queues_are_counted() {
 }
 
 #[test]
-fn a_record_that_contradicts_itself_is_told() {
+fn stats_reports_an_inconsistent_task() {
     let place = Place::new();
     place.run(&["queue", "submit", "merge", "--id", "a"]).ok();
     let file = rusqlite::Connection::open(place.path("goldseam.db")).unwrap();
-    file.execute("UPDATE tasks SET owner = 'nobody'", []).unwrap();
+    file.execute("UPDATE tasks SET owner = 'w'", []).unwrap();
     let ran = place.run(&["queue", "stats"]);
     assert_eq!(ran.code, 1);
     assert!(ran.out.ends_with("wrong: task a: it has an owner exactly while it is claimed\n"), "{}", ran.out);
 }
 
 #[test]
-fn a_remote_step_is_shown_and_can_be_done_by_hand() {
+fn a_remote_step_can_be_completed_by_hand() {
     let place = Place::new();
     let flow =
         |ctx: Context, width: u32| async move { ctx.remote::<u32>("resize", &width).queue("gpu").await };
@@ -190,7 +190,7 @@ fn a_remote_step_is_shown_and_can_be_done_by_hand() {
     let id = task["id"].as_str().unwrap();
     let shown = place.run(&["show", "img"]).ok();
     assert!(shown.contains("resize\tremote\topen\t1\t"), "{shown}");
-    assert!(shown.contains(&format!("a worker to do resize (task {id})")), "{shown}");
+    assert!(shown.contains(&format!("a worker for resize (task {id})")), "{shown}");
     let row = place.run(&["show", "img", "--json"]).json()["steps"][0].clone();
     assert_eq!((&row["queue"], row["task"].as_str()), (&"gpu".into(), Some(id)));
     assert!(place.run(&["show", "img", "--width", "100"]).ok().contains("  in gpu"));

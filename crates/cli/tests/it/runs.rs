@@ -1,4 +1,4 @@
-//! Runs: listed, shown, talked to, sent back.
+//! Listing, showing and changing runs.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{Guarded, Place, Ran, prepared};
 
 #[test]
-fn ls_filters_and_is_tab_separated_for_programs() {
+fn ls_filters_and_prints_tab_separated_lines() {
     let place = prepared();
     let all = place.run(&["ls"]).ok();
     assert!(all.starts_with("RUN\tWORKFLOW\tSTATUS\tSTEP\tAGE\tNOTE\n"), "{all}");
@@ -36,7 +36,7 @@ fn ls_filters_and_is_tab_separated_for_programs() {
 }
 
 #[test]
-fn show_tells_steps_questions_and_the_line_to_type() {
+fn show_lists_steps_questions_and_next_commands() {
     let place = prepared();
     let done = place.run(&["show", "done"]).ok();
     assert!(done.contains("status\tcompleted\n") && done.contains("result\t\"shipped ship\"\n"), "{done}");
@@ -69,7 +69,7 @@ fn show_draws_a_timeline() {
 }
 
 #[test]
-fn history_is_the_log() {
+fn history_shows_the_log() {
     let place = prepared();
     let text = place.run(&["history", "done"]).ok();
     assert!(text.contains("\tstep.retry_scheduled\tcharge attempt 2"), "{text}");
@@ -86,7 +86,7 @@ fn history_is_the_log() {
 }
 
 #[test]
-fn a_run_is_signalled_paused_resumed_and_cancelled_without_an_engine() {
+fn runs_are_signalled_paused_resumed_and_cancelled_without_an_engine() {
     let place = prepared();
     let sent =
         place.run(&["signal", "waits", "paid", "--data", r#"{"cents":1}"#, "--id", "p-1", "--json"]).json();
@@ -103,7 +103,7 @@ fn a_run_is_signalled_paused_resumed_and_cancelled_without_an_engine() {
 }
 
 #[test]
-fn a_run_goes_back_on_a_new_branch() {
+fn jump_and_retry_open_a_new_branch() {
     let place = prepared();
     let jumped = place.run(&["jump", "done", "charge", "--input", "\"again\"", "--json"]).json();
     assert_eq!(jumped["branch"], "b2");
@@ -120,19 +120,19 @@ fn a_run_goes_back_on_a_new_branch() {
 }
 
 #[test]
-fn a_start_waits_visibly_when_nobody_has_the_workflow() {
+fn show_names_the_missing_workflow_of_a_new_run() {
     let place = Place::new();
     let run = place.run(&["start", "etl", "-q"]).ok();
     assert!(run.starts_with("run-"), "{run}");
     let shown = place.run(&["show", run.trim()]).ok();
-    assert!(shown.contains("an engine that has workflow etl; none is running"), "{shown}");
+    assert!(shown.contains("an engine with workflow etl; none is running"), "{shown}");
     let ran = place.run(&["start", "etl", "--id", "e", "--wait", "--timeout", "100ms"]);
     assert_eq!(ran.code, 8, "{}", ran.err);
     assert!(ran.err.contains("help: goldseam watch e"), "{}", ran.err);
 }
 
 #[test]
-fn input_comes_from_a_file_or_from_stdin() {
+fn input_can_come_from_a_file_or_stdin() {
     let place = Place::new();
     std::fs::write(place.path("order.json"), "{\"a\": 1}\n").unwrap();
     place.run(&["start", "etl", "--id", "f", "--input", "@order.json", "--priority", "-3"]).ok();
@@ -145,7 +145,7 @@ fn input_comes_from_a_file_or_from_stdin() {
 }
 
 #[test]
-fn the_environment_names_the_store_and_ctrl_c_is_130() {
+fn store_from_the_environment_and_exit_code_of_ctrl_c() {
     let place = prepared();
     let mut command = place.command(&["ls", "-q", "--status", "failed"]);
     command.env("GOLDSEAM_STORE", place.url()).current_dir("/");
@@ -160,7 +160,7 @@ fn the_environment_names_the_store_and_ctrl_c_is_130() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_closes_the_pipe_early_is_not_an_error() {
     let place = prepared();
     let mut child = place.command(&["history", "done"]);
     let mut child = Guarded(child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
@@ -169,7 +169,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn a_store_is_checked_and_migrated() {
+fn store_check_and_migrate() {
     let place = prepared();
     let report = place.run(&["store", "check", "--json"]).json();
     assert_eq!((&report["sound"], &report["runs"]), (&Value::Bool(true), &Value::from(4)));

@@ -1,4 +1,4 @@
-//! Every command does the same through a server as on the store itself.
+//! Every command gives the same result through a server as on the store itself.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -46,17 +46,18 @@ impl Drop for Served {
 
 /// The same store twice.
 fn twins() -> [Place; 2] {
-    let (one, two) = (prepared(), Place::new());
-    // Beside the database there is a folder of liveness locks, which nobody holds.
+    let one = prepared();
+    let two = Place::new();
+    // Skips the folder of liveness locks beside the database.
     for file in one.files().iter().filter(|file| one.path(file).is_file()) {
         std::fs::copy(one.path(file), two.path(file)).unwrap();
     }
     [one, two]
 }
 
-/// What was said, without what may differ: times, ids of commands, the name that a server adds, and the note that it
-/// leaves so that a repeat is recognised.
-fn said(ran: &Ran) -> (i32, String, String) {
+/// Exit code and output, with variable parts masked: times, command ids, the name that a server adds, and the note by
+/// which it recognises a repeat.
+fn output(ran: &Ran) -> (i32, String, String) {
     let same = |text: &str| {
         let text = masked(&plain(text)).replace(" via local", "");
         let note = "\"audit\":[{\"at\":MS,\"what\":\"taken by ID\"}]";
@@ -65,7 +66,7 @@ fn said(ran: &Ran) -> (i32, String, String) {
     (ran.code, same(&ran.out), same(&ran.err))
 }
 
-/// A text whose moments in milliseconds and ids of commands are replaced by words.
+/// Masks timestamps in milliseconds and command ids.
 fn masked(text: &str) -> String {
     let text = &text.lines().map(without_bar).collect::<Vec<_>>().join("\n");
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -89,7 +90,7 @@ fn masked(text: &str) -> String {
     masked
 }
 
-/// A line without the bar of a timeline, which is as long as the time until it was drawn.
+/// Masks the bar of a timeline, whose length depends on the time.
 fn without_bar(line: &str) -> String {
     let is_bar = |c: char| "█░╳".contains(c);
     match (line.find(is_bar), line.rfind(is_bar)) {
@@ -100,7 +101,7 @@ fn without_bar(line: &str) -> String {
     }
 }
 
-/// Every command that a server can do, in an order that makes sense.
+/// Every command that works through a server, in a sensible order.
 const COMMANDS: &[&[&str]] = &[
     &["ls"],
     &["ls", "--status", "failed,waiting", "--oldest", "--tag", "region=eu"],
@@ -174,13 +175,13 @@ const COMMANDS: &[&[&str]] = &[
     &["lock", "stale"],
     &["lock", "release", "nightly", "--holder", "ana", "--fence", "1"],
     &["lock", "get", "nothing"],
-    &["show", "nobody"],
-    &["watch", "nobody"],
+    &["show", "missing"],
+    &["watch", "missing"],
     &["explain", "GS0104"],
 ];
 
 #[test]
-fn every_command_says_the_same_through_a_server() {
+fn every_command_prints_the_same_through_a_server() {
     let [here, there] = twins();
     let served = Served::on(&there);
     for command in COMMANDS {
@@ -188,20 +189,20 @@ fn every_command_says_the_same_through_a_server() {
             let words = [command, form].concat();
             let on_store = here.run(&words);
             let through = there.run(&[&words[..], &["--server", &served.url]].concat());
-            assert_eq!(said(&through), said(&on_store), "{words:?}");
+            assert_eq!(output(&through), output(&on_store), "{words:?}");
         }
     }
-    // Asked once: a server takes a second time for a repeat of the first, whose answer was lost.
+    // Sent once: a server takes a second request as a repeat of the first.
     let cancel = &["queue", "cancel", "t-2"][..];
-    assert_eq!(said(&there.run(&[cancel, &["--server", &served.url]].concat())), said(&here.run(cancel)));
-    // A token comes with it, so the documents differ; what a person sees does not.
+    assert_eq!(output(&there.run(&[cancel, &["--server", &served.url]].concat())), output(&here.run(cancel)));
+    // The document of a server also has a token; the text is the same.
     let claim = &["queue", "claim", "--owner", "w"][..];
     let claimed = there.run(&[claim, &["--server", &served.url]].concat());
-    assert_eq!(said(&claimed), said(&here.run(claim)));
+    assert_eq!(output(&claimed), output(&here.run(claim)));
 }
 
 #[test]
-fn a_token_stands_for_the_fence() {
+fn a_token_replaces_the_fence() {
     let place = prepared();
     let served = Served::on(&place);
     let run = |words: &[&str]| place.run(&[words, &["--server", &served.url]].concat());
@@ -213,24 +214,28 @@ fn a_token_stands_for_the_fence() {
 }
 
 #[test]
-fn what_needs_the_files_says_so() {
+fn commands_that_need_the_store_refuse_a_server() {
     let place = Place::new();
     for command in [&["demo"][..], &["drill"], &["store", "check"], &["store", "migrate"]] {
         let ran = place.run(&[command, &["--server", "http://127.0.0.1:1"]].concat());
-        assert_eq!((ran.code, ran.err.contains("cannot be done through a server")), (2, true), "{}", ran.err);
+        assert_eq!((ran.code, ran.err.contains("does not work through a server")), (2, true), "{}", ran.err);
     }
     let ran = place.run(&["ls", "--server", "http://127.0.0.1:1", "--store", "sqlite:x.db"]);
     assert_eq!((ran.code, ran.err.contains("cannot be used together")), (2, true), "{}", ran.err);
     let ran = place.run(&["ls", "--server", "goldseam"]);
     assert_eq!((ran.code, ran.err.contains("is not the address of a server")), (2, true), "{}", ran.err);
-    assert_eq!(place.files(), Vec::<String>::new(), "nothing was made");
+    assert_eq!(place.files(), Vec::<String>::new(), "no file was created");
 }
 
 #[test]
-fn nobody_at_home_is_unreachable() {
+fn a_missing_server_is_unreachable() {
     let ran = Place::new().run(&["ls", "--server", "http://127.0.0.1:1"]);
     assert_eq!(ran.code, 7, "{}", ran.err);
-    assert!(ran.err.contains("cannot be reached") && ran.err.contains("help: is it running"), "{}", ran.err);
+    assert!(
+        ran.err.contains("cannot be reached") && ran.err.contains("help: check that it is running"),
+        "{}",
+        ran.err
+    );
 }
 
 /// A key with one scope.
@@ -250,7 +255,7 @@ fn key(place: &Place, scope: Scope) -> String {
 }
 
 #[test]
-fn a_key_that_may_only_start_starts_runs() {
+fn a_key_with_only_the_scope_start_can_start_runs() {
     let place = prepared();
     let credential = key(&place, Scope::Start);
     let served = Served::on(&place);
@@ -264,7 +269,7 @@ fn a_key_that_may_only_start_starts_runs() {
     assert_eq!(run(&["start", "order", "--id", "only-2", "--json"]).json()["run"], "only-2");
     assert_eq!(run(&["start", "order", "--id", "only-3", "-q"]).ok(), "only-3\n");
     let waited = run(&["start", "order", "--id", "only-4", "--wait"]).fails(4, "GS0602");
-    assert!(waited.contains("run only-4 was started") && waited.contains("leave --wait out"), "{waited}");
+    assert!(waited.contains("started run only-4") && waited.contains("omit --wait"), "{waited}");
     let refused = run(&["ls"]).fails(4, "GS0602");
     assert!(refused.contains("lacks the scope `read`"), "{refused}");
     for id in ["only-1", "only-2", "only-3", "only-4"] {
@@ -273,7 +278,7 @@ fn a_key_that_may_only_start_starts_runs() {
 }
 
 #[test]
-fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
+fn the_key_comes_from_a_private_file_or_the_environment() {
     let place = prepared();
     let credential = key(&place, Scope::Read);
     let served = Served::on(&place);
@@ -284,12 +289,12 @@ fn a_key_comes_from_a_file_that_is_ones_own_or_from_the_environment() {
     };
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
     let ran = with_file(&["ls"]);
-    assert_eq!((ran.code, ran.err.contains("can be read by others")), (2, true), "{}", ran.err);
+    assert_eq!((ran.code, ran.err.contains("other users can read")), (2, true), "{}", ran.err);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     assert!(with_file(&["ls", "-q"]).ok().contains("done"));
-    assert_eq!(with_file(&["pause", "waits"]).code, 4, "it may only look");
+    assert_eq!(with_file(&["pause", "waits"]).code, 4, "it may only read");
     let without = place.run(&["ls", "--server", &served.url]).fails(4, "GS0601");
-    assert!(without.contains("help: set GOLDSEAM_KEY, or name the file"), "{without}");
+    assert!(without.contains("help: set GOLDSEAM_KEY, or pass the file"), "{without}");
     let environment =
         place.command(&["ls", "-q", "--server", &served.url]).env("GOLDSEAM_KEY", &credential).output();
     assert!(Ran::of(&environment.unwrap()).ok().contains("done"));

@@ -1,4 +1,4 @@
-//! The real server: started, asked with keys, told to leave.
+//! The real server process.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::{Place, prepared};
 
-/// A server that runs in a process of its own.
+/// A server process.
 struct Server {
     child: Child,
     url: String,
@@ -19,16 +19,16 @@ impl Server {
     fn begin(place: &Place, args: &[&str]) -> Self {
         let all = [args, &["--listen", "127.0.0.1:0", "--jsonl"]].concat();
         let mut command = place.command(&all);
-        // No balancer watches a server of a test.
+        // Tests have no load balancer to wait for.
         command.env("GOLDSEAM_DRAIN_SECONDS", "0");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        Self { child, url: told["url"].as_str().unwrap().to_owned() }
+        let document: Value = serde_json::from_str(&line).unwrap();
+        Self { child, url: document["url"].as_str().unwrap().to_owned() }
     }
 
-    /// Tells it to leave; how it ended.
+    /// Sends SIGTERM and returns the exit code.
     fn end(mut self) -> Option<i32> {
         self.terminate();
         self.child.wait().unwrap().code()
@@ -39,7 +39,7 @@ impl Server {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// What it answers about its readiness, on a connection of its own.
+    /// The response of /readyz, on a new connection.
     fn readiness(&self) -> String {
         let address = self.url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -51,7 +51,7 @@ impl Server {
 }
 
 #[test]
-fn a_server_is_asked_with_a_key_and_leaves_when_it_is_told() {
+fn a_server_requires_keys_and_stops_on_sigterm() {
     let place = prepared();
     let made = place.run(&["key", "create", "ops", "--scope", "admin,read", "--json"]).json();
     let key = made["credential"].as_str().unwrap();
@@ -76,7 +76,7 @@ fn a_server_is_asked_with_a_key_and_leaves_when_it_is_told() {
 }
 
 #[test]
-fn sigterm_drains_and_a_second_one_ends_at_once() {
+fn sigterm_drains_and_a_second_signal_ends_immediately() {
     let place = prepared();
     let server = Server::begin(&place, &["serve", "--set", "drain_seconds=3600"]);
     assert!(server.readiness().ends_with("ok\n"));
@@ -87,17 +87,17 @@ fn sigterm_drains_and_a_second_one_ends_at_once() {
     assert!(server.readiness().ends_with("shutting down, send requests elsewhere\n"));
     place.run(&["start", "order", "--id", "late", "--server", &server.url]).ok();
     assert_eq!(server.end(), Some(0));
-    assert!(place.run(&["ls", "-q"]).ok().lines().any(|run| run == "late"), "what was acknowledged is kept");
+    assert!(place.run(&["ls", "-q"]).ok().lines().any(|run| run == "late"), "acknowledged runs are kept");
 }
 
 #[test]
-fn a_pass_that_was_made_beside_the_store_is_one_for_its_server() {
+fn passes_work_with_the_store_and_with_its_server() {
     let place = prepared();
     let made =
         place.run(&["pass", "create", "asks", "--answer", "review", "--expires", "2d", "--json"]).json();
     place.run(&["pass", "create", "asks", "--answer", "nothing"]).fails(3, "GS0107");
-    place.run(&["pass", "create", "nobody", "--signal", "go"]).fails(3, "GS0104");
-    assert_eq!(place.run(&["pass", "create", "asks"]).code, 2, "for what?");
+    place.run(&["pass", "create", "missing", "--signal", "go"]).fails(3, "GS0104");
+    assert_eq!(place.run(&["pass", "create", "asks"]).code, 2, "neither answer nor signal");
     let key = place.run(&["key", "create", "ops", "--scope", "admin,signal", "-q"]).ok();
     let server = Server::begin(&place, &["serve"]);
     let ask = |args: &[&str], key: &str| {
@@ -119,15 +119,15 @@ fn a_server_prunes_into_its_own_archive() {
     let prune = |args: &[&str]| {
         place.run(&[&["prune", "--completed-before", "0s", "--server", &server.url], args].concat())
     };
-    let told = prune(&["--archive", "mine", "--yes"]);
-    assert_eq!((told.code, told.err.contains("its own archive")), (2, true), "{}", told.err);
-    let told = prune(&[]);
-    assert_eq!((told.code, told.err.contains("--yes")), (2, true), "{}", told.err);
+    let refused = prune(&["--archive", "mine", "--yes"]);
+    assert_eq!((refused.code, refused.err.contains("its own archive")), (2, true), "{}", refused.err);
+    let refused = prune(&[]);
+    assert_eq!((refused.code, refused.err.contains("--yes")), (2, true), "{}", refused.err);
     assert!(prune(&["--dry-run"]).ok().contains("2 runs would be pruned"));
     assert_eq!(prune(&["--yes", "--limit", "1", "-q"]).ok().lines().count(), 1);
-    let told = prune(&["--yes", "--json", "--reason", "tidying"]).json();
-    assert_eq!((told["pruned"].as_array().unwrap().len(), told["more"].as_bool()), (1, None), "{told}");
-    let file = told["archives"][0].as_str().unwrap();
+    let pruned = prune(&["--yes", "--json", "--reason", "tidying"]).json();
+    assert_eq!((pruned["pruned"].as_array().unwrap().len(), pruned["more"].as_bool()), (1, None), "{pruned}");
+    let file = pruned["archives"][0].as_str().unwrap();
     assert!(file.starts_with(place.path("kept").to_str().unwrap()), "{file}");
     assert!(place.run(&["prune", "--verify", file]).ok().contains("1 run"));
     assert!(place.run(&["history", "failed"]).ok().contains("run.pruned"));
@@ -135,15 +135,15 @@ fn a_server_prunes_into_its_own_archive() {
     assert!(prune(&["--yes"]).ok().contains("0 runs pruned"));
     assert_eq!(server.end(), Some(0));
     let server = Server::begin(&place, &["serve"]);
-    let told = place.run(&["prune", "--completed-before", "0s", "--server", &server.url, "--yes"]);
-    told.fails(6, "GS0614");
+    let refused = place.run(&["prune", "--completed-before", "0s", "--server", &server.url, "--yes"]);
+    refused.fails(6, "GS0614");
     assert_eq!(server.end(), Some(0));
 }
 
 #[test]
-fn a_scratch_server_leaves_nothing_behind() {
+fn dev_leaves_no_files_behind() {
     let place = Place::new();
-    // What the file of a project names is not touched by a server that is for trying things.
+    // `dev` ignores the settings file in the working directory.
     let scratch = place.path("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let project = "listen = \"127.0.0.1:1\"\n[namespaces]\nshop = \"sqlite:production.db\"\n";
@@ -164,51 +164,51 @@ fn a_scratch_server_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_server_that_others_could_reach_does_not_start_without_a_key() {
+fn a_server_on_a_public_address_needs_a_key() {
     let place = prepared();
-    let told = place.run(&["serve", "--listen", "0.0.0.0:0"]);
+    let refused = place.run(&["serve", "--listen", "0.0.0.0:0"]);
     let hint = "goldseam key create ops --scope admin";
-    assert!(told.err.contains(hint), "{}", told.err);
-    told.fails(4, "GS0604");
+    assert!(refused.err.contains(hint), "{}", refused.err);
+    refused.fails(4, "GS0604");
     let words: Vec<&str> = hint.split(' ').skip(1).collect();
     place.run(&words).ok();
 }
 
 #[test]
-fn a_server_warns_of_store_files_that_others_can_read() {
+fn serve_warns_about_store_files_that_other_users_can_read() {
     let place = prepared();
     let store = place.path("goldseam.db");
     for (mode, warns) in [(0o600, false), (0o644, true)] {
         std::fs::set_permissions(&store, std::fs::Permissions::from_mode(mode)).unwrap();
-        let heard = place.path("heard.txt");
+        let log = place.path("stderr.txt");
         let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--jsonl"]);
         command.env("GOLDSEAM_DRAIN_SECONDS", "0");
-        let stderr = std::fs::File::create(&heard).unwrap();
+        let stderr = std::fs::File::create(&log).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(Server { child, url: String::new() }.end(), Some(0));
-        let heard = std::fs::read_to_string(&heard).unwrap();
-        assert_eq!(heard.contains("warning: other users may read or write"), warns, "{heard}");
-        assert_eq!(heard.contains("run chmod 600"), warns, "{heard}");
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(log.contains("warning: other users may read or write"), warns, "{log}");
+        assert_eq!(log.contains("run chmod 600"), warns, "{log}");
     }
 }
 
-/// Values that nobody may read, and what all of them have in common.
+/// Secrets, which all contain `sesame`.
 const BANK_KEY: &str = "sesame/bank+key";
 const COLLECTOR: &str = "sesame-collector";
 
 #[test]
-fn a_server_says_no_secret_however_much_it_logs() {
+fn a_server_never_logs_secrets() {
     for format in ["text", "json"] {
         let place = prepared();
-        let heard = place.path("heard.txt");
+        let log = place.path("stderr.txt");
         let otlp = format!("http://ada:{COLLECTOR}@127.0.0.1:1");
         let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--jsonl", "--otlp", &otlp]);
         command.env("GOLDSEAM_LOG", "trace").env("GOLDSEAM_LOG_FORMAT", format);
         command.env("BANK_KEY", BANK_KEY).env("GOLDSEAM_SECRETS_FROM_ENV", "BANK_KEY");
         command.env("GOLDSEAM_DRAIN_SECONDS", "0");
-        let stderr = std::fs::File::create(&heard).unwrap();
+        let stderr = std::fs::File::create(&log).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -224,22 +224,22 @@ fn a_server_says_no_secret_however_much_it_logs() {
             let shown =
                 if own { place.run(&[command, "o-1", "--json"]) } else { ask(&[command, "o-1", "--json"]) };
             let shown = shown.ok();
-            assert_eq!(shown.contains("hush"), own, "the store itself has its data: {shown}");
+            assert_eq!(shown.contains("hush"), own, "only the store itself shows secrets in data: {shown}");
             assert_eq!(shown.contains(BANK_KEY), own, "{shown}");
-            assert!(!shown.contains("sesame/bank+key is spent"), "no text ever has it: {shown}");
+            assert!(!shown.contains("sesame/bank+key is spent"), "notes never contain a secret: {shown}");
         }
-        let told = ask(&["history", "o-1"]).ok();
-        assert!(told.contains("[secret] is spent"), "{told}");
+        let history = ask(&["history", "o-1"]).ok();
+        assert!(history.contains("[secret] is spent"), "{history}");
         assert_eq!(server.end(), Some(0));
-        let heard = std::fs::read_to_string(&heard).unwrap();
-        assert!(heard.contains("goldseam::audit") && heard.contains("DEBUG"), "{heard}");
-        assert!(heard.contains("a payload holds a registered secret"), "{heard}");
-        assert!(!heard.contains("sesame"), "{heard}");
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert!(log.contains("goldseam::audit") && log.contains("DEBUG"), "{log}");
+        assert!(log.contains("a payload holds a registered secret"), "{log}");
+        assert!(!log.contains("sesame"), "{log}");
     }
 }
 
 #[test]
-fn a_server_that_cannot_start_tells_no_secret() {
+fn startup_errors_contain_no_secrets() {
     let place = Place::new();
     let fails = |args: &[&str], env: &[(&str, &str)]| {
         let mut command = place.command(args);
@@ -254,10 +254,10 @@ fn a_server_that_cannot_start_tells_no_secret() {
     fails(&["ls", "--store", store], &[]);
     fails(&["ls", "--server", "http://127.0.0.1:1"], &[("GOLDSEAM_KEY", "sesame-of-a-key")]);
     let bank = ("BANK_KEY", "opensesame");
-    let told = fails(&["serve", "--set", "secrets_from_env=BANK_KEY,BNAK_KEY"], &[bank]);
-    assert!(told.contains("GS0610") && told.contains("BNAK_KEY"), "{told}");
-    let told = fails(&["config", "show", "--set", "secrets_from_env=BNAK_KEY"], &[bank]);
-    assert!(told.contains("BNAK_KEY"), "{told}");
+    let error = fails(&["serve", "--set", "secrets_from_env=BANK_KEY,BNAK_KEY"], &[bank]);
+    assert!(error.contains("GS0610") && error.contains("BNAK_KEY"), "{error}");
+    let error = fails(&["config", "show", "--set", "secrets_from_env=BNAK_KEY"], &[bank]);
+    assert!(error.contains("BNAK_KEY"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A store in which something is wrong with each run in its own way, and words that hide what differs.
+//! A store with a different fault in each run, and masking of variable output.
 
 use goldseam::core::task::Task;
 use goldseam::prelude::*;
@@ -9,25 +9,25 @@ use crate::support::{Place, block, order, reaches};
 
 /// A place whose store holds, besides `done`:
 ///
-/// - `hidden`, which asks a question that its status hides (A2);
+/// - `hidden`, whose cached status hides an open question (A2);
 /// - `lost`, which waits for a signal and has no task (O1);
 /// - `odd`, parked because its code changed (V1);
-/// - `orphan`, whose process is gone in the middle of a step (O2).
+/// - `orphan`, whose process died during a step (O2).
 pub(crate) fn sick() -> Place {
     sick_as(NAMES)
 }
 
-/// What the runs of [`sick`] are called.
+/// The names of the runs of [`sick`].
 pub(crate) const NAMES: [&str; 4] = ["hidden", "lost", "odd", "orphan"];
 
-/// The same under other names.
+/// Like [`sick`], with other names.
 pub(crate) fn sick_as(names: [&str; 4]) -> Place {
     let place = Place::new();
     sicken(&place, names);
     place
 }
 
-/// The same in the store of this place.
+/// Creates the runs of [`sick`] in the store of this place.
 pub(crate) fn sicken(place: &Place, [hidden, lost, odd, orphaned]: [&str; 4]) {
     block(async {
         let engine = Engine::open(&place.url()).await.unwrap();
@@ -61,10 +61,11 @@ async fn diverge(place: &Place, run: &str) {
     engine.shutdown().await;
 }
 
-/// A run whose process dies after two steps, in the middle of the third.
+/// Starts a run whose process dies during the third step.
 async fn orphan(place: &Place, run: &str) {
     let engine = Engine::open(&place.url()).await.unwrap().workflow("voyage", order).start().await.unwrap();
-    let (run, node) = (RunId::new(run).unwrap(), engine.node_id().clone());
+    let run = RunId::new(run).unwrap();
+    let node = engine.node_id().clone();
     engine.run("voyage", run.as_str(), &"hang").await.unwrap();
     let mut mark = 0;
     while engine.get(&run).await.unwrap().steps < 2 {
@@ -72,7 +73,7 @@ async fn orphan(place: &Place, run: &str) {
     }
     engine.crash();
     let client = goldseam::connect_existing(&place.url()).await.unwrap();
-    // Its last word, whatever the system says of its lock.
+    // Wait until the node's record says that it is gone.
     let is_gone = |seen: &NodeSeen| seen.record.id == node && seen.record.state == NodeState::Gone;
     let mut mark = 0;
     while !client.store().nodes().await.unwrap().iter().any(is_gone) {
@@ -80,7 +81,7 @@ async fn orphan(place: &Place, run: &str) {
     }
 }
 
-/// The cached status of a run that waits for an answer says that it runs.
+/// Sets the cached status of a run that waits for an answer to `running`.
 pub(crate) async fn hide_question(client: &Client, run: &str) {
     let run = RunId::new(run).unwrap();
     let mut row = client.store().head(&run).await.unwrap().unwrap().row.unwrap();
@@ -89,16 +90,17 @@ pub(crate) async fn hide_question(client: &Client, run: &str) {
     assert_eq!(client.store().put_row(row, expect).await.unwrap(), Written::Done);
 }
 
-/// The advance task of a run is over.
+/// Cancels the advance task of a run.
 pub(crate) async fn lose_task(client: &Client, run: &str) {
     let filter = TaskFilter { run: Some(RunId::new(run).unwrap()), limit: 1, ..TaskFilter::default() };
     let task = client.store().tasks(filter).await.unwrap().remove(0);
-    let (expect, now) = (Expect::Version(task.version), client.store().now().await.unwrap());
-    let over: Task = task.cancelled(now).unwrap();
-    assert_eq!(client.store().put_task(over, expect).await.unwrap(), Written::Done);
+    let expect = Expect::Version(task.version);
+    let now = client.store().now().await.unwrap();
+    let cancelled: Task = task.cancelled(now).unwrap();
+    assert_eq!(client.store().put_task(cancelled, expect).await.unwrap(), Written::Done);
 }
 
-/// `text` without what differs from one time to the next: moments, spans, nodes and digests.
+/// Masks the variable parts of `text`: times, durations, nodes and digests.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut word = String::new();
@@ -107,14 +109,14 @@ pub(crate) fn plain(text: &str) -> String {
             word.push(c);
             continue;
         }
-        out.push_str(&hidden(&std::mem::take(&mut word)));
+        out.push_str(&masked(&std::mem::take(&mut word)));
         out.push(c);
     }
     out.pop();
     out
 }
 
-fn hidden(word: &str) -> String {
+fn masked(word: &str) -> String {
     let is_span = |word: &str| {
         let units: String = word.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect();
         word.starts_with(|c: char| c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! The binary in a folder of its own, and a store with runs in known states.
+//! The binary in a temporary folder, and a store with runs in known states.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -8,9 +8,9 @@ use goldseam::prelude::*;
 use goldseam::{Client, RunId, Status};
 use serde_json::Value;
 
-/// The pause between two looks for a condition, and how many there are at the most.
-const LOOK: Duration = Duration::from_millis(5);
-const LOOKS_MAX: u32 = 8_000;
+/// How often a condition is checked, and the maximum number of checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const POLLS_MAX: u32 = 8_000;
 
 /// A folder that the binary runs in.
 pub(crate) struct Place {
@@ -18,7 +18,7 @@ pub(crate) struct Place {
     pub(crate) store: Option<String>,
 }
 
-/// What came of a call.
+/// The exit code and output of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -34,21 +34,21 @@ impl Ran {
         }
     }
 
-    /// It worked; its output.
+    /// Asserts success and returns stdout.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
         self.out
     }
 
-    /// It worked; its document.
+    /// Asserts success and returns the JSON document.
     #[track_caller]
     pub(crate) fn json(self) -> Value {
         let out = self.ok();
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    /// It failed with this exit code and this error code, in the form that errors have.
+    /// Asserts failure with this exit code and error code, and returns stderr.
     #[track_caller]
     pub(crate) fn fails(self, exit: i32, code: &str) -> String {
         assert_eq!(self.code, exit, "stdout: {}\nstderr: {}", self.out, self.err);
@@ -74,7 +74,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// The store that its environment names, or the file in its folder.
+    /// The store from the environment, or a file in the folder.
     pub(crate) fn url(&self) -> String {
         let file = || format!("sqlite:{}?durability=process", self.path("goldseam.db").display());
         self.store.clone().unwrap_or_else(file)
@@ -95,7 +95,7 @@ impl Place {
         Ran::of(&self.command(args).output().unwrap())
     }
 
-    /// What stands in the folder.
+    /// The files in the folder.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<String> =
@@ -110,14 +110,14 @@ pub(crate) fn block<F: Future>(work: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// A place whose store holds `done`, `failed`, `asks` and `waits`, with nobody running them.
+/// A place whose store holds `done`, `failed`, `asks` and `waits`, without a running engine.
 pub(crate) fn prepared() -> Place {
     let place = Place::new();
     prepare(&place);
     place
 }
 
-/// The same in the store of this place.
+/// Creates the runs of [`prepared`] in the store of this place.
 pub(crate) fn prepare(place: &Place) {
     block(async {
         let engine =
@@ -135,7 +135,7 @@ pub(crate) fn prepare(place: &Place) {
     });
 }
 
-/// Waits until the next run is younger than this one: lists are in order of the millisecond.
+/// Waits for the next millisecond, so that lists have a definite order.
 async fn tick(client: &Client, run: &str) {
     let run = RunId::new(run).unwrap();
     let created = client.get(&run).await.unwrap().created_at;
@@ -144,7 +144,7 @@ async fn tick(client: &Client, run: &str) {
     }
 }
 
-/// Reserves, charges at the second attempt, then does what its input says.
+/// Reserves, charges at the second attempt, then acts on its input.
 pub(crate) async fn order(ctx: Context, what: String) -> goldseam::Result<String> {
     let stock = ctx
         .step("reserve", || async { Ok::<_, Error>("stock".to_owned()) })
@@ -176,28 +176,28 @@ pub(crate) async fn order(ctx: Context, what: String) -> goldseam::Result<String
 /// Waits until the run has this status.
 pub(crate) async fn reaches(client: &Client, run: &str, status: Status) {
     let run = RunId::new(run).unwrap();
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..POLLS_MAX {
         if client.get(&run).await.unwrap().status == status {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("{run} never became {status}");
 }
 
-/// Polls until `probe` gives something.
+/// Polls until `probe` returns something.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..POLLS_MAX {
         if let Some(found) = probe() {
             return found;
         }
-        std::thread::park_timeout(LOOK);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     panic!("never happened: {what}");
 }
 
-/// A process that does not outlive the test.
+/// A process that is killed at the end of the test.
 pub(crate) struct Guarded(pub(crate) Child);
 
 impl Drop for Guarded {

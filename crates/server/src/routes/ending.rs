@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goldseam::RunId;
 use goldseam_api::doc::change::{Done, Reason};
 use goldseam_api::doc::ending::{Cancelled, NewRetry, NewWithdrawal, Terminated, Withdrawn};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{CommandsApi, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

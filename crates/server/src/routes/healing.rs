@@ -9,7 +9,7 @@ use goldseam_api::doc::heal::{
 use goldseam_api::doc::node::{Node, Workflow};
 use goldseam_api::doc::run::{ChangesQuery, Mark};
 use goldseam_api::doc::{Items, PAGE_MAX, Page};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{HealingApi, NodesApi, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -9,7 +9,7 @@ use goldseam::engine::claims::StaleLock;
 use goldseam_api::doc::key::Scope;
 use goldseam_api::doc::lock::{Extension, LocksQuery, NewHold, NewRelease, Released};
 use goldseam_api::doc::{Items, Page};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{LocksApi, Problem};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

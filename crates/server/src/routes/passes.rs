@@ -9,7 +9,7 @@ use goldseam::{Payload, RunId};
 use goldseam_api::doc::change::{NewAnswer, NewSignal};
 use goldseam_api::doc::pass::{MadePass, NewPass, Rotated, ShownPass, UsePass, UsedPass};
 use goldseam_api::doc::run::Question;
-use goldseam_api::{Api, Caller, Problem};
+use goldseam_api::{Api, Caller, CommandsApi, Problem, RunsApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

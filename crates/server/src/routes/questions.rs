@@ -7,7 +7,7 @@ use goldseam::{Path, RunId};
 use goldseam_api::doc::change::{Answered, NewAnswer};
 use goldseam_api::doc::run::{Question, QuestionsQuery};
 use goldseam_api::doc::{Items, Page};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{CommandsApi, Problem, RunsApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

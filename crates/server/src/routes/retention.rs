@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goldseam_api::doc::retention::{NewPrune, PRUNE_MAX, PrunePlan, PruneQuery, Pruned};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{Problem, RetentionApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

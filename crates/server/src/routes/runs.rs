@@ -13,7 +13,7 @@ use goldseam_api::doc::run::{
     BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, NewRun, RunsQuery, Started, WaitQuery,
 };
 use goldseam_api::doc::{Items, Page};
-use goldseam_api::{Api, Problem};
+use goldseam_api::{CommandsApi, HealingApi, Problem, RunsApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

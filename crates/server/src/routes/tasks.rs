@@ -11,7 +11,7 @@ use goldseam_api::doc::task::{
     TasksQuery,
 };
 use goldseam_api::doc::{Items, Page, WAIT_MS_MAX};
-use goldseam_api::{Api, Caller, Problem};
+use goldseam_api::{Caller, Problem, TasksApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -1,4 +1,4 @@
-//! The honest account: what the log says, against what the witness saw and what was acknowledged.
+//! The account of the demo: compares the log with the witness file and with what was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -8,90 +8,83 @@ use goldseam::core::Recorded;
 use goldseam::core::decide::Refusal;
 use goldseam::core::event::{Cause, Event};
 use goldseam::{Client, EngineError, RunId};
-use goldseam_api::view::spread::Spread;
+use goldseam_api::view::percentiles::Percentiles;
 use serde::Serialize;
 
-use super::drive::passing;
+use super::drive::if_available;
 use super::fleet::{Freeze, Kill};
 use super::order::{DECLINED, STAGES};
 use super::witness::Seen;
-use crate::fail::Fail;
+use crate::error::CliError;
 
-/// What the demo was told is durable.
+/// What the store acknowledged as durable.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged {
-    /// Starts that returned.
+    /// Acknowledged starts.
     pub(crate) starts: Vec<RunId>,
-    /// Answers that returned, by run, with their ids.
+    /// Acknowledged answers, by run, with their ids.
     pub(crate) answers: BTreeMap<RunId, String>,
     /// The process of each node.
     pub(crate) pids: HashMap<NodeId, u32>,
 }
 
-/// The account as a program reads it.
+/// The account as a document.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Account {
     /// Runs started and acknowledged.
     pub(crate) runs: usize,
-    /// Of these, completed.
     pub(crate) completed: usize,
-    /// Of these, failed; declined orders fail on purpose.
+    /// Failed runs; declined orders fail on purpose.
     pub(crate) failed: usize,
-    /// Workers killed.
     pub(crate) kills: usize,
-    /// Workers frozen for a while.
     pub(crate) freezes: usize,
-    /// Acknowledged things that the log does not have, or the witness never saw.
+    /// Acknowledged results that the log or the witness does not have.
     pub(crate) lost: usize,
     /// Completed steps that began again.
     pub(crate) repeated: usize,
-    /// Steps begun again by a worker that was frozen just before the call, and superseded meanwhile: one for each
-    /// freeze and arm is all that a freeze may do.
+    /// Steps begun again by a worker that was frozen just before the call and lost the run meanwhile: at most one for
+    /// each freeze and arm.
     pub(crate) superseded: usize,
-    /// Steps that the log has as completed.
+    /// Completed steps in the log.
     pub(crate) steps: usize,
-    /// Effects that a kill or a freeze cut off before they were recorded, and that ran again.
+    /// Effects that a kill or a freeze interrupted before they were recorded, and that ran again.
     pub(crate) cut_off: usize,
-    /// From a kill to the first new event in a run that the killed worker had.
-    pub(crate) recovery_ms: Spread,
-    /// From beginning to end.
+    /// From a kill to the first new event in a run of the killed worker.
+    pub(crate) recovery_ms: Percentiles,
+    /// The duration of the demo.
     pub(crate) seconds: f64,
 }
 
-/// What a person is told besides.
+/// Details for the text output.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Everything that is not as it should be.
+    /// Every violation.
     pub(crate) wrong: Vec<String>,
     /// Declined orders that failed as they should.
     pub(crate) declined: usize,
-    /// Kills that took at least one run's owner away.
+    /// Kills of a worker that owned a run.
     pub(crate) hits: usize,
-    /// The run that was taken over most often, and how often.
+    /// The run with the most recoveries, and their number.
     pub(crate) example: Option<(usize, RunId)>,
 }
 
-/// Everything that the account is made of.
+/// The evidence for the account.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
-    /// The store.
     pub(crate) client: &'a Client,
-    /// What was acknowledged.
     pub(crate) acknowledged: &'a Acknowledged,
-    /// What the witness saw.
+    /// The lines of the witness.
     pub(crate) seen: &'a [Seen],
-    /// Who was killed when.
     pub(crate) kills: &'a [Kill],
-    /// Who was frozen when.
     pub(crate) freezes: &'a [Freeze],
 }
 
-/// How often a store that is away is asked for one thing, and the pause between two tries.
+/// Attempts to read from an unavailable store, and the pause between two.
 const TRIES: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Compares everything with everything.
-pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Account, Findings), Fail> {
+/// Compares the logs with the witness and with what was acknowledged.
+pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Account, Findings), CliError> {
     let mut findings = Findings::default();
     let mut by_run: HashMap<&str, Vec<&Seen>> = HashMap::new();
     for seen in evidence.seen {
@@ -137,26 +130,26 @@ pub(crate) async fn settle(evidence: Evidence<'_>, seconds: f64) -> Result<(Acco
     }
     let times: Vec<i64> = recoveries.into_iter().flatten().collect();
     findings.hits = times.len();
-    account.recovery_ms = Spread::of(times);
+    account.recovery_ms = Percentiles::of(times);
     Ok((account, findings))
 }
 
-/// The log of a run; none if there is no such run.
-async fn history(client: &Client, run: &RunId) -> Result<Option<Vec<Recorded>>, Fail> {
+/// Reads the log of a run; `None` if the run does not exist.
+async fn history(client: &Client, run: &RunId) -> Result<Option<Vec<Recorded>>, CliError> {
     for _ in 0..TRIES {
         let outcome = match client.history(run).await {
             Err(EngineError::Refused { refusal: Refusal::NoSuchRun, .. }) => return Ok(None),
-            outcome => passing(outcome)?,
+            outcome => if_available(outcome)?,
         };
         if outcome.is_some() {
             return Ok(outcome);
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Err(Fail::plain(format!("the store does not say what became of {run}")))
+    Err(CliError::plain(format!("cannot read the log of {run}: the store is not available")))
 }
 
-/// How a run ended, as its log says it.
+/// Counts how a run ended.
 fn ending(run: &RunId, history: &[Recorded], account: &mut Account, findings: &mut Findings) {
     match history.iter().rev().map(|recorded| &recorded.event).find(|event| event.is_terminal()) {
         Some(Event::RunCompleted { .. }) => account.completed += 1,
@@ -171,7 +164,7 @@ fn ending(run: &RunId, history: &[Recorded], account: &mut Account, findings: &m
     }
 }
 
-/// How long after the kill somebody else had this run, if the killed node had it.
+/// The time from the kill to the next claim of this run, if the killed node owned it.
 fn taken_over(history: &[Recorded], kill: &Kill) -> Option<i64> {
     let claims = history.iter().filter_map(|recorded| match &recorded.event {
         Event::RunClaimed(claimed) => Some((recorded.at, claimed)),
@@ -183,29 +176,29 @@ fn taken_over(history: &[Recorded], kill: &Kill) -> Option<i64> {
     recovered.map(|at| at.0 - kill.at_ms).min()
 }
 
-/// Who completed an effect.
+/// The completion of an effect.
 struct Completion<'a> {
     node: Option<&'a NodeId>,
-    /// How often that node had claimed the run.
+    /// The number of claims of that node so far.
     claims: usize,
-    /// The attempt, where the log says it.
+    /// The attempt, if the log records it.
     attempt: Option<u32>,
 }
 
-/// One run: its log and what the witness saw of it.
+/// One run: its log, and its lines of the witness.
 struct Case<'a> {
     run: &'a RunId,
     history: &'a [Recorded],
     seen: &'a [&'a Seen],
     pids: &'a HashMap<NodeId, u32>,
     freezes: &'a [Freeze],
-    /// Lines of the witness that a freeze excuses.
+    /// Lines of the witness that a freeze explains.
     excused: BTreeSet<usize>,
     findings: &'a mut Findings,
 }
 
 impl Case<'_> {
-    /// Completed effects by the witness's name for them.
+    /// Completed effects, by their path in the witness.
     fn completions(&self) -> BTreeMap<String, Completion<'_>> {
         let mut claimants: Vec<&NodeId> = Vec::new();
         let mut completions = BTreeMap::new();
@@ -226,20 +219,20 @@ impl Case<'_> {
         completions
     }
 
-    /// Where the witness saw the end of the execution that the log has as complete.
+    /// The line of the witness at which the completed execution ended.
     fn end_of(&self, path: &str, done: &Completion<'_>) -> Option<usize> {
         let pid = self.pids.get(done.node?)?;
         let mut ends = self.seen.iter().enumerate().filter_map(|(at, seen)| {
             let same = seen.ended && seen.path == path && seen.pid == *pid;
             (same && done.attempt.is_none_or(|attempt| attempt == seen.attempt)).then_some(at)
         });
-        // A node that had lost the run and claimed it again may have been refused the first time.
+        // If the node lost the run and claimed it again, its first result may have been refused.
         if done.claims > 1 { ends.next_back() } else { ends.next() }
     }
 
-    /// Whether a beginning that should not be is that of a worker that was frozen between its look at the log and the
-    /// call, while somebody else claimed the run: once for each freeze and effect.
-    fn excuses(&mut self, at: usize) -> bool {
+    /// Whether a freeze explains an unexpected start: the worker was frozen between reading the log and calling the
+    /// step, while another node claimed the run. Allowed once for each freeze and effect.
+    fn is_excused(&mut self, at: usize) -> bool {
         let seen = self.seen[at];
         let freeze_of = |seen: &Seen| {
             self.freezes.iter().rposition(|freeze| freeze.pid == seen.pid && freeze.at_us <= seen.at_us)
@@ -275,15 +268,16 @@ impl Case<'_> {
         let completions = self.completions();
         for path in completions.keys() {
             if !self.seen.iter().any(|seen| seen.ended && seen.path == *path) {
-                wrong.push(format!("run {}: {path} is complete, and the witness never saw it end", self.run));
+                wrong
+                    .push(format!("run {}: {path} is complete in the log, but not in the witness", self.run));
             }
         }
-        // A later effect begins only once an earlier result is acknowledged: if the earlier one begins
-        // again after that, its result was lost. Judged by the order of the witness alone, without clocks.
+        // A later effect begins only after the earlier result is acknowledged. If the earlier one begins again after
+        // that, its result was lost. The order in the witness decides, not clocks.
         let mut furthest = 0;
         for (at, seen) in self.seen.iter().enumerate().filter(|(_, seen)| !seen.ended) {
             let Some(stage) = stage_of(&seen.path) else { continue };
-            if stage < furthest && !self.excuses(at) {
+            if stage < furthest && !self.is_excused(at) {
                 wrong.push(format!(
                     "run {}: {} began again after a later step had begun",
                     self.run, seen.path
@@ -296,7 +290,8 @@ impl Case<'_> {
         count
     }
 
-    /// Judged by the order of the witness, too: engines follow the store's clock, which is not the witness's.
+    /// Counts completed steps that began again. The order in the witness decides, because engines use the store's
+    /// clock.
     fn repeated(&mut self) -> usize {
         let mut wrong: Vec<String> = Vec::new();
         let completions = self.completions();
@@ -307,7 +302,7 @@ impl Case<'_> {
         for (path, end) in ends {
             for at in end..self.seen.len() {
                 let is_again = !self.seen[at].ended && self.seen[at].path == path;
-                if is_again && !self.excuses(at) {
+                if is_again && !self.is_excused(at) {
                     wrong.push(format!("run {}: {path} began again after it was complete", self.run));
                 }
             }
@@ -327,7 +322,7 @@ impl Case<'_> {
         count
     }
 
-    /// Counts what is right: steps done, and effects that a kill cut off and that began again.
+    /// Counts completed steps, and effects that a kill interrupted and that began again.
     fn count(&self, account: &mut Account) {
         let completions = self.completions().len();
         account.steps += completions;
@@ -351,9 +346,16 @@ mod tests {
     use super::*;
 
     fn recorded(seq: u64, event: Event) -> Recorded {
-        let (branch, prev) = (BranchId::ROOT, Hash::ZERO);
-        let (seq, at) = (goldseam::Seq(seq), Millis(1));
-        Recorded { seq, at, branch, epoch: None, write: WriteId(seq.0), prev, bytes: 0, event }
+        Recorded {
+            seq: goldseam::Seq(seq),
+            at: Millis(1),
+            branch: BranchId::ROOT,
+            epoch: None,
+            write: WriteId(seq),
+            prev: Hash::ZERO,
+            bytes: 0,
+            event,
+        }
     }
 
     fn node(pid: u32) -> NodeId {
@@ -361,12 +363,11 @@ mod tests {
     }
 
     fn claimed(seq: u64, pid: u32) -> Recorded {
-        let (attempt, alone) = (0, false);
         let claimed = RunClaimed {
             node: node(pid),
             cause: Cause::Start,
-            attempt,
-            alone,
+            attempt: 0,
+            alone: false,
             version: None,
             plan: Vec::new(),
             recovery: None,
@@ -375,26 +376,40 @@ mod tests {
     }
 
     fn completed(seq: u64, path: &str) -> Recorded {
-        let path = goldseam::Path::new(path).unwrap();
-        let (output, began) = (goldseam::Payload::null(), Millis(1));
-        let (input, undo, group, fence) = (None, false, false, None);
-        let step = StepCompleted { path, ord: 0, attempt: 1, began, output, input, undo, group, fence };
+        let step = StepCompleted {
+            path: goldseam::Path::new(path).unwrap(),
+            ord: 0,
+            attempt: 1,
+            began: Millis(1),
+            output: goldseam::Payload::null(),
+            input: None,
+            undo: false,
+            group: false,
+            fence: None,
+        };
         recorded(seq, Event::StepCompleted(step))
     }
 
     fn seen(path: &str, ended: bool, pid: u32) -> Seen {
-        let (run, path, key) = ("r".to_owned(), path.to_owned(), "k".to_owned());
-        Seen { ended, run, path, attempt: 1, key, pid, at_us: 5_000 }
+        Seen {
+            ended,
+            run: "r".to_owned(),
+            path: path.to_owned(),
+            attempt: 1,
+            key: "k".to_owned(),
+            pid,
+            at_us: 5_000,
+        }
     }
 
-    /// What is found about a log with `reserve` done by process 1, and `charge` by process 2: lost, repeated.
+    /// The lost and repeated effects for a log with `reserve` by process 1 and `charge` by process 2.
     fn found(seen: &[Seen]) -> (usize, usize) {
         let (lost, repeated, _) = found_after(seen, &[]);
         (lost, repeated)
     }
 
-    /// The same where processes were frozen, and what freezes excuse.
-    #[expect(clippy::disallowed_methods, reason = "when a freeze ends does not matter here")]
+    /// The lost, repeated and excused effects for the same log, with frozen processes.
+    #[expect(clippy::disallowed_methods, reason = "the end of a freeze does not matter here")]
     fn found_after(seen: &[Seen], frozen: &[u32]) -> (usize, usize, usize) {
         let history = [claimed(1, 1), completed(2, "reserve"), claimed(3, 2), completed(4, "charge")];
         let run = RunId::new("r").unwrap();
@@ -403,46 +418,52 @@ mod tests {
         let pids = HashMap::from([(node(1), 1), (node(2), 2)]);
         let freeze = |pid: &u32| Freeze { pid: *pid, at_us: 4_000, until: std::time::Instant::now() };
         let freezes: Vec<Freeze> = frozen.iter().map(freeze).collect();
-        let (history, pids, freezes, excused) = (&history, &pids, &freezes, BTreeSet::new());
-        let mut case =
-            Case { run: &run, history, seen: &seen, pids, freezes, excused, findings: &mut findings };
+        let mut case = Case {
+            run: &run,
+            history: &history,
+            seen: &seen,
+            pids: &pids,
+            freezes: &freezes,
+            excused: BTreeSet::new(),
+            findings: &mut findings,
+        };
         (case.lost(None), case.repeated(), case.excused.len())
     }
 
     #[test]
-    fn a_freeze_excuses_one_beginning_of_an_owner_that_was_superseded() {
+    fn a_freeze_excuses_one_repeated_start_of_a_superseded_owner() {
         let whole = |path: &str, pid: u32| [seen(path, false, pid), seen(path, true, pid)];
         let good = [whole("reserve", 1), whole("charge", 2)].concat();
         let late = [&good[..], &whole("reserve", 1)].concat();
         assert_eq!(found_after(&late, &[1]), (0, 0, 1));
-        assert_eq!(found_after(&late, &[2]), (1, 1, 0), "somebody else was frozen");
+        assert_eq!(found_after(&late, &[2]), (1, 1, 0), "another process was frozen");
         let twice = [&late[..], &whole("reserve", 1)].concat();
-        assert_eq!(found_after(&twice, &[1]), (1, 1, 1), "one is all that a freeze excuses");
-        assert_eq!(found_after(&twice, &[1, 1]), (1, 1, 1), "both came after the second freeze");
+        assert_eq!(found_after(&twice, &[1]), (1, 1, 1), "a freeze excuses only one start");
+        assert_eq!(found_after(&twice, &[1, 1]), (1, 1, 1), "both starts came after the second freeze");
         let owner = [&good[..], &whole("charge", 2)].concat();
-        assert_eq!(found_after(&owner, &[2]), (0, 1, 0), "an owner that was not superseded has no excuse");
+        assert_eq!(found_after(&owner, &[2]), (0, 1, 0), "the owner was not superseded");
     }
 
     #[test]
-    fn what_is_lost_or_repeated_is_found() {
+    fn lost_and_repeated_effects_are_found() {
         let whole = |path: &str, pid: u32| [seen(path, false, pid), seen(path, true, pid)];
         let good = [whole("reserve", 1), whole("charge", 2)].concat();
         assert_eq!(found(&good), (0, 0));
         let cut_off = [&[seen("reserve", false, 3)][..], &good].concat();
-        assert_eq!(found(&cut_off), (0, 0), "an effect that a kill cut off may begin again");
+        assert_eq!(found(&cut_off), (0, 0), "an interrupted effect may begin again");
         let unrecorded = [&good[..2], &whole("charge", 1), &good[2..]].concat();
-        assert_eq!(found(&unrecorded), (0, 0), "and so may one that ended and was not recorded");
+        assert_eq!(found(&unrecorded), (0, 0), "an effect that ended but was not recorded may begin again");
         let again = [&good[..], &[seen("charge", false, 3)]].concat();
         assert_eq!(found(&again), (0, 1), "a completed step began again");
         let again = [&good[..], &whole("charge", 2)].concat();
-        assert_eq!(found(&again), (0, 1), "in the same process, too");
+        assert_eq!(found(&again), (0, 1), "also in the same process");
         let back = [&good[..3], &whole("reserve", 2), &good[3..]].concat();
         assert_eq!(found(&back), (1, 1), "an earlier step began again after a later one");
-        assert_eq!(found(&good[..3]), (1, 0), "a completion that nobody saw");
+        assert_eq!(found(&good[..3]), (1, 0), "a completion without a witness");
     }
 
     #[test]
-    fn stages_follow_the_code() {
+    fn stages_are_ordered_as_in_the_workflow() {
         assert!(stage_of("reserve") < stage_of("pick:lamp") && stage_of("pick:lamp") < stage_of("ship"));
         assert_eq!(stage_of("undo/reserve"), None);
     }

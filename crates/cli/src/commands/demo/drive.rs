@@ -1,7 +1,8 @@
-//! The demo's course: start runs, answer their questions, kill and freeze workers at random moments, until all is over.
+//! Drives the demo: starts runs, answers their questions, and kills and freezes workers at random times.
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use goldseam::client::{By, StartOptions};
@@ -16,23 +17,23 @@ use super::account::Acknowledged;
 use super::fleet::{Fleet, Freeze, thaw};
 use super::order::{ANSWERS, Order, QUESTION, WORKFLOW};
 use super::progress::Progress;
-use crate::fail::Fail;
+use crate::error::CliError;
 
-/// Pause between two looks at the store.
-const LOOK: Duration = Duration::from_millis(15);
-/// Runs in flight for each worker.
+/// How often the store is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(15);
+/// Active runs for each worker.
 const PER_WORKER: usize = 8;
-/// Runs in flight at least, while there are some left to start.
+/// Minimum number of active runs, while there are runs left to start.
 const IN_FLIGHT_MIN: usize = 2;
-/// One order of so many is declined.
+/// One of this many orders is declined.
 const DECLINE_ONE_OF: u64 = 6;
-/// How long nothing may move before the demo is given up.
-const PATIENCE: Duration = Duration::from_secs(90);
-/// Freezes, in percent of the silence after which others take over: one half of them end before, one after.
-const SHORT_PERCENT: (u64, u64) = (10, 70);
-const LONG_PERCENT: (u64, u64) = (130, 200);
+/// How long the demo waits for progress before it gives up.
+const STALL_MAX: Duration = Duration::from_secs(90);
+/// Durations of freezes, in percent of the silence after which other nodes take over: one half ends before, one after.
+const SHORT_PERCENT: Range<u64> = 10..70;
+const LONG_PERCENT: Range<u64> = 130..200;
 
-/// The demo while it goes on.
+/// The running demo.
 pub(crate) struct Course<'a> {
     args: &'a DemoArgs,
     client: &'a Client,
@@ -45,35 +46,42 @@ pub(crate) struct Course<'a> {
     next: Next,
 }
 
-/// When the next kill and the next freeze are due.
+/// The times of the next kill and the next freeze.
 struct Next {
     kill: Instant,
     freeze: Instant,
 }
 
-/// Whatever moves: ends, starts, answers, kills and freezes.
+/// Counts that show progress: ends, starts, answers, kills and freezes.
 type Mark = (usize, usize, usize, usize, usize);
 
 impl<'a> Course<'a> {
-    /// A course that is about to begin.
     #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
     pub(crate) fn new(
-        (args, seed): (&'a DemoArgs, u64),
+        args: &'a DemoArgs,
+        seed: u64,
         client: &'a Client,
         fleet: &'a mut Fleet,
         progress: &'a Progress,
     ) -> Self {
-        let random = Seeded::new(seed);
-        let (acknowledged, nodes) = (Acknowledged::default(), HashMap::new());
         let now = Instant::now();
-        let next = Next { kill: now, freeze: now };
-        let mut course = Self { args, client, fleet, progress, seed, random, acknowledged, nodes, next };
+        let mut course = Self {
+            args,
+            client,
+            fleet,
+            progress,
+            seed,
+            random: Seeded::new(seed),
+            acknowledged: Acknowledged::default(),
+            nodes: HashMap::new(),
+            next: Next { kill: now, freeze: now },
+        };
         course.next = Next { kill: now + course.pause(), freeze: now + course.pause() };
         course
     }
 
-    /// Goes on until every run has ended and every kill and every freeze is over, or patience ends.
-    pub(crate) async fn run(mut self) -> Result<Acknowledged, Fail> {
+    /// Runs until every run has ended and every kill and freeze is over, or until nothing moves for too long.
+    pub(crate) async fn run(mut self) -> Result<Acknowledged, CliError> {
         let (freezer, frozen) = mpsc::unbounded_channel();
         tokio::select! {
             biased;
@@ -84,11 +92,12 @@ impl<'a> Course<'a> {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
-    async fn go(&mut self, freezer: &mpsc::UnboundedSender<Freeze>) -> Result<(), Fail> {
-        let (mut moved, mut mark) = (Instant::now(), Mark::default());
-        while moved.elapsed() < PATIENCE {
-            // A store that is away, or whose writer is frozen, is asked again.
-            if let Some(runs) = passing(self.runs().await)? {
+    async fn go(&mut self, freezer: &mpsc::UnboundedSender<Freeze>) -> Result<(), CliError> {
+        let mut moved = Instant::now();
+        let mut mark = Mark::default();
+        while moved.elapsed() < STALL_MAX {
+            // If the store is unavailable, or a frozen worker blocks it, try again.
+            if let Some(runs) = if_available(self.runs().await)? {
                 let ended = runs.iter().filter(|run| run.status.is_terminal()).count();
                 self.progress.at(ended, self.fleet.kills.len(), &runs);
                 if ended == self.args.runs && self.is_calm() {
@@ -97,14 +106,15 @@ impl<'a> Course<'a> {
                 self.act(&runs, ended, freezer).await?;
                 let now = self.mark(ended);
                 if now != mark {
-                    (moved, mark) = (Instant::now(), now);
+                    moved = Instant::now();
+                    mark = now;
                 }
             }
-            self.fleet.mend().map_err(trouble)?;
-            tokio::time::sleep(LOOK).await;
+            self.fleet.replace_ended().map_err(worker_error)?;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        while passing(self.meet().await)?.is_none() && moved.elapsed() < PATIENCE * 2 {
-            tokio::time::sleep(LOOK).await;
+        while if_available(self.read_nodes().await)?.is_none() && moved.elapsed() < STALL_MAX * 2 {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -117,7 +127,8 @@ impl<'a> Course<'a> {
     /// Whether every kill and every freeze is over.
     #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
     fn is_calm(&self) -> bool {
-        let (fleet, now) = (&self.fleet, Instant::now());
+        let fleet = &self.fleet;
+        let now = Instant::now();
         let done = fleet.kills.len() >= self.args.kills && fleet.freezes.len() >= self.args.freezes;
         done && !(0..fleet.len()).any(|at| fleet.is_frozen(at, now))
     }
@@ -128,7 +139,7 @@ impl<'a> Course<'a> {
         runs: &[Summary],
         ended: usize,
         freezer: &mpsc::UnboundedSender<Freeze>,
-    ) -> Result<(), Fail> {
+    ) -> Result<(), CliError> {
         self.start_some(ended).await?;
         self.answer_some(runs).await?;
         if self.fleet.kills.len() < self.args.kills
@@ -143,8 +154,8 @@ impl<'a> Course<'a> {
         {
             let span = self.span();
             self.fleet.freeze_for(at, span, freezer);
-            // Some begin while another one lasts.
-            self.next.freeze = Instant::now() + self.share(span * 2, (0, 100));
+            // Some freezes overlap.
+            self.next.freeze = Instant::now() + self.share(span * 2, 0..100);
         }
         Ok(())
     }
@@ -155,27 +166,28 @@ impl<'a> Course<'a> {
         Ok(page.items.into_iter().map(|row| row.summary).collect())
     }
 
-    /// From one kill to the next.
+    /// The pause until the next kill.
     fn pause(&self) -> Duration {
-        self.share(self.args.every, (50, 150))
+        self.share(self.args.every, 50..150)
     }
 
-    /// How long a freeze lasts.
+    /// The duration of a freeze.
     fn span(&self) -> Duration {
         let is_long = self.random.next().is_multiple_of(2);
         let silence = self.args.silence().max(self.client.store().pace().silence_max);
         self.share(silence, if is_long { LONG_PERCENT } else { SHORT_PERCENT })
     }
 
-    /// A part of `whole`, between so many percent of it.
-    fn share(&self, whole: Duration, (low, high): (u64, u64)) -> Duration {
+    /// A random part of `whole`, within a range of percent.
+    fn share(&self, whole: Duration, range: Range<u64>) -> Duration {
         let micros = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX);
         let percent = |part: u64| micros / 100 * part;
-        Duration::from_micros(percent(low) + self.random.next() % percent(high - low).max(1))
+        let width = percent(range.end - range.start).max(1);
+        Duration::from_micros(percent(range.start) + self.random.next() % width)
     }
 
-    /// Starts are spread over the kills, so that every kill finds work in progress.
-    async fn start_some(&mut self, ended: usize) -> Result<(), Fail> {
+    /// Starts runs, spread over the kills so that every kill hits work in progress.
+    async fn start_some(&mut self, ended: usize) -> Result<(), CliError> {
         let started = self.acknowledged.starts.len();
         let share = self.args.runs * (self.fleet.kills.len() + 1) / (self.args.kills + 1);
         let most = ended + self.fleet.len() * PER_WORKER;
@@ -185,8 +197,8 @@ impl<'a> Course<'a> {
             let order = self.order(number);
             let input = Payload::of(&order, &Limits::default())?;
             let options = StartOptions::default().tag("customer", order.customer.clone());
-            // If the reply was lost, the same start is tried again: the same id and input are the same run.
-            if passing(self.client.start(WORKFLOW, &run, input, options).await)?.is_none() {
+            // If the response was lost, the start is repeated: the same id and input are the same run.
+            if if_available(self.client.start(WORKFLOW, &run, input, options).await)?.is_none() {
                 break;
             }
             self.acknowledged.starts.push(run);
@@ -206,7 +218,8 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The more kills for each run, the longer its steps: kills must find work in progress, and leave time for some.
+    /// The duration of a step: longer with more kills per run, so that kills hit work in progress and leave time for
+    /// some.
     fn step_ms(&self) -> u64 {
         let every = self.every_ms();
         let step = every * self.args.kills as u64 * self.fleet.len() as u64 / self.args.runs as u64 / 8;
@@ -217,7 +230,7 @@ impl<'a> Course<'a> {
         u64::try_from(self.args.every.as_millis()).unwrap_or(u64::MAX).clamp(16, 10_000)
     }
 
-    async fn answer_some(&mut self, runs: &[Summary]) -> Result<(), Fail> {
+    async fn answer_some(&mut self, runs: &[Summary]) -> Result<(), CliError> {
         let asking = runs.iter().filter(|run| !run.status.is_terminal() && !run.inputs.is_empty());
         for run in asking.filter(|run| !self.acknowledged.answers.contains_key(&run.run)).collect::<Vec<_>>()
         {
@@ -227,15 +240,15 @@ impl<'a> Course<'a> {
             let id = format!("answer-{}", run.run);
             let by = By { who: Some("demo".to_owned()), reason: String::new(), id: Some(id.clone()) };
             let question = Path::new(QUESTION)?;
-            if passing(self.client.answer(&run.run, &question, answer, by).await)?.is_some() {
+            if if_available(self.client.answer(&run.run, &question, answer, by).await)?.is_some() {
                 self.acknowledged.answers.insert(run.run.clone(), id);
             }
         }
         Ok(())
     }
 
-    /// Learns which nodes the workers are.
-    async fn meet(&mut self) -> Result<(), EngineError> {
+    /// Reads which nodes the workers are.
+    async fn read_nodes(&mut self) -> Result<(), EngineError> {
         for seen in self.client.store().nodes().await? {
             let pid = seen.record.name.rsplit_once(':').and_then(|(_, pid)| pid.parse().ok());
             if let Some(pid) = pid {
@@ -246,10 +259,10 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// A worker that has work, unless there is none to be had.
+    /// Picks a worker that owns a run; any worker if every run has ended.
     #[expect(clippy::disallowed_methods, reason = "the demo measures real time")]
-    async fn victim(&mut self, runs: &[Summary]) -> Result<Option<usize>, Fail> {
-        if passing(self.meet().await)?.is_none() {
+    async fn victim(&mut self, runs: &[Summary]) -> Result<Option<usize>, CliError> {
+        if if_available(self.read_nodes().await)?.is_none() {
             return Ok(None);
         }
         let now = Instant::now();
@@ -266,21 +279,21 @@ impl<'a> Course<'a> {
         if choice.is_empty() {
             return Ok(None);
         }
-        // Not at the moment of a look, but at any moment between two.
+        // At any time between two polls, not right after one.
         tokio::time::sleep(Duration::from_micros(self.random.next() % 15_000)).await;
         Ok(Some(choice[(self.random.next() % choice.len() as u64) as usize]))
     }
 
-    /// Kills a worker; says whether it did.
-    async fn kill_one(&mut self, runs: &[Summary]) -> Result<bool, Fail> {
+    /// Kills a worker; returns whether it did.
+    async fn kill_one(&mut self, runs: &[Summary]) -> Result<bool, CliError> {
         let Some(at) = self.victim(runs).await? else { return Ok(false) };
         let Some(node) = self.nodes.get(&self.fleet.pid(at)).cloned() else { return Ok(false) };
-        self.fleet.kill(at, node).map_err(trouble)
+        self.fleet.kill(at, node).map_err(worker_error)
     }
 }
 
-/// What came of it, or nothing where the store did not say: it is away, busy, or its answer was lost.
-pub(crate) fn passing<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, Fail> {
+/// Returns `None` if the store is unavailable or busy, or its response was lost.
+pub(crate) fn if_available<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, CliError> {
     match outcome {
         Ok(value) => Ok(Some(value)),
         Err(
@@ -291,11 +304,11 @@ pub(crate) fn passing<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, F
     }
 }
 
-/// How many runs are in this status.
+/// Counts runs with this status.
 pub(crate) fn count(runs: &[Summary], status: Status) -> usize {
     runs.iter().filter(|run| run.status == status).count()
 }
 
-fn trouble(error: io::Error) -> Fail {
-    Fail::plain(format!("a worker could not be started or killed: {error}"))
+fn worker_error(error: io::Error) -> CliError {
+    CliError::plain(format!("cannot start or kill a worker: {error}"))
 }

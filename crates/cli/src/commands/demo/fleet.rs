@@ -1,6 +1,6 @@
-//! The worker processes: started, killed or frozen without warning, and replaced.
+//! The worker processes: starts, kills, freezes and replaces them.
 //!
-//! Invariant: only processes that were started here are ever signalled, and none outlives the fleet.
+//! **Invariant:** only processes that were started here are signalled, and none outlives the fleet.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -21,31 +21,29 @@ use super::witness::micros_now;
 /// How to start a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// The store.
+    /// The URL of the store.
     pub(crate) url: String,
-    /// Further options of every worker.
     pub(crate) options: Vec<OsString>,
-    /// Where what workers say goes.
+    /// The file for stderr of all workers.
     pub(crate) log: PathBuf,
 }
 
-/// A kill: who, and when.
+/// A kill of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Kill {
-    /// The engine in that process.
+    /// The worker's node.
     pub(crate) node: NodeId,
-    /// Milliseconds since 1970 when the signal was sent.
+    /// When the signal was sent, in milliseconds since 1970.
     pub(crate) at_ms: i64,
 }
 
-/// A freeze: whom, and from when until when.
+/// A freeze of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Freeze {
-    /// The process.
     pub(crate) pid: u32,
-    /// Microseconds since 1970 when it was stopped.
+    /// When it began, in microseconds since 1970.
     pub(crate) at_us: i64,
-    /// When it goes on.
+    /// When it ends.
     pub(crate) until: Instant,
 }
 
@@ -56,7 +54,7 @@ pub(crate) struct Fleet {
     workers: Vec<Child>,
     /// Every kill so far.
     pub(crate) kills: Vec<Kill>,
-    /// Every freeze for a time so far.
+    /// Every freeze with a duration so far.
     pub(crate) freezes: Vec<Freeze>,
 }
 
@@ -75,7 +73,7 @@ impl Fleet {
         let log = OpenOptions::new().create(true).append(true).open(&self.plan.log)?;
         Command::new(std::env::current_exe()?)
             .args(["demo-worker", "--parent", &std::process::id().to_string()])
-            // Everybody may read a command line; a URL may hold a password.
+            // A URL may contain a password, and other users can read command lines.
             .env("GOLDSEAM_STORE", &self.plan.url)
             .args(&self.plan.options)
             .args(more)
@@ -86,7 +84,6 @@ impl Fleet {
             .spawn()
     }
 
-    /// How many workers there are.
     pub(crate) fn len(&self) -> usize {
         self.workers.len()
     }
@@ -96,8 +93,7 @@ impl Fleet {
         self.workers[at].id()
     }
 
-    /// Kills a worker with SIGKILL and starts another in its place; one that has ended by itself is no kill. Says
-    /// whether it was one.
+    /// Kills a worker with SIGKILL and starts another in its place. Returns false if the worker had already ended.
     pub(crate) fn kill(&mut self, at: usize, node: NodeId) -> io::Result<bool> {
         let worker = &mut self.workers[at];
         if worker.try_wait()?.is_some() {
@@ -111,44 +107,42 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Stops a worker in the middle of whatever it does. It goes on after a while by [`thaw`], at the other end of
-    /// `frozen`.
+    /// Stops a worker with SIGSTOP for a while; [`thaw`] receives the freeze and continues the worker.
     #[expect(clippy::disallowed_methods, reason = "a freeze is a span of real time")]
     pub(crate) fn freeze_for(&mut self, at: usize, span: Duration, frozen: &mpsc::UnboundedSender<Freeze>) {
-        let (pid, at_us, until) = (self.pid(at), micros_now(), Instant::now() + span);
+        let freeze = Freeze { pid: self.pid(at), at_us: micros_now(), until: Instant::now() + span };
         self.freeze(at);
-        let freeze = Freeze { pid, at_us, until };
         self.freezes.push(freeze.clone());
         let _ = frozen.send(freeze);
     }
 
-    /// Whether a worker is frozen for a time that is not over.
+    /// Whether a worker is frozen now.
     pub(crate) fn is_frozen(&self, at: usize, now: Instant) -> bool {
         let pid = self.pid(at);
         self.freezes.iter().any(|freeze| freeze.pid == pid && now < freeze.until)
     }
 
-    /// Starts one more worker, with further options.
-    pub(crate) fn hire(&mut self, more: &[&str]) -> io::Result<usize> {
+    /// Starts one more worker, with additional options.
+    pub(crate) fn add_worker(&mut self, more: &[&str]) -> io::Result<usize> {
         let worker = self.spawn(more)?;
         self.workers.push(worker);
         Ok(self.workers.len() - 1)
     }
 
-    /// Kills a worker with SIGKILL; nobody takes its place.
-    pub(crate) fn lose(&mut self, at: usize) -> io::Result<()> {
+    /// Kills a worker with SIGKILL without a replacement.
+    pub(crate) fn kill_only(&mut self, at: usize) -> io::Result<()> {
         let mut worker = self.workers.remove(at);
         let killed = worker.kill();
         worker.wait()?;
         killed
     }
 
-    /// Stops a worker in the middle of whatever it does.
+    /// Stops a worker with SIGSTOP.
     pub(crate) fn freeze(&self, at: usize) {
         self.signal(at, Signal::STOP);
     }
 
-    /// Lets a frozen worker go on, as if nothing had happened.
+    /// Continues a frozen worker.
     pub(crate) fn thaw(&self, at: usize) {
         self.signal(at, Signal::CONT);
     }
@@ -157,12 +151,13 @@ impl Fleet {
         send(self.workers[at].id(), signal);
     }
 
-    /// Workers that ended by themselves are replaced; returns how many did.
+    /// Replaces workers that ended on their own; returns how many did.
     #[expect(clippy::disallowed_methods, reason = "a freeze is a span of real time")]
-    pub(crate) fn mend(&mut self) -> io::Result<usize> {
-        let (mut ended, now) = (0, Instant::now());
+    pub(crate) fn replace_ended(&mut self) -> io::Result<usize> {
+        let mut ended = 0;
+        let now = Instant::now();
         for at in 0..self.workers.len() {
-            // The name of a process that is to be thawed must not become another's.
+            // Another process must not get the id of a process that is still to be thawed.
             if !self.is_frozen(at, now) && self.workers[at].try_wait()?.is_some() {
                 self.workers[at] = self.spawn(&[])?;
                 ended += 1;
@@ -171,11 +166,11 @@ impl Fleet {
         Ok(ended)
     }
 
-    /// Asks every worker to stop, so that it hands over what it has and leaves the store.
-    pub(crate) fn dismiss(&mut self) {
+    /// Stops every worker with SIGTERM, so that it hands over its runs and leaves the store.
+    pub(crate) fn stop_all(&mut self) {
         for at in 0..self.workers.len() {
             self.signal(at, Signal::TERM);
-            // One that is frozen would not hear it.
+            // A frozen worker does not handle the signal.
             self.thaw(at);
         }
         for worker in &mut self.workers {
@@ -200,8 +195,8 @@ fn send(pid: u32, signal: Signal) {
     }
 }
 
-/// Lets frozen workers go on when their time is over. It goes beside everything else: whoever writes to a store may
-/// have to wait for a frozen writer.
+/// Continues frozen workers when their time is over. Runs concurrently with the demo, because a write to the store may
+/// have to wait for a frozen worker.
 pub(crate) async fn thaw(mut frozen: mpsc::UnboundedReceiver<Freeze>) -> Infallible {
     let mut sleeping = FuturesUnordered::new();
     loop {

@@ -1,4 +1,4 @@
-//! The workflow of the demo: an order, from reservation to shipment, with everything that can go wrong on purpose.
+//! The workflow of the demo: an order from reservation to shipment, with failures on purpose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,31 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use super::witness::Witness;
 
-/// Name of the workflow.
 pub(crate) const WORKFLOW: &str = "order";
 /// The question that every order asks.
 pub(crate) const QUESTION: &str = "release";
-/// The answers.
 pub(crate) const ANSWERS: [&str; 2] = ["ship", "decline"];
-/// Code of the failure that a declined order ends with.
+/// The failure code of a declined order.
 pub(crate) const DECLINED: &str = "declined";
-/// Steps in the order of the code; what stands in one entry runs side by side.
+/// Steps in their order; steps with the same entry run in parallel.
 pub(crate) const STAGES: &[&str] = &["reserve", "pick:", "charge", "ship"];
 
 /// Input of the workflow.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Who ordered.
     pub(crate) customer: String,
-    /// What.
     pub(crate) lines: Vec<String>,
-    /// For how much.
     pub(crate) cents: u64,
-    /// How long one step takes.
+    /// The duration of a step.
     pub(crate) step_ms: u64,
 }
 
-/// What the workflow returns.
+/// Output of the workflow.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Receipt {
     parcel: String,
@@ -40,7 +35,7 @@ pub(crate) struct Receipt {
     picked: Vec<String>,
 }
 
-/// The order: reserve, pick in parallel, charge (fails once), settle, ask, ship.
+/// The workflow: reserve, pick in parallel, charge (fails once), settle, ask, ship.
 pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> goldseam::Result<Receipt> {
     let work = Work { run: ctx.run_id().as_str().to_owned(), step_ms: order.step_ms, witness };
     let undo = work.clone();
@@ -50,7 +45,8 @@ pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> 
         .await?;
     let pick = |line: &String| {
         let path = format!("pick:{line}");
-        let (work, line) = (work.clone(), line.clone());
+        let work = work.clone();
+        let line = line.clone();
         ctx.step_with(("pick", line.clone()), move |attempt| work.effect(&path, attempt, line.clone()))
     };
     let picked = ctx.join(order.lines.iter().map(pick)).await?;
@@ -74,7 +70,7 @@ pub(crate) async fn order(ctx: Context, order: Order, witness: Arc<Witness>) -> 
     Ok(Receipt { parcel, charge, picked })
 }
 
-/// Effects that leave a trace in the witness file.
+/// Effects that write to the witness file.
 #[derive(Debug, Clone)]
 struct Work {
     run: String,
@@ -89,9 +85,11 @@ impl Work {
         attempt: Attempt,
         result: String,
     ) -> impl Future<Output = goldseam::Result<String>> + Send + use<> {
-        let (work, path) = (self.clone(), path.to_owned());
+        let work = self.clone();
+        let path = path.to_owned();
         async move {
-            let (number, key) = (attempt.number(), attempt.idempotency_key());
+            let number = attempt.number();
+            let key = attempt.idempotency_key();
             work.witness.begin(&work.run, &path, number, key)?;
             tokio::time::sleep(Duration::from_millis(work.step_ms)).await;
             work.witness.end(&work.run, &path, number, key)?;

@@ -1,33 +1,31 @@
-//! The independent witness: a file to which every effect appends a line when it begins and when it ends.
+//! The witness: a file to which every effect appends a line when it begins and when it ends.
 //!
-//! One `write` per line on a file opened for appending: lines of several processes never mix, and
-//! what was written survives the end of the process.
+//! Each line is one `write` to a file opened for appending: lines of several processes never mix, and a written line
+//! survives the end of the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Writes lines.
+/// A writer of the witness file.
 #[derive(Debug)]
 pub(crate) struct Witness(File);
 
-/// One line.
+/// A line of the witness file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Whether the effect ended; else it began.
+    /// Whether the effect ended; otherwise it began.
     pub(crate) ended: bool,
-    /// The run.
     pub(crate) run: String,
     /// The step, or `undo/STEP`.
     pub(crate) path: String,
-    /// Number of the attempt.
     pub(crate) attempt: u32,
-    /// The key that is the same for every attempt.
+    /// The idempotency key of the step.
     pub(crate) key: String,
-    /// Who did it.
+    /// The process.
     pub(crate) pid: u32,
-    /// When, in microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub(crate) at_us: i64,
 }
 
@@ -37,24 +35,26 @@ impl Witness {
         Ok(Self(OpenOptions::new().create(true).append(true).open(path)?))
     }
 
-    /// An effect begins.
+    /// Records that an effect begins.
     pub(crate) fn begin(&self, run: &str, path: &str, attempt: u32, key: &str) -> io::Result<()> {
         self.write(false, [run, path, &attempt.to_string(), key])
     }
 
-    /// An effect ended.
+    /// Records that an effect ended.
     pub(crate) fn end(&self, run: &str, path: &str, attempt: u32, key: &str) -> io::Result<()> {
         self.write(true, [run, path, &attempt.to_string(), key])
     }
 
     fn write(&self, ended: bool, [run, path, attempt, key]: [&str; 4]) -> io::Result<()> {
-        let (word, pid, micros) = (if ended { "end" } else { "begin" }, std::process::id(), micros_now());
+        let word = if ended { "end" } else { "begin" };
+        let pid = std::process::id();
+        let micros = micros_now();
         let line = format!("{word}\t{run}\t{path}\t{attempt}\t{key}\t{pid}\t{micros}\n");
         (&self.0).write_all(line.as_bytes())
     }
 }
 
-/// Everything that was witnessed, in order.
+/// Reads all lines, in order.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<Seen>> {
     let text = std::fs::read_to_string(path)?;
     Ok(text.lines().filter_map(parse).collect())
@@ -67,15 +67,19 @@ fn parse(line: &str) -> Option<Seen> {
         "begin" => false,
         _ => return None,
     };
-    let (run, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-    let (attempt, key) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-    let pid = parts.next()?.parse().ok()?;
-    let at_us = parts.next()?.parse().ok()?;
-    Some(Seen { ended, run, path, attempt, key, pid, at_us })
+    Some(Seen {
+        ended,
+        run: parts.next()?.to_owned(),
+        path: parts.next()?.to_owned(),
+        attempt: parts.next()?.parse().ok()?,
+        key: parts.next()?.to_owned(),
+        pid: parts.next()?.parse().ok()?,
+        at_us: parts.next()?.parse().ok()?,
+    })
 }
 
-/// Now, by the machine's clock, to the microsecond.
-#[expect(clippy::disallowed_methods, reason = "the witness must not ask the engine what time it is")]
+/// The time of the machine's clock, in microseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "the witness must not depend on the engine's clock")]
 pub(crate) fn micros_now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -86,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
+    fn lines_round_trip() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("witness.tsv");
         let witness = Witness::open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The hidden command behind the demo and the drill: an engine with their workflow, until it is told to stop or killed.
+//! The hidden worker command of the demo and the drill: an engine with their workflow.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,44 +13,44 @@ use super::order::{Order, WORKFLOW, order};
 use super::witness::Witness;
 use crate::app::App;
 use crate::commands::drill::work as drill;
-use crate::fail::{Exit, Fail};
-use crate::when;
+use crate::error::{CliError, Exit};
+use crate::time;
 
-/// How often a worker looks whether the demo still lives.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often a worker checks that its parent process is alive.
+const PARENT_CHECK: Duration = Duration::from_millis(200);
 
 /// Options of `demo-worker`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// Executes orders, and every effect appends to this file.
+    /// Execute orders whose effects append to this file.
     #[arg(long, required_unless_present = "drill")]
     witness: Option<PathBuf>,
-    /// Executes drills that stand in this queue.
+    /// Execute drills of this queue.
     #[arg(long, value_name = "QUEUE", conflicts_with = "witness")]
     drill: Option<String>,
-    /// How long a node may be silent before others take over.
-    #[arg(long, value_parser = when::parse_span, default_value = "10s")]
+    /// How long a node may be silent before other nodes take over.
+    #[arg(long, value_parser = time::parse_span, default_value = "10s")]
     silence: Duration,
-    /// How often all active runs are looked over.
-    #[arg(long, value_parser = when::parse_span, default_value = "30s")]
+    /// How often to sweep all active runs.
+    #[arg(long, value_parser = time::parse_span, default_value = "30s")]
     sweep: Duration,
-    /// Takes this lock, and has it for as long as it lives.
+    /// Acquire this lock.
     #[arg(long, value_name = "LOCK")]
     hold: Option<String>,
-    /// Stop when this process is no longer the parent.
+    /// Stop when the parent process is not this one.
     #[arg(long)]
     parent: Option<i32>,
 }
 
-/// Recoveries without progress that a run of the demo may need.
+/// Recoveries without progress that a run of the demo may need: many kills hit one run again and again by chance.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Works until it is told to stop.
-pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
-    let cannot = |error: std::io::Error| Fail::plain(format!("the worker cannot start: {error}"));
+/// Executes runs until SIGTERM.
+pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, CliError> {
+    let cannot = |error: std::io::Error| CliError::plain(format!("the worker cannot start: {error}"));
     let beat = (args.silence / 5).min(Duration::from_secs(2));
-    let (silence_max, sweep) = (args.silence, Some(args.sweep));
-    let mut config = Config { silence_max, beat, sweep, slots: 64, ..Config::default() };
+    let mut config =
+        Config { silence_max: args.silence, beat, sweep: Some(args.sweep), slots: 64, ..Config::default() };
     let engine = Engine::open(&app.url).await?;
     let engine = match (&args.drill, &args.witness) {
         (Some(queue), _) => {
@@ -61,8 +61,6 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
             let file = witness.as_deref().unwrap_or(Path::new("witness.tsv"));
             let witness = Arc::new(Witness::open(file).map_err(cannot)?);
             let workflow = move |ctx: Context, input: Order| order(ctx, input, Arc::clone(&witness));
-            // Many kills a second hit one run again and again by chance, on a slow machine; nothing is wrong with the
-            // run then.
             config.recovery.attempts_max = ATTEMPTS_MAX;
             engine.config(config).workflow(WORKFLOW, workflow)
         }
@@ -71,9 +69,9 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
     if let Some(lock) = &args.hold {
         engine.locks().acquire(&LockName::new(lock)?, "drill-worker", drill::LOCK_TTL).await?;
     }
-    let mut told = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     tokio::select! {
-        _ = told.recv() => {}
+        _ = terminate.recv() => {}
         () = orphaned(args.parent) => {}
         error = engine.failed() => return Err(error.into()),
     }
@@ -81,13 +79,13 @@ pub(crate) async fn run(app: &App, args: WorkerArgs) -> Result<Exit, Fail> {
     Ok(Exit::Ok)
 }
 
-/// Returns once the process that started this one is gone.
+/// Returns once the parent process is gone.
 async fn orphaned(parent: Option<i32>) {
     loop {
         let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         if parent.is_some() && now != parent {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(PARENT_CHECK).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The faults, one after the other: each is injected, then watched until it is healed or patience ends.
+//! Injects the faults one after the other, and watches each until it is healed or times out.
 
 use std::io;
 use std::time::Duration;
@@ -14,53 +14,54 @@ use tokio::time::timeout;
 use super::measure::{Fault, Mark, Times};
 use super::work::{LOCK_TTL, Load, QUESTION, WORKFLOW};
 use crate::commands::demo::fleet::Fleet;
-use crate::fail::Fail;
+use crate::error::CliError;
 
-/// Pause between two looks at a lock, whose expiry changes nothing.
-const LOOK: Duration = Duration::from_millis(10);
-/// How often a worker is frozen anew because the store was locked, and how long a write may take else.
+/// How often a lock is read: its expiry changes no record, so there is nothing to wait for.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Attempts to freeze a worker while it does not lock the store.
 const FREEZES_MAX: u32 = 20;
+/// How long a write may take if no frozen worker locks the store.
 const WRITE_MAX: Duration = Duration::from_millis(500);
-/// A run that is under way for as long as a fault needs.
+/// A run that lasts longer than a fault.
 const LONG: Load = Load { ask: false, steps: 600, step_ms: 50 };
-/// A run that asks, then does one step.
+/// A run that asks a question, then executes one step.
 const ASKS: Load = Load { ask: true, steps: 1, step_ms: 1 };
 
-/// A drill under way.
+/// A running drill.
 pub(crate) struct Drill<'a> {
     pub(crate) client: &'a Client,
     pub(crate) fleet: Fleet,
-    /// The drill's own queue; also what all its names begin with.
+    /// The drill's queue, and the prefix of all its names.
     pub(crate) name: String,
-    /// How long each fault may take to be healed.
-    pub(crate) patience: Duration,
+    /// How long healing a fault may take.
+    pub(crate) timeout: Duration,
     pub(crate) line: ProgressBar,
 }
 
 impl Drill<'_> {
     /// Injects every fault.
-    pub(crate) async fn run(&mut self) -> Result<Vec<Fault>, Fail> {
+    pub(crate) async fn run(&mut self) -> Result<Vec<Fault>, CliError> {
         let mut faults = Vec::new();
-        self.tell("a worker is killed");
+        self.show("killing a worker");
         faults.push(self.kill().await?);
-        self.tell("a worker is frozen");
+        self.show("freezing a worker");
         faults.push(self.freeze().await?);
-        self.tell("a lock is left behind");
+        self.show("killing the holder of a lock");
         faults.push(self.lock().await?);
-        self.tell("a cached status is damaged");
+        self.show("damaging a cached status");
         faults.push(self.status().await?);
-        self.tell("a task is lost");
+        self.show("losing a task");
         faults.push(self.task().await?);
-        self.tell("runs end");
+        self.show("ending the runs");
         self.end().await?;
         Ok(faults)
     }
 
-    fn tell(&self, what: &'static str) {
+    fn show(&self, what: &'static str) {
         self.line.set_message(what);
     }
 
-    async fn start(&self, what: &str, load: Load) -> Result<RunId, Fail> {
+    async fn start(&self, what: &str, load: Load) -> Result<RunId, CliError> {
         let run = RunId::new(format!("{}-{what}", self.name))?;
         let input = Payload::of(&load, &Limits::default())?;
         let options = StartOptions::default().queue(self.name.clone());
@@ -68,8 +69,8 @@ impl Drill<'_> {
         Ok(run)
     }
 
-    /// Waits until the run is as wanted, and says how it is then.
-    async fn until(&self, run: &RunId, wanted: impl Fn(&Summary) -> bool) -> Result<Summary, Fail> {
+    /// Waits until the run satisfies a condition, and returns its summary.
+    async fn until(&self, run: &RunId, wanted: impl Fn(&Summary) -> bool) -> Result<Summary, CliError> {
         let look = async {
             let mut mark = 0;
             loop {
@@ -80,32 +81,32 @@ impl Drill<'_> {
                 mark = self.client.wait_for_change(mark).await?;
             }
         };
-        match timeout(self.patience, look).await {
+        match timeout(self.timeout, look).await {
             Ok(found) => found,
-            Err(_) => Err(Fail::plain(format!("the drill's workers did not bring run {run} far enough"))),
+            Err(_) => Err(CliError::plain(format!("run {run} did not reach the expected state in time"))),
         }
     }
 
-    /// Waits until the run has gone on after the fault, or patience ends.
-    async fn healed(&self, run: &RunId, fault: Mark) -> Result<Times, Fail> {
+    /// Waits until the run moves after the fault, or the time is over.
+    async fn healed(&self, run: &RunId, fault: Mark) -> Result<Times, CliError> {
         let look = async {
             let mut mark = 0;
             loop {
                 let times = fault.look(self.client, run).await?;
                 if times.moved.is_some() {
-                    return Ok::<_, Fail>(times);
+                    return Ok::<_, CliError>(times);
                 }
                 mark = self.client.wait_for_change(mark).await?;
             }
         };
-        match timeout(self.patience, look).await {
+        match timeout(self.timeout, look).await {
             Ok(times) => times,
             Err(_) => fault.look(self.client, run).await,
         }
     }
 
-    /// The worker that has the run.
-    async fn worker_of(&self, run: &Summary) -> Result<(usize, NodeId), Fail> {
+    /// Finds the worker that owns the run.
+    async fn worker_of(&self, run: &Summary) -> Result<(usize, NodeId), CliError> {
         let nodes = self.client.store().nodes().await?;
         let owner = nodes.into_iter().find(|seen| Some(&seen.record.id) == run.owner.as_ref());
         let found = owner.and_then(|seen| {
@@ -113,107 +114,108 @@ impl Drill<'_> {
             let at = (0..self.fleet.len()).find(|at| self.fleet.pid(*at) == pid)?;
             Some((at, seen.record.id))
         });
-        found.ok_or_else(|| Fail::plain(format!("run {} is not executed by the drill's workers", run.run)))
+        found.ok_or_else(|| CliError::plain(format!("no worker of the drill owns run {}", run.run)))
     }
 
-    /// SIGKILL: the process is gone, and the system says so.
-    async fn kill(&mut self) -> Result<Fault, Fail> {
+    /// SIGKILL: the system reports that the process is gone.
+    async fn kill(&mut self) -> Result<Fault, CliError> {
         let run = self.start("kill", LONG).await?;
         let summary = self.until(&run, |run| run.steps > 0 && run.owner.is_some()).await?;
         let (at, node) = self.worker_of(&summary).await?;
         let fault = Mark::now(self.client, &run).await?;
-        self.fleet.kill(at, node).map_err(trouble)?;
+        self.fleet.kill(at, node).map_err(worker_error)?;
         let times = self.healed(&run, fault).await?;
         self.client.cancel(&run, by()).await?;
         Ok(fault.fault("kill", &times))
     }
 
-    /// SIGSTOP, past the limit of silence, then SIGCONT: what comes late must be refused.
-    async fn freeze(&mut self) -> Result<Fault, Fail> {
+    /// SIGSTOP for longer than the allowed silence, then SIGCONT: late results must be refused.
+    async fn freeze(&mut self) -> Result<Fault, CliError> {
         let run = self.start("freeze", LONG).await?;
         let summary = self.until(&run, |run| run.steps > 0 && run.owner.is_some()).await?;
         let (at, node) = self.worker_of(&summary).await?;
         let fault = self.freeze_between_writes(&run, at).await?;
         let times = self.healed(&run, fault).await?;
         self.fleet.thaw(at);
-        let awake = timeout(self.patience, self.awake(&node)).await;
-        let mut told = fault.fault("freeze", &times);
-        told.healed &= matches!(awake, Ok(Ok(()))) && !self.wrote_late(&run, summary.epoch, &times).await?;
+        let awake = timeout(self.timeout, self.awake(&node)).await;
+        let mut result = fault.fault("freeze", &times);
+        result.healed &= matches!(awake, Ok(Ok(()))) && !self.wrote_late(&run, summary.epoch, &times).await?;
         self.client.cancel(&run, by()).await?;
-        Ok(told)
+        Ok(result)
     }
 
-    /// Whoever is frozen in the middle of a write to a file has the file's lock: nobody can write until it goes on,
-    /// and no engine could heal that. So it is frozen again until others can write.
-    async fn freeze_between_writes(&self, run: &RunId, at: usize) -> Result<Mark, Fail> {
+    /// Freezes the worker while it does not write. A worker frozen during a write to a SQLite file keeps the file's
+    /// lock, which blocks every writer and which no engine can heal; it is then thawed and frozen again.
+    async fn freeze_between_writes(&self, run: &RunId, at: usize) -> Result<Mark, CliError> {
         for _ in 0..FREEZES_MAX {
             let fault = Mark::now(self.client, run).await?;
             self.fleet.freeze(at);
-            let reason = "the worker that has it is frozen".to_owned();
+            let reason = "the owner is frozen".to_owned();
             let write = self.client.annotate(run, By { reason, ..by() });
             if let Ok(written) = timeout(WRITE_MAX, write).await {
                 written?;
                 return Ok(fault);
             }
             self.fleet.thaw(at);
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        Err(Fail::plain("a worker could not be frozen without the store's being locked"))
+        Err(CliError::plain("cannot freeze a worker without locking the store"))
     }
 
-    /// Returns once the node has beaten again.
-    async fn awake(&self, node: &NodeId) -> Result<(), Fail> {
+    /// Returns once the node beats again.
+    async fn awake(&self, node: &NodeId) -> Result<(), CliError> {
         let beats = || async {
             let nodes = self.client.store().nodes().await?;
-            Ok::<_, Fail>(nodes.iter().find(|seen| seen.record.id == *node).map(|seen| seen.beats))
+            Ok::<_, CliError>(nodes.iter().find(|seen| seen.record.id == *node).map(|seen| seen.beats))
         };
         let asleep = beats().await?;
         while beats().await? == asleep {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Whether something of the old owner was accepted after the run was taken over.
-    async fn wrote_late(&self, run: &RunId, old: goldseam::Seq, times: &Times) -> Result<bool, Fail> {
+    /// Whether the log accepted an event of the old owner after the takeover.
+    async fn wrote_late(&self, run: &RunId, old: goldseam::Seq, times: &Times) -> Result<bool, CliError> {
         let history = self.client.history(run).await?;
         let late = |seq| times.claim.is_some_and(|claim| seq > claim);
         Ok(history.iter().any(|recorded| late(recorded.seq) && recorded.epoch == Some(old)))
     }
 
-    /// A lock whose holder was killed: somebody else must be able to take it.
-    async fn lock(&mut self) -> Result<Fault, Fail> {
+    /// A lock whose holder was killed: another holder must be able to acquire it.
+    async fn lock(&mut self) -> Result<Fault, CliError> {
         let name = LockName::new(format!("{}-lock", self.name))?;
-        let at = self.fleet.hire(&["--hold", name.as_str()]).map_err(trouble)?;
+        let at = self.fleet.add_worker(&["--hold", name.as_str()]).map_err(worker_error)?;
         let locks = self.client.locks();
         let held = async {
             while locks.get(&name).await?.is_none_or(|lock| lock.holder.is_none()) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
-            Ok::<_, Fail>(())
+            Ok::<_, CliError>(())
         };
-        timeout(self.patience, held)
+        timeout(self.timeout, held)
             .await
-            .map_err(|_| Fail::plain("the drill's worker did not take its lock"))??;
+            .map_err(|_| CliError::plain("the drill's worker did not acquire its lock"))??;
         let began = self.client.store().now().await?;
-        self.fleet.lose(at).map_err(trouble)?;
+        self.fleet.kill_only(at).map_err(worker_error)?;
         let since = |at: goldseam::Millis| i64::try_from(at.since(began).as_millis()).unwrap_or(i64::MAX);
-        let (mut detect_ms, mut progress_ms) = (None, None);
-        let taken = timeout(self.patience, async {
-            detect_ms = Some(since(self.free(&locks, &name).await?));
-            progress_ms = Some(since(self.take(&locks, &name).await?));
-            Ok::<_, Fail>(())
+        let mut detect_ms = None;
+        let mut progress_ms = None;
+        let acquired = timeout(self.timeout, async {
+            detect_ms = Some(since(self.freed_at(&locks, &name).await?));
+            progress_ms = Some(since(self.acquired_at(&locks, &name).await?));
+            Ok::<_, CliError>(())
         });
-        let healed = taken.await.is_ok_and(|taken| taken.is_ok());
+        let healed = acquired.await.is_ok_and(|acquired| acquired.is_ok());
         Ok(Fault { fault: "lock", healed, detect_ms, reclaim_ms: detect_ms, progress_ms })
     }
 
-    /// When the lock became free, or expired.
-    async fn free(&self, locks: &Locks, name: &LockName) -> Result<goldseam::Millis, Fail> {
+    /// When the lock became free or expired.
+    async fn freed_at(&self, locks: &Locks, name: &LockName) -> Result<goldseam::Millis, CliError> {
         loop {
             let now = self.client.store().now().await?;
             match locks.get(name).await? {
-                Some(lock) if lock.is_held(now) => tokio::time::sleep(LOOK).await,
+                Some(lock) if lock.is_held(now) => tokio::time::sleep(POLL_INTERVAL).await,
                 Some(lock) if lock.holder.is_none() => {
                     return Ok(lock.audit.last().map_or(now, |audit| audit.at));
                 }
@@ -222,45 +224,45 @@ impl Drill<'_> {
         }
     }
 
-    /// When somebody else had the lock.
-    async fn take(&self, locks: &Locks, name: &LockName) -> Result<goldseam::Millis, Fail> {
+    /// When another holder acquired the lock.
+    async fn acquired_at(&self, locks: &Locks, name: &LockName) -> Result<goldseam::Millis, CliError> {
         loop {
             match locks.acquire(name, "drill", LOCK_TTL).await {
                 Ok(lock) => {
                     locks.release(name, "drill", lock.fence).await?;
                     return Ok(lock.acquired_at);
                 }
-                Err(EngineError::Lock(_)) => tokio::time::sleep(LOOK).await,
+                Err(EngineError::Lock(_)) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// A run that asks and that nobody has in memory.
-    async fn resting(&self, what: &str) -> Result<(RunId, Summary), Fail> {
+    /// Starts a run that waits for an answer, and that no node has in memory.
+    async fn resting(&self, what: &str) -> Result<(RunId, Summary), CliError> {
         let run = self.start(what, ASKS).await?;
         let summary = self.until(&run, |run| run.status == Status::Waiting && run.owner.is_none()).await?;
         Ok((run, summary))
     }
 
     /// The cached status hides an open question (rule A2).
-    async fn status(&mut self) -> Result<Fault, Fail> {
+    async fn status(&mut self) -> Result<Fault, CliError> {
         let (run, _) = self.resting("status").await?;
         let fault = Mark::now(self.client, &run).await?;
         let row = self.client.store().head(&run).await?.and_then(|head| head.row);
-        let Some(mut row) = row else { return Err(Fail::plain(format!("run {run} has no cached row"))) };
+        let Some(mut row) = row else { return Err(CliError::plain(format!("run {run} has no cached row"))) };
         row.summary.status = Status::Running;
         let expect = Expect::Version(row.version());
         if self.client.store().put_row(row, expect).await? != Written::Done {
-            return Err(Fail::plain(format!("the cached status of run {run} could not be damaged")));
+            return Err(CliError::plain(format!("cannot damage the cached status of run {run}")));
         }
         let times = self.healed(&run, fault).await?;
         self.answer(&run).await?;
         Ok(fault.fault("status", &times))
     }
 
-    /// What a run waits for has come, and its task is lost (rule O1).
-    async fn task(&mut self) -> Result<Fault, Fail> {
+    /// The answer that a run waits for has arrived, but its task is lost (rule O1).
+    async fn task(&mut self) -> Result<Fault, CliError> {
         let (run, _) = self.resting("task").await?;
         let filter =
             TaskFilter { run: Some(run.clone()), advance: Some(true), limit: 16, ..TaskFilter::default() };
@@ -277,14 +279,14 @@ impl Drill<'_> {
         Ok(fault.fault("task", &times))
     }
 
-    async fn answer(&self, run: &RunId) -> Result<(), Fail> {
+    async fn answer(&self, run: &RunId) -> Result<(), CliError> {
         let answer = Payload::of("yes", &Limits::default())?;
         self.client.answer(run, &Path::new(QUESTION)?, answer, by()).await?;
         Ok(())
     }
 
-    /// Every run of the drill comes to its end, so that nothing is left behind that could move.
-    async fn end(&self) -> Result<(), Fail> {
+    /// Waits until every run of the drill has ended, so that no active run is left behind.
+    async fn end(&self) -> Result<(), CliError> {
         for what in ["kill", "freeze", "status", "task"] {
             let run = RunId::new(format!("{}-{what}", self.name))?;
             self.until(&run, |run| run.status.is_terminal()).await?;
@@ -297,6 +299,6 @@ fn by() -> By {
     By { who: Some("drill".to_owned()), reason: "the drill is over".to_owned(), id: None }
 }
 
-fn trouble(error: io::Error) -> Fail {
-    Fail::plain(format!("a worker could not be started or killed: {error}"))
+fn worker_error(error: io::Error) -> CliError {
+    CliError::plain(format!("cannot start or kill a worker: {error}"))
 }

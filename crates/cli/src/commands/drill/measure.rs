@@ -1,4 +1,4 @@
-//! How long it took to notice a fault, to have the work in hand again, and to get on with it: read from the logs.
+//! Measures from the logs how long it took to detect a fault, to reclaim the work, and to make progress.
 
 use goldseam::core::event::Event;
 use goldseam::core::{Recorded, task::Task};
@@ -6,24 +6,22 @@ use goldseam::store::TaskFilter;
 use goldseam::{Client, Millis, RunId, Seq};
 use serde::Serialize;
 
-use crate::fail::Fail;
+use crate::error::CliError;
 
-/// What became of one fault.
+/// The result of one fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Fault {
-    /// Its name.
     pub(crate) fault: &'static str,
-    /// Whether everything was as before, in time.
     pub(crate) healed: bool,
-    /// From the fault to its being noticed.
+    /// From the fault to its detection.
     pub(crate) detect_ms: Option<i64>,
-    /// From the fault to somebody's having the work again.
+    /// From the fault to the next claim of the work.
     pub(crate) reclaim_ms: Option<i64>,
-    /// From the fault to the first progress.
+    /// From the fault to the next progress.
     pub(crate) progress_ms: Option<i64>,
 }
 
-/// The moment of a fault, and where the run's log ended then.
+/// The time of a fault, and the end of the run's log at that time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     at: Millis,
@@ -31,33 +29,33 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Now, by the store's clock, which events bear too.
-    pub(crate) async fn now(client: &Client, run: &RunId) -> Result<Self, Fail> {
+    /// The current mark, by the store's clock, which also stamps events.
+    pub(crate) async fn now(client: &Client, run: &RunId) -> Result<Self, CliError> {
         let end = client.get(run).await?.as_of;
         Ok(Self { at: client.store().now().await?, end })
     }
 
-    /// Milliseconds since then.
+    /// Milliseconds from the fault to `at`.
     pub(crate) fn until(self, at: Millis) -> i64 {
         i64::try_from(at.since(self.at).as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// What the log and the task tell about the healing so far.
-    pub(crate) async fn look(self, client: &Client, run: &RunId) -> Result<Times, Fail> {
+    /// Reads the times of the healing so far from the log and the tasks.
+    pub(crate) async fn look(self, client: &Client, run: &RunId) -> Result<Times, CliError> {
         let history = client.history(run).await?;
         let after = history.iter().skip_while(|recorded| recorded.seq <= self.end);
         let mut times = Times::default();
         for recorded in after {
-            times.take(recorded);
+            times.add(recorded);
         }
         let filter = TaskFilter { run: Some(run.clone()), limit: 16, ..TaskFilter::default() };
         let tasks = client.store().tasks(filter).await?;
-        let put_back = tasks.iter().filter_map(|task| put_back(task, self.at)).min();
-        times.noticed = [times.noticed, put_back].into_iter().flatten().min();
+        let reclaimed = tasks.iter().filter_map(|task| reclaimed(task, self.at)).min();
+        times.noticed = [times.noticed, reclaimed].into_iter().flatten().min();
         Ok(times)
     }
 
-    /// The fault as it is reported.
+    /// The result of the fault.
     pub(crate) fn fault(self, fault: &'static str, times: &Times) -> Fault {
         let since = |at: Option<Millis>| at.map(|at| self.until(at));
         Fault {
@@ -70,28 +68,28 @@ impl Mark {
     }
 }
 
-/// When the run's task was put back into its queue, if it was since `since`.
-fn put_back(task: &Task, since: Millis) -> Option<Millis> {
+/// When the run's task was reclaimed, at or after `since`.
+fn reclaimed(task: &Task, since: Millis) -> Option<Millis> {
     let entry =
         |audit: &&goldseam::core::task::Audit| audit.at >= since && audit.what.starts_with("reclaimed");
     task.audit.iter().find(entry).map(|audit| audit.at)
 }
 
-/// The moments of a healing.
+/// The times of a healing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Times {
-    /// Somebody saw what was wrong.
+    /// The fault was detected.
     pub(crate) noticed: Option<Millis>,
-    /// Somebody had the run again.
+    /// A node claimed the run again.
     pub(crate) taken: Option<Millis>,
-    /// The claim with which that was.
+    /// The position of that claim.
     pub(crate) claim: Option<Seq>,
-    /// The run went on.
+    /// The run made progress.
     pub(crate) moved: Option<Millis>,
 }
 
 impl Times {
-    fn take(&mut self, recorded: &Recorded) {
+    fn add(&mut self, recorded: &Recorded) {
         match &recorded.event {
             Event::RunRecovered(_) => {
                 self.noticed.get_or_insert(recorded.at);

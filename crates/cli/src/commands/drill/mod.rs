@@ -1,4 +1,4 @@
-//! `goldseam drill`: break something on purpose, and measure how long healing takes.
+//! `goldseam drill`: injects faults and measures how long healing takes.
 
 mod faults;
 mod measure;
@@ -13,84 +13,85 @@ use serde::Serialize;
 
 use super::demo::fleet::{Fleet, Plan};
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, progress, when};
+use crate::{out, progress, time};
 use faults::Drill;
 use measure::Fault;
 
-/// Workers at a time.
 const WORKERS: usize = 2;
-/// How often the drill's workers look over all runs.
+/// How often the drill's workers sweep.
 const SWEEP: &str = "500ms";
-/// How long a node may be silent, on a store of the drill's own.
+/// How long a node may be silent, on a temporary store.
 const SILENCE: &str = "2s";
-/// How long a fault may take to be healed: on a store of the drill's own, and on one with others' settings.
-const PATIENCE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
+/// How long healing a fault may take, on a temporary store.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The same on a given store, where other nodes may need longer.
+const TIMEOUT_GIVEN_STORE: Duration = Duration::from_secs(60);
 
-/// Break something on purpose, and measure how long healing takes
+/// Inject faults and measure how long healing takes
 ///
-/// Starts worker processes with real work, then injects one fault after the other: a worker is killed (SIGKILL), one is
-/// frozen past the limit of silence (SIGSTOP, SIGCONT), a lock is left behind by a dead holder, a cached status is
-/// damaged, a task is lost. For each: the time until it was noticed, until the work was in somebody's hands again, and
-/// until it went on.
+/// Starts worker processes with real work, then injects one fault after the other: it kills a worker (SIGKILL), freezes
+/// one for longer than the allowed silence (SIGSTOP, SIGCONT), kills the holder of a lock, damages a cached status, and
+/// loses a task. For each fault it prints the time until the fault was detected, until the work was claimed again, and
+/// until the next progress.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --store on the command line it uses a store of its own and removes it. On a given store it has its own\nqueue, workflow and names, all beginning with drill-, touches nothing else, and leaves four finished runs;\nsilence is judged by the usual 10 s there, because other nodes beat for that.\n\nExit code 1 if a fault was not healed.\n\nExamples:\n  goldseam drill\n  goldseam drill --json | jq '.faults[] | {fault, progress_ms}'\n  goldseam drill --store sqlite:goldseam.db"
+    after_help = "Without --store on the command line, it uses a temporary store. On a given store, it uses its own queue, workflow\nand names, all beginning with drill-, changes nothing else, and leaves four ended runs; silence is judged by the\nusual 10 s there, because other nodes beat for that.\n\nExit code 1 if a fault was not healed.\n\nExamples:\n  goldseam drill\n  goldseam drill --json | jq '.faults[] | {fault, progress_ms}'\n  goldseam drill --store sqlite:goldseam.db"
 )]
 pub(crate) struct DrillArgs {}
 
-/// Runs the drill.
-pub(crate) async fn run(app: &App, _: DrillArgs) -> Result<Exit, Fail> {
+pub(crate) async fn run(app: &App, _: DrillArgs) -> Result<Exit, CliError> {
     app.needs_store("drill")?;
     let name = format!("drill-{:08x}", OsEntropy.next() % 0x1_0000_0000);
     let dir = std::env::temp_dir().join(format!("goldseam-{name}"));
-    std::fs::create_dir_all(&dir).map_err(cannot_write)?;
-    let place = Place(dir);
-    let (url, silence, patience) = match app.names_store {
-        true => (app.url.clone(), "10s", PATIENCE.1),
-        false => (format!("sqlite:{}", place.0.join("drill.db").display()), SILENCE, PATIENCE.0),
+    std::fs::create_dir_all(&dir).map_err(file_error)?;
+    let files = Files(dir);
+    let (url, silence, timeout) = match app.names_store {
+        true => (app.url.clone(), "10s", TIMEOUT_GIVEN_STORE),
+        false => (format!("sqlite:{}", files.0.join("drill.db").display()), SILENCE, TIMEOUT),
     };
     let client = goldseam::connect(&url).await?;
     let options = ["--drill", &name, "--silence", silence, "--sweep", SWEEP].map(Into::into).to_vec();
-    let plan = Plan { url, options, log: place.0.join("workers.log") };
-    let fleet = Fleet::start(plan, WORKERS).map_err(cannot_write)?;
+    let plan = Plan { url, options, log: files.0.join("workers.log") };
+    let fleet = Fleet::start(plan, WORKERS).map_err(file_error)?;
     let line = progress::line(app, None, "{spinner} {msg}  {elapsed}");
-    let mut drill = Drill { client: &client, fleet, name, patience, line };
+    let mut drill = Drill { client: &client, fleet, name, timeout, line };
     let faults = drill.run().await;
     drill.line.finish_and_clear();
-    drill.fleet.dismiss();
-    let faults = faults.map_err(|fail| Fail { help: fail.help.or_else(|| place.last_words()), ..fail })?;
+    drill.fleet.stop_all();
+    let faults =
+        faults.map_err(|error| CliError { help: error.help.or_else(|| files.last_log_line()), ..error })?;
     show(app, &faults);
     Ok(if faults.iter().all(|fault| fault.healed) { Exit::Ok } else { Exit::Error })
 }
 
-/// The drill as a program reads it.
+/// The drill as a document.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     faults: &'a [Fault],
 }
 
-/// The drill's files, gone when it is over.
-struct Place(PathBuf);
+/// The drill's folder, removed at the end.
+struct Files(PathBuf);
 
-impl Place {
-    /// What a worker said last.
-    fn last_words(&self) -> Option<String> {
+impl Files {
+    /// The last log line of a worker.
+    fn last_log_line(&self) -> Option<String> {
         let log = std::fs::read_to_string(self.0.join("workers.log")).ok()?;
-        log.lines().last().map(|line| format!("a worker said: {line}"))
+        log.lines().last().map(|line| format!("last log line of a worker: {line}"))
     }
 }
 
-impl Drop for Place {
+impl Drop for Files {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn cannot_write(error: std::io::Error) -> Fail {
-    Fail::plain(format!("the drill's files cannot be used: {error}"))
+fn file_error(error: std::io::Error) -> CliError {
+    CliError::plain(format!("cannot use the files of the drill: {error}"))
 }
 
 fn show(app: &App, faults: &[Fault]) {
@@ -100,14 +101,14 @@ fn show(app: &App, faults: &[Fault]) {
     let mut table = Table::new(&["FAULT", "HEALED", "DETECT", "RECLAIM", "PROGRESS", "WHAT"]);
     let time = |ms: Option<i64>| match (ms.and_then(|ms| u64::try_from(ms).ok()), app.terminal) {
         (None, _) => "-".to_owned(),
-        (Some(ms), true) => when::span(Duration::from_millis(ms)),
+        (Some(ms), true) => time::span(Duration::from_millis(ms)),
         (Some(ms), false) => ms.to_string(),
     };
     for fault in faults {
         let (healed, hue) = if fault.healed { ("yes", Hue::Good) } else { ("no", Hue::Bad) };
         table.row(vec![
             fault.fault.to_owned(),
-            app.paint.on(hue, healed),
+            app.colors.apply(hue, healed),
             time(fault.detect_ms),
             time(fault.reclaim_ms),
             time(fault.progress_ms),
@@ -115,14 +116,14 @@ fn show(app: &App, faults: &[Fault]) {
         ]);
     }
     app.table(&table);
-    let (words, hue) = verdict(faults);
-    out::line(app.paint.on(hue, words));
+    let (text, hue) = verdict(faults);
+    out::line(app.colors.apply(hue, text));
 }
 
 fn meaning(fault: &str) -> &'static str {
     match fault {
-        "kill" => "SIGKILL to the worker that had a run",
-        "freeze" => "SIGSTOP past the limit of silence, then SIGCONT; nothing late was accepted",
+        "kill" => "SIGKILL to the owner of a run",
+        "freeze" => "SIGSTOP for longer than the allowed silence, then SIGCONT; late results were refused",
         "lock" => "the holder of a lock was killed",
         "status" => "a cached status hid an open question",
         "task" => "the task of a run that could move was lost",
@@ -133,10 +134,10 @@ fn meaning(fault: &str) -> &'static str {
 fn verdict(faults: &[Fault]) -> (String, Hue) {
     let left: Vec<&str> = faults.iter().filter(|fault| !fault.healed).map(|fault| fault.fault).collect();
     if !left.is_empty() {
-        let words = format!("✖ {} of {} faults not healed: {}", left.len(), faults.len(), left.join(", "));
-        return (words, Hue::Bad);
+        let text = format!("✖ {} of {} faults not healed: {}", left.len(), faults.len(), left.join(", "));
+        return (text, Hue::Bad);
     }
     let slowest = faults.iter().filter_map(|fault| fault.progress_ms).max().unwrap_or(0);
-    let slowest = when::span(Duration::from_millis(u64::try_from(slowest).unwrap_or(0)));
+    let slowest = time::span(Duration::from_millis(u64::try_from(slowest).unwrap_or(0)));
     (format!("✔ all {} faults healed, the slowest within {slowest}", faults.len()), Hue::Good)
 }

@@ -1,4 +1,4 @@
-//! The work that the drill disturbs: short steps, or a question and one step.
+//! The workflow of the drill: short steps, or a question and one step.
 
 use std::time::Duration;
 
@@ -7,27 +7,26 @@ use goldseam::prelude::*;
 use goldseam::{Config, Recovery};
 use serde::{Deserialize, Serialize};
 
-use crate::fail::Fail;
+use crate::error::CliError;
 
-/// Name of the workflow.
 pub(crate) const WORKFLOW: &str = "goldseam-drill";
 /// The question that a run may ask.
 pub(crate) const QUESTION: &str = "go-on";
-/// How long the lock is held that a killed worker leaves behind: its expiry is the last resort.
+/// The time to live of the lock that a killed worker leaves behind.
 pub(crate) const LOCK_TTL: Duration = Duration::from_secs(3);
 
 /// Input of the workflow.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// Ask before the steps.
+    /// Ask a question before the steps.
     pub(crate) ask: bool,
-    /// How many steps.
+    /// The number of steps.
     pub(crate) steps: u32,
-    /// How long each takes.
+    /// The duration of each step.
     pub(crate) step_ms: u64,
 }
 
-/// Asks, if it is to, then works step by step.
+/// Asks a question if `ask` is set, then executes the steps.
 pub(crate) async fn drill(ctx: Context, load: Load) -> goldseam::Result<()> {
     if load.ask {
         let _: String = ctx.ask(QUESTION, "May the drill go on?").await?;
@@ -42,8 +41,8 @@ pub(crate) async fn drill(ctx: Context, load: Load) -> goldseam::Result<()> {
     Ok(())
 }
 
-/// A worker of the drill takes its own queue only, and heals its own runs at the first look.
-pub(crate) fn configure(config: &mut Config, queue: &str) -> Result<(), Fail> {
+/// Configures a worker to use only the drill's queue, and to heal its runs immediately.
+pub(crate) fn configure(config: &mut Config, queue: &str) -> Result<(), CliError> {
     config.queues = vec![QueueName::new(queue)?];
     config.linger = Duration::from_millis(50);
     let recovery = Recovery { stale_after: Duration::ZERO, ..Recovery::default() };

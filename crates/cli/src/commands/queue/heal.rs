@@ -6,44 +6,42 @@ use clap::Args;
 use goldseam_api::doc::task::{NewReclaim, QueueStats};
 
 use crate::app::App;
-use crate::commands::who;
-use crate::fail::{Exit, Fail};
+use crate::commands::actor;
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, when};
+use crate::{out, time};
 
-/// What is taken back.
+/// Selects tasks to reclaim.
 #[derive(Debug, Args)]
 pub(crate) struct ReclaimArgs {
-    /// Every task whose claimant gave no sign of life for this long, whatever the task itself allows
-    #[arg(long, value_name = "SPAN", value_parser = when::parse_span)]
+    /// Reclaim every task whose claimant has been silent for this long, regardless of the task's own limit
+    #[arg(long, value_name = "SPAN", value_parser = time::parse_span)]
     older_than: Option<Duration>,
-    /// Only count; touch nothing
+    /// Only count; change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Takes tasks back from claimants who are gone or silent.
-pub(super) async fn reclaim(app: &App, args: &ReclaimArgs) -> Result<Exit, Fail> {
+pub(super) async fn reclaim(app: &App, args: &ReclaimArgs) -> Result<Exit, CliError> {
     let older_than_ms = args.older_than.and_then(|span| u64::try_from(span.as_millis()).ok());
     let new = NewReclaim { older_than_ms, dry_run: args.dry_run };
-    let done = app.api().await?.reclaim(&who::caller(None), new).await?;
-    let (verb, freed) = if args.dry_run { ("would take back", "free") } else { ("took back", "freed") };
-    let tasks = several(done.entries_reclaimed, "task");
+    let done = app.api().await?.reclaim(&actor::caller(None), new).await?;
+    let (verb, freed) = if args.dry_run { ("would reclaim", "free") } else { ("reclaimed", "freed") };
+    let tasks = plural(done.entries_reclaimed, "task");
     match done.locks_cleaned {
         _ if app.wants_json() => out::json(&done),
         _ if app.quiet => out::line(done.entries_reclaimed.to_string()),
         None => out::line(format!("{verb} {tasks}")),
-        Some(locks) => out::line(format!("{verb} {tasks} and {freed} {}", several(locks, "lock"))),
+        Some(locks) => out::line(format!("{verb} {tasks} and {freed} {}", plural(locks, "lock"))),
     }
     Ok(Exit::Ok)
 }
 
-fn several(count: u64, thing: &str) -> String {
+fn plural(count: u64, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
-/// Counts what stands in each queue.
-pub(super) async fn stats(app: &App) -> Result<Exit, Fail> {
+pub(super) async fn stats(app: &App) -> Result<Exit, CliError> {
     let stats = app.api().await?.queues().await?;
     match () {
         () if app.json => out::json(&stats),
@@ -52,7 +50,7 @@ pub(super) async fn stats(app: &App) -> Result<Exit, Fail> {
         () => show(app, &stats),
     }
     if !stats.complete && !app.json {
-        out::note(format!("stopped after {} tasks: there is more of everything than this", stats.counted));
+        out::note(format!("stopped after {} tasks: the counts are incomplete", stats.counted));
     }
     Ok(if stats.flaws.is_empty() { Exit::Ok } else { Exit::Error })
 }
@@ -62,7 +60,7 @@ fn show(app: &App, stats: &QueueStats) {
     for found in &stats.queues {
         let mut row = vec![found.queue.to_string()];
         row.extend([found.ready, found.due, found.claimed, found.dead].map(|count| count.to_string()));
-        let oldest = found.oldest_ms.map(|ms| when::span(Duration::from_millis(ms)));
+        let oldest = found.oldest_ms.map(|ms| time::span(Duration::from_millis(ms)));
         row.push(oldest.unwrap_or_else(|| "-".to_owned()));
         table.row(row);
     }

@@ -8,24 +8,24 @@ use goldseam::shown_url;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::facts_of;
+use super::print_facts;
 use crate::app::App;
-use crate::fail::{Exit, Fail};
-use crate::paint::Hue;
+use crate::color::Hue;
+use crate::error::{CliError, Exit};
 use crate::table::Table;
-use crate::{out, progress, text, when};
+use crate::{out, progress, text, time};
 
-/// Copy everything to another store, where its runs go on
+/// Copy everything to another store, where the runs continue
 ///
-/// Copies every run with its whole log, every task and every lock, then reads all of it from both stores and
-/// compares. In the end FROM is closed and TO open: start your engines there. Runs in flight go on, timers keep their
-/// time, questions stay open, workers keep their claims.
+/// Copies every run with its whole log, every task and every lock, then reads and compares both stores. After that,
+/// FROM is closed and TO is open: start your engines there. Active runs continue, timers keep their time, questions
+/// stay open, and workers keep their claims.
 ///
-/// Stop the engines of both stores first. A copy that was cut off, by whatever, goes on where it was when the same
-/// command is given again. TO is made if it is not there.
+/// Stop the engines of both stores first. To continue an interrupted copy, run the same command again. TO is created if
+/// it does not exist.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0 only if everything was found in TO; 1 if something stays behind or is not the same; \
+    after_help = "Exit code 0 only if everything was found in TO; 1 if something is left behind or differs; \
 6 if one of the two is in use or TO is not empty.\n\nExamples:\n  \
 goldseam store copy sqlite:orders.db postgres://app@db/orders --dry-run\n  \
 goldseam store copy sqlite:orders.db postgres://app@db/orders\n  \
@@ -33,41 +33,40 @@ goldseam store copy sqlite:orders.db s3://my-bucket/orders\n  \
 goldseam store copy sqlite:eu.db sqlite:all.db --merge"
 )]
 pub(crate) struct CopyArgs {
-    /// The store to copy; it is closed afterwards
+    /// The store to copy; closed afterwards
     from: String,
     /// The store to copy to
     to: String,
-    /// Read and compare everything, say what would be done, write nothing; may be done while engines run
+    /// Read and compare everything, report what would be done, write nothing; engines may be running
     #[arg(long)]
     dry_run: bool,
-    /// TO may have runs of its own; what both have under one name stays behind
+    /// Allow runs in TO; records that exist in both under the same name are left behind
     #[arg(long)]
     merge: bool,
 }
 
-/// Open a store that a copy closed
+/// Reopen a store that a copy closed
 ///
-/// After a finished copy its runs go on in the other store. Opening this one, too, lets both execute them: every
-/// effect that is still to come would happen twice. So that needs --yes.
+/// After a finished copy the runs continue in the other store. If this one is open too, both execute them, and every
+/// remaining effect happens twice. Therefore this needs --yes.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  goldseam store reopen sqlite:orders.db --yes")]
 pub(crate) struct ReopenArgs {
-    /// The store; the one of --store unless given
+    /// The store; defaults to --store
     url: Option<String>,
-    /// Nobody uses the other store
+    /// Confirm that the other store is not in use
     #[arg(long)]
     yes: bool,
 }
 
 impl ReopenArgs {
-    /// Whether the command itself names the store.
-    pub(super) fn names_one(&self) -> bool {
+    /// Whether the command names a store.
+    pub(super) fn names_store(&self) -> bool {
         self.url.is_some()
     }
 }
 
-/// Copies a store.
-pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, Fail> {
+pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, CliError> {
     let CopyArgs { from, to, dry_run, merge } = args;
     let options = CopyOptions { merge: *merge };
     let bar = progress::line(app, Some(0), "{spinner} {msg:9} {bar:30} {human_pos}/{human_len}  {elapsed}");
@@ -79,21 +78,22 @@ pub(super) async fn run(app: &App, args: &CopyArgs) -> Result<Exit, Fail> {
     };
     bar.finish_and_clear();
     let report = report?;
-    let (from, to) = (shown_url(from), shown_url(to));
+    let from = shown_url(from);
+    let to = shown_url(to);
     if app.wants_json() {
-        let mut told = serde_json::to_value(&report).unwrap_or_default();
-        told["from"] = json!(from);
-        told["to"] = json!(to);
-        told["verified"] = json!(report.is_verified());
-        out::json(&told);
+        let mut document = serde_json::to_value(&report).unwrap_or_default();
+        document["from"] = json!(from);
+        document["to"] = json!(to);
+        document["verified"] = json!(report.is_verified());
+        out::json(&document);
     } else if !app.quiet {
-        tell(app, &report, (&from, &to));
+        print_report(app, &report, &from, &to);
     }
     let well = if *dry_run { is_clear(&report) } else { report.is_verified() };
     Ok(if well { Exit::Ok } else { Exit::Error })
 }
 
-/// Whether a copy would bring everything.
+/// Whether a copy would be complete.
 fn is_clear(plan: &CopyReport) -> bool {
     plan.refused.is_none() && plan.left_behind() == 0
 }
@@ -112,7 +112,7 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_position(done);
 }
 
-fn tell(app: &App, report: &CopyReport, (from, to): (&str, &str)) {
+fn print_report(app: &App, report: &CopyReport, from: &str, to: &str) {
     findings(app, report);
     let first = if report.dry_run { "TO COPY" } else { "COPIED" };
     let mut table = Table::new(&["WHAT", first, "THERE ALREADY", "LEFT BEHIND", "VERIFIED"]);
@@ -126,10 +126,10 @@ fn tell(app: &App, report: &CopyReport, (from, to): (&str, &str)) {
     app.table(&table);
     let mut lines = vec![("from", from.to_owned()), ("to", to.to_owned())];
     lines.extend(report.digests.map(|digests| ("digest", digest(digests))));
-    lines.push(("took", when::span(Duration::from_millis(report.took_ms))));
+    lines.push(("took", time::span(Duration::from_millis(report.took_ms))));
     lines.push(("verdict", verdict(app, report)));
     let lines: Vec<_> = lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    facts_of(app, &lines);
+    print_facts(app, &lines);
     if report.finished {
         app.remark(&format!("{from} is closed; start your engines on {to}"));
     }
@@ -158,43 +158,43 @@ fn digest(Digests { from, to }: Digests) -> String {
 }
 
 fn verdict(app: &App, report: &CopyReport) -> String {
-    let flight = match report.in_flight {
+    let active = match report.in_flight {
         0 => String::new(),
-        1 => ", 1 run goes on".to_owned(),
-        many => format!(", {} runs go on", text::thousands(many)),
+        count => format!(", {}", text::count(count, "active run")),
     };
     let left = report.left_behind();
     let (hue, words) = match () {
         () if let Some(refused) = &report.refused => {
             (Hue::Bad, format!("✖ would be refused: {} (goldseam explain {})", refused.what, refused.code))
         }
-        () if report.dry_run && left > 0 => (Hue::Warm, format!("! would leave {left} behind{flight}")),
-        () if report.dry_run => (Hue::Good, format!("✔ can be copied{flight}")),
-        () if report.is_verified() => (Hue::Good, format!("✔ copied and verified{flight}")),
+        () if report.dry_run && left > 0 => (Hue::Warm, format!("! would leave {left} behind{active}")),
+        () if report.dry_run => (Hue::Good, format!("✔ can be copied{active}")),
+        () if report.is_verified() => (Hue::Good, format!("✔ copied and verified{active}")),
         () if report.finished => {
-            (Hue::Warm, format!("! copied and verified, but for {left} left behind{flight}"))
+            (Hue::Warm, format!("! copied and verified, except {left} left behind{active}"))
         }
-        () => (Hue::Bad, "✖ not the same: not finished (goldseam explain GS0405)".to_owned()),
+        () => {
+            (Hue::Bad, "✖ the stores differ; the copy is not finished (goldseam explain GS0405)".to_owned())
+        }
     };
-    app.paint.on(hue, words)
+    app.colors.apply(hue, words)
 }
 
-/// Opens a store that a copy closed.
-pub(super) async fn reopen(app: &App, args: &ReopenArgs) -> Result<Exit, Fail> {
+pub(super) async fn reopen(app: &App, args: &ReopenArgs) -> Result<Exit, CliError> {
     let url = args.url.as_deref().unwrap_or(&app.url);
     let shown = shown_url(url);
     let mark = goldseam::copy_mark(url).await?;
     let Some(mark) = mark.filter(|mark| !mark.role.is_open()) else {
         match app.wants_json() {
             true => out::json(&json!({ "store": shown, "reopened": false })),
-            false => out::line(format!("{shown} is open already")),
+            false => out::line(format!("{shown} is already open")),
         }
         return Ok(Exit::Ok);
     };
-    // A source whose copy was not finished has all its runs, and nobody else has them for good.
+    // The source of an unfinished copy still owns all its runs.
     if !args.yes && mark.role != Role::CopyingTo {
-        let what = format!("{shown} is {mark}: opening it lets two stores execute the same runs");
-        return Err(Fail::usage(what, "make sure that nobody uses the other one, then add --yes"));
+        let message = format!("{shown} is {mark}: reopening it lets two stores execute the same runs");
+        return Err(CliError::usage(message, "make sure that the other store is not in use, then add --yes"));
     }
     goldseam::reopen_store(url).await?;
     match app.wants_json() {

@@ -1,4 +1,4 @@
-//! Between any two writes to a bucket: the server itself kills its client.
+//! Crashes between any two writes to a bucket: the fake server kills its client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::story::{RUN, Story, is_all, survived};
 use crate::support::eventually;
 
-/// Who is to die, as the server knows him.
+/// The name under which the server knows the client to kill.
 const DOOMED: &str = "doomed";
-/// Writes of a worker that are gone through, unless all are.
+/// The writes of a worker that the short version tests.
 const SAMPLE: [u64; 4] = [3, 8, 15, 24];
 
-/// On which side of the write.
+/// Whether the crash is before or after the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
@@ -33,8 +33,10 @@ impl Trap {
     fn at(nth: u64, side: Side) -> Self {
         let fake = FakeS3::start().unwrap();
         let story = Story::in_bucket(format!("{}&requests=free", fake.url("orders")));
-        let (pid, writes) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicU64::new(0)));
-        let (victim, seen) = (Arc::clone(&pid), Arc::clone(&writes));
+        let pid = Arc::new(AtomicI32::new(0));
+        let writes = Arc::new(AtomicU64::new(0));
+        let victim = Arc::clone(&pid);
+        let seen = Arc::clone(&writes);
         fake.script(move |request| {
             if request.by != DOOMED
                 || !request.op.is_write()
@@ -49,7 +51,7 @@ impl Trap {
         Self { fake, story, pid, writes }
     }
 
-    /// A process that says who it is.
+    /// Starts the process to kill.
     fn spawn(&self, mut command: std::process::Command) -> crate::support::Guarded {
         let url = format!("{}&requests=free", self.fake.url_for(DOOMED, "orders"));
         let child = command.env("GOLDSEAM_STORE", url).spawn().unwrap();
@@ -58,7 +60,7 @@ impl Trap {
     }
 }
 
-/// Whether it was killed, or had ended before.
+/// Returns whether the start was killed before it ended.
 fn start_dies_at(nth: u64, side: Side) -> bool {
     let trap = Trap::at(nth, side);
     let input = trap.story.order(5);
@@ -75,7 +77,7 @@ fn start_dies_at(nth: u64, side: Side) -> bool {
 }
 
 #[test]
-fn c18_a_start_that_dies_between_any_two_writes_is_there_or_not() {
+fn c18_a_start_killed_between_any_two_writes_is_atomic() {
     let died = |nth: u64| {
         std::thread::scope(|scope| {
             let sides = [Side::Before, Side::After].map(|side| scope.spawn(move || start_dies_at(nth, side)));
@@ -86,7 +88,7 @@ fn c18_a_start_that_dies_between_any_two_writes_is_there_or_not() {
     assert!(count >= 3, "a start makes {count} writes");
 }
 
-/// The writes of a worker that came to the end of the run, if it did.
+/// Returns the number of writes if the worker completed the run.
 fn worker_dies_at(nth: u64, side: Side) -> Option<u64> {
     let trap = Trap::at(nth, side);
     trap.story.begin();
@@ -107,7 +109,7 @@ fn worker_dies_at(nth: u64, side: Side) -> Option<u64> {
 }
 
 #[test]
-fn c18_a_worker_that_dies_between_any_two_writes_loses_nothing() {
+fn c18_a_worker_killed_between_any_two_writes_loses_nothing() {
     let some = |numbers: &[u64]| {
         std::thread::scope(|scope| {
             let both = numbers.iter().flat_map(|nth| [(*nth, Side::Before), (*nth, Side::After)]);

@@ -1,4 +1,4 @@
-//! Commands that die in the middle of what they do.
+//! Commands that crash at a crash point.
 
 use goldseam::Status;
 use goldseam::prelude::*;
@@ -10,7 +10,7 @@ use crate::sick::{NAMES, sick, sicken};
 use crate::support::{Place, eventually, order, prepare, reaches};
 
 #[test]
-fn c01_a_start_is_there_or_not_and_the_same_start_again_is_the_same_run() {
+fn c01_a_start_is_atomic_and_repeatable() {
     each(points("C1"), |story, point| {
         let input = story.order(5);
         let start = ["start", "order", "--id", RUN, "--input", &input];
@@ -25,12 +25,12 @@ fn c01_a_start_is_there_or_not_and_the_same_start_again_is_the_same_run() {
 }
 
 #[test]
-fn c09_an_answer_that_was_given_is_not_asked_for_again() {
+fn c09_an_answer_is_recorded_once() {
     each(points("C9 answered"), |story, point| {
         story.stays_silent();
         story.begin();
         let worker = story.worker();
-        eventually("it asks", || (story.count(RUN, "input.requested") == 1).then_some(()));
+        eventually("the run asks", || (story.count(RUN, "input.requested") == 1).then_some(()));
         drop(worker);
         let answer = ["answer", RUN, "release", "ship", "--id", "a-1"];
         story.command_dies(&answer, point);
@@ -46,12 +46,12 @@ fn c09_an_answer_that_was_given_is_not_asked_for_again() {
 }
 
 #[test]
-fn c10_a_branch_is_opened_with_its_cause_or_not_at_all() {
+fn c10_a_branch_and_its_cause_are_one_append() {
     each(points("C10"), |story, point| {
         story.stays_silent();
         story.begin();
         let worker = story.worker();
-        eventually("it asks", || (story.count(RUN, "input.requested") == 1).then_some(()));
+        eventually("the run asks", || (story.count(RUN, "input.requested") == 1).then_some(()));
         drop(worker);
         let jump = ["jump", RUN, "charge", "--reason", "again"];
         story.command_dies(&jump, point);
@@ -74,7 +74,7 @@ fn c10_a_branch_is_opened_with_its_cause_or_not_at_all() {
 }
 
 #[test]
-fn c11_a_signal_that_was_sent_twice_is_there_once() {
+fn c11_a_repeated_signal_is_recorded_once() {
     each(points("C11"), |story, point| {
         prepare(&story.place);
         let signal = ["signal", "waits", "paid", "--id", "s-1"];
@@ -90,34 +90,34 @@ fn c11_a_signal_that_was_sent_twice_is_there_once() {
     });
 }
 
-/// Everything but times and random names that is known of all runs, and how often each was recovered.
-fn shown(place: &Place) -> Vec<(String, String, u64)> {
+/// The name, status and number of recoveries of every run.
+fn listed(place: &Place) -> Vec<(String, String, u64)> {
     let list = place.run(&["ls", "--json"]).json();
-    let told = |run: &Value| {
+    let row = |run: &Value| {
         let text = |name: &str| run[name].as_str().unwrap_or_default().to_owned();
         (text("run"), text("status"), run["recoveries"].as_u64().unwrap_or_default())
     };
-    let mut told: Vec<_> = list["items"].as_array().unwrap().iter().map(told).collect();
-    told.sort();
-    told
+    let mut rows: Vec<_> = list["items"].as_array().unwrap().iter().map(row).collect();
+    rows.sort();
+    rows
 }
 
 #[test]
-fn c15_a_sweep_that_dies_is_finished_by_the_next_and_nothing_is_healed_twice() {
+fn c15_the_next_sweep_finishes_and_heals_nothing_twice() {
     let sweep = ["sweeper", "--once", "--stale-after", "0"];
-    let calm = sick();
-    calm.run(&sweep).ok();
-    let expected = shown(&calm);
+    let undisturbed = sick();
+    undisturbed.run(&sweep).ok();
+    let expected = listed(&undisturbed);
     each(points("C15"), |story, point| {
         sicken(&story.place, NAMES);
         story.command_dies(&sweep, point);
         story.place.run(&sweep).ok();
-        assert_eq!(shown(&story.place), expected, "{point}");
+        assert_eq!(listed(&story.place), expected, "{point}");
     });
 }
 
 #[test]
-fn c17_a_migration_is_made_or_not_and_never_half() {
+fn c17_a_migration_is_atomic() {
     each_database(points("C17"), |story, point| {
         let there = story.fresh_store();
         story.command_dies(&["store", "migrate", &there], point);
@@ -137,15 +137,16 @@ fn c17_a_migration_is_made_or_not_and_never_half() {
 }
 
 #[test]
-fn c19_a_copy_that_dies_loses_nothing_and_is_finished_by_the_next() {
+fn c19_a_killed_copy_loses_nothing_and_can_be_finished() {
     each(points("C19"), |story, point| {
         prepare(&story.place);
-        let (here, there) = (story.place.url(), story.fresh_store());
+        let here = story.place.url();
+        let there = story.fresh_store();
         let listed = |store: &str| story.place.run(&["ls", "--json", "--store", store]).ok();
         let before = listed(&here);
         let copy = ["store", "copy", &here, &there];
         story.command_dies(&copy, point);
-        assert_eq!(listed(&here), before, "{point}: the source is whole");
+        assert_eq!(listed(&here), before, "{point}: the source is unchanged");
         story.place.run(&copy).ok();
         assert_eq!(listed(&there), before, "{point}");
     });

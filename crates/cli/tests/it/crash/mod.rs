@@ -1,16 +1,17 @@
-//! Every crash point of the catalogue: the real binary dies by SIGKILL before and after each arrow, another one goes on.
+//! Every crash point of the catalogue: SIGKILL ends the real binary before and after each arrow, and another process
+//! continues.
 //!
-//! A point is told to a process by `GOLDSEAM_CRASH_POINT` (`goldseam_store::dying`). One that is never reached fails its
-//! test. With `GOLDSEAM_CRASH_STORES=all`, as `cargo xtask crash` has it, they are gone through on Postgres and on an
-//! object store, too; but a bucket has no migrations (C17), and only a bucket has several writes to one append (C18).
+//! `GOLDSEAM_CRASH_POINT` selects the point of a process (`goldseam_store::dying`). A point that is never reached fails
+//! its test. With `GOLDSEAM_CRASH_STORES=all`, which `cargo xtask crash` sets, the tests also run on Postgres and on an
+//! object store; but a bucket has no migrations (C17), and only a bucket has several writes per append (C18).
 
 mod bucket;
 mod commands;
 mod story;
 mod workers;
 
-/// The points of each row: calls of the store with what they hold, before and after; places named in code; and, in
-/// angle brackets, what the test does itself.
+/// The points of each row: store calls with their content, before and after; named places in the code; and, in angle
+/// brackets, actions of the test itself.
 const TABLE: &[(&str, &[&str])] = &[
     ("C1", &["append:run.queued:before", "append:run.queued:after"]),
     ("C2", &["claim:before", "claim:after", "append:run.claimed:before", "append:run.claimed:after"]),
@@ -78,19 +79,19 @@ fn points(row: &str) -> &'static [&'static str] {
     TABLE.iter().find(|(name, _)| *name == row).unwrap().1
 }
 
-/// The tests that go through the points.
+/// The source of the tests.
 const TESTS: [&str; 3] = [include_str!("bucket.rs"), include_str!("commands.rs"), include_str!("workers.rs")];
 
 #[test]
-fn every_row_of_the_catalogue_has_its_points_and_its_test() {
+fn every_row_of_the_catalogue_has_points_and_a_test() {
     for number in 1..=20 {
         assert!(!points(&format!("C{number}")).is_empty());
         let test = format!("#[test]\nfn c{number:02}_");
         assert!(TESTS.iter().any(|tests| tests.contains(&test)), "C{number} has no test");
     }
-    // Writes have no names: tests count them.
+    // Writes have no names; the tests of C18 count them.
     for (row, _) in TABLE.iter().filter(|(row, _)| *row != "C18") {
         let used = format!("(\"{row}\")");
-        assert!(TESTS.iter().any(|tests| tests.contains(&used)), "no test goes through the points of {row}");
+        assert!(TESTS.iter().any(|tests| tests.contains(&used)), "no test uses the points of {row}");
     }
 }

@@ -1,4 +1,4 @@
-//! One order on a store, worker processes that die at a point, and what must hold afterwards.
+//! One order on a store, worker processes that crash at a point, and what must hold afterwards.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,9 @@ use crate::support::{Guarded, Place, Ran, eventually};
 const STORES: &str = "GOLDSEAM_CRASH_STORES";
 /// The variable that names the point.
 pub(crate) const POINT: &str = "GOLDSEAM_CRASH_POINT";
-/// The run that most stories are about.
+/// The run of most stories.
 pub(crate) const RUN: &str = "r";
-/// Steps of an order that is shipped.
+/// The steps of a shipped order.
 const STEPS: [&str; 5] = ["charge", "pick:lamp", "pick:rope", "reserve", "ship"];
 
 /// One line of the witness.
@@ -34,26 +34,26 @@ pub(crate) struct Line {
     pub(crate) key: String,
 }
 
-/// What was done at the moment of a death.
+/// What was complete at the time of a crash.
 #[derive(Debug)]
 pub(crate) struct Moment {
     /// Completed steps and compensations, by run.
     done: BTreeMap<String, BTreeSet<String>>,
-    /// Lines that the witness had.
+    /// The number of lines in the witness.
     lines: usize,
 }
 
-/// A store, and what happens on it.
+/// A store with a run.
 pub(crate) struct Story {
     pub(crate) place: Place,
     pub(crate) client: Client,
     runtime: Runtime,
-    /// What orders are answered.
+    /// The answer to the question of an order.
     answer: Cell<&'static str>,
     kind: Kind,
 }
 
-/// What a story's store is kept in.
+/// The kind of a store.
 enum Kind {
     File,
     Database(Schema),
@@ -70,24 +70,24 @@ impl Kind {
     }
 }
 
-/// Does it on every store that is wanted, once for each point, side by side.
-pub(crate) fn each(points: &[&str], tell: impl Fn(&Story, &str) + Sync) {
-    each_of(stories, points, tell);
+/// Runs a test on every selected store, once for each point, in parallel.
+pub(crate) fn each(points: &[&str], test: impl Fn(&Story, &str) + Sync) {
+    each_of(stories, points, test);
 }
 
-/// Does it on every store with migrations, which a bucket does not have: its layout is made with its first object.
-pub(crate) fn each_database(points: &[&str], tell: impl Fn(&Story, &str) + Sync) {
+/// Like [`each`], on stores with migrations; a bucket has none.
+pub(crate) fn each_database(points: &[&str], test: impl Fn(&Story, &str) + Sync) {
     let databases = || stories().into_iter().filter(|story| !matches!(story.kind, Kind::Bucket)).collect();
-    each_of(databases, points, tell);
+    each_of(databases, points, test);
 }
 
-fn each_of(stories: impl Fn() -> Vec<Story>, points: &[&str], tell: impl Fn(&Story, &str) + Sync) {
+fn each_of(stories: impl Fn() -> Vec<Story>, points: &[&str], test: impl Fn(&Story, &str) + Sync) {
     std::thread::scope(|scope| {
         for point in points {
             for story in stories() {
-                let tell = &tell;
+                let test = &test;
                 scope.spawn(move || {
-                    tell(&story, point);
+                    test(&story, point);
                     survived(point, story.kind.name());
                 });
             }
@@ -95,13 +95,13 @@ fn each_of(stories: impl Fn() -> Vec<Story>, points: &[&str], tell: impl Fn(&Sto
     });
 }
 
-/// What `cargo xtask crash` counts.
-#[expect(clippy::print_stdout, reason = "a search that tells what it did")]
+/// Prints the line that `cargo xtask crash` counts.
+#[expect(clippy::print_stdout, reason = "`cargo xtask crash` counts these lines")]
 pub(crate) fn survived(point: &str, store: &str) {
     println!("crash: {store} {point}");
 }
 
-/// Whether the long version is wanted.
+/// Whether the long version is selected.
 pub(crate) fn is_all() -> bool {
     std::env::var(STORES).is_ok_and(|stores| stores == "all")
 }
@@ -116,7 +116,7 @@ fn stories() -> Vec<Story> {
     stories
 }
 
-/// A place in the shared bucket that nobody else has.
+/// A fresh prefix of the shared bucket.
 fn free_prefix() -> String {
     format!("{}&requests=free", seaweedfs::shared().unwrap().url(&fresh_prefix()))
 }
@@ -152,17 +152,17 @@ impl Story {
         format!(r#"{{"customer":"ana","lines":["lamp","rope"],"cents":500,"step_ms":{step_ms}}}"#)
     }
 
-    /// Orders are declined here.
+    /// Declines orders.
     pub(crate) fn declines(&self) {
         self.answer.set("decline");
     }
 
-    /// The test answers by itself.
+    /// Answers no questions; the test answers them.
     pub(crate) fn stays_silent(&self) {
         self.answer.set("");
     }
 
-    /// A store that is not there yet, of the same kind.
+    /// The URL of a store of the same kind that does not exist yet.
     pub(crate) fn fresh_store(&self) -> String {
         match &self.kind {
             Kind::File => "sqlite:fresh.db".to_owned(),
@@ -187,24 +187,24 @@ impl Story {
         command
     }
 
-    /// A worker that lives.
+    /// Starts a worker.
     pub(crate) fn worker(&self) -> Guarded {
         Guarded(self.worker_command().spawn().unwrap())
     }
 
-    /// A worker that is about to die.
+    /// Starts a worker that crashes at this point.
     pub(crate) fn doomed(&self, point: &str) -> Guarded {
         Guarded(self.worker_command().env(POINT, point).spawn().unwrap())
     }
 
-    /// A worker executes until it dies at this point; what was done then.
+    /// Runs a worker until it crashes at this point, and returns what was complete then.
     pub(crate) fn dies_at(&self, point: &str) -> Moment {
         let mut worker = self.doomed(point);
         self.death(&mut worker.0, point);
         self.moment()
     }
 
-    /// Waits for the death of a process. A point that is never reached fails here.
+    /// Waits until a process crashes. Fails if the point is never reached.
     pub(crate) fn death(&self, child: &mut Child, point: &str) {
         let status: ExitStatus = eventually(&format!("the worker dies at {point}"), || {
             self.answer_all();
@@ -213,11 +213,11 @@ impl Story {
         assert_eq!(status.signal(), Some(9), "{point}: {status}");
     }
 
-    /// A command that dies at this point.
+    /// Runs a command that crashes at this point.
     pub(crate) fn command_dies(&self, args: &[&str], point: &str) {
         let output = self.place.command(args).env(POINT, point).output().unwrap();
-        let said = Ran::of(&output);
-        assert_eq!(output.status.signal(), Some(9), "{point}: {} {}", said.out, said.err);
+        let ran = Ran::of(&output);
+        assert_eq!(output.status.signal(), Some(9), "{point}: {} {}", ran.out, ran.err);
     }
 
     pub(crate) fn kill(&self, child: &mut Child, signal: Signal) {
@@ -255,7 +255,7 @@ impl Story {
         page.items.into_iter().map(|row| row.summary).collect()
     }
 
-    /// Answers whatever is asked.
+    /// Answers every open question.
     pub(crate) fn answer_all(&self) {
         for run in self.runs() {
             if run.inputs.is_empty() || run.status.is_terminal() || self.answer.get().is_empty() {
@@ -264,7 +264,7 @@ impl Story {
             let answer = Payload::of(self.answer.get(), &Limits::default()).unwrap();
             let by = By { who: None, reason: String::new(), id: Some(format!("answer-{}", run.run)) };
             let question = Path::new("release").unwrap();
-            // Somebody may have been faster.
+            // The question may already be answered.
             let _ = self.block(self.client.answer(&run.run, &question, answer, by));
         }
     }
@@ -277,7 +277,7 @@ impl Story {
         Moment { done: done.collect(), lines: self.witnessed().len() }
     }
 
-    /// Waits until every run has ended, whoever executes it.
+    /// Waits until every run has ended.
     pub(crate) fn all_end(&self) {
         eventually("every run ends", || {
             self.answer_all();
@@ -286,7 +286,7 @@ impl Story {
         });
     }
 
-    /// Another worker brings everything to its end, and nothing that was done at that moment is done again.
+    /// Lets another worker complete every run, and checks that nothing complete at that time is repeated.
     pub(crate) fn goes_on_after(&self, moment: &Moment) {
         let worker = self.worker();
         self.all_end();
@@ -294,7 +294,7 @@ impl Story {
         self.is_well_after(moment);
     }
 
-    /// Nothing lost, nothing repeated, everything done once.
+    /// Checks that nothing is lost or repeated.
     pub(crate) fn is_well_after(&self, moment: &Moment) {
         let lines = self.witnessed();
         for line in lines.iter().skip(moment.lines).filter(|line| !line.ended) {
@@ -335,7 +335,7 @@ impl Story {
     }
 }
 
-/// What a log has as complete, in order.
+/// The completed steps and compensations of a log, in order.
 fn completed(history: &[Recorded]) -> Vec<String> {
     let path = |recorded: &Recorded| match &recorded.event {
         Event::StepCompleted(step) => Some(step.path.to_string()),

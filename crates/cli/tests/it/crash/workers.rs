@@ -1,4 +1,4 @@
-//! Workers that die in the middle of a run.
+//! Workers that crash during a run.
 
 use goldseam::core::Event;
 use goldseam::core::event::{Cause, RunClaimed};
@@ -16,7 +16,7 @@ fn claims(story: &Story, run: &str) -> Vec<RunClaimed> {
     story.history(run).into_iter().filter_map(|recorded| claim(recorded.event)).collect()
 }
 
-/// A worker dies at each point of a row, and another one goes on.
+/// A worker crashes at each point of a row, and another one continues.
 fn survived(row: &str) {
     each(points(row), |story, point| {
         story.begin();
@@ -26,7 +26,7 @@ fn survived(row: &str) {
 }
 
 #[test]
-fn c02_a_claim_goes_to_another_and_the_attempt_is_counted() {
+fn c02_another_worker_claims_the_run_and_counts_the_attempt() {
     each(points("C2"), |story, point| {
         story.begin();
         let moment = story.dies_at(point);
@@ -38,15 +38,15 @@ fn c02_a_claim_goes_to_another_and_the_attempt_is_counted() {
             assert_eq!((claims[0].attempt, claims[1].attempt), (0, 1), "{point}");
             assert_eq!(claims[1].cause, Cause::Recovery);
         } else {
-            assert_eq!(claims[0].cause, Cause::Start, "{point}: nobody had it before");
+            assert_eq!(claims[0].cause, Cause::Start, "{point}: no worker claimed it before");
         }
     });
 }
 
 #[test]
-fn c03_a_step_that_was_started_begins_again_and_is_counted() {
+fn c03_a_started_step_begins_again_and_counts_an_attempt() {
     each(points("C3"), |story, point| {
-        // Only the start of a long step is written by itself.
+        // Only the start of a long step is appended separately.
         story.begin_as(RUN, 1_200);
         story.dies_at(point);
         assert_eq!(story.count(RUN, "step.started"), usize::from(point.contains(":after")), "{point}");
@@ -59,7 +59,7 @@ fn c03_a_step_that_was_started_begins_again_and_is_counted() {
 }
 
 #[test]
-fn c04_a_step_that_was_cut_off_begins_again_with_the_same_key() {
+fn c04_an_interrupted_step_begins_again_with_the_same_key() {
     each(points("C4"), |story, _| {
         story.begin_as(RUN, 150);
         let mut worker = story.worker();
@@ -72,28 +72,28 @@ fn c04_a_step_that_was_cut_off_begins_again_with_the_same_key() {
 }
 
 #[test]
-fn c05_a_result_that_was_not_written_is_made_again_with_the_same_key() {
+fn c05_an_unrecorded_step_runs_again_with_the_same_key() {
     each(points("C5"), |story, point| {
         story.begin();
         let moment = story.dies_at(point);
         story.goes_on_after(&moment);
         let begun = story.witnessed().iter().filter(|line| !line.ended).count();
-        assert!(begun > 6, "{point}: something is done again");
+        assert!(begun > 6, "{point}: a step runs again");
     });
 }
 
 #[test]
-fn c06_a_result_that_was_written_is_never_made_again() {
+fn c06_a_recorded_step_never_runs_again() {
     survived("C6");
 }
 
 #[test]
-fn c07_what_comes_next_follows_from_the_log() {
+fn c07_retries_and_timers_continue_from_the_log() {
     survived("C7");
 }
 
 #[test]
-fn c08_the_end_is_written_with_the_last_step() {
+fn c08_the_end_is_appended_with_the_last_step() {
     each(points("C8"), |story, point| {
         story.begin();
         let moment = story.dies_at(point);
@@ -135,7 +135,7 @@ fn c12_a_timer_fires_once_and_not_early() {
 }
 
 #[test]
-fn c13_compensation_goes_on_where_it_was() {
+fn c13_compensation_continues_where_it_stopped() {
     each(points("C13"), |story, point| {
         story.declines();
         story.begin();
@@ -145,7 +145,7 @@ fn c13_compensation_goes_on_where_it_was() {
 }
 
 #[test]
-fn c14_a_node_that_dies_at_its_beat_is_taken_over() {
+fn c14_runs_of_a_node_that_crashes_at_its_beat_are_taken_over() {
     each(points("C14"), |story, point| {
         story.begin_as(RUN, 60);
         let moment = story.dies_at(point);
@@ -154,7 +154,7 @@ fn c14_a_node_that_dies_at_its_beat_is_taken_over() {
 }
 
 #[test]
-fn c16_recovery_goes_on_after_a_crash_in_the_middle_and_after_a_loop_of_them() {
+fn c16_recovery_survives_repeated_crashes() {
     each(points("C16"), |story, point| {
         for number in 1..=4 {
             story.begin_as(&format!("r-{number}"), 40);
@@ -172,7 +172,7 @@ fn c16_recovery_goes_on_after_a_crash_in_the_middle_and_after_a_loop_of_them() {
 }
 
 #[test]
-fn c20_a_shutdown_that_is_killed_half_way_strands_nothing() {
+fn c20_a_killed_shutdown_strands_no_run() {
     each(points("C20"), |story, point| {
         story.begin_as(RUN, 100);
         let mut worker = story.doomed(point);

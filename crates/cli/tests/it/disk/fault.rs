@@ -1,4 +1,4 @@
-//! One call to the system fails under a worker, and then?
+//! One system call of a worker fails.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,23 +8,23 @@ use super::power::Recording;
 use super::store::{Site, Watcher};
 use crate::support::eventually;
 
-/// Failures that a worker must live through before a disk that goes on failing is healed.
+/// Failures that a worker must survive before a permanently failing disk is healed.
 const FAILURES: usize = 3;
-/// Images of a power loss that are judged after every fault.
+/// Images of a power loss that are checked after every fault.
 const IMAGES: u64 = 4;
 
-/// How a worker got through a fault.
+/// How a worker handled a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It made no such call.
+    /// The worker made no such call.
     NotMet,
-    /// It went on.
+    /// The worker continued.
     WentOn,
-    /// It ended with an error and a hint, and a fresh one went on.
+    /// The worker ended with an error and a hint, and a new one continued.
     Ended,
 }
 
-/// Orders that wait for a worker.
+/// A store with orders that wait for a worker.
 pub(crate) struct Base(Vec<u8>);
 
 impl Base {
@@ -42,10 +42,11 @@ impl Base {
         site
     }
 
-    /// Puts `fault` under a worker and says how it got through; what went wrong is an error.
+    /// Injects `fault` into a worker and returns how it handled it; a violation is an error.
     pub(crate) fn meet(&self, fault: Fault) -> Result<Outcome, String> {
         let site = self.site();
-        let (path, healed) = (site.path("disk.journal"), site.path("healed"));
+        let path = site.path("disk.journal");
+        let healed = site.path("healed");
         let disk = Disk::under(&site.database()).failing(fault).until(&healed).remembering(&path);
         let ended = observe(&site, &disk, || {
             if failures(&path) >= FAILURES {
@@ -55,10 +56,10 @@ impl Base {
         let outcome = match ended {
             _ if failures(&path) == 0 => Outcome::NotMet,
             None => Outcome::WentOn,
-            Some(0) => return Err(format!("{fault}: it ended as if nothing had been")),
-            Some(_) => {
-                told_why(&site.told()).map(|()| Outcome::Ended).map_err(|e| format!("{fault}: {e}"))?
-            }
+            Some(0) => return Err(format!("{fault}: the worker ended with success")),
+            Some(_) => explains(&site.worker_log())
+                .map(|()| Outcome::Ended)
+                .map_err(|wrong| format!("{fault}: {wrong}"))?,
         };
         let fresh = site.worker(None);
         site.finish(None);
@@ -74,7 +75,8 @@ impl Base {
     }
 }
 
-/// A worker on `disk` until it ends or every order asks; its exit code if it ended. What is seen meanwhile is marked.
+/// Runs a worker on `disk` until it ends or every order asks; returns its exit code if it ended. Marks in the journal
+/// what becomes visible meanwhile.
 fn observe(site: &Site, disk: &Disk, mut look: impl FnMut()) -> Option<i32> {
     let mut worker = site.worker(Some(disk));
     let mut watcher = None;
@@ -90,18 +92,18 @@ fn observe(site: &Site, disk: &Disk, mut look: impl FnMut()) -> Option<i32> {
     })
 }
 
-/// How many calls have failed.
+/// The number of failed calls.
 pub(crate) fn failures(journal: &std::path::Path) -> usize {
     let Ok(journal) = Journal::read(journal) else { return 0 };
     journal.changes.iter().filter(|change| matches!(change, Change::Failed(_))).count()
 }
 
-/// An error with its code, what to do, and where to read on.
-fn told_why(told: &str) -> Result<(), String> {
+/// Checks that the log has an error with a code, help and a page.
+fn explains(log: &str) -> Result<(), String> {
     let parts = ["error[GS02", "\nhelp: ", "\ndocs: goldseam explain GS02"];
-    if parts.iter().all(|part| told.contains(part)) {
+    if parts.iter().all(|part| log.contains(part)) {
         Ok(())
     } else {
-        Err(format!("it did not say why: {told}"))
+        Err(format!("the worker did not explain its end: {log}"))
     }
 }

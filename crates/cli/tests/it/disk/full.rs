@@ -1,4 +1,4 @@
-//! A file system of two megabytes that is really full, and then is not.
+//! A file system of two megabytes that is full for a while.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use super::store::Site;
 use crate::support::eventually;
 
-/// A small file system, gone with its owner.
+/// A small file system, unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// None if we may not.
+    /// Mounts the file system; `None` without the permission.
     fn at(folder: &Path) -> Option<Self> {
         std::fs::create_dir_all(folder).unwrap();
         let mut mount = Command::new("mount");
@@ -25,8 +25,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Fills the disk under a worker, sees that commands say so and reads go on, frees it, and sees everything end.
-/// None if nothing may be mounted here.
+/// Fills the disk of a worker, checks that commands report it and reads work, frees the disk, and waits until every run
+/// ends. `None` if mounting is not allowed.
 pub(crate) fn full_and_freed() -> Option<Result<(), String>> {
     let outer = Site::new("");
     let mounted = Mounted::at(&outer.path("small"))?;
@@ -47,7 +47,7 @@ fn fill_and_free(site: &Site) -> Result<(), String> {
         std::fs::write(&ballast, vec![1; kilobytes * 1_024]).is_ok()
     });
     filled.ok_or("the disk cannot be filled")?;
-    // What is written fits into pages that are there already, for a while.
+    // For a while, writes fit into existing pages.
     let input = serde_json::json!({"customer": "x".repeat(20_000), "lines": [], "cents": 7, "step_ms": 1});
     let input = input.to_string();
     let refused = (0..200).find_map(|number| {

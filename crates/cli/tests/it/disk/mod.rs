@@ -1,4 +1,4 @@
-//! Disks that fail under the real binary: full, broken, read-only, without power. Nothing acknowledged is lost.
+//! Failing disks under the real binary: full, broken, read-only, power loss. Nothing acknowledged is lost.
 
 mod fault;
 mod full;
@@ -24,7 +24,7 @@ fn right<T>(outcome: Result<T, String>) -> T {
 }
 
 #[test]
-fn a_power_loss_at_any_moment_loses_nothing_acknowledged() {
+fn a_power_loss_at_any_time_loses_nothing_acknowledged() {
     let recording = record("", 3, 3);
     for position in recording.positions(7) {
         right(recording.cut(position, 1));
@@ -33,7 +33,7 @@ fn a_power_loss_at_any_moment_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn a_copy_of_the_files_at_any_moment_opens_with_everything_acknowledged() {
+fn a_file_copy_at_any_time_has_everything_acknowledged() {
     let recording = record("", 2, 3);
     for position in recording.positions(11) {
         right(recording.copy(position));
@@ -41,10 +41,10 @@ fn a_copy_of_the_files_at_any_moment_opens_with_everything_acknowledged() {
 }
 
 #[test]
-fn with_durability_process_a_power_loss_may_cost_the_end_but_never_the_store() {
+fn with_durability_process_a_power_loss_keeps_a_sound_prefix() {
     let recording = record("?durability=process", 2, 3);
     let cuts: Vec<_> = recording.positions(9).map(|position| right(recording.cut(position, 3))).collect();
-    // That these images bite shows that those of the test above would.
+    // These images lose data, which shows that the power-loss test can detect losses.
     assert!(cuts.contains(&Kept::Prefix) && cuts.contains(&Kept::All), "{cuts:?}");
     for position in recording.positions(29) {
         right(recording.copy(position));
@@ -52,7 +52,7 @@ fn with_durability_process_a_power_loss_may_cost_the_end_but_never_the_store() {
 }
 
 #[test]
-fn a_failing_sync_or_write_ends_the_worker_and_a_fresh_one_goes_on() {
+fn a_failed_sync_or_write_ends_the_worker_and_a_new_one_continues() {
     let base = Base::new();
     for (call, first, errno) in
         [(Call::Sync, 1, "EIO"), (Call::Sync, 6, "EIO"), (Call::Write, 23, "EIO"), (Call::Write, 41, "EROFS")]
@@ -63,7 +63,7 @@ fn a_failing_sync_or_write_ends_the_worker_and_a_fresh_one_goes_on() {
 }
 
 #[test]
-fn a_worker_lives_through_a_full_disk() {
+fn a_worker_survives_a_full_disk() {
     let base = Base::new();
     for (first, errno, manner) in
         [(21, "ENOSPC", Manner::Once), (30, "ENOSPC", Manner::Short), (37, "ENOSPC", Manner::On)]
@@ -74,9 +74,10 @@ fn a_worker_lives_through_a_full_disk() {
 }
 
 #[test]
-fn a_command_on_a_full_disk_says_so_and_reads_go_on() {
+fn a_full_disk_is_reported_and_reads_work() {
     let site = Base::new().site();
-    let (journal, healed) = (site.path("disk.journal"), site.path("healed"));
+    let journal = site.path("disk.journal");
+    let healed = site.path("healed");
     let disk = Disk::under(&site.database()).failing(fault(Call::Write, 1, "ENOSPC", Manner::On));
     let disk = disk.until(&healed).remembering(&journal);
     let start = ["start", "order", "--id", "ord-9", "--input", "1"];
@@ -91,7 +92,7 @@ fn a_command_on_a_full_disk_says_so_and_reads_go_on() {
 }
 
 #[test]
-fn a_command_on_a_broken_disk_says_so_and_was_done_once_or_not_at_all() {
+fn a_broken_disk_is_reported_and_commands_are_atomic() {
     for (call, first) in [(Call::Sync, 1), (Call::Sync, 2), (Call::Write, 3), (Call::Open, 2)] {
         let site = Base::new().site();
         let disk = Disk::under(&site.database()).failing(fault(call, first, "EIO", Manner::On));
@@ -105,9 +106,9 @@ fn a_command_on_a_broken_disk_says_so_and_was_done_once_or_not_at_all() {
     }
 }
 
-/// The files are copied while a worker is stopped in whatever it does.
+/// Copies the files while a worker is stopped at an arbitrary point.
 #[test]
-fn files_copied_from_under_a_frozen_worker_open_with_everything_seen() {
+fn files_copied_from_a_frozen_worker_have_everything_visible() {
     let site = Base::new().site();
     let worker = site.worker(None);
     eventually("the worker works", || site.is_open().then_some(()));

@@ -1,4 +1,4 @@
-//! A workload on a disk that remembers, and the question whether a power loss at any moment lost anything.
+//! Records a workload on a journalling disk, and checks whether a power loss at any time loses data.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use goldseam_testbed::disk::{Change, Dice, Disk, Journal};
 use super::store::{Logs, Site, Watcher, logs};
 use crate::support::{block, eventually};
 
-/// What happened to a store, and what was acknowledged when.
+/// The changes of a store, and when results were acknowledged.
 pub(crate) struct Recording {
     pub(crate) journal: Journal,
     /// The logs at the end.
@@ -16,16 +16,15 @@ pub(crate) struct Recording {
     pub(crate) options: &'static str,
 }
 
-/// What a power loss left of what had been acknowledged.
+/// What a power loss kept of the acknowledged results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Everything.
     All,
-    /// Not the end of it.
+    /// All but the end.
     Prefix,
 }
 
-/// Commands and a worker on a disk that remembers: `orders` are started, executed, answered and ended.
+/// Starts, executes, answers and completes `orders` on a journalling disk.
 pub(crate) fn record(options: &'static str, orders: usize, length: usize) -> Recording {
     let site = Site::new(options);
     let journal = site.path("disk.journal");
@@ -37,21 +36,21 @@ pub(crate) fn record(options: &'static str, orders: usize, length: usize) -> Rec
     }
     let mut worker = site.worker(Some(&disk));
     eventually("the worker has the database open", || {
-        assert!(worker.ended().is_none(), "{}", site.told());
+        assert!(worker.ended().is_none(), "{}", site.worker_log());
         site.is_open().then_some(())
     });
     let watcher = Watcher::start(&site.database(), &journal);
     site.finish(Some(&disk));
     drop(watcher);
-    assert!(worker.stop().success(), "{}", site.told());
-    // The last to leave brings the write-ahead log into the database.
+    assert!(worker.stop().success(), "{}", site.worker_log());
+    // The last process to close the database moves the write-ahead log into it.
     site.run(Some(&disk), &["ls"]).ok();
     site.repeats_nothing().unwrap();
     Recording { journal: Journal::read(&journal).unwrap(), logs: site.logs(), options }
 }
 
 impl Recording {
-    /// What had been acknowledged after so many changes: run and end of its log.
+    /// What was acknowledged after `position` changes: each run with the end of its log.
     fn acknowledged(&self, position: usize) -> BTreeMap<&str, usize> {
         let marks = self.journal.changes[..position].iter().filter_map(|change| match change {
             Change::Mark(word) => word.split_once(' '),
@@ -65,11 +64,11 @@ impl Recording {
         (1..=self.journal.changes.len()).step_by(step)
     }
 
-    /// The power goes after `position` changes; says what is wrong with what is left.
+    /// Simulates a power loss after `position` changes and checks the store.
     pub(crate) fn cut(&self, position: usize, seed: u64) -> Result<Kept, String> {
         let mut dice = Dice::new(seed ^ (position as u64) << 20);
         let image = image::after_power_loss(&self.journal.changes[..position], &mut dice);
-        match self.judge(&image, position).map_err(|wrong| format!("cut {position} seed {seed}: {wrong}"))? {
+        match self.check(&image, position).map_err(|wrong| format!("cut {position} seed {seed}: {wrong}"))? {
             Some(lost) if !self.options.contains("process") => {
                 Err(format!("cut {position} seed {seed}: {lost}"))
             }
@@ -78,15 +77,16 @@ impl Recording {
         }
     }
 
-    /// A copy of the files is taken after `position` changes.
+    /// Simulates a copy of the files after `position` changes and checks it.
     pub(crate) fn copy(&self, position: usize) -> Result<(), String> {
         let image = image::copied(&self.journal.changes[..position]);
-        let lost = self.judge(&image, position).map_err(|wrong| format!("copy {position}: {wrong}"))?;
+        let lost = self.check(&image, position).map_err(|wrong| format!("copy {position}: {wrong}"))?;
         lost.map_or(Ok(()), |lost| Err(format!("copy {position}: {lost}")))
     }
 
-    /// Whether the store is sound and its logs are what was written; says what was acknowledged and is missing.
-    fn judge(&self, image: &Image, position: usize) -> Result<Option<String>, String> {
+    /// Checks that the store is sound and has only events that were written; returns an acknowledged result that is
+    /// missing.
+    fn check(&self, image: &Image, position: usize) -> Result<Option<String>, String> {
         let site = Site::new(self.options);
         image.put(&site.database()).unwrap();
         sound(&site)?;
@@ -101,7 +101,7 @@ impl Recording {
         Ok(lost.map(|(run, end)| format!("{run} was acknowledged up to {end} and ends earlier")))
     }
 
-    /// The same as [`Self::cut`], and then a worker brings every run that is left to its end.
+    /// Like [`Self::cut`], and then a worker completes every remaining run.
     pub(crate) fn cut_and_go_on(&self, position: usize, seed: u64) -> Result<(), String> {
         let site = Site::new(self.options);
         let image = image::after_power_loss(&self.journal.changes[..position], &mut Dice::new(seed));
@@ -123,7 +123,7 @@ impl Recording {
     }
 }
 
-/// The store opens, as an engine opens it, and its check finds nothing wrong.
+/// Opens the store as an engine does, and checks it.
 pub(crate) fn sound(site: &Site) -> Result<(), String> {
     block(async {
         let url = site.url();

@@ -1,7 +1,7 @@
-//! The long search: every call fails once in every way, the power goes at every moment, and a small disk is really
-//! full. `cargo xtask disk` runs it.
+//! The long search: every call fails in every way, power is lost at every position, and a small disk is full. `cargo
+//! xtask disk` runs it.
 
-#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a search that tells how far it is")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a search that prints its progress")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -35,17 +35,17 @@ const KINDS: &[(Call, &str, Manner)] = &[
     (Call::Read, "EIO", Manner::On),
 ];
 
-/// Calls of one kind after which there are surely no more.
+/// More calls of one kind than any run makes.
 const CALLS_MAX: u64 = 2_000;
-/// Processes and images that are looked at at once.
+/// Concurrent checks.
 const HANDS: usize = 2;
 
-/// What was found.
+/// Counts of the search.
 #[derive(Default)]
 struct Tally {
     images: AtomicUsize,
     faults: AtomicUsize,
-    /// The kinds of fault that were met, by name.
+    /// The names of the faults that occurred.
     kinds: Mutex<BTreeSet<String>>,
     wrong: Mutex<Vec<String>>,
 }
@@ -62,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// How many lost something acknowledged or did something again, and how many left something else behind.
+    /// The number of losses or repeats, and of other violations.
     fn wrong(&self) -> (usize, usize) {
         let all = self.wrong.lock().unwrap();
         let is_loss =
@@ -80,7 +80,8 @@ fn number(name: &str, default: u64) -> u64 {
 #[ignore = "takes long: cargo xtask disk"]
 fn the_long_search_finds_nothing_lost() {
     let began = Instant::now();
-    let (seeds, from) = (number("GOLDSEAM_DISK_SEEDS", 4), number("GOLDSEAM_DISK_FROM", 0));
+    let seeds = number("GOLDSEAM_DISK_SEEDS", 4);
+    let from = number("GOLDSEAM_DISK_FROM", 0);
     let step = number("GOLDSEAM_DISK_STEP", 1).max(1);
     let tally = Tally::default();
     for (name, options, orders, length) in
@@ -104,7 +105,7 @@ fn the_long_search_finds_nothing_lost() {
             tally.faults.fetch_add(1, Ordering::Relaxed);
             tally.note(outcome);
         }
-        None => println!("no small file system may be mounted here"),
+        None => println!("skipped the full disk: mounting is not allowed"),
     }
     let (lost, unsound) = tally.wrong();
     let [images, faults] = [&tally.images, &tally.faults].map(|count| count.load(Ordering::Relaxed));
@@ -134,7 +135,7 @@ fn cut_everywhere(tally: &Tally, recording: &Recording, seeds: std::ops::Range<u
     });
 }
 
-/// Fails each call in turn until there is no such call; says how often the worker got through in which way.
+/// Fails each call in turn until the worker makes no such call; counts the outcomes.
 fn fail_everywhere(tally: &Tally, base: &Base, fault: Fault, step: u64) -> BTreeMap<String, usize> {
     let last = AtomicU64::new(CALLS_MAX);
     let met = Mutex::new(BTreeMap::new());
@@ -155,7 +156,7 @@ fn fail_everywhere(tally: &Tally, base: &Base, fault: Fault, step: u64) -> BTree
     met.into_inner().unwrap()
 }
 
-/// Does `work` for every index, a few at a time, in order.
+/// Does `work` for every index, in order, with a few threads.
 fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! A store with orders in it on a disk of the tests' own, and the processes that work on it.
+//! A store with orders on a simulated disk, and its processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,29 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::support::{Ran, eventually};
 
-/// How long a worker may be silent; it beats five times as often.
+/// How long a worker may be silent.
 const SILENCE: &str = "500ms";
-/// The pause between two looks of a watcher.
-const LOOK: Duration = Duration::from_millis(2);
+/// How often a watcher reads the database.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The events of each run, as they are stored.
+/// The stored events of each run.
 pub(crate) type Logs = BTreeMap<String, Vec<String>>;
 
-/// A folder in memory with one database and what belongs to it.
+/// A folder with one database and its files.
 pub(crate) struct Site {
     dir: tempfile::TempDir,
     options: &'static str,
 }
 
 impl Site {
-    /// A folder in memory if there is such a thing: nothing here needs a real disk.
+    /// Creates a folder, in memory if possible.
     pub(crate) fn new(options: &'static str) -> Self {
         let memory = Path::new("/dev/shm");
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         Self { dir: dir.unwrap(), options }
     }
 
-    /// A folder of its own within `folder`.
+    /// Creates a folder within `folder`.
     pub(crate) fn within(folder: &Path) -> Self {
         Self { dir: tempfile::tempdir_in(folder).unwrap(), options: "" }
     }
@@ -67,7 +67,7 @@ impl Site {
         Ran::of(&self.command(disk, args).output().unwrap())
     }
 
-    /// Starts an order; its customer has a name of this length.
+    /// Starts an order with a customer name of this length.
     pub(crate) fn order(&self, disk: Option<&Disk>, run: &str, length: usize) {
         let customer = "x".repeat(length);
         let input = serde_json::json!({"customer": customer, "lines": ["a", "b"], "cents": 7, "step_ms": 1});
@@ -83,23 +83,23 @@ impl Site {
         Worker(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
-    /// What the last worker said.
-    pub(crate) fn told(&self) -> String {
+    /// The log of the last worker.
+    pub(crate) fn worker_log(&self) -> String {
         std::fs::read_to_string(self.path("worker.log")).unwrap()
     }
 
-    /// Whether somebody has the database open. Only then may tests read it: else they would make files that no
-    /// disk has seen.
+    /// Whether a process has the database open. Only then may tests read it; otherwise they would create files that the
+    /// simulated disk does not see.
     pub(crate) fn is_open(&self) -> bool {
         std::fs::metadata(self.path("gold.db-wal")).is_ok_and(|wal| wal.len() > 0)
     }
 
-    /// Statuses of all runs; none while nobody has the database open.
+    /// The statuses of all runs; empty while no process has the database open.
     fn statuses(&self) -> BTreeMap<String, String> {
         if self.is_open() { statuses(&reader(&self.database())) } else { BTreeMap::new() }
     }
 
-    /// Whether every order has got as far as its question.
+    /// Whether every order has reached its question.
     pub(crate) fn is_asking(&self) -> bool {
         let statuses = self.statuses();
         !statuses.is_empty() && statuses.values().all(|status| status == "waiting" || status == "completed")
@@ -110,7 +110,7 @@ impl Site {
         logs(&self.database())
     }
 
-    /// Brings every order to its end: answers what is asked, and waits.
+    /// Answers every question and waits until every order has ended.
     pub(crate) fn finish(&self, disk: Option<&Disk>) {
         let mut answered = Vec::new();
         eventually("every order ends", || {
@@ -119,7 +119,7 @@ impl Site {
                 if !answered.contains(run) && self.run(None, &["show", run, "--json"]).out.contains("release")
                 {
                     let word = if answered.len() % 3 == 2 { "decline" } else { "ship" };
-                    // It may have been answered before the power went.
+                    // The question may have been answered before the power loss.
                     let ran = self.run(disk, &["answer", run, "release", &format!("\"{word}\"")]);
                     assert!([0, 3, 6].contains(&ran.code), "{}", ran.err);
                     answered.push(run.clone());
@@ -130,7 +130,7 @@ impl Site {
         });
     }
 
-    /// No effect came again once a later one had begun: what was completed was never repeated.
+    /// Checks that no effect began again after a later one had begun.
     pub(crate) fn repeats_nothing(&self) -> Result<(), String> {
         let witness = std::fs::read_to_string(self.path("witness.tsv")).unwrap_or_default();
         let mut furthest: BTreeMap<&str, usize> = BTreeMap::new();
@@ -150,18 +150,18 @@ impl Site {
     }
 }
 
-/// A worker process, ended with its owner.
+/// A worker process, killed on drop.
 pub(crate) struct Worker(Child);
 
 impl Worker {
-    /// Tells it to stop, and waits.
+    /// Stops the worker with SIGTERM and waits.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.0.wait().unwrap()
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the worker has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().unwrap()
     }
@@ -178,8 +178,8 @@ impl Drop for Worker {
     }
 }
 
-/// Looks into a database that a worker has open, and marks in the journal what it has seen: that is durable from there
-/// on, whatever happens.
+/// Reads a database that a worker has open, and marks visible results in the journal: they must be durable from then
+/// on.
 pub(crate) struct Watcher {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -188,7 +188,9 @@ pub(crate) struct Watcher {
 impl Watcher {
     pub(crate) fn start(database: &Path, journal: &Path) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let (seen, database, journal) = (Arc::clone(&over), database.to_owned(), journal.to_owned());
+        let seen = Arc::clone(&over);
+        let database = database.to_owned();
+        let journal = journal.to_owned();
         let watch = move || {
             let conn = reader(&database);
             let mut known: BTreeMap<String, i64> = BTreeMap::new();
@@ -198,7 +200,7 @@ impl Watcher {
                         Journal::mark(&journal, &format!("{run} {end}")).unwrap();
                     }
                 }
-                std::thread::park_timeout(LOOK);
+                std::thread::park_timeout(POLL_INTERVAL);
             }
         };
         let thread = std::thread::Builder::new().name("watcher".to_owned()).spawn(watch).unwrap();

@@ -1,7 +1,6 @@
-//! Looking at runs.
+//! Reading runs, logs and questions.
 
-use std::time::Duration;
-
+use async_trait::async_trait;
 use goldseam::core::branch::Branches;
 use goldseam::core::codec::{decode, decode_all};
 use goldseam::core::decide::Refusal;
@@ -14,24 +13,24 @@ use goldseam::store::{Cursor, Record, RunFilter, RunOrder};
 use goldseam::{EngineError, Failure, Millis, RunId, Seq, Status, Summary};
 
 use super::{Local, limit};
-use crate::api::Answer;
+use crate::api::{Answer, Following, RunsApi};
 use crate::doc::event::{EventDoc, History, HistoryQuery};
 use crate::doc::run::{
     BranchItem, Detail, Diff, DiffQuery, Ending, Explanation, Link, OpenQuestion, Order, Question,
-    QuestionsQuery, RunsQuery, Wrong,
+    QuestionsQuery, RunsQuery, WaitQuery, Wrong,
 };
 use crate::doc::{Damage, Items, PAGE_MAX, Page, UnreadableItem};
-use crate::moment::Moment;
 use crate::problem::Problem;
+use crate::timestamp::Timestamp;
 use crate::view::describe::Much;
 use crate::view::text::answer_line;
 use crate::view::{branches, detail, diff, log};
 
-/// Runs of a page unless told otherwise.
-const RUNS: u32 = 50;
-/// Runs with questions that a page of them has unless told otherwise.
-const ASKERS: u32 = 100;
-/// Whoever may have an open question.
+/// Default number of runs in a page.
+const RUNS_DEFAULT: u32 = 50;
+/// Default number of runs whose questions fill a page.
+const ASKERS_DEFAULT: u32 = 100;
+/// Statuses in which a run may have an open question.
 const MAY_ASK: [Status; 6] = [
     Status::Running,
     Status::Waiting,
@@ -49,7 +48,7 @@ fn filter(query: RunsQuery) -> Result<RunFilter, Problem> {
         None => None,
         Some((_, Some((key, value)))) => Some((TagKey::new(key)?, value.to_owned())),
         Some((tag, None)) => {
-            return Err(Problem::bad_request(format!("{tag:?} is no tag; write KEY=VALUE")));
+            return Err(Problem::bad_request(format!("invalid tag {tag:?}; write KEY=VALUE")));
         }
     };
     Ok(RunFilter {
@@ -66,12 +65,11 @@ fn filter(query: RunsQuery) -> Result<RunFilter, Problem> {
             Order::Recovered => RunOrder::Recovered,
         },
         after: query.after,
-        limit: limit::page(query.limit, RUNS)?,
+        limit: limit::page(query.limit, RUNS_DEFAULT)?,
     })
 }
 
-/// The questions that a run has open.
-pub(super) fn questions_in(summary: &Summary) -> Vec<Question> {
+fn open_questions(summary: &Summary) -> Vec<Question> {
     let question = |input: &goldseam::core::summary::OpenInput| Question {
         run: summary.run.clone(),
         workflow: summary.workflow.clone(),
@@ -80,8 +78,9 @@ pub(super) fn questions_in(summary: &Summary) -> Vec<Question> {
     summary.inputs.iter().map(question).collect()
 }
 
-impl Local {
-    pub(super) async fn list_runs(&self, query: RunsQuery) -> Answer<Page<Summary>> {
+#[async_trait]
+impl RunsApi for Local {
+    async fn runs(&self, query: RunsQuery) -> Answer<Page<Summary>> {
         let filter = filter(query)?;
         let lost = self.lost_rows(&filter).await?;
         let page = self.client.list(filter).await?;
@@ -96,21 +95,12 @@ impl Local {
         Ok(runs)
     }
 
-    /// Runs without a row, for the first page of a list of everything. A store that is paid by request is not asked.
-    async fn lost_rows(&self, filter: &RunFilter) -> Answer<Vec<RunId>> {
-        let everything = RunFilter { order: filter.order, limit: filter.limit, ..RunFilter::default() };
-        if *filter != everything || !self.client.store().pace().sweep.is_zero() {
-            return Ok(Vec::new());
-        }
-        Ok(self.client.store().rowless(None, filter.limit).await?)
-    }
-
-    pub(super) async fn read_detail(&self, run: &RunId) -> Answer<Detail> {
+    async fn detail(&self, run: &RunId) -> Answer<Detail> {
         let log = self.client.log(run).await?;
         if log.damage.is_empty() {
             return Ok(detail::detail(self.client.state(run).await?, &log.events));
         }
-        // What it was before the damage, and what its row says.
+        // The state up to the damage, with the summary of the cached row.
         let Some(mut state) = log.state(run) else {
             let corrupt = log.damage[0].clone();
             return Err(EngineError::Corrupt { run: run.clone(), corrupt }.into());
@@ -123,9 +113,9 @@ impl Local {
         Ok(shown)
     }
 
-    pub(super) async fn read_history(&self, run: &RunId, query: HistoryQuery) -> Answer<History> {
-        let most = limit::page(query.limit, PAGE_MAX)?;
-        let (after, most) = (Seq(query.after.unwrap_or(0)), usize::try_from(most).unwrap_or(usize::MAX));
+    async fn history(&self, run: &RunId, query: HistoryQuery) -> Answer<History> {
+        let most = usize::try_from(limit::page(query.limit, PAGE_MAX)?).unwrap_or(usize::MAX);
+        let after = Seq(query.after.unwrap_or(0));
         let whole = match &query.branch {
             Some(_) => None,
             None => self.events(run, after, most + 1).await?,
@@ -155,10 +145,128 @@ impl Local {
         Ok(History { items: events.iter().map(EventDoc::from).collect(), next, run: run.clone(), damage })
     }
 
-    /// Events after a position, each checked to follow the one before it, the one at that position included; none if
-    /// something is wrong with them. Says, too, whether there may be more because those are as much as fits.
+    async fn result(&self, run: &RunId, query: WaitQuery) -> Answer<Ending> {
+        let wait = limit::wait(query.wait_ms)?;
+        let mut summary = self.client.get(run).await?;
+        if !summary.status.is_terminal() && !wait.is_zero() {
+            if let Ok(outcome) = tokio::time::timeout(wait, self.client.outcome(run)).await {
+                outcome?;
+            }
+            summary = self.client.get(run).await?;
+        }
+        let status = summary.status;
+        let mut ending =
+            Ending { event: summary.as_of, failure: None, output: None, run: run.clone(), status };
+        if status.is_terminal() {
+            match self.client.state(run).await?.outcome {
+                Some(Outcome::Completed(output)) => ending.output = Some(output),
+                Some(Outcome::Failed(failure)) => ending.failure = Some(failure),
+                Some(Outcome::Cancelled(reason)) => {
+                    ending.failure = Some(Failure::terminal(reason).with_code("cancelled"));
+                }
+                None => {}
+            }
+        }
+        Ok(ending)
+    }
+
+    async fn follow(&self, run: &RunId, after: Seq) -> Answer<Following> {
+        self.stream(self.client.follower(run.clone(), after), run, after).await
+    }
+
+    async fn why(&self, run: &RunId) -> Answer<Explanation> {
+        let explained = self.client.why(run).await?;
+        let wrong = |Found { at, diagnosis, .. }: Found| Wrong {
+            automatic: diagnosis.remedy.is_automatic(),
+            code: diagnosis.rule,
+            event: at,
+            remedy: diagnosis.remedy.describe(),
+            evidence: diagnosis.evidence,
+        };
+        let link = |link: goldseam::healer::why::Link| Link {
+            depth: link.depth,
+            since: link.since.map(Timestamp),
+            until: link.until.map(Timestamp),
+            what: link.what,
+        };
+        Ok(Explanation {
+            findings: explained.found.into_iter().map(wrong).collect(),
+            links: explained.links.into_iter().map(link).collect(),
+            moves_at: explained.moves_at.map(Timestamp),
+            run: explained.run,
+            status: explained.status,
+            verdict: explained.verdict,
+            you_can: explained.you_can,
+        })
+    }
+
+    async fn branches(&self, run: &RunId) -> Answer<Items<BranchItem>> {
+        let log = self.client.log(run).await?;
+        let items = branches::items(&log.events, &Branches::of(&log.events));
+        Ok(Items { items, damage: log.damage.iter().map(Damage::from).collect() })
+    }
+
+    async fn diff(&self, run: &RunId, query: DiffQuery) -> Answer<Diff> {
+        let log = self.client.log(run).await?;
+        let mut diff = diff::diff(run, &log.events, &query.left, &query.right, Much::All)?;
+        diff.damage = log.damage.iter().map(Damage::from).collect();
+        Ok(diff)
+    }
+
+    async fn questions(&self, query: QuestionsQuery) -> Answer<Page<Question>> {
+        let wanted = usize::try_from(limit::page(query.limit, ASKERS_DEFAULT)?).unwrap_or(usize::MAX);
+        let mut filter = RunFilter {
+            statuses: MAY_ASK.to_vec(),
+            workflow: query.workflow.map(WorkflowName::new).transpose()?,
+            order: RunOrder::Oldest,
+            after: query.after,
+            limit: PAGE_MAX,
+            ..RunFilter::default()
+        };
+        let mut questions = Page::new(Vec::new(), None);
+        let mut askers = 0;
+        // Only the last page may be empty, so this skips runs without questions until the page has some.
+        loop {
+            let page = self.client.list(filter.clone()).await?;
+            for (at, row) in page.items.iter().enumerate() {
+                let asked = open_questions(&row.summary);
+                askers += usize::from(!asked.is_empty());
+                questions.items.extend(asked);
+                let more = at + 1 < page.items.len() || page.next.is_some();
+                if askers == wanted && more {
+                    let cursor = Cursor::of(row, filter.order);
+                    questions.next = cursor.map(|cursor| cursor.to_string());
+                    return Ok(questions);
+                }
+            }
+            filter.after = page.next;
+            if filter.after.is_none() {
+                break;
+            }
+        }
+        Ok(questions)
+    }
+
+    async fn questions_of(&self, run: &RunId) -> Answer<Items<Question>> {
+        Ok(open_questions(&self.client.get(run).await?).into())
+    }
+}
+
+impl Local {
+    /// Lists runs without a cached row, for the first page of an unfiltered list. Skips stores that charge per request.
+    async fn lost_rows(&self, filter: &RunFilter) -> Answer<Vec<RunId>> {
+        let everything = RunFilter { order: filter.order, limit: filter.limit, ..RunFilter::default() };
+        if *filter != everything || !self.client.store().pace().sweep.is_zero() {
+            return Ok(Vec::new());
+        }
+        Ok(self.client.store().rowless(None, filter.limit).await?)
+    }
+
+    /// Reads events after a position and checks that each follows the one before it, including the event at that
+    /// position. Returns `None` if the check fails; the flag says whether the size limit cut the page.
     async fn events(&self, run: &RunId, after: Seq, most: usize) -> Answer<Option<(Vec<Recorded>, bool)>> {
-        let (store, from) = (self.client.store(), after.before());
+        let store = self.client.store();
+        let from = after.before();
         let mut page: Vec<Record> = match from == after {
             true => Vec::new(),
             false => store.read(run, from, 1).await?,
@@ -183,100 +291,5 @@ impl Local {
         let texts = page.iter().map(|record| (record.seq, record.body.as_str()));
         let Ok((events, _)) = decode_all(from, prev, texts) else { return Ok(None) };
         Ok(Some((events.into_iter().filter(|recorded| recorded.seq > after).collect(), is_cut)))
-    }
-
-    pub(super) async fn read_result(&self, run: &RunId, wait: Duration) -> Answer<Ending> {
-        let mut summary = self.client.get(run).await?;
-        if !summary.status.is_terminal() && !wait.is_zero() {
-            if let Ok(outcome) = tokio::time::timeout(wait, self.client.outcome(run)).await {
-                outcome?;
-            }
-            summary = self.client.get(run).await?;
-        }
-        let (event, status) = (summary.as_of, summary.status);
-        let mut ending = Ending { event, failure: None, output: None, run: run.clone(), status };
-        if status.is_terminal() {
-            match self.client.state(run).await?.outcome {
-                Some(Outcome::Completed(output)) => ending.output = Some(output),
-                Some(Outcome::Failed(failure)) => ending.failure = Some(failure),
-                Some(Outcome::Cancelled(reason)) => {
-                    ending.failure = Some(Failure::terminal(reason).with_code("cancelled"));
-                }
-                None => {}
-            }
-        }
-        Ok(ending)
-    }
-
-    pub(super) async fn explain(&self, run: &RunId) -> Answer<Explanation> {
-        let explained = self.client.why(run).await?;
-        let wrong = |Found { at, diagnosis, .. }: Found| Wrong {
-            automatic: diagnosis.remedy.is_automatic(),
-            code: diagnosis.rule,
-            event: at,
-            remedy: diagnosis.remedy.describe(),
-            evidence: diagnosis.evidence,
-        };
-        let link = |link: goldseam::healer::why::Link| Link {
-            depth: link.depth,
-            since: link.since.map(Moment),
-            until: link.until.map(Moment),
-            what: link.what,
-        };
-        Ok(Explanation {
-            findings: explained.found.into_iter().map(wrong).collect(),
-            links: explained.links.into_iter().map(link).collect(),
-            moves_at: explained.moves_at.map(Moment),
-            run: explained.run,
-            status: explained.status,
-            verdict: explained.verdict,
-            you_can: explained.you_can,
-        })
-    }
-
-    pub(super) async fn read_branches(&self, run: &RunId) -> Answer<Items<BranchItem>> {
-        let log = self.client.log(run).await?;
-        let items = branches::items(&log.events, &Branches::of(&log.events));
-        Ok(Items { items, damage: log.damage.iter().map(Damage::from).collect() })
-    }
-
-    pub(super) async fn compare(&self, run: &RunId, query: &DiffQuery) -> Answer<Diff> {
-        let log = self.client.log(run).await?;
-        let mut diff = diff::diff(run, &log.events, (&query.left, &query.right), Much::All)?;
-        diff.damage = log.damage.iter().map(Damage::from).collect();
-        Ok(diff)
-    }
-
-    pub(super) async fn list_questions(&self, query: QuestionsQuery) -> Answer<Page<Question>> {
-        let wanted = usize::try_from(limit::page(query.limit, ASKERS)?).unwrap_or(usize::MAX);
-        let mut filter = RunFilter {
-            statuses: MAY_ASK.to_vec(),
-            workflow: query.workflow.map(WorkflowName::new).transpose()?,
-            order: RunOrder::Oldest,
-            after: query.after,
-            limit: PAGE_MAX,
-            ..RunFilter::default()
-        };
-        let (mut questions, mut askers) = (Page::new(Vec::new(), None), 0);
-        // A page is empty only if nothing follows, so runs without questions are passed over to the end.
-        loop {
-            let page = self.client.list(filter.clone()).await?;
-            for (at, row) in page.items.iter().enumerate() {
-                let asked = questions_in(&row.summary);
-                askers += usize::from(!asked.is_empty());
-                questions.items.extend(asked);
-                let more = at + 1 < page.items.len() || page.next.is_some();
-                if askers == wanted && more {
-                    let cursor = Cursor::of(row, filter.order);
-                    questions.next = cursor.map(|cursor| cursor.to_string());
-                    return Ok(questions);
-                }
-            }
-            filter.after = page.next;
-            if filter.after.is_none() {
-                break;
-            }
-        }
-        Ok(questions)
     }
 }

@@ -1,4 +1,4 @@
-//! Colour, for states only, and never the only sign of one.
+//! Colours for states. A colour is never the only sign of a state.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::LazyLock;
@@ -6,34 +6,31 @@ use std::sync::LazyLock;
 use goldseam::Status;
 use goldseam::core::argument::escaped;
 
-/// Begins the escape sequences of this process. Data cannot know it, so only these reach a terminal.
+/// The random prefix of this process's escape sequences. Data cannot contain it, so only these sequences reach a
+/// terminal.
 static ESCAPE: LazyLock<String> =
     LazyLock::new(|| format!("\x1b{:016x}", RandomState::new().build_hasher().finish()));
 
-/// Whether to colour.
+/// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Paint(pub(crate) bool);
+pub(crate) struct Colors(pub(crate) bool);
 
-/// What a colour stands for.
+/// The meaning of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hue {
-    /// Went well.
     Good,
-    /// Went badly.
     Bad,
-    /// Waits.
+    /// In progress.
     Calm,
-    /// Wants attention.
+    /// Needs attention.
     Warm,
-    /// Less important.
     Dim,
-    /// More important.
     Bold,
 }
 
-impl Paint {
-    /// `text` in this colour.
-    pub(crate) fn on(self, hue: Hue, text: impl AsRef<str>) -> String {
+impl Colors {
+    /// Colours `text`.
+    pub(crate) fn apply(self, hue: Hue, text: impl AsRef<str>) -> String {
         let text = text.as_ref();
         let code = match hue {
             Hue::Good => "32",
@@ -49,15 +46,15 @@ impl Paint {
         }
     }
 
-    /// A status with its sign.
+    /// A status with its symbol.
     pub(crate) fn status(self, status: Status) -> String {
         let (sign, hue) = sign(status);
-        self.on(hue, format!("{sign} {status}"))
+        self.apply(hue, format!("{sign} {status}"))
     }
 
-    /// A status without its sign, for a program.
+    /// A status without its symbol.
     pub(crate) fn word(self, status: Status) -> String {
-        self.on(sign(status).1, status.as_str())
+        self.apply(sign(status).1, status.as_str())
     }
 }
 
@@ -76,22 +73,23 @@ fn sign(status: Status) -> (&'static str, Hue) {
     }
 }
 
-/// `text` for a terminal: its colours, and every other control character escaped, as in `\u{1b}`, but line breaks and tabs.
+/// Prepares `text` for a terminal: keeps its colours, line breaks and tabs, and escapes other control characters.
 pub(crate) fn shown(text: &str) -> String {
     let keep = |c| matches!(c, '\n' | '\t');
     let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| escaped(part, keep)).collect();
     parts.join("\x1b")
 }
 
-/// `text` for a place within a line: line breaks and tabs are escaped, too.
+/// Prepares `text` for a cell of a line: also escapes line breaks and tabs.
 pub(crate) fn cell(text: &str) -> String {
     let parts: Vec<_> = text.split(ESCAPE.as_str()).map(|part| escaped(part, |_| false)).collect();
     parts.join(ESCAPE.as_str())
 }
 
-/// Columns that `text` takes on screen; colour takes none.
+/// The width of `text` on screen, without colours.
 pub(crate) fn columns(text: &str) -> usize {
-    let (mut count, mut escaped) = (0, false);
+    let mut count = 0;
+    let mut escaped = false;
     for c in text.chars() {
         match c {
             '\x1b' => escaped = true,
@@ -108,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_colours_of_this_process_reach_a_terminal() {
-        let painted = Paint(true).on(Hue::Bad, "a\x1b[32mb\x1b[0m\r\u{9b}2J\u{202e}");
+    fn escape_sequences_in_data_do_not_reach_the_terminal() {
+        let painted = Colors(true).apply(Hue::Bad, "a\x1b[32mb\x1b[0m\r\u{9b}2J\u{202e}");
         assert_eq!(shown(&painted), "\x1b[31ma\\u{1b}[32mb\\u{1b}[0m\\u{d}\\u{9b}2J\\u{202e}\x1b[0m");
         assert_eq!(shown("a\tb\n"), "a\tb\n");
         assert_eq!(cell("a\tb\n"), "a\\u{9}b\\u{a}");

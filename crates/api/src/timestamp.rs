@@ -1,4 +1,6 @@
-//! Moments: as people read them, `2026-11-15T18:05:02.125Z`, and as they travel, in milliseconds since 1970.
+//! Timestamps as text, `2026-11-15T18:05:02.125Z`, and as JSON numbers, in milliseconds since 1970.
+
+use std::borrow::Cow;
 
 use goldseam::Millis;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -6,31 +8,31 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The word for a moment that never comes.
+/// The text for a time that never comes.
 const NEVER: &str = "never";
 
-/// A moment that travels in milliseconds since 1970, like every other in a document.
+/// A point in time, serialized in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Millis);
+pub struct Timestamp(pub Millis);
 
-impl Serialize for Moment {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Moment {
+impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Wire::deserialize(deserializer)? {
             Wire::Number(at) => Ok(Self(Millis(at))),
             Wire::Text(text) => {
-                parse(&text).map(Self).ok_or_else(|| de::Error::custom(format!("{text:?} is no moment")))
+                parse(&text).map(Self).ok_or_else(|| de::Error::custom(format!("invalid timestamp {text:?}")))
             }
         }
     }
 }
 
-/// A moment as it may come: a server of an earlier release sends text.
+/// A timestamp as received: servers of earlier releases send text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Wire {
@@ -38,7 +40,7 @@ enum Wire {
     Text(String),
 }
 
-impl PartialSchema for Moment {
+impl PartialSchema for Timestamp {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::Integer)
@@ -48,19 +50,23 @@ impl PartialSchema for Moment {
     }
 }
 
-impl ToSchema for Moment {}
+impl ToSchema for Timestamp {
+    fn name() -> Cow<'static, str> {
+        // The name in the published description, which generated clients use.
+        Cow::Borrowed("Moment")
+    }
+}
 
-/// A moment as `2026-11-15T18:05:02.125Z`.
+/// Formats a timestamp as `2026-11-15T18:05:02.125Z`.
 pub fn iso(at: Millis) -> String {
     if at == Millis::NEVER {
         return NEVER.to_owned();
     }
-    let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(ms))
+    let (year, month, day) = civil(at.0.div_euclid(86_400_000));
+    format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(at.0.rem_euclid(86_400_000)))
 }
 
-/// A moment's time of day, `18:05:02.125`.
+/// Formats the time of day, `18:05:02.125`.
 pub fn clock(at: Millis) -> String {
     time_of_day(at.0.rem_euclid(86_400_000))
 }
@@ -69,7 +75,7 @@ fn time_of_day(ms: i64) -> String {
     format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
 }
 
-/// Days since 1970 as a date of the Gregorian calendar.
+/// Converts days since 1970 to a Gregorian date.
 fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
@@ -82,16 +88,17 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The same the other way round.
+/// Converts a Gregorian date to days since 1970.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
     let shifted = if month > 2 { month - 3 } else { month + 9 };
     let of_year = (153 * shifted + 2) / 5 + day - 1;
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Reads what [`iso`] wrote.
+/// Parses the output of [`iso`].
 fn parse(text: &str) -> Option<Millis> {
     if text == NEVER {
         return Some(Millis::NEVER);
@@ -114,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_and_read_back() {
+    fn timestamps_round_trip_through_text() {
         assert_eq!(iso(Millis(0)), "1970-01-01T00:00:00.000Z");
         assert_eq!(iso(Millis(1_709_210_096_789)), "2024-02-29T12:34:56.789Z");
         assert_eq!(iso(Millis::NEVER), "never");
@@ -128,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_travels_as_a_number_and_text_of_earlier_releases_is_read() {
-        let at = Moment(Millis(1_709_210_096_789));
+    fn serializes_as_a_number_and_accepts_text_of_earlier_releases() {
+        let at = Timestamp(Millis(1_709_210_096_789));
         assert_eq!(serde_json::to_value(at).unwrap(), serde_json::json!(1_709_210_096_789_i64));
         for sent in [serde_json::json!(1_709_210_096_789_i64), serde_json::json!("2024-02-29T12:34:56.789Z")]
         {
-            assert_eq!(serde_json::from_value::<Moment>(sent).unwrap(), at);
+            assert_eq!(serde_json::from_value::<Timestamp>(sent).unwrap(), at);
         }
-        assert!(serde_json::from_value::<Moment>(serde_json::json!("soon")).is_err());
+        assert!(serde_json::from_value::<Timestamp>(serde_json::json!("soon")).is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! Commands that are carried out once, however often they come.
+//! Commands that are carried out once, even if the caller repeats them.
 //!
-//! Invariant: the id of a command stands in the run's log, put there by the append that carried it out. So a repeat is
-//! recognised for as long as the log lives, and answered from it.
+//! **Invariant:** the append that carries a command out also stores the command's id in the run's log. A repeat is
+//! therefore recognised for as long as the log exists, and answered from it.
 
 use goldseam::core::command::Withdraw;
 use goldseam::core::event::{Note, RequestWithdrawn};
@@ -12,24 +12,25 @@ use goldseam::{RunId, Seq};
 
 use super::Local;
 use crate::caller::{Caller, KEY_MARK};
+use crate::doc::change::Reason;
 use crate::doc::run::NewRun;
 use crate::problem::Problem;
 
-/// What carried a command out, now or before.
+/// The append that carried a command out, by this request or by an earlier one.
 #[derive(Debug)]
-pub(super) struct Landed {
-    /// Where the log ended then.
+pub(super) struct Applied {
+    /// The end of the log after the append.
     pub(super) end: Seq,
-    /// What was appended.
+    /// The events of the append.
     pub(super) records: Vec<Recorded>,
-    /// The log before that; only if it was not now.
+    /// The log before the append; only for an earlier request.
     pub(super) before: Option<Vec<Recorded>>,
-    /// It is a signal that no open wait of the run looked for.
+    /// Whether the command is a signal that no open wait of the run expects.
     pub(super) unawaited: bool,
 }
 
-impl Landed {
-    /// The branch that the run was on then.
+impl Applied {
+    /// The active branch after the append.
     pub(super) fn branch(&self) -> Option<BranchId> {
         let opened = self.records.iter().find_map(|recorded| match &recorded.event {
             Event::BranchOpened(opened) => Some(opened.branch),
@@ -38,55 +39,65 @@ impl Landed {
         opened.or_else(|| self.records.last().map(|recorded| recorded.branch))
     }
 
-    /// The run as it was before, if it was not now.
+    /// The state of the run before the append; only for an earlier request.
     pub(super) fn state_before(&self, run: &RunId) -> Option<State> {
         derive(run, self.before.as_ref()?, Hash::ZERO).ok()
     }
 }
 
 impl Local {
-    /// Who wants what of a run: a note for its log, and whether its id comes from an idempotency key.
+    /// Builds the note of a command for the run's log.
     pub(super) fn note(
         &self,
         caller: &Caller,
-        (operation, run): (&str, &RunId),
-        (by, reason): (Option<String>, String),
-    ) -> Result<Asked, Problem> {
-        self.check_text("the reason", &reason)?;
-        let mut said = caller.by(operation, run.as_str(), &reason);
-        said.who = self.who(caller, by)?;
-        let keyed = said.id.is_some();
-        Ok(Asked { note: self.client.note(said), keyed })
+        operation: &str,
+        run: &RunId,
+        reason: Reason,
+    ) -> Result<KeyedNote, Problem> {
+        self.check_text("the reason", &reason.reason)?;
+        let mut by = caller.by(operation, run.as_str(), &reason.reason);
+        by.who = self.who(caller, reason.by)?;
+        let keyed = by.id.is_some();
+        Ok(KeyedNote { note: self.client.note(by), keyed })
     }
 
-    /// Carries out a command; a repeat under the same key, or the same id, is answered from the log.
-    pub(super) async fn order(&self, run: &RunId, keyed: bool, command: Command) -> Result<Landed, Problem> {
+    /// Carries out a command. A repeat with the same key or id gets the original response from the log.
+    pub(super) async fn carry_out_once(
+        &self,
+        run: &RunId,
+        keyed: bool,
+        command: Command,
+    ) -> Result<Applied, Problem> {
         let committed = self.client.carry_out(run, &command).await?;
-        let (end, records, unawaited) = (committed.end, committed.records, committed.unawaited);
         if keyed
-            && records.is_empty()
-            && let Some(landed) = self.in_log(run, &command).await?
+            && committed.records.is_empty()
+            && let Some(applied) = self.find_in_log(run, &command).await?
         {
-            return Ok(landed);
+            return Ok(applied);
         }
-        Ok(Landed { end, records, before: None, unawaited })
+        Ok(Applied {
+            end: committed.end,
+            records: committed.records,
+            before: None,
+            unawaited: committed.unawaited,
+        })
     }
 
-    /// What the same command did before, for commands that look before they act.
-    pub(super) async fn before(
+    /// Looks for an earlier request with the same command, for commands that read before they write.
+    pub(super) async fn find_repeat(
         &self,
         run: &RunId,
         keyed: bool,
         command: &Command,
-    ) -> Result<Option<Landed>, Problem> {
+    ) -> Result<Option<Applied>, Problem> {
         let Some(id) = command.outside_id().filter(|_| keyed) else { return Ok(None) };
         match self.client.get(run).await?.has_seen(id) {
             Some(false) => Ok(None),
-            Some(true) | None => self.in_log(run, command).await,
+            Some(true) | None => self.find_in_log(run, command).await,
         }
     }
 
-    async fn in_log(&self, run: &RunId, command: &Command) -> Result<Option<Landed>, Problem> {
+    async fn find_in_log(&self, run: &RunId, command: &Command) -> Result<Option<Applied>, Problem> {
         let Some(id) = command.outside_id() else { return Ok(None) };
         let history = self.client.history(run).await?;
         let Some(first) = history.iter().find(|recorded| command_id(&recorded.event).as_deref() == Some(id))
@@ -103,15 +114,15 @@ impl Local {
         let rest = before.split_off(start);
         let records: Vec<Recorded> = rest.into_iter().filter(|recorded| recorded.write == write).collect();
         let end = records.last().map_or(Seq::ZERO, |last| last.seq);
-        Ok(Some(Landed { end, records, before: Some(before), unawaited: false }))
+        Ok(Some(Applied { end, records, before: Some(before), unawaited: false }))
     }
 
-    /// Whether the run that is there already is the one that is asked for.
+    /// Whether the existing run has the version, queue, priority and tags of a start request.
     pub(super) async fn is_same_start(&self, run: &RunId, asked: &NewRun) -> Result<bool, Problem> {
         let first = self.client.first(run).await?;
         let (version, queue, priority, tags) = match first.map(|first| first.event) {
             Some(Event::RunQueued(queued)) => (queued.version, queued.queue, queued.priority, queued.tags),
-            // A tombstone tells it, too.
+            // A tombstone keeps them.
             Some(Event::RunPruned(pruned)) => {
                 let row = *pruned.summary;
                 (row.initial_version, row.queue, row.priority, row.tags)
@@ -128,12 +139,12 @@ impl Local {
 
 /// A note for a log, and whether its id comes from an idempotency key.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct KeyedNote {
     pub(super) note: Note,
     pub(super) keyed: bool,
 }
 
-/// Whether an event with the id of a command is what the command asks for: who asks does not matter.
+/// Whether an event with the id of a command records the same request. The caller is not compared.
 fn is_same(command: &Command, event: &Event) -> bool {
     match (command, event) {
         (Command::Signal { name, payload, .. }, Event::SignalReceived { name: was, payload: held, .. }) => {
@@ -159,7 +170,7 @@ fn is_same(command: &Command, event: &Event) -> bool {
             | Command::UndoSeam(note),
             Event::NoteAdded(was),
         ) => note.reason == was.reason,
-        // What there is nothing to undo for is written as if nobody had asked for it.
+        // A jump with nothing to compensate is recorded without `compensate`.
         (Command::Jump(jump), Event::JumpRequested(was)) => {
             let undoes = jump.compensate || !was.compensate;
             let same = (&jump.to, &jump.input, jump.drop_mail) == (&was.to, &was.input, was.drop_mail);

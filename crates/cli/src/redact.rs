@@ -1,4 +1,4 @@
-//! What this program keeps to itself: the filter between everything that it says on stderr and whoever reads that.
+//! Redaction of secrets in everything that the program writes to stderr.
 
 use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,55 +8,56 @@ use goldseam::core::redact::{MARK, Names};
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::{FormatFields, MakeWriter, format};
 
-/// The filter, which learns what is secret while the program finds out. Cheap to clone.
+/// A redactor whose secrets can be extended at run time. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Hidden {
+pub(crate) struct Redaction {
     redactor: Arc<RwLock<Redactor>>,
-    own: Arc<[String]>,
+    /// URLs whose secrets are always redacted.
+    urls: Arc<[String]>,
 }
 
-impl Hidden {
-    /// Hides what stands in these URLs and in the environment.
+impl Redaction {
+    /// Redacts the secrets in these URLs and in the environment.
     pub(crate) fn of(urls: &[&str]) -> Self {
-        let own = urls.iter().map(|url| (*url).to_owned()).collect();
-        let hidden = Self { redactor: Arc::default(), own };
-        hidden.replace(Redactor::new(Names::usual()));
-        hidden
+        let urls = urls.iter().map(|url| (*url).to_owned()).collect();
+        let redaction = Self { redactor: Arc::default(), urls };
+        redaction.replace(Redactor::new(Names::usual()));
+        redaction
     }
 
-    /// Goes by this filter from now on, and by what it knows itself.
+    /// Replaces the redactor, and adds the secrets of the URLs and the environment.
     pub(crate) fn replace(&self, mut redactor: Redactor) {
         let env = |name: &str| std::env::var(name).ok();
-        goldseam::hide_known(&mut redactor, self.own.iter().map(String::as_str), env);
+        goldseam::hide_known(&mut redactor, self.urls.iter().map(String::as_str), env);
         if let Some(key) = env("GOLDSEAM_KEY") {
             let _ = redactor.hide(&key);
         }
         *self.redactor.write().unwrap_or_else(PoisonError::into_inner) = redactor;
     }
 
-    /// Hides this value, too; what is too short to be looked for is no key of ours.
+    /// Also redacts this value. Ignores values that are too short to be a key.
     pub(crate) fn hide(&self, value: &str) {
         let _ = self.redactor.write().unwrap_or_else(PoisonError::into_inner).hide(value);
     }
 
-    /// Text for people without what is hidden.
+    /// Redacts text.
     pub(crate) fn text(&self, text: &str) -> String {
         self.with(|redactor| redactor.text(text).into_owned())
     }
 
-    /// The same for a document.
+    /// Redacts a JSON document.
     pub(crate) fn json(&self, text: &str) -> String {
         self.with(|redactor| redactor.json(text).into_owned())
     }
 
-    fn with<T>(&self, look: impl FnOnce(&Redactor) -> T) -> T {
-        look(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, read: impl FnOnce(&Redactor) -> T) -> T {
+        read(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How fields stand in a log line of text: as usual, but for those that have the name of a secret.
+    /// Formats the fields of a text log line, without values of fields that are named like a secret.
     pub(crate) fn fields(&self) -> impl for<'w> FormatFields<'w> + use<> {
-        let hidden = self.clone();
-        format::debug_fn(move |line, field, value| hidden.field(line, field.name(), value)).delimited(" ")
+        let redaction = self.clone();
+        format::debug_fn(move |line, field, value| redaction.field(line, field.name(), value)).delimited(" ")
     }
 
     fn field(
@@ -68,7 +69,7 @@ impl Hidden {
         let name = name.strip_prefix("r#").unwrap_or(name);
         match (name, line.has_ansi_escapes()) {
             ("message", _) => return write!(line, "{value:?}"),
-            // Where in its code a library says something is of no use here.
+            // The source locations of libraries are not useful here.
             (name, _) if name.starts_with("log.") => return Ok(()),
             (name, true) => write!(line, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
             (name, false) => write!(line, "{name}=")?,
@@ -79,25 +80,23 @@ impl Hidden {
         }
     }
 
-    /// Lets log lines go there through the filter.
+    /// Redacts log lines before they are written to `to`.
     pub(crate) fn lines<M>(&self, form: Form, to: M) -> Lines<M> {
-        Lines { hidden: self.clone(), form, to }
+        Lines { redaction: self.clone(), form, to }
     }
 }
 
-/// What a log line is.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Text.
     Text,
-    /// A document.
     Json,
 }
 
-/// Makes a writer for each line.
+/// Creates a redacting writer for each line.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<M> {
-    hidden: Hidden,
+    redaction: Redaction,
     form: Form,
     to: M,
 }
@@ -106,13 +105,13 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Lines<M> {
     type Writer = Line<'a, M::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { hidden: &self.hidden, form: self.form, out: self.to.make_writer() }
+        Line { redaction: &self.redaction, form: self.form, out: self.to.make_writer() }
     }
 }
 
-/// A line on its way. It is written in one piece, however many there are of it in itself.
+/// A redacting writer for one line, which arrives in one `write`.
 pub(crate) struct Line<'a, W> {
-    hidden: &'a Hidden,
+    redaction: &'a Redaction,
     form: Form,
     out: W,
 }
@@ -121,9 +120,9 @@ impl<W: Write> Write for Line<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let shown = match self.form {
-            // Fields that are left out leave their blanks.
-            Form::Text => self.hidden.text(text.trim_end()) + "\n",
-            Form::Json => self.hidden.json(&text),
+            // Omitted fields leave trailing blanks.
+            Form::Text => self.redaction.text(text.trim_end()) + "\n",
+            Form::Json => self.redaction.json(&text),
         };
         self.out.write_all(shown.as_bytes())?;
         Ok(bytes.len())
@@ -154,29 +153,29 @@ mod tests {
         }
     }
 
-    /// What stands in the log after this, in text and as documents.
-    fn logged(hidden: &Hidden, say: impl Fn()) -> [String; 2] {
+    /// The log of `emit`, as text and as JSON.
+    fn logged(redaction: &Redaction, emit: impl Fn()) -> [String; 2] {
         [Form::Text, Form::Json].map(|form| {
             let log = Log::default();
             let to = log.clone();
             let fmt = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
-            let fmt = fmt.with_writer(hidden.lines(form, move || to.clone()));
+            let fmt = fmt.with_writer(redaction.lines(form, move || to.clone()));
             match form {
                 Form::Text => {
-                    tracing::subscriber::with_default(fmt.fmt_fields(hidden.fields()).finish(), &say);
+                    tracing::subscriber::with_default(fmt.fmt_fields(redaction.fields()).finish(), &emit);
                 }
-                Form::Json => tracing::subscriber::with_default(fmt.json().finish(), &say),
+                Form::Json => tracing::subscriber::with_default(fmt.json().finish(), &emit),
             }
             String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
         })
     }
 
     #[test]
-    fn a_hidden_value_is_in_no_log_line_whatever_it_stands_in() {
-        let hidden = Hidden::of(&["postgres://ada:open%2Fsesame@h/d"]);
-        hidden.hide("as\"learned\nlater");
+    fn secrets_never_reach_a_log_line() {
+        let redaction = Redaction::of(&["postgres://ada:open%2Fsesame@h/d"]);
+        redaction.hide("as\"learned\nlater");
         let value = "as\"learned\nlater";
-        for line in logged(&hidden, || {
+        for line in logged(&redaction, || {
             let _span = tracing::info_span!("outer", url = "postgres://ada:open%2Fsesame@h/d").entered();
             tracing::warn!(detail = value, shown = %value, ?value, run = "r-1", "it was open/sesame, {value}");
         }) {
@@ -187,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn a_field_with_the_name_of_a_secret_is_not_shown() {
-        let hidden = Hidden::of(&[]);
-        for line in logged(&hidden, || {
+    fn fields_named_like_a_secret_are_redacted() {
+        let redaction = Redaction::of(&[]);
+        for line in logged(&redaction, || {
             tracing::warn!(password = "hush", api_key = %"hush", next_page_token = "seen", count = 7, "logging in");
             tracing::error!({ authorization = "Bearer hush" }, "refused");
         }) {
@@ -198,7 +197,8 @@ mod tests {
                 assert!(line.contains(seen), "{seen}: {line}");
             }
         }
-        let [text, json] = logged(&hidden, || tracing::warn!(password = "hush", run = %"r-1", "logging in"));
+        let [text, json] =
+            logged(&redaction, || tracing::warn!(password = "hush", run = %"r-1", "logging in"));
         assert!(text.ends_with("logging in password=[secret] run=r-1\n"), "{text}");
         assert!(json.contains(r#""password":"[secret]""#), "{json}");
     }

@@ -1,35 +1,36 @@
-//! Spans such as `90s`, read and written.
+//! Durations such as `90s`, and timestamps.
 
 use std::time::Duration;
 
 use goldseam::Millis;
-pub(crate) use goldseam_api::moment::{clock, iso};
+pub(crate) use goldseam_api::timestamp::{clock, iso};
 
-/// Units that a span may be given in, and their milliseconds.
+/// Units of a duration, in milliseconds.
 const UNITS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
 
-/// Reads `250ms`, `90s`, `15m`, `1h`, `2d`, `1w`, or several of them: `1h30m`.
+/// Parses `250ms`, `90s`, `15m`, `1h`, `2d`, `1w`, or a combination such as `1h30m`.
 pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration; write 250ms, 90s, 15m, 1h, 2d or 1h30m");
-    let (mut rest, mut total) = (text.trim(), 0u64);
+    let invalid = || format!("invalid duration {text:?}; write 250ms, 90s, 15m, 1h, 2d or 1h30m");
+    let mut rest = text.trim();
+    let mut total = 0u64;
     if rest.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let letters = rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len() - digits);
-        let count: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let count: u64 = rest[..digits].parse().map_err(|_| invalid())?;
         let unit = &rest[digits..digits + letters];
-        let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        let span = count.checked_mul(*millis).ok_or_else(wrong)?;
-        total = total.checked_add(span).ok_or_else(wrong)?;
+        let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(invalid)?;
+        let span = count.checked_mul(*millis).ok_or_else(invalid)?;
+        total = total.checked_add(span).ok_or_else(invalid)?;
         rest = &rest[digits + letters..];
     }
     Ok(Duration::from_millis(total))
 }
 
-/// Reads a span, or a plain number of seconds.
+/// Parses a duration, or a plain number of seconds.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.trim().parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
@@ -37,10 +38,13 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A span for a person: two units at the most.
+/// Formats a duration with at most two units.
 pub(crate) fn span(span: Duration) -> String {
     let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let (s, m, h, d) = (ms / 1_000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);
+    let s = ms / 1_000;
+    let m = ms / 60_000;
+    let h = ms / 3_600_000;
+    let d = ms / 86_400_000;
     match () {
         () if ms < 1_000 => format!("{ms}ms"),
         () if s < 10 => format!("{}.{}s", s, ms % 1_000 / 100),
@@ -51,7 +55,7 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
-/// How long ago, for a list.
+/// Formats the time since `at` with one unit.
 pub(crate) fn age(at: Millis, now: Millis) -> String {
     let full = span(now.since(at));
     match full.find(['m', 'h', 'd']) {
@@ -65,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read() {
+    fn parses_durations() {
         assert_eq!(parse_span("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_span("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse_span("250ms"), Ok(Duration::from_millis(250)));
@@ -75,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_numbers_are_seconds_where_they_may_be() {
+    fn parse_seconds_accepts_plain_numbers() {
         assert_eq!(parse_seconds("300"), Ok(Duration::from_secs(300)));
         assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
         assert_eq!(parse_seconds("5m"), Ok(Duration::from_secs(300)));
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_written() {
+    fn formats_durations() {
         let of = |ms| span(Duration::from_millis(ms));
         assert_eq!([of(7), of(1_250), of(42_000), of(75_000)], ["7ms", "1.2s", "42s", "1m15s"]);
         assert_eq!([of(3_700_000), of(90_000_000)], ["1h01m", "1d01h"]);

@@ -1,4 +1,4 @@
-//! Errors as a person sees them: what, what to do, where to read on; and the exit codes.
+//! Errors of commands: message, help, code; and the exit codes.
 
 use std::process::ExitCode;
 
@@ -8,40 +8,29 @@ use goldseam::{EngineError, RunId};
 use goldseam_api::Problem;
 use serde::Serialize;
 
-/// How the program ends. Documented in `goldseam exit-codes`.
+/// The exit codes. `goldseam exit-codes` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done; an empty list is done too.
     Ok = 0,
-    /// It did not work.
     Error = 1,
-    /// It was asked for in a way that makes no sense.
     Usage = 2,
-    /// There is no such run, step, question, task or page.
     NotFound = 3,
-    /// Somebody else may do that.
     NotAuthorised = 4,
-    /// The run that was waited for failed or was cancelled.
+    /// The run that the command waited for failed or was cancelled.
     Ended = 5,
-    /// Somebody was faster, or it is over.
     Conflict = 6,
-    /// The store cannot be reached or used.
     Unreachable = 7,
-    /// The wait timed out; the run goes on.
     TimedOut = 8,
-    /// The run needs a person, and nothing was healed.
+    /// The run needs an operator, and nothing was healed.
     NeedsHelp = 9,
-    /// The log of the run is damaged; what can be read of it was shown.
+    /// The log is damaged; the readable part was shown.
     Damaged = 10,
-    /// Nothing was wrong or a worker was faster, so nothing was changed.
     Unchanged = 11,
     /// A preflight found a run that would park or fail.
     WouldPark = 20,
     /// A preflight could not try every run.
     Untried = 21,
-    /// Ctrl-C.
     Interrupted = 130,
-    /// It was asked to end (SIGTERM).
     Terminated = 143,
 }
 
@@ -51,48 +40,45 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with everything that is shown of it.
+/// An error of a command.
 #[derive(Debug, Serialize)]
-pub(crate) struct Fail {
-    /// With a page; none for what needs no page.
+pub(crate) struct CliError {
+    /// The code, if the error has a page.
     pub(crate) code: Option<String>,
-    /// What happened.
     pub(crate) message: String,
-    /// What to do.
     pub(crate) help: Option<String>,
-    /// How the program ends.
     #[serde(skip)]
     pub(crate) exit: Exit,
 }
 
-impl Fail {
-    /// An error without a code.
+impl CliError {
+    /// Creates an error without code and help.
     pub(crate) fn plain(message: impl Into<String>) -> Self {
         Self { code: None, message: message.into(), help: None, exit: Exit::Error }
     }
 
-    /// An argument that makes no sense.
+    /// Creates an error for invalid arguments.
     pub(crate) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { code: None, message: message.into(), help: Some(help.into()), exit: Exit::Usage }
     }
 
-    /// Something that is not there.
+    /// Creates an error for something that does not exist.
     pub(crate) fn not_found(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { code: None, message: message.into(), help: Some(help.into()), exit: Exit::NotFound }
     }
 
-    /// The wait for a run was given up.
+    /// Creates an error for a wait that timed out.
     pub(crate) fn timed_out(run: &RunId, after: &str) -> Self {
         Self {
             code: None,
-            message: format!("run {run} did not end within {after}; it goes on"),
+            message: format!("run {run} did not end within {after}; it is still active"),
             help: Some(format!("goldseam watch {run} follows it")),
             exit: Exit::TimedOut,
         }
     }
 }
 
-/// How the program ends for a problem: by its status, and where that is not enough by its code.
+/// The exit code of a problem, from its error code or its HTTP status.
 fn exit_of(problem: &Problem) -> Exit {
     match (problem.status, problem.code.as_deref()) {
         (_, Some("GS0117")) => Exit::Ended,
@@ -110,36 +96,36 @@ fn exit_of(problem: &Problem) -> Exit {
     }
 }
 
-impl From<Problem> for Fail {
+impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
         let exit = exit_of(&problem);
         let help = match problem.status {
-            401 => Some("set GOLDSEAM_KEY, or name the file that holds the key with --key-file".to_owned()),
+            401 => Some("set GOLDSEAM_KEY, or pass the file with the key as --key-file".to_owned()),
             _ => problem.hint,
         };
         Self { code: problem.code.map(Into::into), message: problem.detail, help, exit }
     }
 }
 
-impl From<EngineError> for Fail {
+impl From<EngineError> for CliError {
     fn from(error: EngineError) -> Self {
         Problem::from(error).into()
     }
 }
 
-impl From<IdError> for Fail {
+impl From<IdError> for CliError {
     fn from(error: IdError) -> Self {
         Problem::from(error).into()
     }
 }
 
-impl From<PayloadError> for Fail {
+impl From<PayloadError> for CliError {
     fn from(error: PayloadError) -> Self {
         Problem::from(error).into()
     }
 }
 
-impl From<StoreError> for Fail {
+impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         Problem::from(error).into()
     }

@@ -1,0 +1,447 @@
+//! Recovering, sweeping, examining, and the list of recoveries.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goldseam::core::reserved::Named;
+use goldseam::core::{Command, Event, QueueName, Recorded, argument};
+use goldseam::healer::by_hand::{RecoverOptions, Recovery as EngineRecovery};
+use goldseam::healer::doctor::{DoctorOptions, Finding as EngineFinding, Subject};
+use goldseam::healer::feed::{Healing as EngineHealing, Place};
+use goldseam::healer::foreign::{ForeignOptions, ForeignReport, ForeignStalled};
+use goldseam::healer::sweeper::{Fate as EngineFate, Stalled, SweepOptions, SweepReport, Sweeper};
+use goldseam::recovery::{Code, Reason as RecoveryReason, Remedy};
+use goldseam::{Millis, RunId, Seq, Status};
+use tokio::sync::Mutex;
+
+use super::commands::by;
+use super::idempotency::{Applied, KeyedNote};
+use super::{Local, limit};
+use crate::api::{Answer, HealingApi, OnProgress};
+use crate::caller::Caller;
+use crate::doc::change::{Branched, NewRecovery, Reason, Recovery};
+use crate::doc::heal::{
+    Checkup, Fate, Finding, ForeignSweep, Healing, HealingStats, HealingStatsQuery, NewCheckup, NewSweep,
+    RecoveriesQuery, STATS_MAX, Severity, Sweep,
+};
+use crate::doc::{Items, Page};
+use crate::problem::Problem;
+use crate::timestamp::Timestamp;
+use crate::view::percentiles::Percentiles;
+
+/// Default number of recoveries in a page.
+const RECOVERIES_DEFAULT: u32 = 20;
+/// Maximum number of sweepers kept, one for each set of options.
+const SWEEPERS_MAX: usize = 8;
+
+/// Sweepers kept between requests. A finding must have held for a while before it is healed, so a sweeper remembers
+/// when it first saw the finding.
+#[derive(Debug, Default)]
+pub(super) struct Sweepers(Mutex<Vec<(NewSweep, Sweeper)>>);
+
+#[async_trait]
+impl HealingApi for Local {
+    async fn recover(&self, caller: &Caller, run: &RunId, new: NewRecovery) -> Answer<Recovery> {
+        let NewRecovery { rule, dry_run, compensate, by: who, reason } = new;
+        let has_reason = !reason.is_empty();
+        let KeyedNote { note, keyed } = self.note(caller, "recover", run, Reason { by: who, reason })?;
+        let earlier = self.find_repeat(run, keyed && !dry_run, &Command::Annotate(note.clone())).await?;
+        let recovery = match earlier {
+            Some(applied) => {
+                let recovery = earlier_recovery(run, &applied);
+                if rule.is_some() && rule != recovery.rule {
+                    return Err(Problem::key_reused(run));
+                }
+                recovery
+            }
+            None => {
+                let recovery = self.client.recover(run, RecoverOptions { rule, dry_run, compensate }).await?;
+                if recovery.has_healed() && (has_reason || keyed) {
+                    self.client.annotate(run, by(note)).await?;
+                }
+                recovery_document(&recovery)
+            }
+        };
+        Ok(Recovery { run: Some(run.clone()), ..recovery })
+    }
+
+    async fn undo_recovery(&self, caller: &Caller, run: &RunId, reason: Reason) -> Answer<Branched> {
+        let KeyedNote { note, keyed } = self.note(caller, "undo-recovery", run, reason)?;
+        let applied = self.carry_out_once(run, keyed, Command::UndoSeam(note)).await?;
+        self.branched(run, &applied).await
+    }
+
+    async fn sweep(&self, _: &Caller, new: NewSweep) -> Answer<Sweep> {
+        let mut sweepers = self.sweepers.0.lock().await;
+        let at = match sweepers.iter().position(|(known, _)| *known == new) {
+            Some(at) => at,
+            None => {
+                if sweepers.len() >= SWEEPERS_MAX {
+                    sweepers.remove(0);
+                }
+                let defaults = SweepOptions::default();
+                let options = SweepOptions {
+                    stale_after: new.stale_after_ms.map(Duration::from_millis).or(defaults.stale_after),
+                    dry_run: new.dry_run,
+                    from_log: new.from_log,
+                    foreign: self.foreign_options(&new)?,
+                    ..defaults
+                };
+                sweepers.push((new, self.client.sweeper(options)));
+                sweepers.len() - 1
+            }
+        };
+        let report = sweepers[at].1.tick().await?;
+        Ok(sweep_document(self.client.ledger().clock.now(), report))
+    }
+
+    async fn doctor(&self, _: &Caller, new: NewCheckup, progress: OnProgress<'_>) -> Answer<Checkup> {
+        let options = DoctorOptions { fix: new.fix, rule: new.rule, deep: new.deep };
+        let mut checkup = self.client.doctor_telling(options, progress).await?;
+        checkup.findings.retain(|found| {
+            found.code == Code::U1
+                || !matches!(&found.subject, Subject::Lock(name) if limit::is_reserved(name))
+        });
+        let document = Checkup {
+            counts: Vec::new(),
+            healthy: checkup.is_healthy(),
+            findings: checkup.findings.into_iter().map(finding_document).collect(),
+            healed: checkup.healed,
+            rows_rewritten: checkup.rows_rewritten,
+            scanned: checkup.scanned,
+            total: 0,
+        };
+        Ok(document.counted(new.limit))
+    }
+
+    async fn recoveries(&self, query: RecoveriesQuery) -> Answer<Page<Healing>> {
+        let most = usize::try_from(limit::page(query.limit, RECOVERIES_DEFAULT)?).unwrap_or(usize::MAX);
+        let place = query.after.as_deref().map(place).transpose()?;
+        let since = query.since_ms.map(Millis);
+        let mut healings = self.client.recoveries_after(since, place.as_ref(), most + 1).await?;
+        let more = healings.len() > most;
+        healings.truncate(most);
+        let cursor = |last: &EngineHealing| format!("{}:{}:{}", last.at.0, last.seq, last.run);
+        let next = healings.last().map(cursor).filter(|_| more);
+        Ok(Page::new(healings.into_iter().map(healing_document).collect(), next))
+    }
+
+    async fn recovery_stats(&self, query: HealingStatsQuery) -> Answer<Items<HealingStats>> {
+        let most = query.latest.unwrap_or(STATS_MAX);
+        if most == 0 || most > STATS_MAX {
+            let detail = format!("`latest` must be between 1 and {STATS_MAX}, not {most}");
+            return Err(Problem::bad_request(detail).limit(u64::from(STATS_MAX)));
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut rules: BTreeMap<(bool, String), Vec<Healing>> = BTreeMap::new();
+        for healing in self.client.recoveries(query.since_ms.map(Millis), most).await? {
+            let healing = healing_document(healing);
+            rules.entry((healing.ended.is_some(), healing.rule.clone())).or_default().push(healing);
+        }
+        let stalled = |one: &Healing| i64::try_from(one.stalled_ms).unwrap_or(i64::MAX);
+        let item = |((ended, rule), of): ((bool, String), Vec<Healing>)| HealingStats {
+            count: of.len() as u64,
+            ended,
+            heal_ms: Percentiles::of(of.iter().filter_map(|one| one.heal_ms).collect()),
+            rule,
+            stalled_ms: Percentiles::of(of.iter().map(stalled).collect()),
+        };
+        Ok(rules.into_iter().map(item).collect::<Vec<_>>().into())
+    }
+}
+
+impl Local {
+    /// How a sweep heals foreign states, if the request asks for it.
+    fn foreign_options(&self, new: &NewSweep) -> Answer<Option<ForeignOptions>> {
+        let NewSweep { foreign, foreign_queue, foreign_kind, .. } = new;
+        if !foreign {
+            return match foreign_queue.is_some() || foreign_kind.is_some() {
+                true => Err(Problem::bad_request("foreign_queue and foreign_kind need foreign: true")),
+                false => Ok(None),
+            };
+        }
+        let mut options = ForeignOptions::default();
+        if let Some(queue) = foreign_queue {
+            options.queue = QueueName::new(queue)?;
+            limit::open_queue(&options.queue)?;
+        }
+        if let Some(kind) = foreign_kind {
+            self.check_text("the kind", kind)?;
+            argument::name("the kind", kind)?;
+            limit::open(Named::Kind, kind)?;
+            options.kind = kind.clone();
+        }
+        Ok(Some(options))
+    }
+}
+
+/// Parses a cursor of the list of recoveries.
+fn place(cursor: &str) -> Result<Place, Problem> {
+    let invalid = || {
+        Problem::bad_request(format!("invalid cursor {cursor:?}"))
+            .hint("pass the previous page's `next` unchanged, or omit it")
+    };
+    let mut parts = cursor.splitn(3, ':');
+    let mut next = || parts.next().ok_or_else(invalid);
+    let at = next()?.parse().map_err(|_| invalid())?;
+    let seq = next()?.parse().map_err(|_| invalid())?;
+    let run = RunId::new(next()?)?;
+    Ok((Millis(at), run, Seq(seq)))
+}
+
+fn healing_document(healing: EngineHealing) -> Healing {
+    let EngineHealing { run, workflow, seq, at, recovered, moved_at, ended } = healing;
+    let heal = moved_at.map(|moved| i64::try_from(moved.since(at).as_millis()).unwrap_or(i64::MAX));
+    Healing {
+        at: Timestamp(at),
+        at_ms: at,
+        attempt: recovered.attempt,
+        cutoff: recovered.cutoff,
+        ended: ended.map(|ended| ended.as_str().to_owned()),
+        event: seq,
+        evidence: recovered.evidence,
+        heal_ms: heal,
+        new_branch: recovered.new_branch.map(|branch| branch.to_string()),
+        node: recovered.node,
+        previous_branch: recovered.previous_branch.map(|branch| branch.to_string()),
+        reason: recovered.reason,
+        rule: recovered.rule,
+        run,
+        stalled_ms: recovered.stale_ms,
+        workflow,
+    }
+}
+
+pub(super) fn recovery_document(recovery: &EngineRecovery) -> Recovery {
+    let diagnosis = recovery.found.as_ref().map(|found| &found.diagnosis);
+    Recovery {
+        automatic: diagnosis.map(|diagnosis| diagnosis.remedy.is_automatic()),
+        branch: recovery.branch().map(|branch| branch.to_string()),
+        evidence: diagnosis.map(|diagnosis| diagnosis.evidence.clone()),
+        healed: recovery.has_healed(),
+        needed: recovery.was_needed(),
+        remedy: diagnosis.map(|diagnosis| diagnosis.remedy.describe()),
+        rule: diagnosis.map(|diagnosis| diagnosis.rule),
+        run: None,
+        standing: recovery.standing.clone(),
+        status: recovery.status,
+    }
+}
+
+/// Rebuilds the response to an earlier request from the log: the recovery is the write right before the request's note.
+/// The log keeps the description of a remedy only if the remedy opened a branch.
+pub(super) fn earlier_recovery(run: &RunId, applied: &Applied) -> Recovery {
+    let nothing = |status| Recovery {
+        automatic: None,
+        branch: None,
+        evidence: None,
+        healed: false,
+        needed: false,
+        remedy: None,
+        rule: None,
+        run: None,
+        standing: Vec::new(),
+        status,
+    };
+    let Some(at_note) = applied.state_before(run) else { return nothing(Status::Parked) };
+    let history = applied.before.as_deref().unwrap_or_default();
+    let write = history.last().map(|last| last.write);
+    let start = history.iter().position(|recorded| Some(recorded.write) == write).unwrap_or_default();
+    let (before, written) = history.split_at(start);
+    let manual = RecoveryReason::Manual.as_str();
+    let recovered = written.iter().find_map(|recorded: &Recorded| match &recorded.event {
+        Event::RunRecovered(recovered) if recovered.reason == manual => Some(recovered),
+        _ => None,
+    });
+    let Some(recovered) = recovered else { return nothing(at_note.summary.status) };
+    let state = goldseam::core::derive(run, before, goldseam::core::hash::Hash::ZERO).ok();
+    let standing = recovered.cutoff.zip(state.as_ref()).map(|(cutoff, state)| state.to_undo(cutoff));
+    Recovery {
+        automatic: Some(true),
+        branch: recovered.new_branch.map(|branch| branch.to_string()),
+        evidence: Some(recovered.evidence.clone()),
+        healed: true,
+        needed: true,
+        remedy: recovered.cutoff.map(|cutoff| Remedy::Branch { cutoff }.describe()),
+        rule: recovered.rule.parse::<Code>().ok(),
+        standing: standing.unwrap_or_default(),
+        ..nothing(state.map_or(at_note.summary.status, |state| state.summary.status))
+    }
+}
+
+/// A finding whose subject is still to be filled in.
+fn without_subject(
+    code: Option<Code>,
+    evidence: String,
+    remedy: String,
+    engine_fate: &EngineFate,
+) -> Finding {
+    let fate = match engine_fate {
+        EngineFate::Healed => Fate::Healed,
+        EngineFate::Young => Fate::Young,
+        EngineFate::Told => Fate::Reported,
+        EngineFate::Moved => Fate::Moved,
+        EngineFate::NeedsHelp => Fate::NeedsHelp,
+        EngineFate::Waits => Fate::Waits,
+        EngineFate::Stopped => Fate::Stopped,
+        EngineFate::Failed(_) => Fate::Failed,
+    };
+    let error = match engine_fate {
+        EngineFate::Failed(error) => Some(error.clone()),
+        _ => None,
+    };
+    Finding {
+        code,
+        error,
+        event: None,
+        evidence,
+        fate,
+        lock: None,
+        node: None,
+        record: None,
+        remedy,
+        run: None,
+        severity: Severity::of(code, fate),
+        since: None,
+        state: None,
+        task: None,
+    }
+}
+
+fn finding_document(finding: EngineFinding) -> Finding {
+    let blank = without_subject(Some(finding.code), finding.evidence, finding.remedy, &finding.fate);
+    match finding.subject {
+        Subject::Run(run) => Finding { run: Some(run), ..blank },
+        Subject::Task(task) => Finding { task: Some(task), ..blank },
+        Subject::Lock(lock) => Finding { lock: Some(lock), ..blank },
+        Subject::Node(node) => Finding { node: Some(node), ..blank },
+        Subject::Record(record) => Finding { record: Some(record), ..blank },
+    }
+}
+
+fn stalled_run(stalled: Stalled) -> Finding {
+    let diagnosis = stalled.found.diagnosis;
+    Finding {
+        event: Some(stalled.found.at),
+        run: Some(stalled.found.run.to_string()),
+        since: Some(Timestamp(stalled.since)),
+        ..without_subject(
+            Some(diagnosis.rule),
+            diagnosis.evidence,
+            diagnosis.remedy.describe(),
+            &stalled.fate,
+        )
+    }
+}
+
+fn stalled_state(stalled: ForeignStalled) -> Finding {
+    let remedy = match stalled.fate {
+        EngineFate::NeedsHelp if stalled.evidence.starts_with("it cannot be read") => {
+            "repair or remove the object; sweeps skip it until then"
+        }
+        EngineFate::NeedsHelp => "find out why its task crashes its workers",
+        _ => "give it a new task",
+    };
+    Finding {
+        since: Some(Timestamp(stalled.since)),
+        state: Some(stalled.id.to_string()),
+        ..without_subject(None, stalled.evidence, remedy.to_owned(), &stalled.fate)
+    }
+}
+
+fn sweep_document(at: Millis, report: SweepReport) -> Sweep {
+    let foreign = |foreign: ForeignReport| ForeignSweep {
+        healed: foreign.healed,
+        healthy: foreign.healthy,
+        scanned: foreign.scanned,
+        skipped: foreign.skipped,
+        stalled: foreign.stalled.into_iter().map(stalled_state).collect(),
+        unnamed: foreign.unnamed,
+    };
+    Sweep {
+        at: Timestamp(at),
+        foreign: report.foreign.map(foreign),
+        healed: report.healed,
+        healthy: report.healthy,
+        more: report.more,
+        rows_rewritten: report.rows_rewritten,
+        scanned: report.scanned,
+        stalled: report.stalled.into_iter().map(stalled_run).collect(),
+        terminal: report.terminal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn foreign_states_are_reported_apart_from_runs() {
+        let stalled = |name: &str, evidence: &str, fate: EngineFate| ForeignStalled {
+            id: RunId::new(name).unwrap(),
+            evidence: evidence.to_owned(),
+            since: Millis(1_700_000_000_000),
+            fate,
+        };
+        let foreign = ForeignReport {
+            scanned: 6,
+            skipped: 2,
+            healthy: 1,
+            healed: 1,
+            stalled: vec![
+                stalled("wf-1", "its task t-1 is missing", EngineFate::Healed),
+                stalled("wf-2", "its task t-2 is completed", EngineFate::Young),
+                stalled("wf-3", "its task t-3 is dead", EngineFate::NeedsHelp),
+            ],
+            unnamed: Vec::new(),
+        };
+        let report = SweepReport { scanned: 3, healthy: 3, foreign: Some(foreign), ..SweepReport::default() };
+        let document = serde_json::to_value(sweep_document(Millis(1_700_000_060_000), report)).unwrap();
+        assert_snapshot!(serde_json::to_string_pretty(&document).unwrap(), @r#"
+        {
+          "at": 1700000060000,
+          "foreign": {
+            "healed": 1,
+            "healthy": 1,
+            "scanned": 6,
+            "skipped": 2,
+            "stalled": [
+              {
+                "evidence": "its task t-1 is missing",
+                "fate": "healed",
+                "remedy": "give it a new task",
+                "severity": "info",
+                "since": 1700000000000,
+                "state": "wf-1"
+              },
+              {
+                "evidence": "its task t-2 is completed",
+                "fate": "young",
+                "remedy": "give it a new task",
+                "severity": "warning",
+                "since": 1700000000000,
+                "state": "wf-2"
+              },
+              {
+                "evidence": "its task t-3 is dead",
+                "fate": "needs_help",
+                "remedy": "find out why its task crashes its workers",
+                "severity": "error",
+                "since": 1700000000000,
+                "state": "wf-3"
+              }
+            ]
+          },
+          "healed": 0,
+          "healthy": 3,
+          "rows_rewritten": 0,
+          "scanned": 3,
+          "stalled": [],
+          "terminal": 0
+        }
+        "#);
+    }
+}
