@@ -1,25 +1,21 @@
-//! A run that is being undone goes on undoing, whatever its code would do now.
+//! A compensating run continues its compensations even if its code has changed.
 
 use std::sync::{Arc, Mutex};
 
+use goldseam::Status;
 use goldseam::core::Event;
 use goldseam::engine::client::By;
 use goldseam::prelude::*;
-use goldseam::{RunId, Status};
 
-use crate::support::{Scratch, Witness, reaches};
-
-fn run_id() -> RunId {
-    RunId::new("r").unwrap()
-}
+use crate::support::{Counter, Scratch, ok, reaches, run_id, with_state};
 
 async fn code_of(client: &Client) -> String {
-    client.get(&run_id()).await.unwrap().trouble.unwrap().code.unwrap()
+    client.get(&run_id("r")).await.unwrap().trouble.unwrap().code.unwrap()
 }
 
-/// Does a step that can be undone, by `undo`.
+/// Runs a step with the compensation `undo`.
 async fn reserve(ctx: &Context, name: &'static str, undo: Undo) -> goldseam::Result<()> {
-    let work = ctx.step(name, || async { Ok::<_, Error>(name.to_owned()) });
+    let work = ctx.step(name, || ok(name.to_owned()));
     work.compensate(move |name: String| {
         let undo = undo.clone();
         async move { undo(name) }
@@ -42,7 +38,7 @@ fn working(order: &Arc<Mutex<Vec<String>>>) -> Undo {
     })
 }
 
-/// The first release: two arms reserve, then the run fails and cannot be undone.
+/// The first release: two arms reserve, then the run fails and its compensations fail too.
 async fn start_and_fail(scratch: &Scratch) {
     let first = |ctx: Context, (): ()| async move {
         let (left, right) = (ctx.arm("left").unwrap(), ctx.arm("right").unwrap());
@@ -50,7 +46,7 @@ async fn start_and_fail(scratch: &Scratch) {
         reserve(&right, "two", broken()).await?;
         Err::<u32, _>(Error::terminal("the order was withdrawn"))
     };
-    let engine = scratch.builder().await.workflow("w", first).start().await.unwrap();
+    let engine = scratch.engine("w", first).await;
     engine.run("w", "r", &()).await.unwrap();
     reaches(&engine, "r", Status::Parked).await;
     assert_eq!(code_of(&engine).await, "GS0116");
@@ -58,11 +54,11 @@ async fn start_and_fail(scratch: &Scratch) {
 }
 
 #[tokio::test]
-async fn code_that_does_not_fail_again_goes_on_undoing_and_does_nothing() {
+async fn changed_code_that_succeeds_continues_compensation_only() {
     let scratch = Scratch::new();
     start_and_fail(&scratch).await;
-    let (witness, order) = (Witness::default(), Arc::default());
-    let (seen, undo) = (witness.clone(), working(&order));
+    let (counter, order) = (Counter::default(), Arc::default());
+    let (seen, undo) = (counter.clone(), working(&order));
     let forward = move |ctx: Context, (): ()| {
         let (seen, undo) = (seen.clone(), undo.clone());
         async move {
@@ -73,29 +69,29 @@ async fn code_that_does_not_fail_again_goes_on_undoing_and_does_nothing() {
             };
             let two = async {
                 reserve(&right, "two", undo.clone()).await?;
-                right.step("pick", || async { Ok::<_, Error>(seen.saw("picked")) }).await?;
+                right.step("pick", || ok(seen.add("picked"))).await?;
                 right.sleep("nap", Duration::from_millis(1)).await?;
                 Ok::<u32, Error>(2)
             };
-            // An arm that never ends by itself, and holds nothing that is to be undone.
+            // An arm that never ends and has nothing to compensate.
             let third = async { ctx.signal::<u32>("never").await };
             let (one, two, third) = tokio::join!(one, two, third);
             Ok::<_, Error>(one? + two? + third?)
         }
     };
-    let shipped = witness.clone();
+    let shipped = counter.clone();
     let shipment = move |_: Context, (): ()| {
         let shipped = shipped.clone();
-        async move { Ok::<_, Error>(shipped.saw("shipped")) }
+        ok(shipped.add("shipped"))
     };
     let builder = scratch.builder().await.workflow("w", forward).workflow("shipment", shipment);
     let engine = builder.start().await.unwrap();
-    engine.resume(&run_id(), By::default()).await.unwrap();
-    let error = engine.handle(run_id()).result::<u32>().await.unwrap_err();
+    engine.resume(&run_id("r"), By::default()).await.unwrap();
+    let error = engine.handle(run_id("r")).result::<u32>().await.unwrap_err();
     assert!(error.to_string().ends_with("the order was withdrawn"), "{error}");
     assert_eq!(*order.lock().unwrap(), ["two", "one"]);
-    assert_eq!((witness.count("picked"), witness.count("shipped")), (0, 0));
-    let history = engine.history(&run_id()).await.unwrap();
+    assert_eq!((counter.count("picked"), counter.count("shipped")), (0, 0));
+    let history = engine.history(&run_id("r")).await.unwrap();
     let begun = history.iter().filter(|recorded| {
         matches!(recorded.event, Event::ChildStarted(_) | Event::TimerSet { .. } | Event::WaitStarted(_))
     });
@@ -104,77 +100,67 @@ async fn code_that_does_not_fail_again_goes_on_undoing_and_does_nothing() {
 }
 
 #[tokio::test]
-async fn code_that_returns_a_result_goes_on_undoing() {
+async fn changed_code_that_returns_continues_compensation() {
     let scratch = Scratch::new();
     start_and_fail(&scratch).await;
     let order = Arc::default();
     let undo = working(&order);
-    let returns = move |ctx: Context, (): ()| {
-        let undo = undo.clone();
-        async move {
-            reserve(&ctx.arm("left").unwrap(), "one", undo.clone()).await?;
-            reserve(&ctx.arm("right").unwrap(), "two", undo).await?;
-            Ok::<_, Error>(7u32)
-        }
-    };
-    let engine = scratch.builder().await.workflow("w", returns).start().await.unwrap();
-    engine.resume(&run_id(), By::default()).await.unwrap();
+    let returns = with_state(&undo, move |ctx: Context, (): (), undo| async move {
+        reserve(&ctx.arm("left").unwrap(), "one", undo.clone()).await?;
+        reserve(&ctx.arm("right").unwrap(), "two", undo).await?;
+        Ok(7u32)
+    });
+    let engine = scratch.engine("w", returns).await;
+    engine.resume(&run_id("r"), By::default()).await.unwrap();
     reaches(&engine, "r", Status::Failed).await;
     assert_eq!(*order.lock().unwrap(), ["two", "one"]);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_compensation_that_the_code_lost_parks_and_nothing_else_begins() {
+async fn missing_compensation_parks_and_nothing_else_begins() {
     let scratch = Scratch::new();
     start_and_fail(&scratch).await;
-    let witness = Witness::default();
-    let seen = witness.clone();
-    let lost = move |ctx: Context, (): ()| {
-        let seen = seen.clone();
-        async move {
-            for (arm, step) in [("left", "one"), ("right", "two")] {
-                let arm = ctx.arm(arm).unwrap();
-                arm.step(step, || async { Ok::<_, Error>(step.to_owned()) }).await?;
-            }
-            ctx.step("ship", || async { Ok::<_, Error>(seen.saw("shipped")) }).await
+    let counter = Counter::default();
+    let lost = with_state(&counter, move |ctx: Context, (): (), counter| async move {
+        for (arm, step) in [("left", "one"), ("right", "two")] {
+            let arm = ctx.arm(arm).unwrap();
+            arm.step(step, || ok(step.to_owned())).await?;
         }
-    };
+        ctx.step("ship", || ok(counter.add("shipped"))).await
+    });
     let quick = goldseam::engine::Config { linger: Duration::from_millis(20), ..Default::default() };
     let engine = scratch.builder().await.config(quick).workflow("w", lost).start().await.unwrap();
-    let before = engine.history(&run_id()).await.unwrap().len();
-    engine.resume(&run_id(), By::default()).await.unwrap();
+    let before = engine.history(&run_id("r")).await.unwrap().len();
+    engine.resume(&run_id("r"), By::default()).await.unwrap();
     crate::support::eventually("parked again", || async {
-        let history = engine.history(&run_id()).await.unwrap();
+        let history = engine.history(&run_id("r")).await.unwrap();
         history.len() > before + 2 && matches!(history.last().unwrap().event, Event::RunParked { .. })
     })
     .await;
-    assert_eq!((code_of(&engine).await.as_str(), witness.count("shipped")), ("GS0116", 0));
+    assert_eq!((code_of(&engine).await.as_str(), counter.count("shipped")), ("GS0116", 0));
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_cancelled_run_that_is_resumed_ends_cancelled() {
+async fn cancelled_run_that_is_resumed_ends_cancelled() {
     let scratch = Scratch::new();
     let flow = |undo: Undo| {
-        move |ctx: Context, (): ()| {
-            let undo = undo.clone();
-            async move {
-                reserve(&ctx, "one", undo).await?;
-                ctx.signal::<()>("go").await
-            }
-        }
+        with_state(&undo, move |ctx: Context, (): (), undo| async move {
+            reserve(&ctx, "one", undo).await?;
+            ctx.signal::<()>("go").await
+        })
     };
-    let engine = scratch.builder().await.workflow("w", flow(broken())).start().await.unwrap();
+    let engine = scratch.engine("w", flow(broken())).await;
     engine.run("w", "r", &()).await.unwrap();
     reaches(&engine, "r", Status::Waiting).await;
-    engine.handle(run_id()).cancel().await.unwrap();
+    engine.handle(run_id("r")).cancel().await.unwrap();
     reaches(&engine, "r", Status::Parked).await;
     engine.shutdown().await;
     let order = Arc::default();
-    let engine = scratch.builder().await.workflow("w", flow(working(&order))).start().await.unwrap();
-    engine.handle(run_id()).signal("go", &()).await.unwrap();
-    engine.resume(&run_id(), By::default()).await.unwrap();
+    let engine = scratch.engine("w", flow(working(&order))).await;
+    engine.handle(run_id("r")).signal("go", &()).await.unwrap();
+    engine.resume(&run_id("r"), By::default()).await.unwrap();
     reaches(&engine, "r", Status::Cancelled).await;
     assert_eq!(*order.lock().unwrap(), ["one"]);
     engine.shutdown().await;
