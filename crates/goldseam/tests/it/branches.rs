@@ -10,33 +10,24 @@ use goldseam::{Path, Status};
 
 use crate::support::{Counter, Scratch, ok, reaches, run_id, with_state};
 
-fn three_steps(counter: &Counter) -> impl Fn(Context, u32) -> Boxed + Send + Sync + 'static {
-    let counter = counter.clone();
-    move |ctx, input| {
-        let counter = counter.clone();
-        Box::pin(async move {
-            let mut sum = 0;
-            for name in ["a", "b", "c"] {
-                let counter = &counter;
-                sum += ctx
-                    .step(name, || async move {
-                        counter.add(name);
-                        Ok::<_, Error>(input)
-                    })
-                    .await?;
-            }
-            Ok(sum)
-        })
+/// Executes the steps `a`, `b` and `c`; each returns the input.
+async fn three_steps(ctx: Context, input: u32, counter: Counter) -> goldseam::Result<u32> {
+    let mut sum = 0;
+    for name in ["a", "b", "c"] {
+        let step = || {
+            counter.add(name);
+            ok(input)
+        };
+        sum += ctx.step(name, step).await?;
     }
+    Ok(sum)
 }
-
-type Boxed = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<u32>> + Send>>;
 
 #[tokio::test]
 async fn jump_repeats_from_the_step_and_keeps_the_old_branch() {
     let scratch = Scratch::new();
     let counter = Counter::default();
-    let engine = scratch.engine("w", three_steps(&counter)).await;
+    let engine = scratch.engine("w", with_state(&counter, three_steps)).await;
     let run = engine.run("w", "r", &1u32).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 3);
     let before = engine.history(run.id()).await.unwrap();
@@ -55,7 +46,7 @@ async fn jump_repeats_from_the_step_and_keeps_the_old_branch() {
 async fn jump_may_change_the_input() {
     let scratch = Scratch::new();
     let counter = Counter::default();
-    let engine = scratch.engine("w", three_steps(&counter)).await;
+    let engine = scratch.engine("w", with_state(&counter, three_steps)).await;
     let run = engine.run("w", "r", &1u32).await.unwrap();
     run.result::<u32>().await.unwrap();
     let input = goldseam::Payload::parse("10", &goldseam::Limits::default()).unwrap();
@@ -69,7 +60,7 @@ async fn jump_may_change_the_input() {
 #[tokio::test]
 async fn jump_to_an_unknown_step_is_refused() {
     let scratch = Scratch::new();
-    let engine = scratch.engine("w", three_steps(&Counter::default())).await;
+    let engine = scratch.engine("w", with_state(&Counter::default(), three_steps)).await;
     let run = engine.run("w", "r", &1u32).await.unwrap();
     run.result::<u32>().await.unwrap();
     let before = engine.history(run.id()).await.unwrap();
@@ -85,7 +76,8 @@ async fn jump_with_compensation_undoes_later_steps_first() {
     let counter = Counter::default();
     let workflow = with_state(&counter, move |ctx: Context, (): (), counter| async move {
         for name in ["a", "b"] {
-            let (done, undone) = (counter.clone(), counter.clone());
+            let done = counter.clone();
+            let undone = counter.clone();
             ctx.step(name, move || done.step(format!("do {name}")))
                 .compensate(move |(): ()| undone.step(format!("undo {name}")))
                 .await?;
@@ -107,21 +99,18 @@ async fn jump_with_compensation_undoes_later_steps_first() {
 #[tokio::test]
 async fn retry_repeats_from_the_failed_step() {
     let scratch = Scratch::new();
-    let (counter, broken) = (Counter::default(), Arc::new(AtomicBool::new(true)));
-    let (seen, is_broken) = (counter.clone(), Arc::clone(&broken));
-    let engine = scratch
-        .engine("w", move |ctx: Context, (): ()| {
-            let (seen, is_broken) = (seen.clone(), Arc::clone(&is_broken));
-            async move {
-                ctx.step("fine", || seen.step("fine")).await?;
-                ctx.step("broken", || async {
-                    seen.add("broken");
-                    if is_broken.load(Ordering::SeqCst) { Err(Error::terminal("broken")) } else { Ok(()) }
-                })
-                .await
-            }
+    let counter = Counter::default();
+    let broken = Arc::new(AtomicBool::new(true));
+    let state = (counter.clone(), Arc::clone(&broken));
+    let workflow = with_state(&state, |ctx: Context, (): (), (counter, broken)| async move {
+        ctx.step("fine", || counter.step("fine")).await?;
+        ctx.step("broken", || async {
+            counter.add("broken");
+            if broken.load(Ordering::SeqCst) { Err(Error::terminal("broken")) } else { Ok(()) }
         })
-        .await;
+        .await
+    });
+    let engine = scratch.engine("w", workflow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     assert!(run.result::<()>().await.is_err());
     broken.store(false, Ordering::SeqCst);

@@ -45,7 +45,9 @@ async fn work(ctx: Context, name: String, (node, outside): (String, Outside)) ->
     };
     ctx.step("before", || saw("before")).await?;
     let held = || {
-        let (outside, name, node) = (outside.clone(), name.clone(), node.clone());
+        let outside = outside.clone();
+        let name = name.clone();
+        let node = node.clone();
         async move {
             let first = outside.counter.add(format!("{name} held")) == 1;
             outside.counter.add(format!("{name} held by {node}"));

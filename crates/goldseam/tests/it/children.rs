@@ -85,7 +85,8 @@ fn saga(
         let journal = Arc::clone(&journal);
         Box::pin(async move {
             for name in ["hotel", "flight"] {
-                let (done, undone) = (Arc::clone(&journal), Arc::clone(&journal));
+                let done = Arc::clone(&journal);
+                let undone = Arc::clone(&journal);
                 ctx.step(name, move || {
                     let done = Arc::clone(&done);
                     async move {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goldseam::core::lock::{Ask, Lock, TTL_DEFAULT};
 use goldseam::core::task::{NewTask, Task, TaskState};
-use goldseam::core::{LaneName, LockName, NodeId, QueueName, TaskId};
+use goldseam::core::{LaneName, LockName, NodeId, TaskId};
 use goldseam::engine::claims::{ClaimRules, RecoveryStats};
 use goldseam::engine::queue::Want;
 use goldseam::store::faulty::{Called, Fault, Op, Plan};
@@ -16,7 +16,7 @@ use goldseam::store::{
 use goldseam::{Client, Config, Millis, Payload};
 use goldseam_store_sqlite::{Options, SqliteStore};
 
-use crate::support::{Scratch, eventually};
+use crate::support::{self, Scratch, eventually, new_task};
 
 const LEASE: Duration = Duration::from_secs(300);
 const SECOND: Duration = Duration::from_secs(1);
@@ -134,18 +134,7 @@ fn fixtures() -> [Fixture; 2] {
 }
 
 fn task(id: &str) -> NewTask {
-    NewTask {
-        id: TaskId::new(id).unwrap(),
-        kind: "merge".to_owned(),
-        queue: queue(),
-        lane: None,
-        priority: 0,
-        key: None,
-        run_at: Millis(0),
-        payload: Payload::null(),
-        attempts_max: 1,
-        silence_max: None,
-    }
+    new_task(id, "merges")
 }
 
 /// A task whose claimant may be silent for 10 seconds.
@@ -153,12 +142,8 @@ fn strict(id: &str) -> NewTask {
     NewTask { silence_max: Some(10 * SECOND), ..task(id) }
 }
 
-fn queue() -> QueueName {
-    QueueName::new("merges").unwrap()
-}
-
 fn want(owner: &str) -> Want {
-    Want { owner: owner.to_owned(), queue: queue(), kind: None, limit: 10 }
+    support::want(owner, "merges", 10)
 }
 
 fn id(name: &str) -> TaskId {

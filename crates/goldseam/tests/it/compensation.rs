@@ -41,7 +41,8 @@ fn working(order: &Arc<Mutex<Vec<String>>>) -> Undo {
 /// The first release: two arms reserve, then the run fails and its compensations fail too.
 async fn start_and_fail(scratch: &Scratch) {
     let first = |ctx: Context, (): ()| async move {
-        let (left, right) = (ctx.arm("left").unwrap(), ctx.arm("right").unwrap());
+        let left = ctx.arm("left").unwrap();
+        let right = ctx.arm("right").unwrap();
         reserve(&left, "one", broken()).await?;
         reserve(&right, "two", broken()).await?;
         Err::<u32, _>(Error::terminal("the order was withdrawn"))
@@ -57,33 +58,28 @@ async fn start_and_fail(scratch: &Scratch) {
 async fn changed_code_that_succeeds_continues_compensation_only() {
     let scratch = Scratch::new();
     start_and_fail(&scratch).await;
-    let (counter, order) = (Counter::default(), Arc::default());
-    let (seen, undo) = (counter.clone(), working(&order));
-    let forward = move |ctx: Context, (): ()| {
-        let (seen, undo) = (seen.clone(), undo.clone());
-        async move {
-            let (left, right) = (ctx.arm("left").unwrap(), ctx.arm("right").unwrap());
-            let one = async {
-                reserve(&left, "one", undo.clone()).await?;
-                left.child::<u32>("ship", "shipment", &()).await
-            };
-            let two = async {
-                reserve(&right, "two", undo.clone()).await?;
-                right.step("pick", || ok(seen.add("picked"))).await?;
-                right.sleep("nap", Duration::from_millis(1)).await?;
-                Ok::<u32, Error>(2)
-            };
-            // An arm that never ends and has nothing to compensate.
-            let third = async { ctx.signal::<u32>("never").await };
-            let (one, two, third) = tokio::join!(one, two, third);
-            Ok::<_, Error>(one? + two? + third?)
-        }
-    };
-    let shipped = counter.clone();
-    let shipment = move |_: Context, (): ()| {
-        let shipped = shipped.clone();
-        ok(shipped.add("shipped"))
-    };
+    let counter = Counter::default();
+    let order = Arc::default();
+    let state = (counter.clone(), working(&order));
+    let forward = with_state(&state, |ctx: Context, (): (), (counter, undo)| async move {
+        let left = ctx.arm("left").unwrap();
+        let right = ctx.arm("right").unwrap();
+        let one = async {
+            reserve(&left, "one", undo.clone()).await?;
+            left.child::<u32>("ship", "shipment", &()).await
+        };
+        let two = async {
+            reserve(&right, "two", undo.clone()).await?;
+            right.step("pick", || counter.step("picked")).await?;
+            right.sleep("nap", Duration::from_millis(1)).await?;
+            ok(2).await
+        };
+        // An arm that never ends and has nothing to compensate.
+        let third = async { ctx.signal::<u32>("never").await };
+        let (one, two, third) = tokio::join!(one, two, third);
+        Ok(one? + two? + third?)
+    });
+    let shipment = with_state(&counter, |_: Context, (): (), counter: Counter| counter.step("shipped"));
     let builder = scratch.builder().await.workflow("w", forward).workflow("shipment", shipment);
     let engine = builder.start().await.unwrap();
     engine.resume(&run_id("r"), By::default()).await.unwrap();

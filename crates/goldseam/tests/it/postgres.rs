@@ -70,7 +70,8 @@ async fn database_restart_repeats_no_step_and_causes_no_takeover() {
     let (open, gate) = watch::channel(false);
     let mut engines = Vec::new();
     for _ in 0..2 {
-        let (counter, gate) = (counter.clone(), gate.clone());
+        let counter = counter.clone();
+        let gate = gate.clone();
         let work = move |ctx: Context, name: String| held(ctx, name, counter.clone(), gate.clone());
         let builder = Engine::open(&cluster.url()).await.unwrap();
         engines.push(builder.workflow("work", work).start().await.unwrap());
@@ -109,7 +110,9 @@ async fn held(
     gate: watch::Receiver<bool>,
 ) -> goldseam::Result<()> {
     let wait = || {
-        let (counter, mut gate, name) = (counter.clone(), gate.clone(), name.clone());
+        let counter = counter.clone();
+        let mut gate = gate.clone();
+        let name = name.clone();
         async move {
             counter.add(format!("{name} held"));
             gate.wait_for(|open| *open)

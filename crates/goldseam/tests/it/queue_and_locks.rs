@@ -3,29 +3,18 @@
 use std::time::Duration;
 
 use goldseam::core::task::{NewTask, TaskState};
-use goldseam::core::{LaneName, LockName, QueueName, TaskId};
+use goldseam::core::{LaneName, LockName, TaskId};
 use goldseam::engine::queue::Want;
-use goldseam::{Client, Failure, Millis, Payload};
+use goldseam::{Client, Failure, Payload};
 
-use crate::support::Scratch;
+use crate::support::{self, Scratch, new_task};
 
 fn task(id: &str) -> NewTask {
-    NewTask {
-        id: TaskId::new(id).unwrap(),
-        kind: "resize".to_owned(),
-        queue: QueueName::new("images").unwrap(),
-        lane: None,
-        priority: 0,
-        key: None,
-        run_at: Millis(0),
-        payload: Payload::null(),
-        attempts_max: 2,
-        silence_max: None,
-    }
+    NewTask { attempts_max: 2, ..new_task(id, "images") }
 }
 
 fn want(owner: &str) -> Want {
-    Want { owner: owner.to_owned(), queue: QueueName::new("images").unwrap(), kind: None, limit: 10 }
+    support::want(owner, "images", 10)
 }
 
 async fn client() -> (Scratch, Client) {

@@ -110,7 +110,8 @@ async fn retry_uses_a_new_task_and_the_same_key() {
     assert_eq!(over.state, TaskState::Failed);
     let second = next_task(&worker, "w1").await;
     assert_ne!(second.id, first.id);
-    let (one, two) = (first.step.unwrap(), second.step.clone().unwrap());
+    let one = first.step.unwrap();
+    let two = second.step.clone().unwrap();
     assert_eq!((two.attempt, &two.key), (2, &one.key));
     complete(&worker, &second, &7u32).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 7);

@@ -3,14 +3,12 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use goldseam::core::task::NewTask;
-use goldseam::core::{QueueName, TaskId};
-use goldseam::engine::queue::Want;
+use goldseam::core::TaskId;
 use goldseam::prelude::*;
-use goldseam::{EngineError, Failure, Millis, Payload, Status};
+use goldseam::{EngineError, Failure, Status};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Scratch, ok, reaches, run_id};
+use crate::support::{Scratch, new_task, ok, reaches, run_id, want};
 
 const VALUE: &str = "sk_live_51/Open+Sesame=42";
 /// The secret, percent-encoded.
@@ -190,22 +188,8 @@ async fn secret_is_redacted_in_the_failure_of_a_task() {
     let client = scratch.client().await.hiding(redactor);
     let queue = client.queue();
     let id = TaskId::new("t-1").unwrap();
-    let jobs = QueueName::new("jobs").unwrap();
-    let task = NewTask {
-        id: id.clone(),
-        kind: "charge".to_owned(),
-        queue: jobs.clone(),
-        lane: None,
-        priority: 0,
-        key: None,
-        run_at: Millis(0),
-        payload: Payload::null(),
-        attempts_max: 1,
-        silence_max: None,
-    };
-    queue.submit(task).await.unwrap();
-    let want = Want { owner: "w".into(), queue: jobs, kind: None, limit: 1 };
-    let claimed = queue.claim(want).await.unwrap().remove(0);
+    queue.submit(new_task("t-1", "jobs")).await.unwrap();
+    let claimed = queue.claim(want("w", "jobs", 1)).await.unwrap().remove(0);
     let failure = Failure::terminal(format!("no entry with {VALUE}"));
     queue.fail(&id, claimed.fence, failure).await.unwrap();
     let task = format!("{:?}", queue.get(&id).await.unwrap());

@@ -59,21 +59,19 @@ async fn invalid_input_is_refused_and_writes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_holds_no_more_runs_than_slots() {
     const SLOTS: u32 = 8;
-    let (scratch, counter) = (Scratch::new(), Counter::default());
+    let scratch = Scratch::new();
+    let counter = Counter::default();
     let client = scratch.client().await;
     let ids: Vec<RunId> = (0..200).map(|index| run_id(&format!("r-{index}"))).collect();
     for id in &ids {
         client.start("crowd", id, Payload::null(), StartOptions::default()).await.unwrap();
     }
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
-    let (seen, open) = (counter.clone(), gate.clone());
-    let crowd = move |ctx: Context, (): ()| {
-        let (seen, open) = (seen.clone(), open.clone());
-        async move {
-            seen.add("in");
-            ctx.step("wait", || async { Ok::<_, Error>(open.acquire().await.map(drop).is_ok()) }).await
-        }
-    };
+    let state = (counter.clone(), gate.clone());
+    let crowd = with_state(&state, |ctx: Context, (): (), (counter, gate)| async move {
+        counter.add("in");
+        ctx.step("wait", || async { gate.acquire().await.map(drop) }).await
+    });
     let engine = scratch.builder().await.slots(SLOTS).workflow("crowd", crowd).start().await.unwrap();
     eventually("every slot is taken", || async { counter.count("in") >= SLOTS }).await;
     // Runs that were claimed in addition would also have been read from the store by now.
@@ -83,7 +81,7 @@ async fn node_holds_no_more_runs_than_slots() {
     assert_eq!((counter.count("in"), engine.hot_runs()), (SLOTS, SLOTS as usize));
     gate.add_permits(ids.len());
     for id in ids {
-        assert!(engine.handle(id).result::<bool>().await.unwrap());
+        engine.handle(id).result::<()>().await.unwrap();
     }
     engine.shutdown().await;
 }
@@ -164,12 +162,7 @@ async fn sigkill_counts_as_attempt() {
     let counter = Counter::default();
     let flow = || {
         with_state(&counter, move |ctx: Context, (): (), counter| async move {
-            ctx.step("stuck", || async {
-                counter.add("stuck");
-                std::future::pending::<()>().await;
-                Ok::<_, Error>(())
-            })
-            .await
+            ctx.step("stuck", || counter.step_or_hang("stuck", true)).await
         })
     };
     for crash in 1..=2u32 {
@@ -256,10 +249,12 @@ async fn node_wedged_by_an_endless_loop_loses_its_runs() {
     };
     let flow = |endless: bool, released: Arc<AtomicBool>, counter: Counter| {
         move |ctx: Context, loops: bool| {
-            let (released, counter) = (Arc::clone(&released), counter.clone());
+            let released = Arc::clone(&released);
+            let counter = counter.clone();
             async move {
                 let first = ctx.step("first", || {
-                    let (released, counter) = (Arc::clone(&released), counter.clone());
+                    let released = Arc::clone(&released);
+                    let counter = counter.clone();
                     async move {
                         counter.add(format!("first {endless}"));
                         while endless && loops && !released.load(Ordering::Relaxed) {
@@ -275,7 +270,8 @@ async fn node_wedged_by_an_endless_loop_loses_its_runs() {
             }
         }
     };
-    let (url, stuck) = (scratch.url(), flow(true, Arc::clone(&released), counter.clone()));
+    let url = scratch.url();
+    let stuck = flow(true, Arc::clone(&released), counter.clone());
     let own = config.clone();
     let thread = std::thread::Builder::new().name("stuck".to_owned());
     let thread = thread.spawn(move || {

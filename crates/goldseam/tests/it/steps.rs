@@ -269,40 +269,32 @@ async fn heartbeat_details_are_removed_when_the_step_fails() {
 }
 
 /// Crashes an engine during the step `send`, then starts another engine on which the step does not hang.
-async fn crash_during_send<F>(scratch: &Scratch, counter: &Counter, workflow: impl Fn(bool) -> F) -> Engine
+async fn crash_during_send<F, Fut>(scratch: &Scratch, counter: &Counter, workflow: F) -> Engine
 where
-    F: Fn(Context, ()) -> futures::BoxFuture + Send + Sync + 'static,
+    F: Fn(Context, Counter, bool) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = goldseam::Result<String>> + Send + 'static,
 {
-    let first = scratch.engine("w", workflow(true)).await;
+    let flow =
+        |hangs: bool| with_state(counter, move |ctx: Context, (): (), counter| workflow(ctx, counter, hangs));
+    let first = scratch.engine("w", flow(true)).await;
     first.run("w", "r", &()).await.unwrap();
     eventually("the step began", || async { counter.count("send") == 1 }).await;
     first.crash();
-    scratch.engine("w", workflow(false)).await
+    scratch.engine("w", flow(false)).await
 }
 
-mod futures {
-    pub(super) type BoxFuture = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<String>> + Send>>;
-}
-
-async fn send(counter: Counter, hang: bool) -> goldseam::Result<String> {
-    counter.add("send");
-    if hang {
-        std::future::pending::<()>().await;
-    }
+async fn send(counter: Counter, hangs: bool) -> goldseam::Result<String> {
+    counter.step_or_hang("send", hangs).await?;
     Ok("sent".to_owned())
 }
 
 #[tokio::test]
 async fn at_most_once_step_is_not_repeated_after_a_crash() {
+    async fn workflow(ctx: Context, counter: Counter, hangs: bool) -> goldseam::Result<String> {
+        ctx.step("send", || send(counter.clone(), hangs)).at_most_once().await
+    }
     let scratch = Scratch::new();
     let counter = Counter::default();
-    let workflow = |hang: bool| {
-        let counter = counter.clone();
-        move |ctx: Context, (): ()| -> futures::BoxFuture {
-            let counter = counter.clone();
-            Box::pin(async move { ctx.step("send", || send(counter.clone(), hang)).at_most_once().await })
-        }
-    };
     let engine = crash_during_send(&scratch, &counter, workflow).await;
     let run = engine.handle(run_id("r"));
     let error = run.result::<String>().await.unwrap_err();
@@ -314,18 +306,12 @@ async fn at_most_once_step_is_not_repeated_after_a_crash() {
 
 #[tokio::test]
 async fn probe_that_finds_the_effect_provides_the_result() {
+    async fn workflow(ctx: Context, counter: Counter, hangs: bool) -> goldseam::Result<String> {
+        let probe = || ok(Probe::Done("found".to_owned()));
+        ctx.step("send", || send(counter.clone(), hangs)).probe(probe).await
+    }
     let scratch = Scratch::new();
     let counter = Counter::default();
-    let workflow = |hang: bool| {
-        let counter = counter.clone();
-        move |ctx: Context, (): ()| -> futures::BoxFuture {
-            let counter = counter.clone();
-            Box::pin(async move {
-                let probe = || ok(Probe::Done("found".to_owned()));
-                ctx.step("send", || send(counter.clone(), hang)).probe(probe).await
-            })
-        }
-    };
     let engine = crash_during_send(&scratch, &counter, workflow).await;
     let run = engine.handle(run_id("r"));
     assert_eq!(run.result::<String>().await.unwrap(), "found");
@@ -335,18 +321,12 @@ async fn probe_that_finds_the_effect_provides_the_result() {
 
 #[tokio::test]
 async fn undecided_probe_asks_a_person() {
+    async fn workflow(ctx: Context, counter: Counter, hangs: bool) -> goldseam::Result<String> {
+        let probe = || ok(Probe::<String>::Ask);
+        ctx.step("send", || send(counter.clone(), hangs)).probe(probe).await
+    }
     let scratch = Scratch::new();
     let counter = Counter::default();
-    let workflow = |hang: bool| {
-        let counter = counter.clone();
-        move |ctx: Context, (): ()| -> futures::BoxFuture {
-            let counter = counter.clone();
-            Box::pin(async move {
-                let probe = || ok(Probe::<String>::Ask);
-                ctx.step("send", || send(counter.clone(), hang)).probe(probe).await
-            })
-        }
-    };
     let engine = crash_during_send(&scratch, &counter, workflow).await;
     let run = engine.handle(run_id("r"));
     crate::support::reaches(&engine, "r", Status::Waiting).await;
@@ -360,30 +340,24 @@ async fn undecided_probe_asks_a_person() {
 /// inngest/inngest#4897, #2775, #906: parallel steps ran twice.
 #[tokio::test]
 async fn parallel_steps_once() {
+    async fn pick(counter: Counter, line: u32, hangs: bool) -> goldseam::Result<u32> {
+        counter.step_or_hang(&format!("pick {line}"), hangs).await?;
+        Ok(line * 10)
+    }
     let scratch = Scratch::new();
     let counter = Counter::default();
     let hang = Arc::new(AtomicBool::new(true));
+    let state = (counter.clone(), Arc::clone(&hang));
     let workflow = || {
-        let (counter, hang) = (counter.clone(), Arc::clone(&hang));
-        move |ctx: Context, count: u32| {
-            let (counter, hang) = (counter.clone(), Arc::clone(&hang));
-            async move {
-                let picks = (0..count).map(|line| {
-                    let (counter, hang) = (counter.clone(), Arc::clone(&hang));
-                    ctx.step(("pick", line), move || {
-                        let (counter, hang) = (counter.clone(), Arc::clone(&hang));
-                        async move {
-                            counter.add(format!("pick {line}"));
-                            if line == 7 && hang.load(Ordering::SeqCst) {
-                                std::future::pending::<()>().await;
-                            }
-                            Ok::<_, Error>(line * 10)
-                        }
-                    })
-                });
-                ctx.join(picks).await
-            }
-        }
+        with_state(&state, |ctx: Context, count: u32, state| async move {
+            let picks = (0..count).map(|line| {
+                let (counter, hang) = state.clone();
+                ctx.step(("pick", line), move || {
+                    pick(counter.clone(), line, line == 7 && hang.load(Ordering::SeqCst))
+                })
+            });
+            ctx.join(picks).await
+        })
     };
     let first = scratch.engine("w", workflow()).await;
     let run = first.run("w", "r", &10u32).await.unwrap().id().clone();

@@ -5,7 +5,10 @@ use std::future::{Future, Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use goldseam::{Client, Context, Engine, RunId, Status};
+use goldseam::core::task::NewTask;
+use goldseam::core::{QueueName, TaskId};
+use goldseam::engine::queue::Want;
+use goldseam::{Client, Context, Engine, Millis, Payload, RunId, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -50,6 +53,27 @@ impl Scratch {
 
 pub(crate) fn run_id(id: &str) -> RunId {
     RunId::new(id).unwrap()
+}
+
+/// A task that is ready, with one attempt.
+pub(crate) fn new_task(id: &str, queue: &str) -> NewTask {
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        kind: "test".to_owned(),
+        queue: QueueName::new(queue).unwrap(),
+        lane: None,
+        priority: 0,
+        key: None,
+        run_at: Millis(0),
+        payload: Payload::null(),
+        attempts_max: 1,
+        silence_max: None,
+    }
+}
+
+/// A claim of up to `limit` tasks of any kind.
+pub(crate) fn want(owner: &str, queue: &str, limit: u32) -> Want {
+    Want { owner: owner.to_owned(), queue: QueueName::new(queue).unwrap(), kind: None, limit }
 }
 
 /// A step body that returns `value`.

@@ -39,7 +39,8 @@ impl Held for Hold {
 
 /// Charges, with a refund as compensation.
 async fn charge(ctx: &Context, seen: &Counter) -> goldseam::Result<()> {
-    let (done, undone) = (seen.clone(), seen.clone());
+    let done = seen.clone();
+    let undone = seen.clone();
     let charge = ctx.step("charge", || ok(done.add("charged")));
     charge.compensate(move |_: u32| undone.step("refunded")).await.map(|_| ())
 }
@@ -95,7 +96,8 @@ async fn work(client: &Client) {
 
 #[tokio::test]
 async fn unreadable_values_park_and_continue_after_a_rollback() {
-    let (scratch, counter) = (Scratch::new(), Counter::default());
+    let scratch = Scratch::new();
+    let counter = Counter::default();
     let old = first_release(&scratch, &counter).await;
     old.run("input", "input", &SECRET).await.unwrap();
     for kind in &KINDS[1..] {
@@ -140,36 +142,29 @@ async fn unreadable_values_park_and_continue_after_a_rollback() {
     back.shutdown().await;
 }
 
+/// Charges, then fails. The compensation works or fails.
+async fn charge_and_fail<T: Held>(
+    ctx: Context,
+    (): (),
+    (counter, works): (Counter, bool),
+) -> goldseam::Result<()> {
+    let undo = move |_: T| {
+        counter.add("tried");
+        async move { if works { Ok(()) } else { Err(Error::terminal("down")) } }
+    };
+    ctx.step("charge", || ok(T::held())).compensate(undo).await?;
+    Err(Error::terminal("no"))
+}
+
 #[tokio::test]
 async fn unreadable_compensation_value_parks_until_a_rollback() {
-    let (scratch, counter) = (Scratch::new(), Counter::default());
-    fn flow<T: Held>(
-        counter: &Counter,
-        works: bool,
-    ) -> impl Fn(Context, ()) -> futures_util::future::BoxFuture<'static, goldseam::Result<()>>
-    + Send
-    + Sync
-    + 'static {
-        let counter = counter.clone();
-        move |ctx, ()| {
-            let seen = counter.clone();
-            Box::pin(async move {
-                let charge = ctx.step("charge", || ok(T::held()));
-                charge
-                    .compensate(move |_: T| {
-                        seen.add("tried");
-                        async move { if works { Ok(()) } else { Err(Error::terminal("down")) } }
-                    })
-                    .await?;
-                Err(Error::terminal("no"))
-            })
-        }
-    }
-    let old = scratch.engine("w", flow::<String>(&counter, false)).await;
+    let scratch = Scratch::new();
+    let counter = Counter::default();
+    let old = scratch.engine("w", with_state(&(counter.clone(), false), charge_and_fail::<String>)).await;
     old.run("w", "r", &()).await.unwrap();
     reaches(&old, "r", Status::Parked).await;
     old.shutdown().await;
-    let new = scratch.engine("w", flow::<Hold>(&counter, true)).await;
+    let new = scratch.engine("w", with_state(&(counter.clone(), true), charge_and_fail::<Hold>)).await;
     new.resume(&run_id("r"), By::default()).await.unwrap();
     crate::support::eventually("parked by V1", || async {
         let trouble = new.get(&run_id("r")).await.unwrap().trouble;
@@ -178,7 +173,7 @@ async fn unreadable_compensation_value_parks_until_a_rollback() {
     .await;
     assert_eq!(counter.count("tried"), 1);
     new.shutdown().await;
-    let back = scratch.engine("w", flow::<String>(&counter, true)).await;
+    let back = scratch.engine("w", with_state(&(counter.clone(), true), charge_and_fail::<String>)).await;
     back.resume(&run_id("r"), By::default()).await.unwrap();
     reaches(&back, "r", Status::Failed).await;
     assert_eq!(counter.count("tried"), 2);
@@ -198,7 +193,8 @@ async fn fixed_type_reads_values_of_the_first_release() {
             Self::New(Hold::held())
         }
     }
-    let (scratch, counter) = (Scratch::new(), Counter::default());
+    let scratch = Scratch::new();
+    let counter = Counter::default();
     let old = first_release(&scratch, &counter).await;
     old.run("step", "step", &()).await.unwrap();
     reaches(&old, "step", Status::Waiting).await;

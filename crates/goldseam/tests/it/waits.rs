@@ -1,7 +1,10 @@
 //! Waits: questions, signals, timeouts, sleeps and pauses.
 
+use std::sync::{Arc, Mutex};
+
 use goldseam::prelude::*;
 use goldseam::{EngineError, Millis, Status};
+use tokio::sync::Semaphore;
 
 use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id, with_state};
 
@@ -158,7 +161,7 @@ async fn paused_run_begins_no_step_until_resumed() {
     reaches(&engine, "r", Status::Waiting).await;
     engine.pause(run.id(), Default::default()).await.unwrap();
     run.signal("go", &()).await.unwrap();
-    eventually("the run rests", || async { engine.hot_runs() == 0 }).await;
+    eventually("the run left memory", || async { engine.hot_runs() == 0 }).await;
     assert_eq!(run.status().await.unwrap(), Status::Paused);
     assert_eq!(counter.count("after"), 0);
     assert_eq!(engine.pause(run.id(), Default::default()).await.unwrap_err().code(), "GS0110");
@@ -169,26 +172,23 @@ async fn paused_run_begins_no_step_until_resumed() {
 
 #[tokio::test]
 async fn run_paused_in_its_last_step_ends_when_resumed() {
-    let (scratch, counter) = (Scratch::new(), Counter::default());
-    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
-    let (seen, held) = (counter.clone(), std::sync::Arc::clone(&gate));
-    let engine = scratch
-        .engine("w", move |ctx: Context, (): ()| {
-            let (seen, held) = (seen.clone(), std::sync::Arc::clone(&held));
-            async move {
-                let last = || async {
-                    seen.add("last");
-                    held.acquire().await.map(drop).map_err(|error| Error::terminal(error.to_string()))
-                };
-                ctx.step("last", last).await
-            }
-        })
-        .await;
+    let scratch = Scratch::new();
+    let counter = Counter::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let state = (counter.clone(), Arc::clone(&gate));
+    let workflow = with_state(&state, |ctx: Context, (): (), (counter, gate)| async move {
+        let last = || async {
+            counter.add("last");
+            gate.acquire().await.map(drop).map_err(|error| Error::terminal(error.to_string()))
+        };
+        ctx.step("last", last).await
+    });
+    let engine = scratch.engine("w", workflow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     eventually("the step runs", || async { counter.count("last") == 1 }).await;
     engine.pause(run.id(), Default::default()).await.unwrap();
     gate.add_permits(1);
-    eventually("the run rests", || async { engine.hot_runs() == 0 }).await;
+    eventually("the run left memory", || async { engine.hot_runs() == 0 }).await;
     assert_eq!(run.status().await.unwrap(), Status::Paused);
     engine.resume(run.id(), Default::default()).await.unwrap();
     run.result::<()>().await.unwrap();
@@ -199,17 +199,13 @@ async fn run_paused_in_its_last_step_ends_when_resumed() {
 #[tokio::test]
 async fn now_random_and_uuid_are_the_same_in_every_replay() {
     let scratch = Scratch::new();
-    let seen: std::sync::Arc<std::sync::Mutex<Vec<(Millis, u64, String)>>> = Default::default();
+    let seen: Arc<Mutex<Vec<(Millis, u64, String)>>> = Arc::default();
     let workflow = || {
-        let seen = std::sync::Arc::clone(&seen);
-        move |ctx: Context, (): ()| {
-            let seen = std::sync::Arc::clone(&seen);
-            async move {
-                ctx.step("one", || ok(())).await?;
-                seen.lock().unwrap().push((ctx.now(), ctx.random(), ctx.uuid()));
-                ctx.signal::<()>("go").await
-            }
-        }
+        with_state(&seen, |ctx: Context, (): (), seen| async move {
+            ctx.step("one", || ok(())).await?;
+            seen.lock().unwrap().push((ctx.now(), ctx.random(), ctx.uuid()));
+            ctx.signal::<()>("go").await
+        })
     };
     let first = scratch.engine("w", workflow()).await;
     first.run("w", "r", &()).await.unwrap();

@@ -19,12 +19,15 @@ fn at_once() -> SweepOptions {
 
 /// A workflow with one step that waits for the gate.
 fn held(counter: &Counter, gate: &Gate) -> impl Fn(Context, ()) -> super::Running + Send + Sync + use<> {
-    let (counter, gate) = (counter.clone(), gate.clone());
+    let counter = counter.clone();
+    let gate = gate.clone();
     move |ctx, ()| {
-        let (counter, gate) = (counter.clone(), gate.clone());
+        let counter = counter.clone();
+        let gate = gate.clone();
         Box::pin(async move {
             let step = || {
-                let (counter, gate) = (counter.clone(), gate.clone());
+                let counter = counter.clone();
+                let gate = gate.clone();
                 async move {
                     counter.add("held");
                     gate.passed().await;
@@ -41,7 +44,8 @@ fn held(counter: &Counter, gate: &Gate) -> impl Fn(Context, ()) -> super::Runnin
 async fn sweep_stale_snapshot_never_rewrites() {
     for fixture in stores().await {
         for ended in [true, false] {
-            let (counter, gate) = (Counter::default(), Gate::closed());
+            let counter = Counter::default();
+            let gate = Gate::closed();
             let client = Client::new(fixture.store.clone());
             let run = queue(&client, "w", if ended { "ended" } else { "claimed" }).await;
             lose_task(&fixture, &run).await;
@@ -101,7 +105,8 @@ async fn sweep_pages_to_end() {
 #[tokio::test]
 async fn sweep_ignores_foreign_types() {
     for fixture in stores().await {
-        let (counter, gate) = (Counter::default(), Gate::closed());
+        let counter = Counter::default();
+        let gate = Gate::closed();
         let client = Client::new(fixture.store.clone());
         let ours = Engine::on(fixture.store.clone()).workflow("ours", held(&counter, &gate));
         let ours = ours.start().await.unwrap();
@@ -134,7 +139,8 @@ async fn sweep_ignores_foreign_types() {
 #[tokio::test]
 async fn stale_recovery_list_is_harmless() {
     for fixture in stores().await {
-        let (counter, gate) = (Counter::default(), Gate::closed());
+        let counter = Counter::default();
+        let gate = Gate::closed();
         gate.open();
         let client = Client::new(fixture.store.clone());
         let healer = client.healer();
@@ -209,7 +215,9 @@ async fn long_step_with_heartbeat_runs_once() {
 /// oban#862, dbos-transact-py#804: a node that restarted under its old name did not recover its orphaned runs.
 #[tokio::test(start_paused = true)]
 async fn boot_id_unique_no_strand() {
-    let (world, counter, gate) = (World::new(), Counter::default(), Gate::closed());
+    let world = World::new();
+    let counter = Counter::default();
+    let gate = Gate::closed();
     let flow = held(&counter, &gate);
     let old = world.node(world.link()).workflow("w", held(&counter, &gate)).start().await.unwrap();
     old.run("w", "r", &()).await.unwrap();
@@ -231,7 +239,9 @@ async fn boot_id_unique_no_strand() {
 /// dbos-inc/dbos-transact-java#491: recovery at start-up adopted a run that began in the same millisecond.
 #[tokio::test(start_paused = true)]
 async fn startup_recovery_same_instant() {
-    let (world, counter, gate) = (World::new(), Counter::default(), Gate::closed());
+    let world = World::new();
+    let counter = Counter::default();
+    let gate = Gate::closed();
     let first = world.node(world.link()).workflow("w", held(&counter, &gate)).start().await.unwrap();
     let run = first.run("w", "r", &()).await.unwrap();
     let second = world.node(world.link()).workflow("w", held(&counter, &gate)).start().await.unwrap();
@@ -252,7 +262,8 @@ async fn startup_recovery_same_instant() {
 #[tokio::test(start_paused = true)]
 async fn dual_recovery_single_result() {
     for number in 0..8 {
-        let (world, counter) = (World::new(), Counter::default());
+        let world = World::new();
+        let counter = Counter::default();
         let flow = || {
             with_state(&counter, |ctx: Context, (): (), counter| async move {
                 let got: u32 = ctx.signal("n").await?;
@@ -269,7 +280,8 @@ async fn dual_recovery_single_result() {
         world.kill(dead);
         let start = || world.node(world.link()).workflow("w", flow()).start();
         let (left, right) = tokio::join!(start(), start());
-        let (left, right) = (left.unwrap(), right.unwrap());
+        let left = left.unwrap();
+        let right = right.unwrap();
         // Vary the moment of the recovery at which the messages arrive.
         tokio::time::sleep(Duration::from_millis(20 * number)).await;
         let one = left.handle(run.clone());

@@ -108,7 +108,8 @@ fn saga(counter: &Counter) -> impl Fn(Context, usize) -> super::Running + Send +
         let counter = counter.clone();
         Box::pin(async move {
             for name in ["hotel", "flight", "car"].into_iter().take(steps) {
-                let (done, undone) = (counter.clone(), counter.clone());
+                let done = counter.clone();
+                let undone = counter.clone();
                 let book = move || {
                     done.add(format!("book {name}"));
                     ok(name.to_owned())
@@ -138,7 +139,8 @@ async fn saga_matrix() {
     for steps in 0..=BACK.len() {
         for fault in [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter] {
             for number in 1.. {
-                let (world, counter) = (World::new(), Counter::default());
+                let world = World::new();
+                let counter = Counter::default();
                 let link = world.link();
                 let first = world.node(link.clone()).workflow("trip", saga(&counter)).start().await.unwrap();
                 let offset = link.count();

@@ -36,7 +36,8 @@ fn steps(counter: &Counter) -> impl Fn(Context, String) -> super::Running + Send
 #[tokio::test(start_paused = true)]
 async fn accepting_implies_progress() {
     for alone in [true, false] {
-        let (world, counter) = (World::new(), Counter::default());
+        let world = World::new();
+        let counter = Counter::default();
         let link = world.link();
         let leader = world.node(link.clone()).workflow("w", steps(&counter)).start().await.unwrap();
         let other = if alone {
@@ -69,7 +70,8 @@ async fn heal_then_progress() {
     const RUNS: usize = 12;
     // The sets of nodes to cut off, one after another.
     let partitions: [&[usize]; 5] = [&[0], &[1, 2], &[0, 1, 2], &[2, 0], &[1]];
-    let (world, counter) = (World::new(), Counter::default());
+    let world = World::new();
+    let counter = Counter::default();
     let links: Vec<_> = (0..3).map(|_| world.link()).collect();
     let mut nodes = Vec::new();
     for link in &links {

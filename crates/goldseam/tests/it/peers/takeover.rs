@@ -13,28 +13,17 @@ use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
 use goldseam::store::faulty::{Fault, Op, Plan};
 use goldseam::store::{FaultyStore, ManualClock, MemoryStore, RunFilter, Store};
-use goldseam::{Config, Millis, Payload, RunId, Status};
+use goldseam::{Config, Payload, RunId, Status};
 
 use super::{Gate, HOUR, World, count, cut_off, id, until};
-use crate::support::{Counter, Scratch, eventually, ok, with_state};
+use crate::support::{self, Counter, Scratch, eventually, new_task, ok, with_state};
 
-fn new_task(name: &str) -> NewTask {
-    NewTask {
-        id: TaskId::new(name).unwrap(),
-        kind: "mail".to_owned(),
-        queue: QueueName::new("jobs").unwrap(),
-        lane: None,
-        priority: 0,
-        key: None,
-        run_at: Millis(0),
-        payload: Payload::null(),
-        attempts_max: 1,
-        silence_max: Some(Duration::from_secs(10)),
-    }
+fn task(name: &str) -> NewTask {
+    NewTask { silence_max: Some(Duration::from_secs(10)), ..new_task(name, "jobs") }
 }
 
 fn want(owner: &str) -> Want {
-    Want { owner: owner.to_owned(), queue: QueueName::new("jobs").unwrap(), kind: None, limit: 1 }
+    support::want(owner, "jobs", 1)
 }
 
 /// Returns a client of a store with a manual clock.
@@ -48,7 +37,7 @@ fn manual_client() -> (Client, ManualClock) {
 async fn fenced_worker_is_refused() {
     let (client, clock) = manual_client();
     let queue = client.queue();
-    queue.submit(new_task("t")).await.unwrap();
+    queue.submit(task("t")).await.unwrap();
     let old = queue.claim(want("w1")).await.unwrap().remove(0);
     clock.advance(Duration::from_secs(11));
     let new = queue.claim(want("w2")).await.unwrap().remove(0);
@@ -90,7 +79,7 @@ async fn renew_requires_token() {
     let locks = client.locks();
     let name = LockName::new("build").unwrap();
     let queue = client.queue();
-    queue.submit(new_task("t")).await.unwrap();
+    queue.submit(task("t")).await.unwrap();
     let lock = locks.acquire(&name, "ana", Duration::from_secs(10)).await.unwrap();
     let task = queue.claim(want("ana")).await.unwrap().remove(0);
     clock.advance(Duration::from_secs(11));
@@ -112,7 +101,8 @@ async fn renew_requires_token() {
 /// bullmq#3056, #3183, bull#850: a blocked event loop did not renew its lock, and the job ran twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocked_runtime_keeps_lease() {
-    let (scratch, counter) = (Scratch::new(), Counter::default());
+    let scratch = Scratch::new();
+    let counter = Counter::default();
     let (release, blocked) = mpsc::channel::<()>();
     let config = Config {
         beat: Duration::from_millis(50),
@@ -128,7 +118,8 @@ async fn blocked_runtime_keeps_lease() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let flow = move |ctx: Context, (): ()| {
-                let (seen, blocked) = (seen.clone(), Arc::clone(&blocked));
+                let seen = seen.clone();
+                let blocked = Arc::clone(&blocked);
                 async move {
                     let step = || {
                         seen.add("blocks");
@@ -195,7 +186,8 @@ async fn crash_between_output_and_end() {
     let mut crashes = 0;
     for fault in [Fault::CrashBefore, Fault::CrashAfter] {
         for number in 1.. {
-            let (world, counter) = (World::new(), Counter::default());
+            let world = World::new();
+            let counter = Counter::default();
             let link = world.link();
             link.follow(Plan::pass().at(number, fault));
             let first = world.node(link.clone()).workflow("w", outputs(&counter)).start().await;
@@ -299,7 +291,8 @@ async fn empty_id_rejected_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn lease_uses_store_clock() {
     const HOURS: i64 = 3_600_000;
-    let (world, counter) = (World::new(), Counter::default());
+    let world = World::new();
+    let counter = Counter::default();
     let mut engines = Vec::new();
     for hours in [-5, 0, 7] {
         let flow = with_state(&counter, move |ctx: Context, name: String, counter| async move {
@@ -347,14 +340,19 @@ async fn idle_shard_detects_fence() {
         }
     }
 
-    let (world, counter, gate) = (World::new(), Counter::default(), Gate::closed());
+    let world = World::new();
+    let counter = Counter::default();
+    let gate = Gate::closed();
     let flow = |hangs: bool| {
-        let (counter, gate) = (counter.clone(), gate.clone());
+        let counter = counter.clone();
+        let gate = gate.clone();
         move |ctx: Context, (): ()| {
-            let (counter, gate) = (counter.clone(), gate.clone());
+            let counter = counter.clone();
+            let gate = gate.clone();
             async move {
                 let step = || {
-                    let (counter, gate) = (counter.clone(), gate.clone());
+                    let counter = counter.clone();
+                    let gate = gate.clone();
                     async move {
                         let dropped = Dropped(counter.clone());
                         counter.add("begun");

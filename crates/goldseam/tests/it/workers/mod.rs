@@ -59,6 +59,24 @@ fn order_ops() -> Vec<Op> {
     ]
 }
 
+/// Opens a server, registers a worker with the workflow `order`, and starts the run `o-1`.
+async fn one_order(ops: Vec<Op>) -> (Scratch, Arc<Place>, Worker<Place>) {
+    let scratch = Scratch::new();
+    let server = Place::open(&scratch).await;
+    let worker = Worker::register(&server, "w", &[("order", ops)], LEASE).await;
+    start(&server, "order", "o-1").await;
+    (scratch, server, worker)
+}
+
+/// Claims the run, executes its first step, and returns the unfinished execution.
+async fn execute_first_step(worker: &mut Worker<Place>) -> Execution {
+    let execution = worker.next().await;
+    worker.death = Death::AfterAppends(1);
+    assert_eq!(worker.execute(execution.clone()).await, Left::Dead);
+    worker.death = Death::Never;
+    execution
+}
+
 /// Executes the run until it ends.
 async fn work(worker: &mut Worker<Place>, run: &str) {
     loop {
@@ -202,11 +220,8 @@ async fn run_does_not_fail_before_all_compensations() {
 
 #[tokio::test]
 async fn repeated_appends_take_effect_once() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let mut worker = Worker::register(&server, "w", &[("order", order_ops())], LEASE).await;
+    let (_scratch, server, mut worker) = one_order(order_ops()).await;
     worker.repeats_appends = true;
-    start(&server, "order", "o-1").await;
     signal(&server, "o-1").await;
     work(&mut worker, "o-1").await;
     let types = types(&server, "o-1").await;
@@ -240,11 +255,7 @@ async fn superseded_worker_is_refused() {
 
 #[tokio::test]
 async fn worker_drops_a_run_before_it_receives_it_again() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
-    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
-    start(&server, "order", "o-1").await;
+    let (_scratch, server, mut worker) = one_order(vec![Op::Step("a"), Op::Step("b")]).await;
     let first = worker.next().await;
     // The run moves to another branch, and its node claims it again.
     server.client.reset(&run_id("o-1"), By::default()).await.unwrap();
@@ -306,11 +317,7 @@ async fn p1_parks_a_run_that_crashes_its_worker_repeatedly() {
 
 #[tokio::test]
 async fn cancel_reaches_the_worker_of_the_run() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let ops = [("order", vec![Op::Undoable("a"), Op::Step("b")])];
-    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
-    start(&server, "order", "o-1").await;
+    let (_scratch, server, mut worker) = one_order(vec![Op::Undoable("a"), Op::Step("b")]).await;
     let execution = worker.next().await;
     let held = [&execution];
     let run = run_id("o-1");
@@ -328,11 +335,7 @@ async fn cancel_reaches_the_worker_of_the_run() {
 
 #[tokio::test]
 async fn execution_lost_in_a_reply_is_offered_again() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let ops = [("order", vec![Op::Step("a")])];
-    let worker = Worker::register(&server, "w", &ops, LEASE).await;
-    start(&server, "order", "o-1").await;
+    let (_scratch, _server, worker) = one_order(vec![Op::Step("a")]).await;
     let lost = worker.next().await;
     let again = worker.next().await;
     assert_eq!(lost.token, again.token);
@@ -408,12 +411,9 @@ async fn remote_workflow_may_have_children_and_remote_steps() {
 
 #[tokio::test]
 async fn continue_as_new_keeps_the_worker() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let ops = [("order", vec![Op::Step("a"), Op::ContinueAsNew(2), Op::Step("b")])];
-    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
+    let (_scratch, server, mut worker) =
+        one_order(vec![Op::Step("a"), Op::ContinueAsNew(2), Op::Step("b")]).await;
     worker.repeats_appends = true;
-    start(&server, "order", "o-1").await;
     let execution = worker.next().await;
     assert_eq!(worker.execute(execution).await, Left::Over);
     assert_eq!(worker.effects.all().get("o-1:a"), Some(&2));
@@ -440,15 +440,8 @@ async fn different_operation_order_parks_the_run() {
 
 #[tokio::test]
 async fn jump_takes_the_run_from_its_worker() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
-    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
-    start(&server, "order", "o-1").await;
-    let execution = worker.next().await;
-    worker.death = Death::AfterAppends(1);
-    assert_eq!(worker.execute(execution.clone()).await, Left::Dead);
-    worker.death = Death::Never;
+    let (_scratch, server, mut worker) = one_order(vec![Op::Step("a"), Op::Step("b")]).await;
+    let execution = execute_first_step(&mut worker).await;
     let to = goldseam::Path::new("a").unwrap();
     server.client.jump(&run_id("o-1"), &to, goldseam::client::Jump::default()).await.unwrap();
     assert_eq!(worker.execute(execution).await, Left::Refused("GS0114".to_owned()));
@@ -459,15 +452,8 @@ async fn jump_takes_the_run_from_its_worker() {
 
 #[tokio::test]
 async fn terminate_takes_the_run_from_its_worker() {
-    let scratch = Scratch::new();
-    let server = Place::open(&scratch).await;
-    let ops = [("order", vec![Op::Step("a"), Op::Step("b")])];
-    let mut worker = Worker::register(&server, "w", &ops, LEASE).await;
-    start(&server, "order", "o-1").await;
-    let execution = worker.next().await;
-    worker.death = Death::AfterAppends(1);
-    assert_eq!(worker.execute(execution.clone()).await, Left::Dead);
-    worker.death = Death::Never;
+    let (_scratch, server, mut worker) = one_order(vec![Op::Step("a"), Op::Step("b")]).await;
+    let execution = execute_first_step(&mut worker).await;
     server.client.terminate(&run_id("o-1"), goldseam::client::By::default()).await.unwrap();
     assert_eq!(worker.execute(execution.clone()).await, Left::Refused("GS0114".to_owned()));
     let response = worker.heartbeat(&[&execution], 0).await.unwrap();
