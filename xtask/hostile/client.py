@@ -18,7 +18,7 @@ client = AuthenticatedClient(base_url=url, token=key, timeout=60, raise_on_unexp
 
 
 def good(answer, kind):
-    """The answer, if it is what the description says it is."""
+    """Returns the response, and asserts that it has the documented type."""
     assert isinstance(answer, kind), answer
     return answer
 
@@ -28,7 +28,7 @@ queue = f"q-{run}"
 body = m.NewRun(workflow="greet", id=run, input_={"name": "Ada"}, queue=queue)
 assert good(start_run.sync(client=client, body=body), m.Started).run == run
 
-# The worker: it waits for a signal, gives the run back, and claims it again when the signal has come.
+# The worker waits for a signal, releases the run, and claims it again after the signal.
 body = m.RegisterWorker(name="python", workflows=["greet@1"], queues=[queue], slots=1)
 worker = good(register_worker.sync(client=client, body=body), m.RegisteredWorker).worker
 

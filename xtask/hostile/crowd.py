@@ -1,4 +1,4 @@
-"""Idle connections, long polls and slow clients at once, and what others notice of them. Prints NAME=VALUE lines."""
+"""Measures how idle connections, long polls and slow clients affect other clients. Prints NAME=VALUE lines."""
 
 import multiprocessing
 import os
@@ -14,27 +14,27 @@ SECONDS = 20
 
 
 def keep_idle(ready):
-    """Keeps IDLE connections open that send nothing; the server closes such after a while, and they come again."""
+    """Keeps IDLE silent connections open, and reconnects those that the server closes."""
     raise_file_limit()
     poll, clients = select.epoll(), {}
 
-    def come(number):
+    def open_connection(number):
         client = connect(number)
         clients[client.fileno()] = (number, client)
         poll.register(client.fileno(), select.EPOLLIN)
 
     for number in range(IDLE):
-        come(number)
+        open_connection(number)
     ready.set()
     while True:
         for file, _ in poll.poll():
             number, client = clients.pop(file)
             client.close()
-            come(number)
+            open_connection(number)
 
 
 def long_polls():
-    """POLLS long polls of one key, which are not answered in the time of this test."""
+    """Starts POLLS long polls of one key that outlast this test."""
     mark = call("GET", "/v1/changes", KEY)["mark"]
     request = head("GET", f"/v1/changes?after={mark}&wait_ms=60000", KEY)
     clients = []
@@ -46,7 +46,7 @@ def long_polls():
 
 
 def still_waiting(clients):
-    """How many have not been answered."""
+    """Counts the clients without a response."""
     waiting = 0
     for client in clients:
         client.setblocking(False)
@@ -58,7 +58,7 @@ def still_waiting(clients):
 
 
 def closed_after(kind, results):
-    """Sends a byte a second; how many seconds until the server answers with a problem or closes."""
+    """Sends a byte per second; records the seconds until the server responds with a problem or closes."""
     client = connect(IDLE + POLLS + len(kind), per_address=100_000)
     if kind == "headers":
         client.sendall(b"GET /healthz HTTP/1.1\r\nhost: ")
@@ -84,7 +84,7 @@ call("POST", "/v1/runs", OTHER_KEY, {"workflow": "greet", "id": "other-1"})
 ready = multiprocessing.Event()
 idle = multiprocessing.Process(target=keep_idle, args=(ready,), daemon=True)
 idle.start()
-assert ready.wait(120), "the idle connections could not be opened"
+assert ready.wait(120), "timed out: opening the idle connections"
 polls = long_polls()
 
 health, listener, reads = [], [], []

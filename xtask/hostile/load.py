@@ -1,4 +1,4 @@
-"""What the load generators share: many sockets from many loopback addresses, and answers that are timed."""
+"""Shared code of the load generators: sockets from many loopback addresses, and timed requests."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def raise_file_limit():
 
 
 def connect(number, per_address=400, receive_bytes=None):
-    """Connects from the loopback address that `number` falls to: a server bounds the connections of an address."""
+    """Connects from a loopback address chosen by `number`, because the server limits connections per address."""
     client = socket.socket()
     if receive_bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -30,7 +30,7 @@ def connect(number, per_address=400, receive_bytes=None):
 
 
 def head(method, path, key=None, length=None):
-    """The head of a request as bytes."""
+    """Returns the head of a request as bytes."""
     lines = [f"{method} {path} HTTP/1.1", f"host: {URL}"]
     lines += [f"authorization: Bearer {key}"] if key else []
     lines += [f"content-length: {length}", "content-type: application/json"] if length is not None else []
@@ -38,10 +38,10 @@ def head(method, path, key=None, length=None):
 
 
 def call(method, path, key, body=None):
-    """One request; the document that it is answered with."""
+    """Makes one request; returns the JSON document of the response."""
     connection = http.client.HTTPConnection(HOST, PORT, timeout=30)
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    connection.request(method, path, json.dumps(body) if body else None, headers)
     answer = connection.getresponse()
     text = answer.read()
     connection.close()
@@ -50,19 +50,19 @@ def call(method, path, key, body=None):
 
 
 def timed(port, path, key=None, connection=None):
-    """Milliseconds until a request is answered in full, and the status."""
+    """Returns the milliseconds until the complete response, and its status."""
     begin = time.monotonic()
     own = connection or http.client.HTTPConnection(HOST, port, timeout=30)
     own.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
     answer = own.getresponse()
     answer.read()
     took = (time.monotonic() - begin) * 1000
-    if connection is None:
+    if not connection:
         own.close()
     return took, answer.status
 
 
 def rank(values, share):
-    """The value that `share` of all values do not exceed."""
+    """Returns the value that `share` of all values do not exceed."""
     values = sorted(values)
     return values[min(len(values) - 1, int(len(values) * share))]

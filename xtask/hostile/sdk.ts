@@ -17,7 +17,7 @@ client.setConfig({
   auth: () => process.env.GOLDSEAM_KEY,
 });
 
-// The answer, or the problem as an error.
+// Returns the response, or throws the problem.
 async function good<T>(call: Promise<{ data: T; error?: unknown }>): Promise<NonNullable<T>> {
   const { data, error } = await call;
   if (error !== undefined || data === undefined || data === null) throw new Error(JSON.stringify(error));
@@ -29,7 +29,7 @@ async function main(): Promise<void> {
   const queue = `q-${run}`;
   await good(startRun({ body: { workflow: "greet", id: run, input: { name: "Ada" }, queue } }));
 
-  // The worker: it waits for a signal, gives the run back, and claims it again when the signal has come.
+  // The worker waits for a signal, releases the run, and claims it again after the signal.
   const { worker } = await good(
     registerWorker({ body: { name: "sdk", workflows: ["greet@1"], queues: [queue], slots: 1 } }),
   );
@@ -49,7 +49,7 @@ async function main(): Promise<void> {
     { wait: { path: "go", ord: 0, signals: ["go"] } },
     { release: { reason: "unload" } },
   ]);
-  if (waiting.outcome !== "over") throw new Error(`not given back: ${waiting.outcome}`);
+  if (waiting.outcome !== "over") throw new Error(`not released: ${waiting.outcome}`);
 
   await good(signalRun({ path: { run }, body: { name: "go", payload: { cents: 4200 } } }));
 

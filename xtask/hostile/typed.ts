@@ -12,7 +12,7 @@ type Answer<O extends Operation> = operations[O] extends {
   ? A
   : never;
 
-// One operation; its name decides which body fits and what the answer is.
+// Calls one operation; its name determines the types of the body and the response.
 async function call<O extends Operation>(_: O, method: string, path: string, body?: Body<O>): Promise<Answer<O>> {
   const headers = { authorization: `Bearer ${process.env.GOLDSEAM_KEY}`, "content-type": "application/json" };
   const init: RequestInit = body === undefined ? { headers, method } : { headers, method, body: JSON.stringify(body) };
@@ -26,7 +26,7 @@ async function main(): Promise<void> {
   const queue = `q-${run}`;
   await call("start_run", "POST", "/v1/runs", { workflow: "greet", id: run, input: { name: "Ada" }, queue });
 
-  // The worker: it waits for a signal, gives the run back, and claims it again when the signal has come.
+  // The worker waits for a signal, releases the run, and claims it again after the signal.
   const registration = { name: "typed", workflows: ["greet@1"], queues: [queue], slots: 1 };
   const { worker } = await call("register_worker", "POST", "/v1/workers", registration);
   const claim = async (): Promise<Schemas["Execution"]> => {
@@ -50,7 +50,7 @@ async function main(): Promise<void> {
     { wait: { path: "go", ord: 0, signals: ["go"] } },
     { release: { reason: "unload" } },
   ]);
-  if (waiting.outcome !== "over") throw new Error(`not given back: ${waiting.outcome}`);
+  if (waiting.outcome !== "over") throw new Error(`not released: ${waiting.outcome}`);
 
   await call("signal_run", "POST", `/v1/runs/${run}/signal`, { name: "go", payload: { cents: 4200 } });
 

@@ -1,25 +1,27 @@
-//! Whether finished runs cost anything: start to end of a workflow with a million of them, and with none.
+//! The cost of ended runs: a workflow in a store with a million of them, and in an empty store.
 
 use std::time::Instant;
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::raw;
 use crate::report::{Report, median};
-use crate::work::{Mark, engine};
+use crate::target::Target;
+use crate::work::{FirstStep, engine};
 
 const CROWD: i64 = 1_000_000;
 const STEPS: u32 = 5;
 const ROUNDS: usize = 200;
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let (alone, crowded) = (place.scratch("alone"), place.scratch("crowded"));
-    let seed = engine(&crowded, Mark::default()).await?;
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+    let alone = target.scratch("alone");
+    let crowded = target.scratch("crowded");
+    let seed = engine(&crowded, FirstStep::default()).await?;
     seed.run("steps", "pattern", &STEPS).await?.result::<()>().await?;
     seed.shutdown().await;
-    eprintln!("filling a store with {CROWD} finished runs …");
+    eprintln!("filling a store with {CROWD} ended runs …");
     raw::open(&crowded).await?.fill(CROWD).await?;
-    let engines = [engine(&alone, Mark::default()).await?, engine(&crowded, Mark::default()).await?];
+    let engines =
+        [engine(&alone, FirstStep::default()).await?, engine(&crowded, FirstStep::default()).await?];
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
         for (engine, times) in engines.iter().zip(&mut times) {
@@ -35,7 +37,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let [alone, crowded] = times.map(median);
     Ok(vec![Report {
         measure: "crowd",
-        store: place.label(),
+        store: target.label(),
         value: crowded,
         unit: "us/run",
         baseline: Some(alone),

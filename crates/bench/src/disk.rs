@@ -1,31 +1,31 @@
-//! Bytes on disk per small step, indexes included.
+//! Bytes on disk per small step, including indexes.
 
 use std::sync::Arc;
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::raw;
 use crate::report::Report;
+use crate::target::Target;
 use crate::throughput::run_all;
-use crate::work::{Mark, engine, leave};
+use crate::work::{FirstStep, engine, shutdown};
 
 const RUNS: u32 = 20;
 const STEPS: u32 = 500;
-/// Runs of five steps.
+/// Number of runs of five steps.
 const SHORT: usize = 2_000;
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let url = place.scratch("disk");
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+    let url = target.scratch("disk");
     let before = size(&url, 0).await?;
     let after = size(&url, STEPS).await?;
     let per_step = (after - before) / f64::from(RUNS * STEPS);
-    let engine = Arc::new(engine(&url, Mark::default()).await?);
+    let engine = Arc::new(engine(&url, FirstStep::default()).await?);
     run_all(&engine, "disk-run", SHORT).await?;
-    leave(engine).await;
+    shutdown(engine).await;
     let per_run = (raw::open(&url).await?.bytes().await? - after) / SHORT as f64;
     Ok(vec![Report {
         measure: "disk",
-        store: place.label(),
+        store: target.label(),
         value: per_step,
         unit: "bytes/step",
         baseline: Some(700.0),
@@ -34,9 +34,9 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     }])
 }
 
-/// Size of the store after `RUNS` runs of `steps` steps each.
+/// Returns the size of the store after `RUNS` runs of `steps` steps each.
 async fn size(url: &str, steps: u32) -> Fallible<f64> {
-    let engine = engine(url, Mark::default()).await?;
+    let engine = engine(url, FirstStep::default()).await?;
     for run in 0..RUNS {
         engine.run("steps", &format!("disk-{steps}-{run}"), &steps).await?.result::<()>().await?;
     }

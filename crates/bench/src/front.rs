@@ -1,6 +1,7 @@
-//! A server under load: followers that stay, and requests at a fixed rate, reads and writes mixed, while runs progress.
+//! An HTTP server under load: followers that stay connected, and reads and writes at a fixed rate, while runs make
+//! progress.
 //!
-//! Everything is in one process and shares its cores: server, engine, followers and whoever asks.
+//! The server, the engine, the followers and the callers share one process and its cores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,29 +16,29 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::report::{Report, median, rank};
+use crate::target::Target;
 
-/// Runs that are followed, each by as many followers.
+/// Number of followed runs.
 const RUNS: usize = 100;
-/// Requests under way at once.
+/// Number of concurrent requests.
 const CALLERS: usize = 64;
 
-/// How much load.
+/// The amount of load.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Load {
-    /// Followers
+    /// Number of followers
     #[arg(long, default_value_t = 1_000)]
     followers: usize,
-    /// Requests in a second
+    /// Requests per second
     #[arg(long, default_value_t = 2_000)]
     rate: u64,
-    /// Seconds
+    /// Duration in seconds
     #[arg(long, default_value_t = 20)]
     seconds: u64,
 }
 
-/// A run that goes on for as long as it gets ticks.
+/// Consumes signals until the last one.
 async fn ticks(ctx: Context, _: Value) -> goldseam::Result<u64> {
     let mut count: u64 = 0;
     loop {
@@ -55,8 +56,8 @@ struct Counts {
     failed: AtomicU64,
 }
 
-pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>> {
-    let url = place.scratch("front");
+pub(crate) async fn measure(target: &Target, load: &Load) -> Fallible<Vec<Report>> {
+    let url = target.scratch("front");
     let limits = [
         ("listen", "127.0.0.1:0"),
         ("requests_per_second", "100000"),
@@ -70,7 +71,8 @@ pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>>
     let running = serve(Settings::gather(&flags, |_| None, None)?.config()?).await?;
     let engine = Engine::open(&url).await?.workflow("ticks", ticks).start().await?;
     let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(CALLERS).build()?;
-    let (base, counts) = (running.url(), Arc::new(Counts::default()));
+    let base = running.url();
+    let counts = Arc::new(Counts::default());
     for run in 0..RUNS {
         let body = json!({ "workflow": "ticks", "id": format!("r-{run}") });
         http.post(format!("{base}/v1/runs")).json(&body).send().await?.error_for_status()?;
@@ -99,7 +101,7 @@ pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>>
     let asked = (reads.len() + writes.len()) as f64;
     Ok(vec![Report {
         measure: "front",
-        store: place.label(),
+        store: target.label(),
         value: asked / took,
         unit: "requests/s",
         baseline: Some(load.rate as f64),
@@ -119,10 +121,12 @@ pub(crate) async fn measure(place: &Place, load: &Load) -> Fallible<Vec<Report>>
     }])
 }
 
-/// Follows a run to its end. Whether every event came, each once and in order.
+/// Follows a run to its end. Returns whether it received every event once and in order.
 async fn follow(http: reqwest::Client, url: String, counts: Arc<Counts>) -> bool {
     let Ok(mut response) = http.get(url).send().await else { return false };
-    let (mut text, mut end, mut whole) = (String::new(), 0, true);
+    let mut text = String::new();
+    let mut end = 0;
+    let mut whole = true;
     while let Ok(Some(chunk)) = response.chunk().await {
         text.push_str(&String::from_utf8_lossy(&chunk));
         while let Some((block, rest)) = text.split_once("\n\n") {
@@ -141,7 +145,7 @@ async fn follow(http: reqwest::Client, url: String, counts: Arc<Counts>) -> bool
     false
 }
 
-/// Asks at a fixed rate; returns how long each answer took, in milliseconds: reads, and writes.
+/// Sends requests at a fixed rate; returns the duration of each read and each write in milliseconds.
 async fn ask(
     http: &reqwest::Client,
     base: &str,
@@ -153,11 +157,14 @@ async fn ask(
     let began = Instant::now();
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..CALLERS {
-        let (http, base, next, counts) =
-            (http.clone(), base.to_owned(), Arc::clone(&next), Arc::clone(counts));
+        let http = http.clone();
+        let base = base.to_owned();
+        let next = Arc::clone(&next);
+        let counts = Arc::clone(counts);
         let rate = load.rate;
         callers.spawn(async move {
-            let (mut reads, mut writes) = (Vec::new(), Vec::new());
+            let mut reads = Vec::new();
+            let mut writes = Vec::new();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= all {
@@ -177,7 +184,8 @@ async fn ask(
             }
         });
     }
-    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    let mut reads = Vec::new();
+    let mut writes = Vec::new();
     for (read, written) in callers.join_all().await {
         reads.extend(read);
         writes.extend(written);
@@ -185,7 +193,7 @@ async fn ask(
     Ok((reads, writes))
 }
 
-/// Of ten requests, two signals and one start.
+/// Returns a write. Of ten requests, two are signals and one is a start.
 fn write(http: &reqwest::Client, base: &str, number: u64) -> RequestBuilder {
     match number % 10 {
         1 => http
@@ -197,7 +205,7 @@ fn write(http: &reqwest::Client, base: &str, number: u64) -> RequestBuilder {
     }
 }
 
-/// Of ten requests, one list and six looks at a run.
+/// Returns a read. Of ten requests, one is a list and six read the result of a run.
 fn read(http: &reqwest::Client, base: &str, number: u64) -> RequestBuilder {
     match number % 10 {
         2 => http.get(format!("{base}/v1/runs?limit=20")),

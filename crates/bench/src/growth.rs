@@ -1,5 +1,5 @@
-//! How cost grows with the number of finished runs in a store: appends, claims and a sweep among none of them,
-//! ten thousand, a hundred thousand, and so on.
+//! How costs grow with the number of ended runs in a store: appends, claims and a sweep with none, ten thousand, a
+//! hundred thousand, and so on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,46 +10,46 @@ use goldseam::core::{QueueName, TaskId};
 use goldseam::engine::queue::Want;
 use goldseam::{Client, Config, Engine, Millis, Payload};
 
-use crate::place::Place;
 use crate::report::{Report, median};
+use crate::target::Target;
 use crate::throughput::run_all;
-use crate::work::{Mark, engine_with, leave, since};
+use crate::work::{FirstStep, engine_with, shutdown, since};
 use crate::{Fallible, raw, sweep};
 
 const RUNS: usize = 2_000;
 const STEPS: f64 = 5.0;
 const ROUNDS: usize = 3;
-/// Steps that are made one after another.
+/// Number of sequential steps.
 const ALONE: u32 = 300;
-/// Tasks that are claimed, and how many at a time.
+/// Number of claimed tasks, and of tasks per claim.
 const TASKS: usize = 1_000;
 const CLAIM: u32 = 10;
 
-/// How far.
+/// How far to grow.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Far {
-    /// Finished runs at the end
+pub(crate) struct GrowthArgs {
+    /// Number of ended runs at the end
     #[arg(long, default_value_t = FAR)]
     pub(crate) runs: i64,
 }
 
 const FAR: i64 = 100_000;
 
-impl Default for Far {
+impl Default for GrowthArgs {
     fn default() -> Self {
         Self { runs: FAR }
     }
 }
 
-pub(crate) async fn measure(place: &Place, far: &Far) -> Fallible<Vec<Report>> {
-    let url = place.scratch("growth");
+pub(crate) async fn measure(target: &Target, args: &GrowthArgs) -> Fallible<Vec<Report>> {
+    let url = target.scratch("growth");
     sweep::fill(&url, 0).await?;
     let sweeper = sweep::engine(&url).await?;
-    sweep::people(&sweeper).await?;
+    sweep::add_active_runs(&sweeper).await?;
     sweeper.shutdown().await;
     let mut reports: Vec<Report> = Vec::new();
     let sizes =
-        std::iter::successors(Some(10_000), |size| Some(size * 10)).take_while(|size| *size <= far.runs);
+        std::iter::successors(Some(10_000), |size| Some(size * 10)).take_while(|size| *size <= args.runs);
     for size in std::iter::once(0).chain(sizes) {
         let mut raw = raw::open(&url).await?;
         if raw.filled().await? < size {
@@ -61,7 +61,7 @@ pub(crate) async fn measure(place: &Place, far: &Far) -> Fallible<Vec<Report>> {
         let baseline = reports.first().map(|report| report.value);
         reports.push(Report {
             measure: "growth",
-            store: place.label(),
+            store: target.label(),
             value: cost.rate,
             unit: "steps/s",
             baseline,
@@ -78,32 +78,33 @@ pub(crate) async fn measure(place: &Place, far: &Far) -> Fallible<Vec<Report>> {
     Ok(reports)
 }
 
-/// What things cost with so many finished runs in the store.
+/// The costs at one size of the store.
 struct Cost {
-    /// Steps in a second, many runs at once.
+    /// Steps per second with many concurrent runs.
     rate: f64,
-    /// Microseconds of a step, one after another.
+    /// Microseconds per sequential step.
     step_us: f64,
-    /// Microseconds of a claim of ten tasks.
+    /// Microseconds per claim of ten tasks.
     claim_us: f64,
-    /// Milliseconds of a whole sweep.
+    /// Milliseconds per sweep.
     sweep_ms: f64,
 }
 
 impl Cost {
     async fn measure(url: &str, size: i64) -> Fallible<Self> {
-        let mark = Mark::default();
+        let first_step = FirstStep::default();
         let config = Config { sweep: None, ..Config::default() };
-        let engine = Arc::new(engine_with(url, mark.clone(), config).await?);
-        let (mut seconds, mut alone) = (Vec::new(), Vec::new());
+        let engine = Arc::new(engine_with(url, first_step.clone(), config).await?);
+        let mut seconds = Vec::new();
+        let mut alone = Vec::new();
         for round in 0..ROUNDS {
             seconds.push(run_all(&engine, &format!("growth-{size}-{round}"), RUNS).await?);
             let id = format!("alone-{size}-{round}");
             engine.run("steps", &id, &ALONE).await?.result::<()>().await?;
-            alone.push(since(&mark) * 1e6 / f64::from(ALONE));
+            alone.push(since(&first_step) * 1e6 / f64::from(ALONE));
         }
         let claim_us = claims(engine.client(), size).await?;
-        leave(engine).await;
+        shutdown(engine).await;
         let sweeper = sweep::engine(url).await?;
         let sweep_ms = sweeps(&sweeper).await?;
         sweeper.shutdown().await;
@@ -111,12 +112,14 @@ impl Cost {
     }
 }
 
-/// Microseconds of a claim of ten among a thousand ready tasks, which are completed afterwards.
+/// Returns the microseconds per claim of ten among a thousand ready tasks, which are completed afterwards.
 async fn claims(client: &Client, size: i64) -> Fallible<f64> {
-    let (queue, name) = (client.queue(), QueueName::new("bench")?);
+    let queue = client.queue();
+    let name = QueueName::new("bench")?;
     let submits = (0..TASKS).map(|index| {
         let id = TaskId::new(format!("task-{size}-{index}"));
-        let (queue, name) = (&queue, name.clone());
+        let queue = &queue;
+        let name = name.clone();
         async move {
             let new = NewTask {
                 id: id?,

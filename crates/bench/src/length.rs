@@ -1,6 +1,6 @@
-//! Whether a step costs more in a long history than in a short one.
+//! The cost of a step in a long history, compared with a short one.
 //!
-//! A run with a long history and short runs take turns, so that a noisy machine disturbs both alike.
+//! A run with a long history and short runs take turns, so that a noisy machine disturbs both equally.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -9,8 +9,8 @@ use goldseam::prelude::*;
 use tokio::sync::Notify;
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::report::{Report, median};
+use crate::target::Target;
 
 const LONG: usize = 10_000;
 const ROUNDS: usize = 60;
@@ -29,19 +29,21 @@ async fn steps(ctx: &Context, count: usize, times: &Times) -> goldseam::Result<(
     Ok(())
 }
 
-/// Microseconds between the steps that were made since the last call.
+/// Returns the microseconds between the steps since the last call.
 fn gaps(times: &Times) -> Vec<f64> {
     let taken = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
     taken.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6).collect()
 }
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
     let times = Times::default();
-    let (mine, theirs) = (Arc::clone(&times), Arc::clone(&times));
+    let long_times = Arc::clone(&times);
+    let short_times = Arc::clone(&times);
     let ready = Arc::new(Notify::new());
     let done = Arc::clone(&ready);
     let long = move |ctx: Context, (): ()| {
-        let (times, done) = (Arc::clone(&mine), Arc::clone(&done));
+        let times = Arc::clone(&long_times);
+        let done = Arc::clone(&done);
         async move {
             steps(&ctx, LONG, &times).await?;
             done.notify_one();
@@ -54,16 +56,17 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
         }
     };
     let short = move |ctx: Context, (): ()| {
-        let times = Arc::clone(&theirs);
+        let times = Arc::clone(&short_times);
         async move { steps(&ctx, STEPS, &times).await }
     };
     let config = goldseam::Config { linger: Duration::from_secs(60), ..goldseam::Config::default() };
-    let open = Engine::open(&place.url).await?.config(config);
+    let open = Engine::open(&target.url).await?.config(config);
     let engine = open.workflow("long", long).workflow("short", short).start().await?;
     let run = engine.run("long", &format!("long-{}", std::process::id()), &()).await?;
     ready.notified().await;
     gaps(&times);
-    let (mut in_long, mut in_short) = (Vec::new(), Vec::new());
+    let mut in_long = Vec::new();
+    let mut in_short = Vec::new();
     for round in 0..ROUNDS {
         run.signal("go", &()).await?;
         ready.notified().await;
@@ -76,10 +79,11 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
         in_short.extend(gaps(&times));
     }
     engine.shutdown().await;
-    let (long, short) = (median(in_long), median(in_short));
+    let long = median(in_long);
+    let short = median(in_short);
     Ok(vec![Report {
         measure: "length",
-        store: place.label(),
+        store: target.label(),
         value: long,
         unit: "us/step",
         baseline: Some(short),

@@ -1,14 +1,13 @@
-//! What Goldseam costs, as ratios against a raw baseline measured in the same run.
+//! Benchmarks of Goldseam, as ratios to a raw baseline measured in the same run.
 //!
-//! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]`,
-//! `restart|takeover|sweep|healthy` for what happens when something is killed or stalls, or could be, and
-//! `nodes|wake|idle|growth` for what matters on a server. `--store postgres` starts one and measures on it.
-//! `front` puts a server under load.
-//! `requests --store s3` counts what a run costs where every call is a request, and fails past its bounds.
-//! Rounds of both sides alternate and medians are compared, because machines are noisy.
+//! `cargo run --release -p goldseam-bench -- latency|throughput|length|crowd|memory|disk [--json]` measure the cost of
+//! runs, `restart|takeover|sweep|healthy` the cost of recovery and healing, and `nodes|wake|idle|growth` several nodes
+//! and large stores. `--store postgres` starts a private server and measures on it. `front` measures an HTTP server
+//! under load. `requests --store s3` counts requests to object storage, and fails if they exceed their limits. Rounds
+//! of both sides alternate and medians are compared, because machines are noisy.
 
-#![expect(clippy::print_stdout, reason = "a benchmark reports to its reader")]
-#![expect(clippy::print_stderr, reason = "a benchmark reports to its reader")]
+#![expect(clippy::print_stdout, reason = "a terminal tool")]
+#![expect(clippy::print_stderr, reason = "a terminal tool")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod crowd;
@@ -21,7 +20,6 @@ mod latency;
 mod length;
 mod memory;
 mod nodes;
-mod place;
 mod raw;
 mod report;
 mod requests;
@@ -29,6 +27,7 @@ mod restart;
 mod server;
 mod sweep;
 mod takeover;
+mod target;
 mod throughput;
 mod wake;
 mod work;
@@ -36,8 +35,8 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 
-use crate::place::Place;
 use crate::report::Report;
+use crate::target::Target;
 
 pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -46,69 +45,69 @@ pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 struct Args {
     #[command(subcommand)]
     measure: Measure,
-    /// Store to measure on: sqlite:PATH (default: a scratch file), postgres://… (in schemas of its own, removed
-    /// afterwards), postgres (a private and durable server on a socket), or s3 (a private server with a bucket)
+    /// Store to measure on: sqlite:PATH (default: a scratch file), postgres://… (in new schemas, removed afterwards),
+    /// postgres (a private, durable server on a socket), or s3 (a private server with a bucket)
     #[arg(long, global = true)]
     store: Option<String>,
-    /// One JSON object per measure
+    /// Print one JSON object per measure
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Subcommand)]
 enum Measure {
-    /// One workflow of 10 empty steps against one raw durable single-row commit
+    /// Step of a workflow of 10 empty steps, compared with a raw durable single-row commit
     Latency,
-    /// 2,000 workflows of 5 empty steps, 256 in flight, against a plain loop making the same row writes
+    /// 2,000 workflows of 5 empty steps, 256 in flight, compared with a plain loop that makes the same row writes
     Throughput,
-    /// A step in a history of 10,000 events against one in a history of 10
+    /// Step in a history of 10,000 events, compared with one in a history of 10
     Length,
-    /// Start to end of a workflow with 1,000,000 finished runs in the store against none
+    /// Workflow in a store with 1,000,000 ended runs, compared with an empty store
     Crowd,
-    /// 100,000 sleeping runs over an idle engine
+    /// Memory of 100,000 sleeping runs, compared with an idle engine
     Memory,
-    /// Bytes per small step, indexes included
+    /// Bytes per small step, including indexes
     Disk,
-    /// A process killed with 10,000 runs in mid-step and started again: the first new step, and all of them
+    /// Restart after a kill with 10,000 runs in a step: time to the first new step, and to all of them
     Restart {
-        /// Runs in mid-step
+        /// Number of runs in a step
         #[arg(long, default_value_t = RESTART_RUNS)]
         runs: u32,
-        /// Kills, each with a store of its own
+        /// Number of kills, each on a new store
         #[arg(long, default_value_t = RESTART_ROUNDS)]
         rounds: u32,
     },
-    /// One of two processes on a file killed, or of three on a server: the first new step by another
+    /// Takeover after a kill of one of two processes on a file, or of three on a server: time to the first new step
     Takeover {
-        /// Kills
+        /// Number of kills
         #[arg(long, default_value_t = TAKEOVER_KILLS)]
         kills: u32,
     },
-    /// A sweep of 1,000 active runs among 1,000,000 finished ones against one of the 1,000 alone
+    /// Sweep of 1,000 active runs among 1,000,000 ended ones, compared with the 1,000 alone
     Sweep(sweep::Size),
-    /// Throughput with every healer at work against none
+    /// Throughput with all healers on, compared with all off
     Healthy {
-        /// Rounds of both sides
+        /// Number of rounds of both sides
         #[arg(long, default_value_t = HEALTHY_ROUNDS)]
         rounds: usize,
     },
-    /// Four processes on one store against one
+    /// Four processes on one store, compared with one
     Nodes,
-    /// A run that a client queued until an idle node begins it
+    /// Time from the start by a client until an idle node begins the run
     Wake,
-    /// What one idle node and ten cost a server
+    /// Cost of one idle node and of ten on a server
     Idle,
-    /// Appends, claims and a sweep among more and more finished runs
-    Growth(growth::Far),
-    /// Requests per run, per step, per second of an idle node and of a waiting run; fails past the bounds
+    /// Appends, claims and a sweep with a growing number of ended runs
+    Growth(growth::GrowthArgs),
+    /// Requests per run, per second of an idle node, and per waiting run; fails if they exceed their limits
     Requests,
-    /// A server with 1,000 followers and 2,000 requests in a second, reads and writes, while runs progress
+    /// HTTP server with 1,000 followers and 2,000 requests per second, reads and writes, while runs make progress
     Front(front::Load),
-    /// All that the store has
+    /// All measures of the store
     All,
-    /// A process to be killed
+    /// A process that the benchmarks kill
     #[command(hide = true)]
-    Worker(worker::Orders),
+    Worker(worker::WorkerArgs),
 }
 
 const RESTART_RUNS: u32 = 10_000;
@@ -117,9 +116,9 @@ const TAKEOVER_KILLS: u32 = 40;
 const HEALTHY_ROUNDS: usize = 9;
 
 impl Measure {
-    /// All that a file is measured by, or a server: there finished runs are the business of `growth`.
-    fn all(place: &Place) -> Vec<Self> {
-        if place.is_bucket() {
+    /// Returns all measures of a kind of store. On a server, `growth` covers ended runs.
+    fn all(target: &Target) -> Vec<Self> {
+        if target.is_bucket() {
             return vec![Self::Requests];
         }
         let mut all = vec![
@@ -131,32 +130,32 @@ impl Measure {
             Self::Restart { runs: RESTART_RUNS, rounds: RESTART_ROUNDS },
             Self::Takeover { kills: TAKEOVER_KILLS },
         ];
-        all.extend(if place.is_postgres() {
-            vec![Self::Nodes, Self::Wake, Self::Idle, Self::Growth(growth::Far::default())]
+        all.extend(if target.is_postgres() {
+            vec![Self::Nodes, Self::Wake, Self::Idle, Self::Growth(growth::GrowthArgs::default())]
         } else {
             vec![Self::Memory, Self::Crowd, Self::Sweep(sweep::Size::default())]
         });
         all
     }
 
-    async fn take(self, place: &Place) -> Fallible<Vec<Report>> {
+    async fn take(self, target: &Target) -> Fallible<Vec<Report>> {
         match self {
-            Self::Latency => latency::measure(place).await,
-            Self::Throughput => throughput::measure(place).await,
-            Self::Length => length::measure(place).await,
-            Self::Crowd => crowd::measure(place).await,
-            Self::Memory => memory::measure(place).await,
-            Self::Disk => disk::measure(place).await,
-            Self::Restart { runs, rounds } => restart::measure(place, runs, rounds).await,
-            Self::Takeover { kills } => takeover::measure(place, kills).await,
-            Self::Sweep(size) => sweep::measure(place, size).await,
-            Self::Healthy { rounds } => healthy::measure(place, rounds).await,
-            Self::Nodes => nodes::measure(place).await,
-            Self::Wake => wake::measure(place).await,
-            Self::Idle => idle::measure(place).await,
-            Self::Growth(far) => growth::measure(place, &far).await,
-            Self::Requests => requests::measure(place).await,
-            Self::Front(load) => front::measure(place, &load).await,
+            Self::Latency => latency::measure(target).await,
+            Self::Throughput => throughput::measure(target).await,
+            Self::Length => length::measure(target).await,
+            Self::Crowd => crowd::measure(target).await,
+            Self::Memory => memory::measure(target).await,
+            Self::Disk => disk::measure(target).await,
+            Self::Restart { runs, rounds } => restart::measure(target, runs, rounds).await,
+            Self::Takeover { kills } => takeover::measure(target, kills).await,
+            Self::Sweep(size) => sweep::measure(target, size).await,
+            Self::Healthy { rounds } => healthy::measure(target, rounds).await,
+            Self::Nodes => nodes::measure(target).await,
+            Self::Wake => wake::measure(target).await,
+            Self::Idle => idle::measure(target).await,
+            Self::Growth(far) => growth::measure(target, &far).await,
+            Self::Requests => requests::measure(target).await,
+            Self::Front(load) => front::measure(target, &load).await,
             Self::All | Self::Worker(_) => Ok(Vec::new()),
         }
     }
@@ -166,29 +165,29 @@ fn main() -> Fallible<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Measure::Worker(orders) = args.measure {
-        let url = args.store.ok_or("a worker without --store")?;
+        let url = args.store.ok_or("a worker needs --store")?;
         match runtime.block_on(worker::work(&url, orders))? {}
     }
     let scratch = tempfile::tempdir()?;
-    let place = Place::open(args.store.as_deref(), scratch.path())?;
+    let target = Target::open(args.store.as_deref(), scratch.path())?;
     let measures = match args.measure {
-        Measure::All => Measure::all(&place),
+        Measure::All => Measure::all(&target),
         one => vec![one],
     };
     runtime.block_on(async {
-        let mut broken = Vec::new();
+        let mut exceeded = Vec::new();
         for measure in measures {
-            let reports = measure.take(&place).await;
-            place.clear().await?;
+            let reports = measure.take(&target).await;
+            target.clear().await?;
             for report in reports? {
                 if args.json {
                     println!("{}", report.json());
                 } else {
                     println!("{report}");
                 }
-                broken.extend(requests::broken(&report));
+                exceeded.extend(requests::exceeded(&report));
             }
         }
-        if broken.is_empty() { Ok(()) } else { Err(broken.join(", ").into()) }
+        if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join(", ").into()) }
     })
 }

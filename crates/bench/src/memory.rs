@@ -1,17 +1,17 @@
-//! Memory of an engine with 100,000 sleeping runs over an idle one.
+//! Memory of an engine with 100,000 sleeping runs, compared with an idle engine.
 
 use crate::Fallible;
-use crate::place::{Place, with};
 use crate::report::Report;
-use crate::work::{Mark, engine};
+use crate::target::{Target, with};
+use crate::work::{FirstStep, engine};
 
 const RUNS: u32 = 100_000;
 const IN_FLIGHT: u32 = 500;
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let scratch = place.scratch("memory");
-    let url = if place.is_postgres() { scratch } else { with(&scratch, "durability", "process") };
-    let engine = std::sync::Arc::new(engine(&url, Mark::default()).await?);
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+    let scratch = target.scratch("memory");
+    let url = if target.is_postgres() { scratch } else { with(&scratch, "durability", "process") };
+    let engine = std::sync::Arc::new(engine(&url, FirstStep::default()).await?);
     engine.run("steps", "warm", &5u32).await?.result::<()>().await?;
     let idle = resident()?;
     for block in 0..RUNS / IN_FLIGHT {
@@ -33,7 +33,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let more = (full - idle) / (1024.0 * 1024.0);
     Ok(vec![Report {
         measure: "memory",
-        store: place.label(),
+        store: target.label(),
         value: more,
         unit: "MiB",
         baseline: Some(64.0),
@@ -42,7 +42,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     }])
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> Fallible<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;

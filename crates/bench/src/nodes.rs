@@ -1,38 +1,41 @@
-//! Four processes on one store against one: each makes its part of the same number of runs, 256 in flight. On a
-//! server also what it says of itself meanwhile: connections, and failures that callers do not see.
+//! Four processes on one store, compared with one: together they execute the same number of runs, 256 in flight each.
+//! On a server it also reports connections, rollbacks and conflicts.
 
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
-use crate::place::{Place, with};
 use crate::report::{Report, median};
 use crate::server::Server;
-use crate::worker::{Orders, Worker};
+use crate::target::{Target, with};
+use crate::worker::{Worker, WorkerArgs};
 
 const NODES: usize = 4;
 const RUNS: usize = 4_000;
 const STEPS: f64 = 5.0;
 const ROUNDS: usize = 5;
-/// How often the server is asked.
+/// Interval of the server statistics.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let server = match place.server() {
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+    let server = match target.server() {
         Ok(url) => Some(Server::open(url).await?),
         Err(_) => None,
     };
-    let (mut one, mut many, mut seen) = (Vec::new(), Vec::new(), Seen::default());
+    let mut one = Vec::new();
+    let mut many = Vec::new();
+    let mut seen = Seen::default();
     for round in 0..ROUNDS {
         for (count, rates) in [(1, &mut one), (NODES, &mut many)] {
-            let mut team = Team::start(place, count, round)?;
-            // The first time only warms up.
+            let mut team = Team::start(target, count, round)?;
+            // The first round only warms up.
             team = team.work(server.as_ref(), &mut Seen::default()).await?.0;
             let (_, seconds) = team.work(server.as_ref(), &mut seen).await?;
             rates.push(RUNS as f64 * STEPS / seconds);
         }
         eprintln!("nodes {round}: {:.0?} and {:.0?} steps/s", one.last(), many.last());
     }
-    let (one, many) = (median(one), median(many));
+    let one = median(one);
+    let many = median(many);
     let mut more = vec![("nodes", NODES as f64)];
     if server.is_some() {
         more.extend([
@@ -43,7 +46,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     }
     Ok(vec![Report {
         measure: "nodes",
-        store: place.label(),
+        store: target.label(),
         value: many,
         unit: "steps/s",
         baseline: Some(one),
@@ -52,10 +55,10 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     }])
 }
 
-/// What the server said.
+/// Statistics of the server.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The most that one node had.
+    /// Maximum number of connections of one node.
     connections: f64,
     rollbacks: f64,
     conflicts: f64,
@@ -68,14 +71,14 @@ struct Team {
 }
 
 impl Team {
-    fn start(place: &Place, count: usize, round: usize) -> Fallible<Self> {
-        let url = place.scratch(&format!("nodes-{count}-{round}"));
+    fn start(target: &Target, count: usize, round: usize) -> Fallible<Self> {
+        let url = target.scratch(&format!("nodes-{count}-{round}"));
         let mut team = Self { names: Vec::new(), workers: Vec::new() };
         for index in 0..count {
             let name = format!("node-{count}-{round}-{index}");
-            let url = if place.is_postgres() { with(&url, "application_name", &name) } else { url.clone() };
-            let orders = Orders { name: name.clone(), load: Some(RUNS / count), ..Orders::default() };
-            let mut worker = Worker::spawn(&url, &orders)?;
+            let url = if target.is_postgres() { with(&url, "application_name", &name) } else { url.clone() };
+            let args = WorkerArgs { name: name.clone(), load: Some(RUNS / count), ..WorkerArgs::default() };
+            let mut worker = Worker::spawn(&url, &args)?;
             worker.wait_for("up")?;
             team.workers.push(worker);
             team.names.push(name);
@@ -83,7 +86,7 @@ impl Team {
         Ok(team)
     }
 
-    /// Seconds for all the runs.
+    /// Executes all runs; returns the duration in seconds.
     async fn work(mut self, server: Option<&Server>, seen: &mut Seen) -> Fallible<(Self, f64)> {
         let before = match server {
             Some(server) => Some(server.counts().await?),
@@ -92,7 +95,7 @@ impl Team {
         let names = self.names.clone();
         let began = Instant::now();
         let mut working = tokio::task::spawn_blocking(move || {
-            let done = self.workers.iter_mut().try_for_each(|worker| worker.tell("go"));
+            let done = self.workers.iter_mut().try_for_each(|worker| worker.send("go"));
             let done =
                 done.and_then(|()| self.workers.iter_mut().try_for_each(|worker| worker.wait_for("done")));
             done.map(|()| (self, began.elapsed().as_secs_f64())).map_err(|error| error.to_string())

@@ -1,7 +1,7 @@
-//! A store's tables without an engine: the raw baselines, and what fills a store or looks at it from outside.
+//! A store's tables without an engine: raw baselines, bulk filling, and statistics.
 //!
-//! Invariant: a baseline is one connection, as durable as the store's own, and makes the row writes that the store
-//! makes, with plain prepared statements.
+//! Invariant: a baseline is one connection with the durability of the store, and makes the same row writes with plain
+//! prepared statements.
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
@@ -12,53 +12,53 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use crate::Fallible;
-use crate::place::is_postgres;
+use crate::target::is_postgres;
 
-/// Events of the append that starts a run: queued, started, claimed.
+/// Number of events in the first append of a run: queued, started, claimed.
 const EVENTS_FIRST: usize = 3;
 
 /// One connection to a store.
 #[async_trait(?Send)]
 pub(crate) trait Raw {
-    /// Seconds per durable commit of one row in a table of its own, over `count` of them.
+    /// Makes `count` durable single-row commits in a separate table; returns the seconds per commit.
     async fn commits(&mut self, count: u32) -> Fallible<f64>;
 
-    /// What the finished runs of the store wrote.
+    /// Returns the records of the ended runs.
     async fn written(&mut self) -> Fallible<Vec<Written>>;
 
-    /// Makes the row writes of some appends in one transaction; how many they were.
-    async fn write(&mut self, group: &[Piece<'_>]) -> Fallible<u64>;
+    /// Makes the row writes of some appends in one transaction; returns their number.
+    async fn write(&mut self, group: &[RawAppend<'_>]) -> Fallible<u64>;
 
-    /// From now on `write` sends the statements of a group without waiting for each answer; whether it can.
+    /// Lets `write` send the statements of a group without waiting for each reply. Returns whether that is supported.
     fn pipeline(&mut self) -> bool {
         false
     }
 
-    /// Rows that were inserted, updated and deleted in the store's tables so far, where that is known.
+    /// Returns the number of rows inserted, updated and deleted so far, if known.
     async fn row_writes(&mut self) -> Fallible<Option<[f64; 3]>> {
         Ok(None)
     }
 
-    /// Runs that are not over: the append that ends a run, its last step in it, takes its task away.
+    /// Counts the runs that have not ended, by their tasks: the last append of a run removes its task.
     async fn open_runs(&mut self) -> Fallible<u32>;
 
-    /// Completions of a step in all logs, and the runs that have one.
+    /// Counts the completions of a step in all logs, and the runs that have one.
     async fn completions(&mut self, step: &str) -> Fallible<(u64, u64)>;
 
-    /// How many copies of the one finished run there are.
+    /// Counts the copies of the run `pattern`.
     async fn filled(&mut self) -> Fallible<i64>;
 
-    /// Copies the one finished run, `pattern`, events and all, under random-looking ids, until there are so many.
+    /// Copies the ended run `pattern` with its events, under random-looking ids, until there are `count` copies.
     async fn fill(&mut self, count: i64) -> Fallible<()>;
 
-    /// Nothing of what was written is still on its way to the disk when this returns.
+    /// Flushes all writes to the disk.
     async fn settle(&mut self) -> Fallible<()>;
 
-    /// Bytes on disk, indexes included, what is dead cleared away.
+    /// Returns the bytes on disk after a vacuum, including indexes.
     async fn bytes(&mut self) -> Fallible<f64>;
 }
 
-/// Opens a store that an engine has made.
+/// Opens an existing store.
 pub(crate) async fn open(url: &str) -> Fallible<Box<dyn Raw>> {
     Ok(if is_postgres(url) {
         Box::new(postgres::Connection::open(url).await?)
@@ -67,10 +67,10 @@ pub(crate) async fn open(url: &str) -> Fallible<Box<dyn Raw>> {
     })
 }
 
-/// Copies of the finished run are numbered from here on.
+/// The first number of the copies.
 const RID_FIRST: i64 = 1_000;
 
-/// What a finished run has in the store.
+/// The records of an ended run.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) id: String,
@@ -85,32 +85,32 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Its appends: the start, one for each step but the last, and the last one with the end.
+    /// Returns the number of appends: the start, one per step except the last, and one for the last step and the end.
     pub(crate) fn appends(&self) -> usize {
         self.bodies.len().saturating_sub(EVENTS_FIRST)
     }
 }
 
-/// One append of a run, to be made again.
+/// One append of a run, to be repeated.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece<'a> {
+pub(crate) struct RawAppend<'a> {
     pub(crate) run: &'a Written,
     pub(crate) rid: i64,
     pub(crate) nth: usize,
 }
 
-impl Piece<'_> {
-    /// It makes the row and the task, too.
+impl RawAppend<'_> {
+    /// Returns whether the append also creates the row and the task.
     fn is_first(&self) -> bool {
         self.nth == 0
     }
 
-    /// It ends the row and removes the task, too.
+    /// Returns whether the append also ends the row and removes the task.
     fn is_last(&self) -> bool {
         self.nth + 1 == self.run.appends()
     }
 
-    /// Positions of its events.
+    /// Returns the positions of its events.
     fn events(&self) -> RangeInclusive<usize> {
         match self.nth {
             0 => 1..=EVENTS_FIRST,
@@ -120,8 +120,8 @@ impl Piece<'_> {
     }
 }
 
-/// A plain loop that makes the row writes of these runs, `in_flight` of them at a time, in transactions of `group`
-/// appends. Seconds, and row writes per run.
+/// Makes the row writes of these runs in a plain loop, `in_flight` runs at a time, in transactions of `group` appends.
+/// Returns the seconds, and the row writes per run.
 pub(crate) async fn replay(
     raw: &mut dyn Raw,
     runs: &[Written],
@@ -134,7 +134,7 @@ pub(crate) async fn replay(
         for nth in 0..appends {
             for (index, run) in of_block.iter().enumerate().filter(|(_, run)| nth < run.appends()) {
                 let rid = i64::try_from(block * in_flight + index)? + 1;
-                pieces.push(Piece { run, rid, nth });
+                pieces.push(RawAppend { run, rid, nth });
             }
         }
     }

@@ -1,8 +1,8 @@
-//! One measured figure beside its baseline.
+//! A measured value and its baseline.
 
 use std::fmt;
 
-/// A measured figure.
+/// A measured value.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) measure: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Report {
     pub(crate) unit: &'static str,
     pub(crate) baseline: Option<f64>,
     pub(crate) ratio: Option<f64>,
-    /// Further figures, by name.
+    /// Further values by name.
     pub(crate) more: Vec<(&'static str, f64)>,
 }
 
@@ -52,19 +52,19 @@ impl fmt::Display for Report {
     }
 }
 
-/// A large figure without its fraction, a small one with enough of it.
+/// Formats a value with three decimals if it is small, else with one.
 fn short(value: f64) -> String {
     if value.abs() < 10.0 { format!("{value:.3}") } else { format!("{value:.1}") }
 }
 
-/// The figure that so large a part of all is not above.
+/// Returns the value that this part of all values does not exceed.
 pub(crate) fn rank(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let above = (values.len() as f64 * (1.0 - part)).floor();
     values.iter().rev().nth(above as usize).copied().unwrap_or(f64::NAN)
 }
 
-/// The median of some figures.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,7 +1,7 @@
-//! What a run, a node and a wait cost where every call is a request, against the bounds that are promised.
+//! The requests of a run, an idle node and a waiting run on object storage, compared with their documented limits.
 //!
-//! Every process has a store of its own, so each counts its own requests. What a node asks while it has nothing to do is
-//! measured first and taken off the rest.
+//! Each process has its own store client, which counts its requests. The requests of an idle node are measured first
+//! and subtracted from the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,43 +11,45 @@ use goldseam::{Client, Config, Engine, Payload, RunId, StartOptions, Status};
 use goldseam_store_object::{BucketStore, Tally};
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::report::Report;
-use crate::work::{Mark, engine_on};
+use crate::target::Target;
+use crate::work::{FirstStep, engine_on};
 
 const RUNS: u32 = 20;
 const STEPS: u32 = 5;
-/// Runs that only wait.
+/// Number of waiting runs.
 const WAITING: u32 = 50;
-/// Until everything that a start brings with it is over, and what follows a run's end.
+/// Time until the work of a start, or after the end of a run, is done.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Long enough for each look that is made once a minute to be made twice.
+/// Long enough for two polls of those that are made once a minute.
 const WATCHED: Duration = Duration::from_secs(120);
 
-/// Writes of a run that the engine executes which starts it.
+/// Maximum writes of a run on the engine that starts it.
 const OWN_PUTS_MAX: f64 = 12.0;
-/// Writes of a run that a client starts and another process claims.
+/// Maximum writes of a run that a client starts and another process claims.
 const OTHERS_PUTS_MAX: f64 = 14.0;
-/// Requests of an idle node per second.
+/// Maximum requests per second of an idle node.
 const IDLE_MAX: f64 = 2.0;
-/// Requests of a waiting run while nobody sweeps.
+/// Maximum requests of a waiting run between sweeps.
 const WAITING_MAX: f64 = 0.0;
 
-/// What a node asks when it is idle is taken off by its mean, and a look may fall on either side.
+/// Tolerance: only the mean of idle requests is subtracted.
 const SLACK: f64 = 0.1;
 
-/// A figure past its bound, in words.
-pub(crate) fn broken(report: &Report) -> Option<String> {
+/// Describes a value that exceeds its limit.
+pub(crate) fn exceeded(report: &Report) -> Option<String> {
     let bound = report.baseline.filter(|_| report.measure.starts_with("requests-"))?;
     let past = report.value > bound + SLACK;
-    past.then(|| format!("{}: {:.2} {} is past {bound}", report.measure, report.value, report.unit))
+    past.then(|| {
+        format!("{}: {:.2} {} exceeds the limit of {bound}", report.measure, report.value, report.unit)
+    })
 }
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    if !place.is_bucket() {
-        return Err("requests are counted in a bucket only: --store s3".into());
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+    if !target.is_bucket() {
+        return Err("this measure needs a bucket: pass --store s3".into());
     }
-    let url = place.scratch("requests");
+    let url = target.scratch("requests");
     let node = Node::start(&url).await?;
     tokio::time::sleep(SETTLE).await;
     let idle = node.watch(WATCHED).await;
@@ -55,18 +57,18 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let others = others_runs(&node, &url, &idle).await?;
     let (waiting, swept) = waiting_runs(&node, &url, &idle).await?;
     node.engine.shutdown().await;
-    let label = place.label();
-    let sweep = report(("requests-sweep", "requests/run", 1.0), swept.all(), &swept, &label);
+    let bounds = |measure, unit, bound| Bounds { measure, unit, bound, store: target.label() };
+    let sweep = bounds("requests-sweep", "requests/run", 1.0).report(swept.all(), &swept);
     Ok(vec![
-        report(("requests-own", "PUTs/run", OWN_PUTS_MAX), own.puts, &own, &label),
-        report(("requests-other", "PUTs/run", OTHERS_PUTS_MAX), others.puts, &others, &label),
-        report(("requests-idle", "requests/s", IDLE_MAX), idle.all(), &idle, &label),
-        report(("requests-wait", "requests/run", WAITING_MAX), waiting.all(), &waiting, &label),
+        bounds("requests-own", "PUTs/run", OWN_PUTS_MAX).report(own.puts, &own),
+        bounds("requests-other", "PUTs/run", OTHERS_PUTS_MAX).report(others.puts, &others),
+        bounds("requests-idle", "requests/s", IDLE_MAX).report(idle.all(), &idle),
+        bounds("requests-wait", "requests/run", WAITING_MAX).report(waiting.all(), &waiting),
         Report { baseline: None, ratio: None, ..sweep },
     ])
 }
 
-/// Requests by kind, per something.
+/// Requests by kind, per run or per second.
 #[derive(Debug, Clone, Copy)]
 struct Requests {
     /// Without beats.
@@ -81,7 +83,7 @@ impl Requests {
     fn per(tally: Tally, what: f64) -> Self {
         let Tally { puts, beats, gets, lists, deletes } = tally;
         let each = |count: u64| count as f64 / what;
-        // Beats are what a node costs, whatever it does.
+        // Every node beats, whether it is idle or not.
         let puts = puts - beats;
         Self {
             puts: each(puts),
@@ -113,7 +115,7 @@ impl Requests {
         }
     }
 
-    /// Without what so many seconds of idleness would have cost.
+    /// Subtracts the requests of an idle node in this many seconds.
     fn without(self, idle: &Self, seconds: f64) -> Self {
         self.both(idle.times(seconds), |had, idle| (had - idle).max(0.0))
     }
@@ -123,21 +125,27 @@ impl Requests {
     }
 }
 
-fn report(
-    (measure, unit, bound): (&'static str, &'static str, f64),
-    value: f64,
-    by: &Requests,
-    store: &str,
-) -> Report {
-    let more = vec![
-        ("puts", by.puts),
-        ("beats", by.beats),
-        ("gets", by.gets),
-        ("lists", by.lists),
-        ("deletes", by.deletes),
-    ];
-    let ratio = (bound > 0.0).then(|| value / bound);
-    Report { measure, store: store.to_owned(), value, unit, baseline: Some(bound), ratio, more }
+/// A measure and its limit.
+struct Bounds {
+    measure: &'static str,
+    unit: &'static str,
+    bound: f64,
+    store: String,
+}
+
+impl Bounds {
+    fn report(self, value: f64, by: &Requests) -> Report {
+        let Self { measure, unit, bound, store } = self;
+        let more = vec![
+            ("puts", by.puts),
+            ("beats", by.beats),
+            ("gets", by.gets),
+            ("lists", by.lists),
+            ("deletes", by.deletes),
+        ];
+        let ratio = (bound > 0.0).then(|| value / bound);
+        Report { measure, store, value, unit, baseline: Some(bound), ratio, more }
+    }
 }
 
 /// An engine whose requests are counted.
@@ -149,21 +157,23 @@ struct Node {
 impl Node {
     async fn start(url: &str) -> Fallible<Self> {
         let store = Arc::new(BucketStore::open_url(url).await?);
-        let engine = engine_on(Engine::on(store.clone()), Mark::default(), Config::default()).await?;
+        let engine = engine_on(Engine::on(store.clone()), FirstStep::default(), Config::default()).await?;
         Ok(Self { engine, store })
     }
 
-    /// What a second costs.
+    /// Returns the requests per second during `span`.
     async fn watch(&self, span: Duration) -> Requests {
-        let (before, began) = (self.store.tally(), Instant::now());
+        let before = self.store.tally();
+        let began = Instant::now();
         tokio::time::sleep(span).await;
         Requests::per(self.store.tally().since(&before), began.elapsed().as_secs_f64())
     }
 }
 
-/// What a run costs that the engine executes which starts it.
+/// Returns the requests per run on the engine that starts it.
 async fn own_runs(node: &Node, idle: &Requests) -> Fallible<Requests> {
-    let (before, began) = (node.store.tally(), Instant::now());
+    let before = node.store.tally();
+    let began = Instant::now();
     for number in 0..RUNS {
         let run = node.engine.run("steps", &format!("own-{number}"), &STEPS).await?;
         run.result::<()>().await?;
@@ -173,11 +183,13 @@ async fn own_runs(node: &Node, idle: &Requests) -> Fallible<Requests> {
     Ok(per_run.without(idle, began.elapsed().as_secs_f64() / f64::from(RUNS)))
 }
 
-/// What a run costs that a client starts and waits for, and the node claims.
+/// Returns the requests per run that a client starts and waits for, and the node claims.
 async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Requests> {
     let store = Arc::new(BucketStore::open_url(url).await?);
     let client = Client::new(store.clone());
-    let (before, clients, began) = (node.store.tally(), store.tally(), Instant::now());
+    let before = node.store.tally();
+    let clients = store.tally();
+    let began = Instant::now();
     for number in 0..RUNS {
         let id = RunId::new(format!("other-{number}"))?;
         let input = Payload::of(&STEPS, &goldseam::Limits::default())?;
@@ -191,7 +203,7 @@ async fn others_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<Reques
     Ok(nodes.both(clients, |a, b| a + b))
 }
 
-/// What a waiting run costs in two minutes, and what a sweep that finds it well once more does.
+/// Returns the requests of a waiting run in two minutes, and those of a second sweep per run.
 async fn waiting_runs(node: &Node, url: &str, idle: &Requests) -> Fallible<(Requests, Requests)> {
     for number in 0..WAITING {
         node.engine.run("nap", &format!("nap-{number}"), &86_400_u64).await?;

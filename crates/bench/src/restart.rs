@@ -1,27 +1,28 @@
-//! A process with 10,000 runs in the middle of a step is killed and started again.
+//! The restart of a process that was killed with 10,000 runs in a step.
 //!
-//! Counted from the start of the new process, on a store that is as durable as it is by default (every commit is
-//! synced): until the first new step is durable, and until every run has made one.
+//! Measures from the start of the new process, with default durability (every commit is synced), until the first new
+//! step is durable, and until every run has made one.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::raw;
 use crate::report::{Report, median};
-use crate::worker::{Orders, Worker, wait_until_open, witnessed};
+use crate::target::Target;
+use crate::worker::{Worker, WorkerArgs, count_effects, wait_until_open};
 
-/// Milliseconds that the first new step may take.
+/// Maximum time to the first new step in milliseconds.
 const FIRST_MAX: f64 = 300.0;
-/// Milliseconds in which every run must have made a new step.
+/// Maximum time to a new step of every run in milliseconds.
 const ALL_MAX: f64 = 3_000.0;
 
-pub(crate) async fn measure(place: &Place, runs: u32, rounds: u32) -> Fallible<Vec<Report>> {
-    let (mut first, mut all) = (Vec::new(), Vec::new());
+pub(crate) async fn measure(target: &Target, runs: u32, rounds: u32) -> Fallible<Vec<Report>> {
+    let mut first = Vec::new();
+    let mut all = Vec::new();
     for round in 0..rounds.max(1) {
         let name = format!("restart-{round}");
-        let took = restart(&place.scratch(&name), &place.dir.join(&name), runs).await?;
+        let took = restart(&target.scratch(&name), &target.dir.join(&name), runs).await?;
         eprintln!("restart {round}: first {:?}, all {:?}", took.0, took.1);
         first.push(took.0.as_secs_f64() * 1e3);
         all.push(took.1.as_secs_f64() * 1e3);
@@ -31,7 +32,7 @@ pub(crate) async fn measure(place: &Place, runs: u32, rounds: u32) -> Fallible<V
         let value = median(values);
         Report {
             measure,
-            store: place.label(),
+            store: target.label(),
             value,
             unit: "ms",
             baseline: Some(most),
@@ -42,16 +43,16 @@ pub(crate) async fn measure(place: &Place, runs: u32, rounds: u32) -> Fallible<V
     Ok(vec![report("restart", first, FIRST_MAX), report("restart_all", all, ALL_MAX)])
 }
 
-/// How long until the first new step, and until all of them.
+/// Returns the time to the first new step, and to all of them.
 async fn restart(url: &str, witness: &Path, runs: u32) -> Fallible<(Duration, Duration)> {
-    let orders =
-        Orders { name: "restart".to_owned(), witness: Some(witness.to_owned()), ..Orders::default() };
-    let mut victim = Worker::spawn(url, &Orders { begin: runs, hang: true, ..orders.clone() })?;
+    let args =
+        WorkerArgs { name: "restart".to_owned(), witness: Some(witness.to_owned()), ..WorkerArgs::default() };
+    let mut victim = Worker::spawn(url, &WorkerArgs { begin: runs, hang: true, ..args.clone() })?;
     victim.wait_for("ready")?;
     victim.kill()?;
     let began = Instant::now();
-    let mut worker = Worker::spawn(url, &orders)?;
-    // Whoever opens the file first after a crash reads the whole write-ahead log: that is the worker's to do.
+    let mut worker = Worker::spawn(url, &args)?;
+    // The first process that opens the file after a crash reads the whole write-ahead log: let it be the worker.
     worker.wait_for("open")?;
     let mut raw = raw::open(url).await?;
     wait_until_open(&mut *raw, runs - 1, began).await?;
@@ -65,7 +66,7 @@ async fn restart(url: &str, witness: &Path, runs: u32) -> Fallible<(Duration, Du
             return Err(format!("{found:?} completions of {step} in {want} logs").into());
         }
     }
-    let (a, b) = witnessed(witness)?;
+    let (a, b) = count_effects(witness)?;
     if (a, b) != (want, want) {
         return Err(format!("{want} runs executed a {a} times and b {b} times").into());
     }

@@ -1,4 +1,4 @@
-//! What a Postgres server says of itself while it is measured.
+//! Statistics of a Postgres server during a measurement.
 
 use std::collections::HashMap;
 
@@ -7,24 +7,24 @@ use tokio_postgres::Client;
 use crate::Fallible;
 use crate::raw::postgres;
 
-/// An onlooker's session.
+/// A session that reads the statistics.
 pub(crate) struct Server(Client);
 
-/// What a server has done since it began, in the database that is measured.
+/// The counters of the measured database since its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Counts {
     pub(crate) commits: f64,
     pub(crate) rollbacks: f64,
-    /// Deadlocks, and statements that were cancelled because of a conflict.
+    /// Deadlocks, and statements cancelled by a conflict.
     pub(crate) conflicts: f64,
     /// Bytes of the write-ahead log.
     pub(crate) wal: f64,
-    /// Milliseconds of the processor's time that its processes had; nothing if they are on another machine.
+    /// CPU milliseconds by process; empty if the server is on another machine.
     cpu_ms: HashMap<i32, f64>,
 }
 
 impl Counts {
-    /// What happened since.
+    /// Returns the difference to earlier counters.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         for (pid, ms) in &mut self.cpu_ms {
             *ms -= before.cpu_ms.get(pid).copied().unwrap_or_default();
@@ -38,7 +38,7 @@ impl Counts {
         }
     }
 
-    /// Milliseconds of the processor's time, in all processes of the server.
+    /// Returns the CPU milliseconds of all processes of the server.
     pub(crate) fn cpu_ms(&self) -> f64 {
         self.cpu_ms.values().sum()
     }
@@ -49,7 +49,7 @@ impl Server {
         Ok(Self(postgres::connect(url).await?))
     }
 
-    /// Sessions that call themselves so.
+    /// Counts the sessions with this application name.
     pub(crate) async fn sessions(&self, name: &str) -> Fallible<f64> {
         let count: i64 = self.0.query_one(SESSIONS, &[&name]).await?.try_get(0)?;
         Ok(count as f64)
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// What a process of this machine has had of the processor, in milliseconds.
+/// Returns the CPU milliseconds of a process on this machine.
 fn cpu_ms(pid: i32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let nanos: f64 = stat.split_whitespace().next()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Whether finished runs cost a sweep anything: 1,000 active runs, 10 of them stalled, with a million finished
-//! ones in the store, and with none.
+//! The cost of ended runs for a sweep: 1,000 active runs, 10 of them stalled, with a million ended runs in the store,
+//! and with none.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use goldseam::prelude::*;
 use goldseam::store::{Expect, TaskFilter};
 use goldseam::{Config, Millis, RunId};
 
-use crate::place::Place;
 use crate::report::{Report, median};
+use crate::target::Target;
 use crate::{Fallible, raw};
 
 const FINISHED: i64 = 1_000_000;
@@ -19,13 +19,13 @@ const STALLED: u32 = 10;
 const ROUNDS: usize = 15;
 const IN_FLIGHT: u32 = 250;
 
-/// How big, and where.
+/// The size of the store, and its file.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Size {
-    /// Finished runs
+    /// Number of ended runs
     #[arg(long, default_value_t = FINISHED)]
     pub(crate) runs: i64,
-    /// File to fill and keep; if it is full already, it is used as it is
+    /// File to fill and keep; a file that is already filled is used as it is
     #[arg(long)]
     pub(crate) keep: Option<PathBuf>,
 }
@@ -36,19 +36,19 @@ impl Default for Size {
     }
 }
 
-pub(crate) async fn measure(place: &Place, size: Size) -> Fallible<Vec<Report>> {
+pub(crate) async fn measure(target: &Target, size: Size) -> Fallible<Vec<Report>> {
     let crowded = match &size.keep {
-        Some(_) if place.is_postgres() => {
-            return Err("--keep names a file, and a server keeps no files".into());
+        Some(_) if target.is_postgres() => {
+            return Err("--keep needs a SQLite store".into());
         }
         Some(path) => format!("sqlite:{}", path.display()),
-        None => place.scratch("sweep-crowded"),
+        None => target.scratch("sweep-crowded"),
     };
     fill(&crowded, size.runs).await?;
-    let alone = place.scratch("sweep-alone");
+    let alone = target.scratch("sweep-alone");
     let engines = [engine(&alone).await?, engine(&crowded).await?];
     for engine in &engines {
-        people(engine).await?;
+        add_active_runs(engine).await?;
     }
     for url in [alone, crowded] {
         raw::open(&url).await?.settle().await?;
@@ -65,7 +65,7 @@ pub(crate) async fn measure(place: &Place, size: Size) -> Fallible<Vec<Report>> 
     let [alone, crowded] = times.map(median);
     Ok(vec![Report {
         measure: "sweep",
-        store: place.label(),
+        store: target.label(),
         value: crowded,
         unit: "ms",
         baseline: Some(alone),
@@ -78,7 +78,7 @@ pub(crate) async fn measure(place: &Place, size: Size) -> Fallible<Vec<Report>> 
     }])
 }
 
-/// Milliseconds of one whole sweep that remembers nothing of an earlier one.
+/// Returns the milliseconds of one complete sweep without memory of earlier ones.
 pub(crate) async fn sweep(engine: &Engine) -> Fallible<f64> {
     let options =
         SweepOptions { dry_run: true, stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
@@ -92,7 +92,7 @@ pub(crate) async fn sweep(engine: &Engine) -> Fallible<f64> {
     Ok(took)
 }
 
-/// An engine that sweeps only when it is told to.
+/// Starts an engine that never sweeps by itself.
 pub(crate) async fn engine(url: &str) -> Fallible<Engine> {
     let config =
         Config { sweep: None, slots: 2 * ACTIVE, linger: Duration::from_millis(50), ..Config::default() };
@@ -103,28 +103,28 @@ pub(crate) async fn engine(url: &str) -> Fallible<Engine> {
         Ok::<_, Error>(())
     };
     let nap = |ctx: Context, (): ()| async move { ctx.sleep("nap", Duration::from_secs(86_400)).await };
-    let hark = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await };
+    let listen = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await };
     let open = Engine::open(url).await?.config(config);
-    Ok(open.workflow("steps", steps).workflow("nap", nap).workflow("hark", hark).start().await?)
+    Ok(open.workflow("steps", steps).workflow("nap", nap).workflow("listen", listen).start().await?)
 }
 
-/// Finished runs, unless they are there already.
+/// Fills the store with ended runs, unless it already has them.
 pub(crate) async fn fill(url: &str, runs: i64) -> Fallible<()> {
     let engine = engine(url).await?;
     engine.run("steps", "pattern", &()).await?.result::<()>().await?;
     engine.shutdown().await;
     let mut raw = raw::open(url).await?;
     if raw.filled().await? < runs {
-        eprintln!("filling a store with {runs} finished runs …");
+        eprintln!("filling a store with {runs} ended runs …");
         raw.fill(runs).await?;
     }
     Ok(())
 }
 
-/// Runs that wait and runs that sleep, a few of them with nobody to wake them.
-pub(crate) async fn people(engine: &Engine) -> Fallible<()> {
+/// Starts waiting and sleeping runs, and removes the tasks of a few.
+pub(crate) async fn add_active_runs(engine: &Engine) -> Fallible<()> {
     let ids: Vec<(String, &str)> = (0..ACTIVE)
-        .map(|index| (format!("active-{index}"), if index % 2 == 0 { "nap" } else { "hark" }))
+        .map(|index| (format!("active-{index}"), if index % 2 == 0 { "nap" } else { "listen" }))
         .collect();
     for block in ids.chunks(IN_FLIGHT as usize) {
         let starts = block.iter().map(|(id, workflow)| engine.run(workflow, id, &()));
@@ -141,7 +141,7 @@ pub(crate) async fn people(engine: &Engine) -> Fallible<()> {
     Ok(())
 }
 
-/// Takes a run's task away from it.
+/// Cancels the advance task of a run.
 async fn stall(engine: &Engine, id: &str) -> Fallible<()> {
     let store = engine.client().store();
     let filter =

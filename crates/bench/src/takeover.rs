@@ -1,42 +1,48 @@
-//! Of some processes on one store, one is killed: how long until the others make the first step of what was left.
+//! The takeover after a kill of one of several processes on a store: the time to the first new step of its runs.
 
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::raw;
 use crate::report::{Report, median, rank};
-use crate::worker::{Orders, Worker, wait_until_open, witnessed};
+use crate::target::Target;
+use crate::worker::{Worker, WorkerArgs, count_effects, wait_until_open};
 
-/// Milliseconds that the slowest of a hundred may take, on one machine and on many.
+/// Maximum 99th percentile in milliseconds, on a file and on a server.
 const MAX: f64 = 500.0;
 const MAX_SERVER: f64 = 1_000.0;
-/// Whoever has only just connected to a server suspects nobody: perhaps all others lost their sessions as well.
+/// A node that has just connected to a server suspects no other node, because all may have lost their sessions.
 const SETTLE: Duration = Duration::from_secs(4);
-/// Runs that are in the middle of a step when their process is killed.
+/// Number of runs in a step when their process is killed.
 const RUNS: u32 = 50;
 
-pub(crate) async fn measure(place: &Place, kills: u32) -> Fallible<Vec<Report>> {
-    let (others, most) = if place.is_postgres() { (2, MAX_SERVER) } else { (1, MAX) };
-    let (url, witness) = (place.scratch("takeover"), Some(place.dir.join("takeover")));
+pub(crate) async fn measure(target: &Target, kills: u32) -> Fallible<Vec<Report>> {
+    let (others, most) = if target.is_postgres() { (2, MAX_SERVER) } else { (1, MAX) };
+    let url = target.scratch("takeover");
+    let witness = Some(target.dir.join("takeover"));
     let mut standby = Vec::new();
     for index in 0..others {
-        let orders =
-            Orders { name: format!("standby-{index}"), witness: witness.clone(), ..Orders::default() };
-        standby.push(Worker::spawn(&url, &orders)?);
+        let args = WorkerArgs {
+            name: format!("standby-{index}"),
+            witness: witness.clone(),
+            ..WorkerArgs::default()
+        };
+        standby.push(Worker::spawn(&url, &args)?);
     }
     standby.iter_mut().try_for_each(|worker| worker.wait_for("up"))?;
-    if place.is_postgres() {
+    if target.is_postgres() {
         tokio::time::sleep(SETTLE).await;
     }
     let mut raw = raw::open(&url).await?;
-    let (mut first, mut all) = (Vec::new(), Vec::new());
+    let mut first = Vec::new();
+    let mut all = Vec::new();
     for kill in 0..kills.max(1) {
         let name = format!("takeover-{kill}");
-        let orders = Orders { begin: RUNS, hang: true, name, witness: witness.clone(), ..Orders::default() };
-        let mut victim = Worker::spawn(&url, &orders)?;
+        let args =
+            WorkerArgs { begin: RUNS, hang: true, name, witness: witness.clone(), ..WorkerArgs::default() };
+        let mut victim = Worker::spawn(&url, &args)?;
         victim.wait_for("ready")?;
-        // Kills fall everywhere between two looks of the others.
+        // Vary the time of the kill between two polls of the other nodes.
         tokio::time::sleep(Duration::from_millis(u64::from(kill * 37 % 100))).await;
         let began = Instant::now();
         victim.kill()?;
@@ -45,14 +51,14 @@ pub(crate) async fn measure(place: &Place, kills: u32) -> Fallible<Vec<Report>> 
         all.extend(times.iter().map(|time| time.as_secs_f64() * 1e3));
     }
     let want = u64::from(RUNS) * first.len() as u64;
-    let (a, b) = witnessed(&place.dir.join("takeover"))?;
+    let (a, b) = count_effects(&target.dir.join("takeover"))?;
     if (a, b) != (want, want) {
         return Err(format!("{want} runs executed a {a} times and b {b} times").into());
     }
     let p99 = rank(&mut first, 0.99);
     Ok(vec![Report {
         measure: "takeover",
-        store: place.label(),
+        store: target.label(),
         value: p99,
         unit: "ms (p99)",
         baseline: Some(most),

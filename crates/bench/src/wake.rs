@@ -1,30 +1,33 @@
-//! How soon a run that a client queued is begun by a node that was idle: the client has a store of its own, so
-//! what tells the node goes through the store.
+//! The time from a start by a client until an idle node begins the run. The client has its own store connection, so the
+//! notification goes through the store.
 //!
-//! Three commits follow one another until then: the run is queued, its task is claimed, the run is claimed. What one
-//! raw commit takes meanwhile is told, too.
+//! Three sequential commits are needed: the run is queued, its task is claimed, the run is claimed. The report includes
+//! the duration of a raw commit.
 
 use std::time::{Duration, Instant};
 
 use goldseam::{Limits, Payload, RunId, StartOptions};
 
 use crate::Fallible;
-use crate::place::Place;
 use crate::raw;
 use crate::report::{Report, median, rank};
-use crate::work::{Mark, engine, take};
+use crate::target::Target;
+use crate::work::{FirstStep, engine, take};
 
-/// Milliseconds that it may take.
+/// Maximum 99th percentile in milliseconds.
 const MAX: f64 = 20.0;
 const ROUNDS: u32 = 300;
 const WARM: u32 = 20;
 
-pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
-    let (url, mark) = (place.scratch("wake"), Mark::default());
-    let engine = engine(&url, mark.clone()).await?;
+pub(crate) async fn measure(target: &Target) -> Fallible<Vec<Report>> {
+    let url = target.scratch("wake");
+    let first_step = FirstStep::default();
+    let engine = engine(&url, first_step.clone()).await?;
     let client = goldseam::connect(&url).await?;
-    let mut raw = raw::open(&place.scratch("wake-raw")).await?;
-    let (mut times, mut after, mut commits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut raw = raw::open(&target.scratch("wake-raw")).await?;
+    let mut times = Vec::new();
+    let mut after = Vec::new();
+    let mut commits = Vec::new();
     for round in 0..WARM + ROUNDS {
         let id = RunId::new(format!("wake-{round}"))?;
         let began = Instant::now();
@@ -33,13 +36,13 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
             .await?;
         let queued = Instant::now();
         run.result::<()>().await?;
-        let step = take(&mark).ok_or("a run ended without its step")?;
+        let step = take(&first_step).ok_or("a run ended without its step")?;
         if round >= WARM {
             times.push((step - began).as_secs_f64() * 1e3);
             after.push(step.saturating_duration_since(queued).as_secs_f64() * 1e3);
             commits.push(raw.commits(1).await? * 1e3);
         }
-        // Queued at any moment between two looks of the node, when it has nothing else to do.
+        // Vary the time of the start between two polls of the idle node.
         tokio::time::sleep(Duration::from_millis(50 + u64::from(round * 37 % 100))).await;
     }
     engine.shutdown().await;
@@ -47,7 +50,7 @@ pub(crate) async fn measure(place: &Place) -> Fallible<Vec<Report>> {
     let max = rank(&mut times, 1.0);
     Ok(vec![Report {
         measure: "wake",
-        store: place.label(),
+        store: target.label(),
         value: p99,
         unit: "ms (p99)",
         baseline: Some(MAX),

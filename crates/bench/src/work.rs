@@ -1,4 +1,4 @@
-//! The workflows that are measured.
+//! The measured workflows.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -8,29 +8,29 @@ use goldseam::{Builder, Config};
 
 use crate::Fallible;
 
-/// When the first step of the latest run began.
-pub(crate) type Mark = Arc<Mutex<Option<Instant>>>;
+/// The start of the first step of the latest run.
+pub(crate) type FirstStep = Arc<Mutex<Option<Instant>>>;
 
-/// An engine with the workflow `steps`, which makes as many empty steps as its input says.
-pub(crate) async fn engine(url: &str, mark: Mark) -> Fallible<Engine> {
-    engine_with(url, mark, Config::default()).await
+/// Starts an engine with the workflow `steps`, whose input is the number of empty steps.
+pub(crate) async fn engine(url: &str, first_step: FirstStep) -> Fallible<Engine> {
+    engine_with(url, first_step, Config::default()).await
 }
 
-/// The same, configured.
-pub(crate) async fn engine_with(url: &str, mark: Mark, config: Config) -> Fallible<Engine> {
-    engine_on(Engine::open(url).await?, mark, config).await
+/// Starts the engine with a configuration.
+pub(crate) async fn engine_with(url: &str, first_step: FirstStep, config: Config) -> Fallible<Engine> {
+    engine_on(Engine::open(url).await?, first_step, config).await
 }
 
-/// The same on a store that is open.
-pub(crate) async fn engine_on(open: Builder, mark: Mark, config: Config) -> Fallible<Engine> {
+/// Starts the engine on an open store.
+pub(crate) async fn engine_on(open: Builder, first_step: FirstStep, config: Config) -> Fallible<Engine> {
     let steps = move |ctx: Context, count: u32| {
-        let mark = Arc::clone(&mark);
+        let first_step = Arc::clone(&first_step);
         async move {
             for number in 0..count {
-                let mark = &mark;
+                let first_step = &first_step;
                 ctx.step("step", || async move {
                     if number == 0 {
-                        *mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                        *first_step.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
                             Some(Instant::now());
                     }
                     Ok::<_, Error>(())
@@ -46,20 +46,20 @@ pub(crate) async fn engine_on(open: Builder, mark: Mark, config: Config) -> Fall
     Ok(open.workflow("steps", steps).workflow("nap", nap).start().await?)
 }
 
-/// Ends an engine that nobody else uses any more.
-pub(crate) async fn leave(engine: Arc<Engine>) {
+/// Shuts an engine down, if this is its last reference.
+pub(crate) async fn shutdown(engine: Arc<Engine>) {
     if let Some(engine) = Arc::into_inner(engine) {
         engine.shutdown().await;
     }
 }
 
-/// When the first step of the latest run began, once.
-pub(crate) fn take(mark: &Mark) -> Option<Instant> {
-    mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+/// Takes the start of the first step of the latest run.
+pub(crate) fn take(first_step: &FirstStep) -> Option<Instant> {
+    first_step.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
 }
 
-/// Seconds since the first step of the latest run began.
-pub(crate) fn since(mark: &Mark) -> f64 {
-    let mark = mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    mark.map_or(f64::NAN, |began| began.elapsed().as_secs_f64())
+/// Returns the seconds since the start of the first step of the latest run.
+pub(crate) fn since(first_step: &FirstStep) -> f64 {
+    let first_step = first_step.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    first_step.map_or(f64::NAN, |began| began.elapsed().as_secs_f64())
 }

@@ -1,7 +1,7 @@
-//! A process of its own, to be killed: it begins runs of two steps and hangs in the second, or ends those of
-//! another that was killed. Or to bear a part of a load, once it is told to.
+//! A worker process that benchmarks kill: it begins runs of two steps and hangs in the second one, or completes the
+//! runs of a killed process. Or a worker that executes a part of a load on command.
 //!
-//! Steps leave a byte each in a file beside the store: a witness outside the engine.
+//! Each step appends a byte to a file outside the store, which counts the effects.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -18,79 +18,79 @@ use goldseam::store::Store;
 use crate::Fallible;
 use crate::raw::Raw;
 use crate::throughput::run_all;
-use crate::work::Mark;
+use crate::work::FirstStep;
 
-/// Starts that are on their way at once.
+/// Number of concurrent starts.
 const IN_FLIGHT: u32 = 500;
-/// Runs that a worker takes at once.
+/// Number of runs in memory.
 const SLOTS: u32 = 20_000;
 
-/// What a worker is told.
+/// The arguments of a worker.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Orders {
-    /// Runs to begin
+pub(crate) struct WorkerArgs {
+    /// Number of runs to begin
     #[arg(long, default_value_t = 0)]
     pub(crate) begin: u32,
-    /// What their names begin with
+    /// Prefix of their ids
     #[arg(long, default_value = "run")]
     pub(crate) name: String,
-    /// The second step never ends here
+    /// Never end the second step
     #[arg(long)]
     pub(crate) hang: bool,
-    /// Where steps leave their witnesses
+    /// File in which steps count their effects
     #[arg(long)]
     pub(crate) witness: Option<PathBuf>,
-    /// Runs of five steps to make whenever it is told `go`, instead of anything else
+    /// Execute this many runs of five steps for each `go` on stdin
     #[arg(long)]
     pub(crate) load: Option<usize>,
 }
 
-/// A worker, as the process that started it sees it. It is killed when this is dropped.
+/// A worker process, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
-    ears: ChildStdin,
-    words: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Worker {
-    pub(crate) fn spawn(url: &str, orders: &Orders) -> Fallible<Self> {
+    pub(crate) fn spawn(url: &str, args: &WorkerArgs) -> Fallible<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["worker", "--store", url, "--name", &orders.name]);
-        command.args(["--begin", &orders.begin.to_string()]);
-        if orders.hang {
+        command.args(["worker", "--store", url, "--name", &args.name]);
+        command.args(["--begin", &args.begin.to_string()]);
+        if args.hang {
             command.arg("--hang");
         }
-        if let Some(path) = &orders.witness {
+        if let Some(path) = &args.witness {
             command.arg("--witness").arg(path);
         }
-        if let Some(runs) = orders.load {
+        if let Some(runs) = args.load {
             command.args(["--load", &runs.to_string()]);
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let words = BufReader::new(child.stdout.take().ok_or("a worker without a voice")?);
-        let ears = child.stdin.take().ok_or("a worker without ears")?;
-        Ok(Self { child, ears, words })
+        let stdout = BufReader::new(child.stdout.take().ok_or("the worker has no stdout")?);
+        let stdin = child.stdin.take().ok_or("the worker has no stdin")?;
+        Ok(Self { child, stdin, stdout })
     }
 
-    /// Says something to the worker.
-    pub(crate) fn tell(&mut self, word: &str) -> Fallible<()> {
-        Ok(writeln!(self.ears, "{word}")?)
+    /// Sends a line to the worker.
+    pub(crate) fn send(&mut self, word: &str) -> Fallible<()> {
+        Ok(writeln!(self.stdin, "{word}")?)
     }
 
-    /// Waits until the worker says `word`.
+    /// Waits until the worker prints `word`.
     pub(crate) fn wait_for(&mut self, word: &str) -> Fallible<()> {
         let mut line = String::new();
         while line.trim_end() != word {
             line.clear();
-            if self.words.read_line(&mut line)? == 0 {
-                return Err(format!("a worker ended before it said {word:?}").into());
+            if self.stdout.read_line(&mut line)? == 0 {
+                return Err(format!("a worker exited before it printed {word:?}").into());
             }
         }
         Ok(())
     }
 
-    /// SIGKILL, and nothing else.
+    /// Kills the worker with SIGKILL.
     pub(crate) fn kill(&mut self) -> Fallible<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -104,8 +104,8 @@ impl Drop for Worker {
     }
 }
 
-/// How often the steps `a` and `b` were executed to their end, by the witnesses.
-pub(crate) fn witnessed(path: &Path) -> Fallible<(u64, u64)> {
+/// Returns how often the steps `a` and `b` were executed, by the effect files.
+pub(crate) fn count_effects(path: &Path) -> Fallible<(u64, u64)> {
     Ok((std::fs::metadata(witness(path, "a"))?.len(), std::fs::metadata(witness(path, "b"))?.len()))
 }
 
@@ -113,7 +113,7 @@ fn witness(path: &Path, step: &str) -> PathBuf {
     path.with_extension(step)
 }
 
-/// Returns once at most `count` runs are open: how long after `began` each one was over that was not before.
+/// Waits until at most `count` runs are open; returns the time after `began` at which each run ended.
 pub(crate) async fn wait_until_open(
     raw: &mut dyn Raw,
     count: u32,
@@ -123,8 +123,8 @@ pub(crate) async fn wait_until_open(
     let mut before = None;
     loop {
         let open = raw.open_runs().await?;
-        let over = before.map_or(0, |before: u32| before.saturating_sub(open));
-        times.extend((0..over).map(|_| began.elapsed()));
+        let ended = before.map_or(0, |before: u32| before.saturating_sub(open));
+        times.extend((0..ended).map(|_| began.elapsed()));
         if open <= count {
             return Ok(times);
         }
@@ -133,21 +133,22 @@ pub(crate) async fn wait_until_open(
     }
 }
 
-/// What a worker does until it is killed: it ends by itself only if it fails.
-pub(crate) async fn work(url: &str, orders: Orders) -> Fallible<Infallible> {
-    if let Some(runs) = orders.load {
-        return bear(url, &orders.name, runs).await;
+/// Runs a worker until it is killed or fails.
+pub(crate) async fn work(url: &str, args: WorkerArgs) -> Fallible<Infallible> {
+    if let Some(runs) = args.load {
+        return serve_load(url, &args.name, runs).await;
     }
-    let path = orders.witness.clone().ok_or("a worker without --witness")?;
+    let path = args.witness.clone().ok_or("a worker needs --witness")?;
     let append = |step: &str| File::options().create(true).append(true).open(witness(&path, step));
-    let (a, b) = (Arc::new(append("a")?), Arc::new(append("b")?));
+    let files = EffectFiles { a: Arc::new(append("a")?), b: Arc::new(append("b")?) };
     let store = goldseam::open_store(url).await?;
     println!("open");
-    let engine = Arc::new(engine(store, orders.clone(), (a, b)).await?);
+    let engine = Arc::new(engine(store, args.clone(), files).await?);
     println!("up");
-    for first in (0..orders.begin).step_by(IN_FLIGHT as usize) {
-        let starts = (first..orders.begin.min(first + IN_FLIGHT)).map(|index| {
-            let (engine, id) = (Arc::clone(&engine), format!("{}-{index}", orders.name));
+    for first in (0..args.begin).step_by(IN_FLIGHT as usize) {
+        let starts = (first..args.begin.min(first + IN_FLIGHT)).map(|index| {
+            let engine = Arc::clone(&engine);
+            let id = format!("{}-{index}", args.name);
             tokio::spawn(async move { engine.run("two", &id, &()).await.map(|_| ()) })
         });
         for start in starts.collect::<Vec<_>>() {
@@ -157,9 +158,9 @@ pub(crate) async fn work(url: &str, orders: Orders) -> Fallible<Infallible> {
     std::future::pending().await
 }
 
-/// Makes so many runs whenever it is told to.
-async fn bear(url: &str, name: &str, runs: usize) -> Fallible<Infallible> {
-    let engine = Arc::new(crate::work::engine(url, Mark::default()).await?);
+/// Executes this many runs for each `go` on stdin.
+async fn serve_load(url: &str, name: &str, runs: usize) -> Fallible<Infallible> {
+    let engine = Arc::new(crate::work::engine(url, FirstStep::default()).await?);
     println!("up");
     for (turn, word) in std::io::stdin().lines().enumerate() {
         if word? == "go" {
@@ -170,20 +171,29 @@ async fn bear(url: &str, name: &str, runs: usize) -> Fallible<Infallible> {
     std::future::pending().await
 }
 
-async fn engine(store: Arc<dyn Store>, orders: Orders, (a, b): (Arc<File>, Arc<File>)) -> Fallible<Engine> {
+/// The files that count the effects of the steps `a` and `b`.
+#[derive(Clone)]
+struct EffectFiles {
+    a: Arc<File>,
+    b: Arc<File>,
+}
+
+async fn engine(store: Arc<dyn Store>, args: WorkerArgs, files: EffectFiles) -> Fallible<Engine> {
     let begun = Arc::new(AtomicU32::new(0));
     let two = move |ctx: Context, (): ()| {
-        let (a, b, begun, orders) = (Arc::clone(&a), Arc::clone(&b), Arc::clone(&begun), orders.clone());
+        let EffectFiles { a, b } = files.clone();
+        let begun = Arc::clone(&begun);
+        let args = args.clone();
         async move {
-            ctx.step("a", || async { mark(&a) }).await?;
+            ctx.step("a", || async { count_effect(&a) }).await?;
             ctx.step("b", || async {
-                if orders.hang {
-                    if begun.fetch_add(1, Ordering::Relaxed) + 1 == orders.begin {
+                if args.hang {
+                    if begun.fetch_add(1, Ordering::Relaxed) + 1 == args.begin {
                         println!("ready");
                     }
                     std::future::pending::<()>().await;
                 }
-                mark(&b)
+                count_effect(&b)
             })
             .await
         }
@@ -191,6 +201,6 @@ async fn engine(store: Arc<dyn Store>, orders: Orders, (a, b): (Arc<File>, Arc<F
     Ok(Engine::on(store).slots(SLOTS).workflow("two", two).start().await?)
 }
 
-fn mark(mut witness: &File) -> Result<(), Error> {
+fn count_effect(mut witness: &File) -> Result<(), Error> {
     witness.write_all(b".").map_err(|error| Error::terminal(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Targets of the core and of the store's own tokens.
+//! Targets for the core and for the tokens of the store.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -26,14 +26,17 @@ fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
 }
 
-/// What is read is what was written, as text and as JSON.
+/// Checks that parsing and printing round-trip, as text and as JSON.
 fn round<T>(text: &str)
 where
     T: FromStr + Display + PartialEq + Debug + Serialize + DeserializeOwned,
 {
     let Ok(id) = text.parse::<T>() else {
         let quoted = serde_json::to_string(text).unwrap_or_default();
-        assert!(serde_json::from_str::<T>(&quoted).is_err(), "{text:?} is refused as text and taken as JSON");
+        assert!(
+            serde_json::from_str::<T>(&quoted).is_err(),
+            "{text:?} is refused as text but accepted as JSON"
+        );
         return;
     };
     assert_eq!(id.to_string(), text);
@@ -41,7 +44,7 @@ where
     assert_eq!(serde_json::from_str::<T>(&json).ok(), Some(id));
 }
 
-/// Ids of every kind.
+/// Parses ids of every kind.
 pub(crate) fn ids(data: &[u8]) {
     let Some(text) = text(data) else { return };
     round::<RunId>(text);
@@ -56,7 +59,7 @@ pub(crate) fn ids(data: &[u8]) {
     round::<TagKey>(text);
 }
 
-/// Paths of operations, and what is beneath them.
+/// Parses paths of operations.
 pub(crate) fn paths(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(path) = Path::new(text) else { return };
@@ -68,7 +71,7 @@ pub(crate) fn paths(data: &[u8]) {
     assert_eq!(serde_json::from_str::<Path>(&json).ok().as_ref(), Some(&path));
 }
 
-/// The text of one event.
+/// Decodes one event.
 pub(crate) fn event(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(recorded) = decode(Seq(1), text) else { return };
@@ -78,14 +81,16 @@ pub(crate) fn event(data: &[u8]) {
     let _ = (recorded.event.path(), recorded.event.is_mail(), recorded.is_progress());
 }
 
-/// A whole log, one event on each line.
+/// Decodes a log with one event per line, and derives its state.
 pub(crate) fn history(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(run) = RunId::new("fuzzed") else { return };
     let texts = || (1..).map(Seq).zip(text.lines());
     drop(decode_all(Seq::ZERO, Hash::ZERO, texts()).map(|(events, head)| derive(&run, &events, head)));
-    // Chained anew, so that it is the events that are looked at and not only their fingerprints.
-    let (mut head, mut events, mut heads) = (Hash::ZERO, Vec::new(), Vec::new());
+    // Rebuild the chain, so that derivation does not stop at a wrong hash.
+    let mut head = Hash::ZERO;
+    let mut events = Vec::new();
+    let mut heads = Vec::new();
     for line in text.lines() {
         let seq = Seq(events.len() as u64 + 1);
         let Ok(recorded) = decode(seq, line) else { continue };
@@ -113,7 +118,7 @@ pub(crate) fn history(data: &[u8]) {
     }
 }
 
-/// A form on the first line, an answer on the rest.
+/// Checks an answer against a form: the form is the first line, the answer is the rest.
 pub(crate) fn answers(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let (form, answer) = text.split_once('\n').unwrap_or((text, "null"));
@@ -126,7 +131,7 @@ pub(crate) fn answers(data: &[u8]) {
     }
 }
 
-/// A retry policy as the log has it, and the pauses that follow.
+/// Reads a retry policy from its stored form, and checks its pauses.
 pub(crate) fn policy(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(policy) = serde_json::from_str::<Policy>(text) else { return };
@@ -134,12 +139,12 @@ pub(crate) fn policy(data: &[u8]) {
     let retry = Retry::from(policy);
     for attempt in [1, 2, 3, 100, u32::MAX] {
         if let Some(pause) = retry.pause(attempt, &Failure::retryable("again"), text) {
-            assert!(pause <= longest.saturating_mul(2), "{pause:?} is far beyond {longest:?}");
+            assert!(pause <= longest.saturating_mul(2), "{pause:?} exceeds twice {longest:?}");
         }
     }
 }
 
-/// Where a page ends, statuses, fingerprints, and URLs as they are shown.
+/// Parses cursors, statuses, hashes and write-ids, and redacts URLs.
 pub(crate) fn tokens(data: &[u8]) {
     let Some(text) = text(data) else { return };
     if let Ok(cursor) = text.parse::<Cursor>() {
@@ -155,10 +160,10 @@ pub(crate) fn tokens(data: &[u8]) {
         assert_eq!(write.to_string().parse::<WriteId>().ok(), Some(write));
     }
     let shown = shown_url(text);
-    assert_eq!(shown_url(&shown), shown, "what is hidden stays hidden");
+    assert_eq!(shown_url(&shown), shown, "redaction is idempotent");
 }
 
-/// A text that a secret stands in: it is found, and a document stays a document.
+/// Redacts a secret in a text: the secret disappears, and a JSON document stays valid.
 pub(crate) fn secrets(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let mut redactor = Redactor::new(Names::usual());
@@ -173,7 +178,7 @@ pub(crate) fn secrets(data: &[u8]) {
     }
 }
 
-/// A workflow state of somebody else.
+/// Parses a foreign workflow state.
 pub(crate) fn foreign(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(id) = RunId::new("fuzzed") else { return };
@@ -185,7 +190,7 @@ pub(crate) fn foreign(data: &[u8]) {
         return;
     }
     let Ok(swapped) = Foreign::parse(&id, &state.with_task(&task)) else {
-        panic!("a state with another task is no state any more");
+        panic!("a foreign state with another task is invalid");
     };
     assert_eq!(swapped.task(), Some(task.as_str()));
     assert_eq!(swapped.is_active(), state.is_active());

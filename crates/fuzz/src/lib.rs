@@ -1,19 +1,19 @@
-//! Everything that reads what somebody else wrote, fed with anything at all.
+//! Fuzz targets for all parsers of external input.
 //!
-//! A target takes bytes and panics if something is wrong. `fuzz/` feeds them by libFuzzer (`cargo xtask fuzz`), a test of
-//! this crate feeds them the kept corpus and random bytes in every build.
+//! A target takes bytes and panics if it finds a bug. `fuzz/` runs the targets with libFuzzer (`cargo xtask fuzz`); a test
+//! of this crate runs them in every build with the stored corpus and random bytes.
 //!
-//! Workflows and their steps are defined in code, so there is no format of definitions to feed. What code declares is
-//! stored, and read again, as `ids`, `paths`, and the retry policies of `policy`.
+//! Workflows are defined in code, so no definition format exists. The targets `ids`, `paths` and `policy` cover the parts
+//! of definitions that are stored.
 
 mod core;
 #[cfg(feature = "outside")]
 mod outside;
 
-/// A function that panics if these bytes are not dealt with.
+/// A function that panics if these bytes reveal a bug.
 pub type Target = fn(&[u8]);
 
-/// Every target by name; its corpus is in `fuzz/corpus/NAME`.
+/// All targets by name. The corpus of a target is in `fuzz/corpus/NAME`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("ids", core::ids),
     ("paths", core::paths),
@@ -34,12 +34,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", outside::config),
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
 }
 
-/// Feeds the target of this name; one that there is not takes nothing.
+/// Runs the target of this name, if it exists.
 pub fn feed(name: &str, data: &[u8]) {
     if let Some(target) = target(name) {
         target(data);

@@ -1,4 +1,4 @@
-//! Targets of the stores' URLs, of the command line, of what remote workers send, and of the server's file.
+//! Targets for store URLs, the command line, messages of remote workers, and the server's configuration file.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use goldseam_server::config::Settings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// URLs of every kind of store.
+/// Parses URLs of every kind of store.
 pub(crate) fn urls(data: &[u8]) {
     let Ok(url) = std::str::from_utf8(data) else { return };
     drop(goldseam_store_sqlite::url::parse(url));
@@ -16,20 +16,20 @@ pub(crate) fn urls(data: &[u8]) {
     drop(goldseam_store_object::url::parse(url));
 }
 
-/// What is typed, one word on each line: options, spans, cursors, filters, JSON.
+/// Parses command lines, with one argument per line.
 pub(crate) fn arguments(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     drop(goldseam_cli::understand(std::iter::once("goldseam").chain(text.lines())));
 }
 
-/// What is read is what was written.
+/// Checks that parsing and printing round-trip.
 fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(text: &str) {
-    let Ok(said) = serde_json::from_str::<T>(text) else { return };
-    let again = serde_json::to_string(&said).unwrap_or_default();
-    assert_eq!(serde_json::from_str::<T>(&again).ok(), Some(said), "{again}");
+    let Ok(message) = serde_json::from_str::<T>(text) else { return };
+    let again = serde_json::to_string(&message).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<T>(&again).ok(), Some(message), "{again}");
 }
 
-/// Whatever a worker in another process may send.
+/// Parses the messages of remote workers.
 pub(crate) fn wire(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     round::<Register>(text);
@@ -40,7 +40,7 @@ pub(crate) fn wire(data: &[u8]) {
     round::<Giving>(text);
 }
 
-/// The server's configuration file.
+/// Parses the server's configuration file.
 pub(crate) fn config(data: &[u8]) {
     let Ok(folder) = tempfile::tempdir() else { return };
     let file = folder.path().join("server.toml");

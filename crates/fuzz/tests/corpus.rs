@@ -1,6 +1,6 @@
-//! The kept corpus and random bytes, in every build.
+//! Runs all targets with the stored corpus and random bytes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,18 +20,18 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn every_input_that_was_kept_is_dealt_with() {
+fn every_corpus_input_passes() {
     for (name, target) in TARGETS {
-        let kept = corpus(name);
-        assert!(!kept.is_empty(), "{name} has no corpus");
-        for (file, data) in kept {
-            assert!(data.len() <= 16 * 1024, "{} is too large to keep", file.display());
+        let inputs = corpus(name);
+        assert!(!inputs.is_empty(), "{name} has no corpus");
+        for (file, data) in inputs {
+            assert!(data.len() <= 16 * 1024, "{} is too large for the corpus", file.display());
             target(&data);
         }
     }
 }
 
-/// Names of the files there, without what is behind the last dot.
+/// Returns the names of the files with this extension, without it.
 fn stems(folder: &str, extension: &str) -> Vec<String> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
@@ -40,13 +40,14 @@ fn stems(folder: &str, extension: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_golden_history_and_every_event_in_them_is_in_the_corpus() {
+fn corpus_contains_all_golden_histories_and_events() {
     let names = |target: &str| -> Vec<String> {
         let kept = corpus(target).into_iter();
         kept.map(|(file, _)| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
     };
     let golden = "../core/tests/golden";
-    let (histories, events) = (names("history"), names("event"));
+    let histories = names("history");
+    let events = names("event");
     let mut met = BTreeSet::new();
     for history in stems(golden, "jsonl") {
         assert!(histories.contains(&history), "the golden history {history} is not in the corpus");
@@ -55,7 +56,7 @@ fn every_golden_history_and_every_event_in_them_is_in_the_corpus() {
             met.insert(decode(seq, line).unwrap().event.name());
         }
     }
-    // The golden histories have every event: a test of the core sees to it.
+    // A test of the core ensures that the golden histories contain every event.
     assert!(met.len() >= 36, "{met:?}");
     for event in met {
         assert!(events.iter().any(|name| name == event), "the event {event} is not in the corpus");
@@ -63,7 +64,7 @@ fn every_golden_history_and_every_event_in_them_is_in_the_corpus() {
 }
 
 #[test]
-fn every_target_is_run_by_the_fuzzer() {
+fn every_target_has_a_fuzzer() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     let mut files: Vec<String> = fs::read_dir(place)
         .unwrap()
@@ -79,27 +80,27 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes_are_dealt_with(data: Vec<u8>) {
+    fn random_bytes_pass(data: Vec<u8>) {
         for (_, target) in TARGETS {
             target(&data);
         }
     }
 
     #[test]
-    fn random_text_is_dealt_with(data in "\\PC{0,40}|[a-z0-9:/?&=#@%.-]{0,40}|[-{}\\[\\]\",:a-z0-9]{0,60}") {
+    fn random_text_passes(data in "\\PC{0,40}|[a-z0-9:/?&=#@%.-]{0,40}|[-{}\\[\\]\",:a-z0-9]{0,60}") {
         for (_, target) in TARGETS {
             target(data.as_bytes());
         }
     }
 
     #[test]
-    fn what_was_kept_and_then_changed_is_dealt_with(
+    fn changed_corpus_inputs_pass(
         (name, target) in select(TARGETS),
         file: Index,
         cuts in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4),
     ) {
-        let kept = corpus(name);
-        let mut data = file.get(&kept).1.clone();
+        let inputs = corpus(name);
+        let mut data = file.get(&inputs).1.clone();
         for (at, byte) in cuts {
             if !data.is_empty() {
                 let at = at.index(data.len());

@@ -1,4 +1,4 @@
-//! Where archived logs go: a directory, or a prefix of a bucket.
+//! Archives of pruned runs, in a directory or under a prefix of a bucket.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use goldseam_engine::EngineError;
 use goldseam_store::{Archive, StoreError};
 
-/// Opens the archive that a text names: a directory, made if it is not there, or `s3://BUCKET/PREFIX`.
+/// Opens an archive: a directory, which is created if it does not exist, or `s3://BUCKET/PREFIX`.
 pub fn open_archive(place: &str) -> Result<Box<dyn Archive>, EngineError> {
     #[cfg(feature = "object")]
     if goldseam_store_object::url::is_ours(place) {
@@ -20,7 +20,7 @@ pub fn open_archive(place: &str) -> Result<Box<dyn Archive>, EngineError> {
     Ok(Box::new(FolderArchive { folder }))
 }
 
-/// Reads one batch of an archive, wherever it is: a file, or `s3://BUCKET/PREFIX/NAME`.
+/// Reads one batch of an archive from a file or from `s3://BUCKET/PREFIX/NAME`.
 pub async fn read_archived(place: &str) -> Result<Vec<u8>, EngineError> {
     #[cfg(feature = "object")]
     if goldseam_store_object::url::is_ours(place) {
@@ -40,15 +40,16 @@ struct FolderArchive {
 }
 
 impl FolderArchive {
-    /// The file has its name only once all of it is on the disk; then the name is, too.
+    /// Writes and syncs a batch under a temporary name, then links it under `name` and syncs the directory.
     fn write(&self, name: &str, batch: &[u8]) -> io::Result<()> {
-        let (path, unready) = (self.folder.join(name), self.folder.join(format!("{name}.part")));
-        let mut file = File::create(&unready)?;
+        let path = self.folder.join(name);
+        let part = self.folder.join(format!("{name}.part"));
+        let mut file = File::create(&part)?;
         file.write_all(batch)?;
         file.sync_all()?;
-        // Unlike a rename, a link never takes the place of what is there.
-        let linked = fs::hard_link(&unready, &path);
-        fs::remove_file(&unready)?;
+        // Unlike a rename, a link never replaces an existing file.
+        let linked = fs::hard_link(&part, &path);
+        fs::remove_file(&part)?;
         linked?;
         File::open(&self.folder)?.sync_all()
     }
@@ -72,13 +73,12 @@ impl Archive for FolderArchive {
 fn cannot(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Refused {
         code: "GS0133",
-        what: format!("the archive {} cannot be used: {error}", path.display()),
-        hint: "name a directory that may be written to, or s3://BUCKET/PREFIX; nothing was removed"
-            .to_owned(),
+        what: format!("cannot use archive {}: {error}", path.display()),
+        hint: "pass a writable directory or s3://BUCKET/PREFIX; no run was removed".to_owned(),
     }
 }
 
-/// Archiving runs that ended long ago, and removing them: see [`goldseam_admin::retention`].
+/// Archives and removes runs that ended long ago; see [`goldseam_admin::retention`].
 pub mod retention {
     pub use super::{open_archive, read_archived};
     pub use goldseam_admin::retention::{

@@ -1,38 +1,73 @@
-//! Durable workflows that heal themselves, on a SQLite file.
+//! Durable workflows that repair themselves, on SQLite, Postgres or object storage.
 //!
-//! A workflow is a plain async function. What it does through its [`Context`] is recorded; after a
-//! crash it goes on where it was: nothing acknowledged is lost, no completed step runs again.
+//! A *workflow* is an async function that takes a [`Context`] and an input. Each call on the context (a step, a
+//! sleep, a signal, a question to a person, a child run) is recorded in the *log* of its *run*. If the process
+//! crashes, another node calls the function again: completed operations return their recorded results, and the run
+//! continues where it was. The function must be deterministic, so read clocks, random numbers and the outside world
+//! inside steps only.
 //!
-//! ```no_run
+//! ```
 //! use goldseam::prelude::*;
 //!
-//! async fn greet(ctx: Context, name: String) -> goldseam::Result<String> {
-//!     let greeting = ctx.step("compose", || async { Ok::<_, Error>(format!("Hello, {name}!")) }).await?;
-//!     ctx.sleep("pause", Duration::from_secs(1)).await?;
-//!     Ok(greeting)
+//! async fn charge(order: &str) -> goldseam::Result<String> {
+//!     Ok(format!("receipt for {order}"))
 //! }
 //!
-//! # async fn demo() -> Result<(), goldseam::EngineError> {
-//! let engine = Engine::open("sqlite:hello.db").await?.workflow("greet", greet).start().await?;
-//! let run = engine.run("greet", "greet-ada", &"Ada").await?;
-//! println!("{}", run.result::<String>().await?);
-//! # engine.shutdown().await;
+//! async fn checkout(ctx: Context, order: String) -> goldseam::Result<String> {
+//!     // Runs once more if the process crashes before the result is recorded; never again after that.
+//!     let receipt = ctx.step("charge", || charge(&order)).await?;
+//!     // The run leaves memory while it waits.
+//!     let address: String = ctx.signal("address").await?;
+//!     Ok(format!("{receipt}, to {address}"))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let url = format!("sqlite:{}", folder.path().join("shop.db").display());
+//! // For example "sqlite:shop.db", "postgres://USER@HOST/DATABASE" or "s3://BUCKET/PREFIX".
+//! let engine = Engine::open(&url).await?.workflow("checkout", checkout).start().await?;
+//! // The same id is always the same run: a second call returns a handle to the first run.
+//! let run = engine.run("checkout", "order-7", &"order-7").await?;
+//! run.signal("address", &"Kyoto").await?;
+//! assert_eq!(run.result::<String>().await?, "receipt for order-7, to Kyoto");
+//! engine.shutdown().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Step side effects are at-least-once; a recorded completion is exactly-once. See [`Context`] for
-//! everything that a workflow can do, [`Client`] for everything that can be done to a run.
+//! # Guarantees
+//!
+//! - The side effects of a step happen *at least once*: a crash between the effect and its record repeats the step,
+//!   with the same [idempotency key](Attempt::idempotency_key).
+//! - The completion of a step is recorded *exactly once*. A completed step never runs again on the same branch.
+//! - An acknowledged start, signal or answer is never lost.
+//! - Rules detect runs, tasks and locks that are stuck, and repair them. Each repair is an event in the run's log.
+//!
+//! # Where to look
+//!
+//! | item | purpose |
+//! |---|---|
+//! | [`Engine`] | executes runs; opens a store and registers workflows |
+//! | [`Context`] | the operations that a workflow can use |
+//! | [`Client`], [`RunHandle`] | the operations on runs from outside; [`connect`] returns a client without an engine |
+//! | [`Config`], [`Recovery`] | timing and recovery policy of an engine |
+//! | [`Secret`] | values that steps use and that no log shows |
+//! | [`preflight`] | replays stored runs with new code before it is deployed |
+//! | [`healer`] | diagnoses and repairs runs on request |
+//! | [`retention`], [`copy`] | archive old runs; move a store |
+//! | `testing` | runs your workflow with a crash at every point (feature `testing`) |
 
 mod archive;
-mod known;
+mod durations;
 mod open;
 pub mod preflight;
-mod span;
+mod store_secrets;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use archive::retention;
+pub use durations::{days, hours, mins, secs};
 pub use goldseam_admin::copy;
 pub use goldseam_core as core;
 pub use goldseam_core::recovery;
@@ -52,34 +87,33 @@ pub use goldseam_core::form::Form;
 pub use goldseam_core::{Class, Failure, Limits, Millis, Path, Payload, Retry, RunId, Seq, Status, Summary};
 pub use goldseam_store::check::{Fact, Migrated, Report};
 pub use goldseam_store::shown_url;
-pub use known::hide_known;
 pub use open::{
     Builder, Engine, check_store, connect, connect_existing, copier, copy_mark, dry_copier, exposed_files,
     migrate_store, open_existing_store, open_store, reopen_store,
 };
-pub use span::{days, hours, mins, secs};
+pub use store_secrets::hide_known;
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
 
-/// The guide to testing workflows, its code run.
+/// Runs the code of the guide to testing workflows.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/guides/testing-your-workflows.md")]
 pub struct TestingGuide;
 
-/// The guide to changing a workflow, its code compiled.
+/// Compiles the code of the guide to changing a workflow.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/guides/changing-a-workflow.md")]
 pub struct ChangingGuide;
 
-/// The guide to secrets, its code compiled.
+/// Compiles the code of the guide to secrets.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/keeping-secrets.md")]
 pub struct SecretsGuide;
 
-/// Everything that a program with workflows usually needs.
+/// The items that most programs with workflows import.
 pub mod prelude {
     pub use std::time::Duration;
 

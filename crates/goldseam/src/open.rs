@@ -1,4 +1,4 @@
-//! From a URL to a store, an engine or a client: the one place that names the backends.
+//! Opens stores, engines and clients by URL. Only this module names the backends.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -21,8 +21,8 @@ use serde::de::DeserializeOwned;
 
 use crate::preflight::{Order, Preflight, PreflightReport};
 
-/// What a URL names.
-enum Place {
+/// A parsed store URL.
+enum StoreUrl {
     Sqlite(PathBuf, goldseam_store_sqlite::Options),
     #[cfg(feature = "postgres")]
     Postgres(Box<goldseam_store_postgres::Options>),
@@ -30,8 +30,8 @@ enum Place {
     Object(Box<goldseam_store_object::Options>),
 }
 
-impl Place {
-    fn of(url: &str) -> Result<Self, EngineError> {
+impl StoreUrl {
+    fn parse(url: &str) -> Result<Self, EngineError> {
         if url.starts_with("sqlite:") {
             let (path, options) = goldseam_store_sqlite::url::parse(url)?;
             return Ok(Self::Sqlite(path, options));
@@ -46,8 +46,8 @@ impl Place {
         }
         Err(EngineError::Store(StoreError::Refused {
             code: "GS0206",
-            what: format!("{:?} is not a store URL that this build understands", shown_url(url)),
-            hint: "write sqlite:PATH, for example sqlite:goldseam.db, postgres://USER@HOST/DATABASE, or \
+            what: format!("this build does not support the store URL {:?}", shown_url(url)),
+            hint: "pass sqlite:PATH (for example sqlite:goldseam.db), postgres://USER@HOST/DATABASE or \
                 s3://BUCKET/PREFIX"
                 .to_owned(),
         }))
@@ -57,198 +57,203 @@ impl Place {
 /// Opens the store that `url` names: `sqlite:PATH`, `sqlite:PATH?durability=process`, `postgres://USER@HOST/DATABASE`,
 /// `s3://BUCKET/PREFIX`.
 ///
-/// Makes it if it is not there and brings an older schema up to date: an engine in its users' own process
-/// has nobody else to do it. A store that a copy closed can be read only.
+/// Creates the store if it does not exist, and migrates an older schema. A store that was closed by a copy is opened
+/// read-only.
 ///
-/// In a process that makes a preflight, this is the store to look at, and it can be read only.
+/// In a preflight process, opens the store under preflight instead, read-only.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    if let Some(order) = Order::given()? {
+    if let Some(order) = Order::from_env()? {
         return order.open(url).await;
     }
-    unless_closed(make(url).await?).await
+    read_only_if_closed(open_or_create(url).await?).await
 }
 
-/// A store that a copy closed may be looked at: its runs go on elsewhere.
-async fn unless_closed(store: Arc<dyn Store>) -> Result<Arc<dyn Store>, EngineError> {
+/// Makes a store that was closed by a copy read-only, because its runs continue in the destination.
+async fn read_only_if_closed(store: Arc<dyn Store>) -> Result<Arc<dyn Store>, EngineError> {
     Ok(match closed_by_copy(&*store).await? {
         Some(closed) => Arc::new(ClosedStore::new(store, closed)),
         None => store,
     })
 }
 
-async fn make(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    Ok(mortal(match Place::of(url)? {
-        Place::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
+async fn open_or_create(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    Ok(with_crash_points(match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(path, options) => Arc::new(SqliteStore::open(&path, options)?),
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => Arc::new(PostgresStore::open(*options).await?),
+        StoreUrl::Postgres(options) => Arc::new(PostgresStore::open(*options).await?),
         #[cfg(feature = "object")]
-        Place::Object(options) => Arc::new(BucketStore::open(*options).await?),
+        StoreUrl::Object(options) => Arc::new(BucketStore::open(*options).await?),
     }))
 }
 
-/// A process may be told to die at a call of its store, if it was built for that.
-fn mortal(store: Arc<dyn Store>) -> Arc<dyn Store> {
+/// Wraps the store in crash points if the feature is on.
+fn with_crash_points(store: Arc<dyn Store>) -> Arc<dyn Store> {
     #[cfg(feature = "crash-points")]
     let store = goldseam_store::dying::wrapped(store);
     store
 }
 
-/// Like [`open_store`], but refuses a store that is not there, or has an older schema, and changes nothing.
+/// Opens an existing store without changing it; unlike [`open_store`], fails if it is missing or has an older schema.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    if let Some(order) = Order::given()? {
+    if let Some(order) = Order::from_env()? {
         return order.open(url).await;
     }
-    unless_closed(find(url).await?).await
+    read_only_if_closed(open_existing(url).await?).await
 }
 
-pub(crate) async fn find(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    if let Place::Sqlite(path, _) = Place::of(url)?
+pub(crate) async fn open_existing(url: &str) -> Result<Arc<dyn Store>, EngineError> {
+    if let StoreUrl::Sqlite(path, _) = StoreUrl::parse(url)?
         && !path.exists()
     {
         return Err(EngineError::Store(StoreError::Refused {
             code: "GS0205",
-            what: format!("there is no database {}", path.display()),
-            hint: "name one with --store sqlite:PATH or GOLDSEAM_STORE; an engine makes it when it starts"
+            what: format!("database {} does not exist", path.display()),
+            hint: "pass --store sqlite:PATH or set GOLDSEAM_STORE; an engine creates the file when it starts"
                 .to_owned(),
         }));
     }
     open_current_store(url).await
 }
 
-/// Engines that still run may be of an older release; only somebody who means it may end their days.
+/// Opens a store whose schema is current. Never migrates implicitly: engines of an older release may still be running.
 async fn open_current_store(url: &str) -> Result<Arc<dyn Store>, EngineError> {
-    Ok(mortal(match Place::of(url)? {
-        Place::Sqlite(path, options) => Arc::new(SqliteStore::open_current(&path, options)?),
+    Ok(with_crash_points(match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(path, options) => Arc::new(SqliteStore::open_current(&path, options)?),
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => Arc::new(PostgresStore::open_current(*options).await?),
+        StoreUrl::Postgres(options) => Arc::new(PostgresStore::open_current(*options).await?),
         #[cfg(feature = "object")]
-        Place::Object(options) => Arc::new(BucketStore::open_current(*options).await?),
+        StoreUrl::Object(options) => Arc::new(BucketStore::open_current(*options).await?),
     }))
 }
 
-/// The files of a store that other users of this machine may read or write. A store that is no file has none.
+/// Returns the files of a store that other users of this machine may read or write; none unless it is a SQLite store.
 pub fn exposed_files(url: &str) -> Vec<PathBuf> {
-    match Place::of(url) {
-        Ok(Place::Sqlite(path, _)) => goldseam_store_sqlite::private::exposed(&path),
+    match StoreUrl::parse(url) {
+        Ok(StoreUrl::Sqlite(path, _)) => goldseam_store_sqlite::private::exposed(&path),
         _ => Vec::new(),
     }
 }
 
-/// Looks a store over: reads all of it, changes nothing.
+/// Checks a store: reads every record, changes nothing.
 pub async fn check_store(url: &str) -> Result<Report, EngineError> {
-    Ok(match Place::of(url)? {
-        Place::Sqlite(path, options) => goldseam_store_sqlite::check::check(&path, &options)?,
+    Ok(match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(path, options) => goldseam_store_sqlite::check::check(&path, &options)?,
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => goldseam_store_postgres::check::check(*options).await?,
+        StoreUrl::Postgres(options) => goldseam_store_postgres::check::check(*options).await?,
         #[cfg(feature = "object")]
-        Place::Object(options) => goldseam_store_object::check(*options).await?,
+        StoreUrl::Object(options) => goldseam_store_object::check(*options).await?,
     })
 }
 
-/// Brings the schema of a store up to date, or makes a new store.
+/// Migrates the schema of a store, or creates the store.
 pub async fn migrate_store(url: &str) -> Result<Migrated, EngineError> {
-    Ok(match Place::of(url)? {
-        Place::Sqlite(path, options) => goldseam_store_sqlite::check::migrate(&path, &options)?,
+    Ok(match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(path, options) => goldseam_store_sqlite::check::migrate(&path, &options)?,
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => goldseam_store_postgres::check::migrate(*options).await?,
+        StoreUrl::Postgres(options) => goldseam_store_postgres::check::migrate(*options).await?,
         #[cfg(feature = "object")]
-        Place::Object(options) => goldseam_store_object::migrate(*options).await?,
+        StoreUrl::Object(options) => goldseam_store_object::migrate(*options).await?,
     })
 }
 
-/// A client of a store that must be there already: looking never makes a file, nor changes a schema.
+/// Returns a client of an existing store. Never creates a file or changes a schema.
 pub async fn connect_existing(url: &str) -> Result<Client, EngineError> {
     Ok(Client::new(open_existing_store(url).await?))
 }
 
-/// A client of the store that `url` names: it can do everything to runs but execute them.
+/// Returns a client of the store: it can do everything to runs except execute them.
 ///
-/// Makes the store if it is not there, but refuses an older schema: that is for an engine to change, or
-/// for [`migrate_store`].
+/// Creates the store if it does not exist, but fails if its schema is older: start an engine or call [`migrate_store`]
+/// to migrate it.
 pub async fn connect(url: &str) -> Result<Client, EngineError> {
-    if let Some(order) = Order::given()? {
+    if let Some(order) = Order::from_env()? {
         return Ok(Client::new(order.open(url).await?));
     }
-    Ok(Client::new(unless_closed(open_current_store(url).await?).await?))
+    Ok(Client::new(read_only_if_closed(open_current_store(url).await?).await?))
 }
 
-/// Moves everything of one store to another. The source must be there; the destination is made if it is not, and
-/// brought up to date.
+/// Prepares a copy of everything in one store to another.
+///
+/// The source must exist. The destination is created if it does not exist, and its schema is migrated.
 pub async fn copier(from: &str, to: &str, options: CopyOptions) -> Result<Copier, EngineError> {
-    let (from, to) = ((find(from).await?, shown_url(from)), (make(to).await?, shown_url(to)));
-    Ok(between(from, to, options))
+    let source = CopyEnd { client: Client::new(open_existing(from).await?), url: shown_url(from) };
+    let destination = CopyEnd { client: Client::new(open_or_create(to).await?), url: shown_url(to) };
+    Ok(copier_between(&source, &destination, options))
 }
 
-/// Like [`copier`], for [`Copier::plan`] only: a destination that is not there counts as an empty one, and is not made.
+/// Prepares a copy for [`Copier::plan`] only. A destination that does not exist counts as empty and is not created.
 pub async fn dry_copier(from: &str, to: &str, options: CopyOptions) -> Result<Copier, EngineError> {
-    let there: Arc<dyn Store> = match is_there(to).await? {
-        true => find(to).await?,
-        false => Arc::new(MemoryStore::default()),
-    };
-    Ok(between((find(from).await?, shown_url(from)), (there, shown_url(to)), options))
+    let store: Arc<dyn Store> =
+        if exists(to).await? { open_existing(to).await? } else { Arc::new(MemoryStore::default()) };
+    let source = CopyEnd { client: Client::new(open_existing(from).await?), url: shown_url(from) };
+    let destination = CopyEnd { client: Client::new(store), url: shown_url(to) };
+    Ok(copier_between(&source, &destination, options))
 }
 
-fn between(
-    (from, here): (Arc<dyn Store>, String),
-    (to, there): (Arc<dyn Store>, String),
-    options: CopyOptions,
-) -> Copier {
-    Copier::new((&Client::new(from), &here), (&Client::new(to), &there), options)
+/// One side of a copy.
+struct CopyEnd {
+    client: Client,
+    /// Without credentials.
+    url: String,
 }
 
-/// Whether there is anything at all under this URL.
-async fn is_there(url: &str) -> Result<bool, EngineError> {
-    Ok(match Place::of(url)? {
-        Place::Sqlite(path, _) => path.exists(),
+fn copier_between(source: &CopyEnd, destination: &CopyEnd, options: CopyOptions) -> Copier {
+    Copier::new((&source.client, &source.url), (&destination.client, &destination.url), options)
+}
+
+/// Returns whether a store exists at `url`.
+async fn exists(url: &str) -> Result<bool, EngineError> {
+    Ok(match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(path, _) => path.exists(),
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => goldseam_store_postgres::check::check(*options).await?.schema > 0,
+        StoreUrl::Postgres(options) => goldseam_store_postgres::check::check(*options).await?.schema > 0,
         #[cfg(feature = "object")]
-        Place::Object(options) => goldseam_store_object::is_there(&options).await?,
+        StoreUrl::Object(options) => goldseam_store_object::is_there(&options).await?,
     })
 }
 
-/// What a store says about the copy it takes part in, if it does.
+/// Returns the mark of the copy that a store takes part in, if any.
 pub async fn copy_mark(url: &str) -> Result<Option<Mark>, EngineError> {
-    Ok(mark_of(&*find(url).await?).await?)
+    Ok(mark_of(&*open_existing(url).await?).await?)
 }
 
-/// Opens a store that a copy closed; returns what it said. See [`goldseam_admin::copy::reopen`].
+/// Reopens a store that was closed by a copy, and returns the removed mark. See [`goldseam_admin::copy::reopen`].
 pub async fn reopen_store(url: &str) -> Result<Option<Mark>, EngineError> {
-    reopen(&*find(url).await?).await
+    reopen(&*open_existing(url).await?).await
 }
 
-/// A running engine; see [`Engine::open`]. Everything a [`Client`] can do, it can do too.
+/// A running engine: a node that executes runs. It dereferences to a [`Client`] and has all of its methods.
 #[derive(Debug)]
 pub struct Engine(goldseam_engine::Engine);
 
 impl Engine {
-    /// Opens a store for an engine. Register workflows, then call [`Builder::start`].
+    /// Opens a store for an engine, as [`open_store`] does. Register workflows, then call [`Builder::start`].
     pub async fn open(url: &str) -> Result<Builder, EngineError> {
         Ok(Self::on(open_store(url).await?))
     }
 
-    /// Like [`Engine::open`], but refuses a store that is not there, or has an older schema, and changes nothing: for a
-    /// preflight.
+    /// Opens an existing store for a preflight. Unlike [`Engine::open`], changes nothing, and fails if the store is
+    /// missing or has an older schema.
     pub async fn open_existing(url: &str) -> Result<Builder, EngineError> {
         Ok(Self::on(open_existing_store(url).await?))
     }
 
-    /// Workflows without a store, for a preflight of exported histories.
+    /// Returns a builder without a store, for a preflight of exported histories.
     pub fn detached() -> Builder {
         Self::on(goldseam_engine::preflight::read_only(Arc::new(MemoryStore::default())))
     }
 
-    /// An engine on a store that is open already.
+    /// Returns a builder for an engine on an open store.
     pub fn on(store: Arc<dyn Store>) -> Builder {
         Builder(goldseam_engine::Engine::builder(store))
     }
 
-    /// Stops taking work, hands over what is running, and leaves. No attempt is counted for any of it.
+    /// Shuts down gracefully: claims no more work and releases its runs to other nodes. Counts no attempt for them.
     pub async fn shutdown(self) {
         self.0.shutdown().await;
     }
 
-    /// Stops at once, like a crash. What was running goes on as soon as an engine runs again.
+    /// Stops at once, like a crash. Another node, or the next engine that starts, recovers its runs.
     pub fn crash(self) {
         self.0.crash();
     }
@@ -262,7 +267,7 @@ impl Deref for Engine {
     }
 }
 
-/// An engine to be: workflows are registered, nothing runs yet.
+/// Configures an [`Engine`] and registers its workflows. Nothing runs until [`Builder::start`].
 #[derive(Debug)]
 #[must_use = "nothing runs until `start`"]
 pub struct Builder(pub(crate) goldseam_engine::Builder);
@@ -280,7 +285,7 @@ impl Builder {
         Self(self.0.workflow(name, function))
     }
 
-    /// Registers a version of a workflow. New runs begin with the newest; older runs stay on theirs.
+    /// Registers a version of a workflow. New runs begin with the newest version; existing runs stay on their own.
     pub fn workflow_version<F, Fut, I, O, E>(self, name: &str, version: u32, function: F) -> Self
     where
         F: Fn(Context, I) -> Fut + Send + Sync + 'static,
@@ -292,24 +297,27 @@ impl Builder {
         Self(self.0.workflow_version(name, version, function))
     }
 
-    /// Declares the steps of a workflow that always makes the same ones: `show` then tells how many are left,
-    /// and a run that has made them all without an end is found (rule A3).
+    /// Declares the steps of a workflow that always executes the same steps.
+    ///
+    /// `goldseam show` then prints how many steps are left, and rule A3 finds a run that completed all of them but did
+    /// not end.
     pub fn plan<'a>(self, workflow: &str, steps: impl IntoIterator<Item = &'a str>) -> Self {
         Self(self.0.plan(workflow, steps))
     }
 
-    /// How runs of one workflow are recovered, where it differs from the rest.
+    /// Sets the recovery policy of one workflow. Without it, the workflow uses [`Config::recovery`].
     pub fn recovery(self, workflow: &str, recovery: Recovery) -> Self {
         Self(self.0.recovery(workflow, recovery))
     }
 
-    /// A secret that steps get by its name, with [`Context::secret`]. Its value is kept out of every text that the engine
-    /// writes: failures, panics, progress, heartbeats.
+    /// Registers a secret. Steps read it by name with [`Context::secret`].
+    ///
+    /// The engine redacts its value in everything that it writes: failures, panics, progress and heartbeats.
     ///
     /// ```no_run
     /// use goldseam::prelude::*;
     ///
-    /// /// The order says which account pays, by the name of a secret.
+    /// /// The input names the secret of the account that pays.
     /// async fn charge(ctx: Context, account: String) -> goldseam::Result<()> {
     ///     ctx.step("charge", || async {
     ///         let key = ctx.secret(&account)?;
@@ -335,8 +343,8 @@ impl Builder {
         Self(self.0.secret(name, secret))
     }
 
-    /// Lets the sweeps of this engine heal states that other systems keep beside the runs, where the store has a place for
-    /// them. Without it, no engine changes them.
+    /// Lets the sweeps of this engine heal foreign states, if the store holds any. Without it, this engine never
+    /// changes them.
     pub fn foreign_states(self, options: goldseam_engine::healer::foreign::ForeignOptions) -> Self {
         Self(self.0.foreign_states(options))
     }
@@ -346,38 +354,38 @@ impl Builder {
         Self(self.0.config(config))
     }
 
-    /// Runs in memory at once.
+    /// Sets the number of runs that this engine may hold in memory.
     pub fn slots(self, slots: u32) -> Self {
         Self(self.0.slots(slots))
     }
 
-    /// Bounds on everything. Call it before registering workflows.
+    /// Sets the limits on sizes and counts. Call it before registering workflows.
     pub fn limits(self, limits: Limits) -> Self {
         Self(self.0.limits(limits))
     }
 
-    /// Another clock: for tests and simulation.
+    /// Replaces the clock, for tests and simulation.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self(self.0.clock(clock))
     }
 
-    /// Another source of randomness: for tests and simulation.
+    /// Replaces the source of randomness, for tests and simulation.
     pub fn entropy(self, entropy: Arc<dyn Entropy>) -> Self {
         Self(self.0.entropy(entropy))
     }
 
-    /// Tries the registered workflows against stored runs, without effects and without a write; see
+    /// Replays stored runs with the registered workflows, without effects or writes; see
     /// [`preflight`](crate::preflight).
     pub async fn preflight(&self, what: Preflight) -> Result<PreflightReport, EngineError> {
         self.0.preflight(what).await
     }
 
-    /// Joins the store, recovers what dead nodes left behind, and begins to work.
+    /// Starts the engine: registers the node, recovers the runs of dead nodes, and begins to claim work.
     ///
-    /// In a process that `goldseam preflight --program` started, it makes a preflight instead, and ends the process.
+    /// In a process started by `goldseam preflight --program`, runs the preflight instead and exits the process.
     pub async fn start(self) -> Result<Engine, EngineError> {
-        if let Some(order) = Order::given()? {
-            return Err(order.carry_out(self.0).await);
+        if let Some(order) = Order::from_env()? {
+            return Err(order.run(self.0).await);
         }
         Ok(Engine(self.0.start().await?))
     }

@@ -1,6 +1,6 @@
-//! Preflight: the workflows of this build, tried against stored runs before they are deployed.
+//! Preflight: replays stored runs with the workflows of this build, before you deploy them.
 //!
-//! In a test or a small program of your own:
+//! In a test or a small program:
 //!
 //! ```no_run
 //! use goldseam::Engine;
@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! Or with no code at all: `goldseam preflight --program ./worker` starts a program with the environment variable
-//! [`VARIABLE`]. [`Builder::start`](crate::Builder::start) then makes a preflight instead of starting, writes its report,
-//! and ends the process. Every store that such a process opens is the one that the order names, and refuses writes.
+//! Without code: `goldseam preflight --program ./worker` starts a program with the environment variable [`VARIABLE`].
+//! [`Builder::start`](crate::Builder::start) then runs a preflight instead of starting the engine, writes the report,
+//! and exits the process. Whichever store such a process opens, it gets the store of the [`Order`], and writes fail.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,50 +30,51 @@ use serde::{Deserialize, Serialize};
 
 pub use goldseam_engine::preflight::{Finding, Group, Preflight, PreflightReport, Verdict};
 
-/// The environment variable that makes a program do a preflight instead of starting: an [`Order`] as JSON.
+/// The environment variable that makes a program run a preflight instead of starting. Its value is an [`Order`] as
+/// JSON.
 pub const VARIABLE: &str = "GOLDSEAM_PREFLIGHT";
 
-/// What a program is to try.
+/// The preflight that a program runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
     /// The file that the answer is written to: an [`Answer`] as JSON.
     pub report: PathBuf,
-    /// The store to read instead of the program's own.
+    /// The store to read instead of the one that the program opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
     /// Exported histories to read instead of a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histories: Option<PathBuf>,
-    /// Only these runs.
+    /// The runs to replay; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<RunId>,
-    /// Only this workflow.
+    /// The workflow whose runs to replay; all if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// At most this many runs of each workflow and version.
+    /// Maximum number of runs per workflow and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<usize>,
-    /// Parked runs, too.
+    /// Whether to include parked runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
-    /// On this version instead of each run's own.
+    /// The workflow version to replay on, instead of the version of each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_version: Option<u32>,
-    /// How long one run's replay may take.
+    /// Maximum duration of the replay of one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u64>,
 }
 
-/// What a program answers to an order.
+/// The response of a program to an [`Order`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What it found.
+    /// The verdicts.
     Report(PreflightReport),
-    /// Why it could not look.
+    /// The preflight could not run.
     Error {
-        /// Code with a page.
+        /// Error code; each has a page in the documentation.
         code: String,
         /// What happened.
         message: String,
@@ -83,36 +84,37 @@ pub enum Answer {
     },
 }
 
-fn no(what: impl Into<String>) -> EngineError {
+fn preflight_error(what: impl Into<String>) -> EngineError {
     EngineError::Preflight { what: what.into() }
 }
 
 impl Order {
-    /// The order that this process was started with; none: it is to run.
-    pub(crate) fn given() -> Result<Option<Self>, EngineError> {
+    /// Returns the order in the environment. None means a normal start.
+    pub(crate) fn from_env() -> Result<Option<Self>, EngineError> {
         match std::env::var(VARIABLE) {
-            Ok(text) => {
-                serde_json::from_str(&text).map(Some).map_err(|error| no(format!("{VARIABLE}: {error}")))
-            }
+            Ok(text) => serde_json::from_str(&text)
+                .map(Some)
+                .map_err(|error| preflight_error(format!("invalid {VARIABLE}: {error}"))),
             Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(error) => Err(no(format!("{VARIABLE}: {error}"))),
+            Err(error) => Err(preflight_error(format!("invalid {VARIABLE}: {error}"))),
         }
     }
 
-    /// The store to look at, where the program names `own`. It refuses writes.
+    /// Opens the store to read, instead of `own` if the order names one. The returned store refuses writes.
     pub(crate) async fn store(&self, own: &str) -> Result<Arc<dyn Store>, EngineError> {
         let store: Arc<dyn Store> = match &self.histories {
             Some(_) => Arc::new(MemoryStore::default()),
-            None => crate::open::find(self.store.as_deref().unwrap_or(own)).await?,
+            None => crate::open::open_existing(self.store.as_deref().unwrap_or(own)).await?,
         };
         Ok(goldseam_engine::preflight::read_only(store))
     }
 
-    /// The same for a program that opens its store. If that is not possible, the answer says why and the process ends.
+    /// Opens the store to read for a program that opens `own`. On failure, writes the error as the answer and exits the
+    /// process.
     pub(crate) async fn open(&self, own: &str) -> Result<Arc<dyn Store>, EngineError> {
         match self.store(own).await {
             Ok(store) => Ok(store),
-            Err(error) => Err(self.end(Err(error))),
+            Err(error) => Err(self.exit_with(Err(error))),
         }
     }
 
@@ -139,40 +141,41 @@ impl Order {
         Ok(what)
     }
 
-    async fn look(&self, builder: goldseam_engine::Builder) -> Result<PreflightReport, EngineError> {
+    async fn replay(&self, builder: goldseam_engine::Builder) -> Result<PreflightReport, EngineError> {
         let what = self.preflight()?;
         match &self.store {
-            // A program may have opened its store in a way of its own.
+            // The program may have opened its store without `open_store`.
             Some(url) => builder.on(self.store(url).await?).preflight(what).await,
             None => builder.preflight(what).await,
         }
     }
 
-    /// Writes the answer under its name only once all of it is there.
-    fn answer(&self, result: Result<PreflightReport, EngineError>) -> std::io::Result<()> {
+    /// Writes the answer to a temporary file and renames it, so readers never see part of it.
+    fn write_answer(&self, result: Result<PreflightReport, EngineError>) -> std::io::Result<()> {
         let answer = match result {
             Ok(report) => Answer::Report(report),
-            Err(error) => {
-                let (code, message, hint) = (error.code().to_owned(), error.to_string(), error.hint());
-                Answer::Error { code, message, hint }
-            }
+            Err(error) => Answer::Error {
+                code: error.code().to_owned(),
+                message: error.to_string(),
+                hint: error.hint(),
+            },
         };
         let part = self.report.with_extension("part");
         std::fs::write(&part, serde_json::to_string(&answer)?)?;
         std::fs::rename(part, &self.report)
     }
 
-    /// Tries the program's workflows, answers, and ends the process.
-    pub(crate) async fn carry_out(self, builder: goldseam_engine::Builder) -> EngineError {
-        let result = self.look(builder).await;
-        self.end(result)
+    /// Replays runs with the program's workflows, writes the answer, and exits the process.
+    pub(crate) async fn run(self, builder: goldseam_engine::Builder) -> EngineError {
+        let result = self.replay(builder).await;
+        self.exit_with(result)
     }
 
-    /// Answers and ends the process.
-    fn end(&self, result: Result<PreflightReport, EngineError>) -> EngineError {
-        match self.answer(result) {
+    /// Writes the answer and exits the process. Returns only if the answer cannot be written.
+    fn exit_with(&self, result: Result<PreflightReport, EngineError>) -> EngineError {
+        match self.write_answer(result) {
             Ok(()) => std::process::exit(0),
-            Err(error) => no(format!("{} cannot be written: {error}", self.report.display())),
+            Err(error) => preflight_error(format!("cannot write report {}: {error}", self.report.display())),
         }
     }
 }

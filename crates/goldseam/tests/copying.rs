@@ -1,4 +1,4 @@
-//! Copying between every two stores that this crate opens, and the memory store.
+//! Copies between each pair of store kinds.
 
 use goldseam_store::conformance::Fixture;
 use goldseam_suite::copying::faults::{Bad, every_call};
@@ -19,7 +19,7 @@ async fn object() -> Fixture {
     goldseam_store_object::testing::fixture_on(goldseam_store_sqlite::system_clock()).await
 }
 
-async fn object_on_a_server() -> Fixture {
+async fn object_on_server() -> Fixture {
     goldseam_store_object::testing::fixture_on_servers_clock().await
 }
 
@@ -63,8 +63,8 @@ mod object_to_object {
     goldseam_suite::copying!(super::object, super::object);
 }
 
-mod sqlite_to_object_on_a_server {
-    goldseam_suite::copying!(super::sqlite, super::object_on_a_server);
+mod sqlite_to_object_on_server {
+    goldseam_suite::copying!(super::sqlite, super::object_on_server);
 }
 
 #[tokio::test]
@@ -80,19 +80,19 @@ async fn every_call_to_the_source_may_fail() {
 }
 
 #[tokio::test]
-async fn calls_may_fail_on_files_too() {
+async fn calls_to_sqlite_may_fail() {
     let cases = every_call(&sqlite().await, sqlite, (Bad::To, 3, 23)).await;
     assert!(cases > 20, "{cases}");
 }
 
 #[tokio::test]
-async fn calls_may_fail_on_a_server_too() {
+async fn calls_to_postgres_may_fail() {
     let cases = every_call(&sqlite().await, postgres, (Bad::To, 5, 29)).await;
     assert!(cases > 20, "{cases}");
 }
 
 #[tokio::test]
-async fn calls_may_fail_on_object_storage_too() {
+async fn calls_to_object_storage_may_fail() {
     let cases = every_call(&sqlite().await, object, (Bad::To, 5, 7)).await;
     assert!(cases > 20, "{cases}");
     let cases = every_call(&object().await, sqlite, (Bad::From, 3, 7)).await;

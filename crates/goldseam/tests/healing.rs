@@ -1,4 +1,4 @@
-//! Every rule, end to end, on every store that this crate opens.
+//! Every rule, end to end, on each kind of store.
 
 use goldseam_store::conformance::Fixture;
 

@@ -1,4 +1,4 @@
-//! One run that takes its process down, among a thousand that do not: real processes, real aborts.
+//! One run that aborts its process, among a thousand that do not: real processes, real aborts.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use goldseam::{Config, Limits, Payload, Recovery, RunId, Status};
 
 const FOLDER: &str = "GOLDSEAM_POISON_FOLDER";
 const LONG: usize = 1_000;
-/// Processes that are killed from outside in a storm.
+/// Number of processes that are killed from outside.
 const KILLS: u64 = 15;
 
 fn url(folder: &Path) -> String {
     format!("sqlite:{}?durability=process", folder.join("poison.db").display())
 }
 
-/// Works until `open` is there; takes the process down as soon as `strike` is.
+/// Works until the file `open` exists. A poisonous run aborts the process once the file `strike` exists.
 async fn work(folder: PathBuf, poisonous: bool) -> Result<u32, Error> {
     while !folder.join("open").exists() || poisonous {
         if poisonous && folder.join("strike").exists() {
@@ -30,19 +30,19 @@ async fn work(folder: PathBuf, poisonous: bool) -> Result<u32, Error> {
     Ok(1)
 }
 
-/// Takes all the memory that the process may have, for as long as `hungry` is there.
+/// Allocates memory without end while the file `hungry` exists.
 async fn eat(folder: PathBuf) -> Result<u32, Error> {
     let mut eaten = Vec::new();
     while folder.join("hungry").exists() {
-        // Asked for and not touched: it counts against the process, and costs the machine nothing.
+        // Untouched pages count against the limit of the process, but use no memory of the machine.
         eaten.push(vec![0u8; 256 << 20]);
     }
     Ok(1)
 }
 
-/// Not a test: the process that the test starts, again and again.
+/// Not a test: the process that the tests start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "started by the test beside it"]
+#[ignore = "started by the other tests in this file"]
 async fn worker() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let folder = PathBuf::from(folder);
@@ -74,10 +74,14 @@ async fn worker() {
     std::future::pending::<()>().await;
 }
 
-/// Reserves, then takes the process down; what was reserved can be undone.
+async fn one() -> Result<u32, Error> {
+    Ok(1)
+}
+
+/// Reserves with a compensation, then aborts the process.
 async fn saga(ctx: Context, folder: PathBuf) -> Result<u32, Error> {
     let undo = folder.clone();
-    let reserve = ctx.step("reserve", || async { Ok::<u32, Error>(1) });
+    let reserve = ctx.step("reserve", one);
     let reserved =
         reserve.compensate(move |_: u32| {
             let undo = undo.clone();
@@ -88,7 +92,7 @@ async fn saga(ctx: Context, folder: PathBuf) -> Result<u32, Error> {
     Ok(reserved.await? + ctx.step("charge", || work(folder.clone(), true)).await?)
 }
 
-/// Ends with the test, whatever becomes of it.
+/// A worker process, killed on drop.
 struct Worker(Child);
 
 impl Worker {
@@ -96,7 +100,7 @@ impl Worker {
         Self::spawn(Command::new(std::env::current_exe().unwrap()), folder)
     }
 
-    /// The same with so many kilobytes of memory.
+    /// Starts a worker whose address space is limited.
     fn start_with_memory(kilobytes: u32, folder: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {kilobytes} && exec \"$0\" \"$@\"")]);
@@ -110,10 +114,10 @@ impl Worker {
     }
 
     /// Waits until its engine has started.
-    async fn is_up(&mut self, folder: &Path) {
+    async fn wait_until_up(&mut self, folder: &Path) {
         let up = folder.join(format!("up-{}", self.0.id()));
         while !up.exists() {
-            assert!(!self.is_gone(), "it died before it began");
+            assert!(!self.is_gone(), "the worker died before its engine started");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -150,11 +154,11 @@ fn count(counts: &BTreeMap<&'static str, usize>, status: Status) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_aborting_run_among_a_thousand_is_the_only_one_that_is_ended() {
-    assert!(tokio::time::timeout(Duration::from_secs(300), story()).await.is_ok(), "it did not end in time");
+async fn parks_only_the_aborting_run_among_a_thousand() {
+    assert!(tokio::time::timeout(Duration::from_secs(300), one_poisonous_run()).await.is_ok(), "timed out");
 }
 
-async fn story() {
+async fn one_poisonous_run() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     let client = goldseam::connect(&url(folder)).await.unwrap();
@@ -168,7 +172,7 @@ async fn story() {
     let mut worker = Worker::start(folder);
     let mut crashes = 0;
     while count(&statuses(&client).await, Status::Running) <= LONG {
-        assert!(!worker.is_gone(), "nothing has struck yet");
+        assert!(!worker.is_gone(), "the worker died before the abort");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     std::fs::write(folder.join("strike"), "").unwrap();
@@ -183,23 +187,23 @@ async fn story() {
     assert_eq!(trouble.code.as_deref(), Some("P1"));
     assert!(trouble.message.starts_with("recovery failed after 3 attempts"), "{}", trouble.message);
     assert!(trouble.message.ends_with("executing only this run, in step work"), "{}", trouble.message);
-    // The first, the crowd's, and a search among those that were let in together, which halves them each time.
+    // The first crash, one with all suspects, and a binary search among the suspects that were let in together.
     assert!((4..=16).contains(&crashes), "{crashes}");
     std::fs::write(folder.join("open"), "").unwrap();
     while count(&statuses(&client).await, Status::Completed) < LONG {
-        assert!(!worker.is_gone(), "no other run takes the process down");
+        assert!(!worker.is_gone(), "another run aborted the process");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(count(&statuses(&client).await, Status::Parked), 1);
 }
 
-/// A crash-looping deploy, a killer of large processes, a machine that is taken away: no run is to blame for it.
+/// No run is to blame for a crash-looping deploy, the OOM killer, or a machine that is switched off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_from_outside_blame_no_run() {
-    assert!(tokio::time::timeout(Duration::from_secs(300), storm()).await.is_ok(), "it did not end in time");
+    assert!(tokio::time::timeout(Duration::from_secs(300), repeated_kills()).await.is_ok(), "timed out");
 }
 
-async fn storm() {
+async fn repeated_kills() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     let client = goldseam::connect(&url(folder)).await.unwrap();
@@ -208,30 +212,30 @@ async fn storm() {
         let run = RunId::new(format!("r{number}")).unwrap();
         client.start("flow", &run, input, StartOptions::default()).await.unwrap();
     }
-    let patient = RunId::new("waits").unwrap();
-    client.start("waits", &patient, Payload::null(), StartOptions::default()).await.unwrap();
+    let waiting = RunId::new("waits").unwrap();
+    client.start("waits", &waiting, Payload::null(), StartOptions::default()).await.unwrap();
     for kill in 0..KILLS {
         let mut worker = Worker::start(folder);
-        worker.is_up(folder).await;
+        worker.wait_until_up(folder).await;
         tokio::time::sleep(Duration::from_millis(100 + kill * 97 % 500)).await;
-        assert!(!worker.is_gone(), "nothing but the storm ends it");
+        assert!(!worker.is_gone(), "the worker died before it was killed");
         drop(worker);
         let counts = statuses(&client).await;
         assert_eq!((count(&counts, Status::Failed), count(&counts, Status::Parked)), (0, 0), "{counts:?}");
-        assert_eq!(client.get(&patient).await.unwrap().attempt, 0, "it only waits");
+        assert_eq!(client.get(&waiting).await.unwrap().attempt, 0, "a waiting run counts no attempt");
     }
     std::fs::write(folder.join("open"), "").unwrap();
-    client.handle(patient).signal("go", &1).await.unwrap();
+    client.handle(waiting).signal("go", &1).await.unwrap();
     let mut worker = Worker::start(folder);
     while count(&statuses(&client).await, Status::Completed) < 31 {
-        assert!(!worker.is_gone(), "the storm is over");
+        assert!(!worker.is_gone(), "the worker died after the kills");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// A policy of failing keeps the promise of `failed`: what had to be undone is undone.
+/// With `park: false` a poisonous run fails, but only after its compensations.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_poisonous_run_is_undone_before_it_fails() {
+async fn compensates_a_poisonous_run_before_it_fails() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     std::fs::write(folder.join("strike"), "").unwrap();
@@ -239,7 +243,7 @@ async fn a_poisonous_run_is_undone_before_it_fails() {
     let run = RunId::new("order").unwrap();
     client.start("saga", &run, Payload::null(), StartOptions::default()).await.unwrap();
     let mut worker = Worker::start(folder);
-    let story = async {
+    let fails = async {
         while client.get(&run).await.unwrap().status != Status::Failed {
             if worker.is_gone() {
                 worker = Worker::start(folder);
@@ -247,16 +251,16 @@ async fn a_poisonous_run_is_undone_before_it_fails() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let ended = tokio::time::timeout(Duration::from_secs(120), story).await.is_ok();
+    let ended = tokio::time::timeout(Duration::from_secs(120), fails).await.is_ok();
     let summary = client.get(&run).await.unwrap();
     assert!(ended, "{summary:?}");
     assert_eq!(summary.trouble.unwrap().message, "recovery failed after 3 attempts");
-    assert!(folder.join("undone").exists(), "what it reserved is given back");
+    assert!(folder.join("undone").exists(), "the compensation ran");
     let names: Vec<&str> = client.history(&run).await.unwrap().iter().map(|one| one.event.name()).collect();
     assert!(names.ends_with(&["compensation.completed", "run.failed"]), "{names:?}");
 }
 
-/// argoproj/argo-workflows#8456: a step that was killed for its memory left its workflow running for ever.
+/// argoproj/argo-workflows#8456: after a step was OOM-killed, its workflow stayed running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oom_step_detected() {
     let scratch = tempfile::tempdir().unwrap();
@@ -266,16 +270,16 @@ async fn oom_step_detected() {
     let run = RunId::new("r").unwrap();
     client.start("hungry", &run, Payload::null(), StartOptions::default()).await.unwrap();
     let mut worker = Worker::start_with_memory(8 << 20, folder);
-    let story = async {
+    let recovers = async {
         while !worker.is_gone() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(client.get(&run).await.unwrap().status, Status::Running, "nobody could say so");
+        assert_eq!(client.get(&run).await.unwrap().status, Status::Running, "the crash is not yet known");
         std::fs::remove_file(folder.join("hungry")).unwrap();
         let _worker = Worker::start(folder);
         client.handle(run.clone()).result::<u32>().await.unwrap();
     };
-    assert!(tokio::time::timeout(Duration::from_secs(60), story).await.is_ok(), "nobody noticed");
+    assert!(tokio::time::timeout(Duration::from_secs(60), recovers).await.is_ok(), "not recovered in time");
     let summary = client.get(&run).await.unwrap();
     assert_eq!((summary.status, summary.recoveries), (Status::Completed, 1));
 }

@@ -1,36 +1,36 @@
-//! Proof by simulation: several engines against one store, every fault on demand, every invariant checked.
+//! Simulation: several engines on one store, injected faults, and checks of every invariant.
 //!
-//! Time is virtual and everything random comes from one seed, so the same seed gives the same trace.
+//! Time is virtual and all random numbers come from one seed, so the same seed gives the same trace.
 //!
 //! # Layout
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`clock`], [`dice`] | virtual time with offset and drift; seeded numbers |
-//! | [`book`], [`tap`] | what was really done: appends, side effects, promises to clients |
-//! | [`flows`] | the workflows that are run, each step witnessed |
-//! | [`world`] | nodes that start, crash, freeze and come back |
-//! | [`crowd`] | a client that starts, signals, cancels, jumps through a faulty store of its own |
-//! | [`worker`] | somebody who does remote steps, and sometimes forgets one |
-//! | [`holder`], [`follow`] | programs that take turns by a lock; people who follow runs |
-//! | [`swarm`] | one seed: a phase of faults, a phase of calm, then the checks |
+//! | [`clock`], [`random`] | virtual time with offset and drift; seeded random numbers |
+//! | [`journal`], [`recording_store`] | the record of all appends, side effects and acknowledgements |
+//! | [`workflows`] | the simulated workflows; each step is recorded |
+//! | [`world`] | nodes that start, crash, freeze and restart |
+//! | [`clients`] | clients that start, signal, cancel and jump over a faulty connection |
+//! | [`worker`] | a worker that executes remote steps and sometimes abandons one |
+//! | [`lock_holder`], [`follower`] | programs that share a lock; followers of runs |
+//! | [`swarm`] | one seed: a phase with faults, a phase without, then the checks |
 //! | [`check`] | the invariants I1–I17, I19, I21 and I22, one function each |
-//! | [`nth`] | the Nth call fails, for every N, in a set of scenarios |
-//! | [`kept`] | seeds that failed once are replayed for ever |
+//! | [`nth`], [`scenario`] | the Nth call fails, for every N, in a set of scenarios |
+//! | [`failed_seeds`] | seeds that failed once and are replayed by the tests |
 
-pub mod book;
 pub mod check;
+pub mod clients;
 pub mod clock;
-pub mod crowd;
-pub mod dice;
-pub mod flows;
-pub mod follow;
-pub mod holder;
-pub mod kept;
+pub mod failed_seeds;
+pub mod follower;
+pub mod journal;
+pub mod lock_holder;
 pub mod nth;
 pub mod preflight;
+pub mod random;
+pub mod recording_store;
 pub mod scenario;
 pub mod swarm;
-pub mod tap;
 pub mod worker;
+pub mod workflows;
 pub mod world;

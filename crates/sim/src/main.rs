@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use goldseam_sim::book::Trace;
-use goldseam_sim::kept;
+use goldseam_sim::failed_seeds;
+use goldseam_sim::journal::Trace;
 use goldseam_sim::swarm::{Outcome, run_seed};
 
 /// Simulate engines, faults and clients from seeds, and check every invariant
@@ -18,32 +18,32 @@ struct Args {
     /// Run this one seed
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "minutes"])]
     seed: Option<u64>,
-    /// Print every call, effect and promise
+    /// Print every call, effect and acknowledgement
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Run so many seeds
+    /// Number of seeds to run
     #[arg(long, value_name = "N", default_value_t = 100)]
     seeds: u64,
-    /// Begin with this seed
+    /// First seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
-    /// Run seeds for so many minutes instead
+    /// Run seeds for M minutes instead
     #[arg(long, value_name = "M")]
     minutes: Option<f64>,
-    /// Do not keep the seeds that fail
+    /// Do not add failed seeds to the file of failed seeds
     #[arg(long)]
     forget: bool,
-    /// Plant each mistake that the search must find, and say which seed finds it
+    /// Enable each planted mistake in turn, and print the seed that finds it
     #[cfg(feature = "planted")]
     #[arg(long, conflicts_with_all = ["seed", "minutes"])]
     planted: bool,
-    /// Plant only this mistake
+    /// Enable only this mistake
     #[cfg(feature = "planted")]
     #[arg(long, value_name = "NAME", requires = "planted")]
     mistake: Option<String>,
 }
 
-/// Which seed finds which planted mistake.
+/// Searches for planted mistakes.
 #[cfg(feature = "planted")]
 mod planted {
     use std::process::ExitCode;
@@ -51,10 +51,12 @@ mod planted {
     use goldseam_core::planted::Bug;
     use goldseam_sim::swarm::{first_to_find, twin_of};
 
-    /// Plants one after the other, but for those that only a model can see. Fails if one is not found within so many
+    /// Enables the mistakes in turn, except those that only a model finds. Fails if one is not found within `seeds`
     /// seeds.
     pub(crate) fn search(from: u64, seeds: u64, only: Option<&str>) -> ExitCode {
-        let (mut caught, mut missed, mut by_model) = (0, 0, 0);
+        let mut caught = 0;
+        let mut missed = 0;
+        let mut by_model = 0;
         for bug in Bug::ALL {
             let name = format!("{bug:?}");
             if only.is_some_and(|only| only != name) {
@@ -62,7 +64,7 @@ mod planted {
             }
             if let Some(twin) = twin_of(bug) {
                 by_model += 1;
-                println!("{name:<20} left to a model: {twin}");
+                println!("{name:<20} found by a model: {twin}");
                 continue;
             }
             match first_to_find(bug, from..from + seeds) {
@@ -116,8 +118,8 @@ impl Sum {
             println!("  {} {}", violation.rule, violation.what);
         }
         let first = outcome.violations.first().map_or("", |violation| violation.rule);
-        if !forget && let Err(error) = kept::keep(outcome.seed, first) {
-            println!("  the seed could not be kept: {error}");
+        if !forget && let Err(error) = failed_seeds::keep(outcome.seed, first) {
+            println!("  failed to save the seed: {error}");
         }
     }
 
@@ -128,11 +130,12 @@ impl Sum {
             "runs {runs}, store operations {calls}, simulated time {:.1} h",
             simulated.as_secs_f64() / 3600.0
         );
-        println!("effects begun again by an owner that was cut off: {late_effects}");
+        println!("effects repeated by superseded owners: {late_effects}");
         let faults: Vec<String> = faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         println!("faults: {}", faults.join(", "));
         let sum: u64 = self.faults.values().sum();
-        let (failed, hours) = (failed.len(), simulated.as_secs() / 3_600);
+        let failed = failed.len();
+        let hours = simulated.as_secs() / 3_600;
         println!(
             "record: seeds={seeds} failed={failed} runs={runs} operations={calls} simulated_hours={hours} \
              late_effects={late_effects} longest_gap_ms={longest_gap} faults={sum} {}",
@@ -141,7 +144,7 @@ impl Sum {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long the simulation may take is a matter of real time")]
+#[expect(clippy::disallowed_methods, reason = "the duration of the simulation is measured in real time")]
 fn main() -> ExitCode {
     let args = Args::parse();
     if std::env::var_os("RUST_LOG").is_some() {

@@ -1,7 +1,7 @@
-//! The Nth call fails: before it, with its reply lost, or by taking the node down, before or after.
+//! The Nth call fails: before it is made, with its reply lost, or by a crash of the node before or after it.
 //!
-//! Every call of a story is made to fail once, in every way; then a healthy node must bring the run to
-//! the end it would have had, with every invariant intact.
+//! Each call of a scenario fails once, in each of these ways. Then a healthy node must bring the run to its expected
+//! end, and every invariant must hold.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use goldseam_engine::{Client, Clock, Config, Engine, EngineError, Seeded, StartO
 use goldseam_store::faulty::{Fault, Plan};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 
-use crate::book::{Ack, Book, Trace};
 use crate::check::{Evidence, Violation, check_all};
+use crate::clients::payload;
 use crate::clock::{SimClock, TrueTime};
-use crate::crowd::payload;
-use crate::flows::{Hands, register};
+use crate::journal::{Ack, Journal, Trace};
+use crate::recording_store::RecordingStore;
 use crate::scenario::{LONGEST, Scenario};
-use crate::tap::Tap;
 use crate::worker::{Care, Worker};
+use crate::workflows::{Effects, register};
 use crate::world;
 
 /// The ways in which a call fails.
@@ -28,74 +28,74 @@ pub const FAULTS: [Fault; 4] = [Fault::FailBefore, Fault::LoseReply, Fault::Cras
 /// A store that is being opened.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, EngineError>> + Send + 'a>>;
 
-/// What a story is told on.
+/// The store of a scenario.
 #[derive(Debug, Clone, Copy)]
 pub enum Backend<'a> {
     /// The memory store, in virtual time.
     Memory,
-    /// The store that this URL names, in real time: every node opens it by itself, like this.
+    /// The store at this URL, in real time; each node opens its own connection with this function.
     Real(&'a str, fn(&str) -> Opening<'_>),
 }
 
-/// One story with one fault.
+/// One scenario with one fault.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
-    /// The story.
+    /// The scenario.
     pub scenario: &'a Scenario,
-    /// The call that fails, counted from 1 over everything that the first node and its client do.
+    /// The call that fails, counted from 1 over all calls of the first node and its client.
     pub number: u64,
-    /// How.
+    /// How it fails.
     pub fault: Fault,
-    /// Steps that an owner may begin again because what goes wrong cuts it off for longer than it may be silent.
+    /// Number of steps that an owner may repeat, because the fault silences it for longer than `silence_max`.
     pub late_max: u32,
 }
 
-/// What came of it.
+/// The result of a case.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Calls that the first node made in all.
+    /// Total number of calls of the first node.
     pub calls: u64,
-    /// Invariants that do not hold, and ends that are wrong.
+    /// Violated invariants and wrong ends.
     pub violations: Vec<Violation>,
 }
 
-struct Stage<'a> {
+struct Fixture<'a> {
     backend: Backend<'a>,
     memory: Option<Arc<MemoryStore>>,
-    book: Arc<Book>,
+    journal: Arc<Journal>,
     clock: Arc<dyn Clock>,
     config: Config,
 }
 
-impl<'a> Stage<'a> {
-    fn set(backend: Backend<'a>) -> Self {
+impl<'a> Fixture<'a> {
+    fn new(backend: Backend<'a>) -> Self {
         match backend {
             Backend::Memory => {
                 let time = TrueTime::begin();
                 let clock = Arc::new(SimClock::new(time, 0, 0));
                 let memory = Some(Arc::new(MemoryStore::new(time.store_clock())));
-                let book = Arc::new(Book::new(time, Trace::Hash));
-                Self { backend, memory, book, clock, config: world::config() }
+                let journal = Arc::new(Journal::new(time, Trace::Hash));
+                Self { backend, memory, journal, clock, config: world::config() }
             }
             Backend::Real(..) => {
                 let time = TrueTime::begin_at(SystemClock.now());
-                let book = Arc::new(Book::new(time, Trace::Hash));
-                Self { backend, memory: None, book, clock: Arc::new(SystemClock), config: quick() }
+                let journal = Arc::new(Journal::new(time, Trace::Hash));
+                Self { backend, memory: None, journal, clock: Arc::new(SystemClock), config: quick() }
             }
         }
     }
 
-    /// A connection of its own.
+    /// Opens a new connection.
     async fn open(&self, by: usize) -> Result<Arc<dyn Store>, EngineError> {
         let store: Arc<dyn Store> = match (&self.memory, self.backend) {
             (Some(memory), _) => memory.clone(),
             (None, Backend::Real(url, open)) => open(url).await?,
-            (None, Backend::Memory) => unreachable!("a stage in memory has a memory"),
+            (None, Backend::Memory) => unreachable!("a memory fixture has a memory store"),
         };
-        Ok(Arc::new(Tap::new(store, self.book.clone(), by)))
+        Ok(Arc::new(RecordingStore::new(store, self.journal.clone(), by)))
     }
 
-    /// Whether real time passes.
+    /// Returns whether the case runs in real time.
     fn is_real(&self) -> bool {
         matches!(self.backend, Backend::Real(..))
     }
@@ -110,15 +110,15 @@ impl<'a> Stage<'a> {
             .clock(self.clock.clone())
             .entropy(Arc::new(Seeded::new(1_000 + index as u64)));
         let pace = if self.is_real() { 100 } else { 1 };
-        register(builder, &Hands::new(self.book.clone(), index).faster(pace), &[1]).start().await.ok()
+        register(builder, &Effects::new(self.journal.clone(), index).faster(pace), &[1]).start().await.ok()
     }
 }
 
-impl Stage<'_> {
-    /// The first node dies, if it lives; the second one starts.
+impl Fixture<'_> {
+    /// Kills the first node if it lives, and starts the second one.
     async fn next(&self, first: Option<Engine>) -> Option<Engine> {
         if let Some(engine) = first {
-            self.book.killed();
+            self.journal.killed();
             self.memory.iter().for_each(|memory| memory.kill(engine.node_id()));
             engine.crash();
         }
@@ -127,7 +127,7 @@ impl Stage<'_> {
     }
 }
 
-/// Limits for real time.
+/// Short intervals for real time.
 fn quick() -> Config {
     Config {
         beat: Duration::from_millis(60),
@@ -142,93 +142,95 @@ fn quick() -> Config {
     }
 }
 
-/// Tells one story with one fault, and checks everything.
-pub async fn tell(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, EngineError> {
-    let stage = Stage::set(backend);
-    stage.book.forgive(case.late_max);
-    let link = Arc::new(FaultyStore::new(stage.open(0).await?, Plan::pass().at(case.number, case.fault)));
-    let truth = stage.open(9).await?;
-    let healthy = stage.client(truth.clone(), 7);
-    let run = RunId::new("story").unwrap_or_else(|_| unreachable!("a literal that is an id"));
-    let mut first = stage.node(link.clone(), 0).await;
-    begin(&stage, &case, first.as_ref(), (&healthy, &run)).await;
-    let until = stage.book.time().elapsed() + LONGEST;
-    let shaky = stage.client(link.clone(), 8);
-    let worker = Worker { book: stage.book.clone(), care: Care::Careful };
+/// Returns the id of a scenario's run.
+fn scenario_run() -> RunId {
+    RunId::new("story").unwrap_or_else(|_| unreachable!("a literal that is an id"))
+}
+
+/// Runs one case and checks all invariants.
+pub async fn run_case(backend: Backend<'_>, case: Case<'_>) -> Result<Verdict, EngineError> {
+    let fixture = Fixture::new(backend);
+    fixture.journal.forgive(case.late_max);
+    let link = Arc::new(FaultyStore::new(fixture.open(0).await?, Plan::pass().at(case.number, case.fault)));
+    let truth = fixture.open(9).await?;
+    let healthy = fixture.client(truth.clone(), 7);
+    let run = scenario_run();
+    let mut first = fixture.node(link.clone(), 0).await;
+    begin(&fixture, case.scenario, first.as_ref(), &healthy).await;
+    let until = fixture.journal.time().elapsed() + LONGEST;
+    let shaky = fixture.client(link.clone(), 8);
+    let worker = Worker { journal: fixture.journal.clone(), care: Care::Careful };
     let mut second = None;
     let ended = loop {
         if second.is_none() && (link.is_crashed() || first.is_none()) {
-            second = stage.next(first.take()).await;
+            second = fixture.next(first.take()).await;
         }
         let summary = healthy.get(&run).await.ok();
         if let Some(summary) = &summary {
-            if summary.status.is_terminal() || stage.book.time().elapsed() >= until {
+            if summary.status.is_terminal() || fixture.journal.time().elapsed() >= until {
                 break Some(summary.status);
             }
             let client = if link.is_crashed() { &healthy } else { &shaky };
             case.scenario.act(client, &worker, summary).await;
-        } else if stage.book.time().elapsed() >= until {
+        } else if fixture.journal.time().elapsed() >= until {
             break None;
         }
-        tokio::time::sleep(Duration::from_millis(if stage.is_real() { 5 } else { 20 })).await;
+        tokio::time::sleep(Duration::from_millis(if fixture.is_real() { 5 } else { 20 })).await;
     };
     let calls = link.count();
-    // A crash right after the end may leave the row to whoever comes next.
+    // After a crash right at the end, the next node updates the row.
     if second.is_none() && link.is_crashed() {
-        second = stage.next(first.take()).await;
+        second = fixture.next(first.take()).await;
     }
-    let violations = judge(&stage, &case, ended, &*truth).await;
-    drop((first, second));
+    let violations = judge(&fixture, &case, ended, &*truth).await;
+    drop(first);
+    drop(second);
     Ok(Verdict { calls, violations })
 }
 
-/// Pause between two tries of somebody who has to get through.
+/// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Starts the run by the first node, and by a healthy client, as often as it takes, if that failed.
-async fn begin(
-    stage: &Stage<'_>,
-    case: &Case<'_>,
-    first: Option<&Engine>,
-    (healthy, run): (&Client, &RunId),
-) {
-    let Scenario { flow, input, .. } = *case.scenario;
+/// Starts the run through the first node. If that fails, retries through a healthy client.
+async fn begin(fixture: &Fixture<'_>, scenario: &Scenario, first: Option<&Engine>, healthy: &Client) {
+    let Scenario { flow, input, .. } = *scenario;
+    let run = &scenario_run();
     let by_node = match first {
         Some(engine) => engine.run(flow, run.as_str(), &input).await.is_ok(),
         None => false,
     };
     let value = payload(&serde_json::json!(input));
-    let until = stage.book.time().elapsed() + LONGEST;
+    let until = fixture.journal.time().elapsed() + LONGEST;
     let mut begun = by_node;
-    while !begun && stage.book.time().elapsed() < until {
+    while !begun && fixture.journal.time().elapsed() < until {
         begun = healthy.start(flow, run, value.clone(), StartOptions::default()).await.is_ok();
         if !begun {
             tokio::time::sleep(AGAIN).await;
         }
     }
     if begun {
-        stage.book.told(Ack::Started(run.clone(), input.to_string()));
+        fixture.journal.acknowledged(Ack::Started(run.clone(), input.to_string()));
     }
 }
 
-/// How long a row may be behind its log, where it is written after it; longer than a sweep takes to come round.
+/// Maximum time that a row may lag behind its log, on stores that write it later. Longer than the sweep interval.
 const BEHIND_MAX: Duration = Duration::from_secs(15);
 
 async fn judge(
-    stage: &Stage<'_>,
+    fixture: &Fixture<'_>,
     case: &Case<'_>,
     ended: Option<Status>,
     truth: &dyn Store,
 ) -> Vec<Violation> {
-    let until = stage.book.time().elapsed() + BEHIND_MAX;
+    let until = fixture.journal.time().elapsed() + BEHIND_MAX;
     let mut violations = loop {
-        let mut evidence = Evidence { facts: stage.book.read(), ..Evidence::default() };
+        let mut evidence = Evidence { facts: fixture.journal.read(), ..Evidence::default() };
         let found = match evidence.read_logs(truth).await {
             Ok(()) => check_all(&evidence),
-            Err(error) => vec![Violation::new("I15", format!("nothing can be read: {error}"))],
+            Err(error) => vec![Violation::new("I15", format!("cannot read the logs: {error}"))],
         };
-        // What was done wrong stays wrong; what was only late comes right.
-        if found.is_empty() || !stage.is_real() || stage.book.time().elapsed() >= until {
+        // A real violation stays; a late row disappears.
+        if found.is_empty() || !fixture.is_real() || fixture.journal.time().elapsed() >= until {
             break found;
         }
         tokio::time::sleep(AGAIN).await;
@@ -240,10 +242,10 @@ async fn judge(
     violations
 }
 
-/// Tells a story with every call failing in this way, until it makes no more calls. Returns how many cases there were.
+/// Runs a scenario once per call, with that call failing in this way. Returns the number of cases.
 pub async fn every_call(backend: Backend<'_>, scenario: &Scenario, fault: Fault) -> Result<u64, String> {
     for number in 1.. {
-        let verdict = tell(backend, Case { scenario, number, fault, late_max: 0 })
+        let verdict = run_case(backend, Case { scenario, number, fault, late_max: 0 })
             .await
             .map_err(|error| error.to_string())?;
         if !verdict.violations.is_empty() {

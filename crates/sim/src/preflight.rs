@@ -1,7 +1,6 @@
-//! Every history that was ever there, replayed by unchanged code: none may park, and nothing may be done.
+//! Replays every prefix of every log with unchanged code: none may park, and no effect may begin.
 //!
-//! A log grows by whole appends. So each of its beginnings that ends with an append is a history that a deploy could
-//! have met.
+//! A log grows by whole appends, so each prefix that ends with an append is a history that a deploy could meet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +11,17 @@ use goldseam_engine::preflight::{Preflight, Verdict};
 use goldseam_engine::testing::Log;
 use goldseam_store::{Append, MemoryStore, Store};
 
-use crate::book::{Book, Trace};
 use crate::check::Violation;
 use crate::clock::TrueTime;
-use crate::flows::{Hands, register};
+use crate::journal::{Journal, Trace};
+use crate::workflows::{Effects, register};
 use crate::world::config;
 
-/// What does not hold.
+/// Returns the violations.
 pub async fn check(logs: &BTreeMap<RunId, Log>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in logs {
-        // Of a log that is damaged, other checks tell.
+        // Other checks report damaged logs.
         if log.flaw.is_none() {
             found.extend(check_one(run, log).await);
         }
@@ -32,11 +31,12 @@ pub async fn check(logs: &BTreeMap<RunId, Log>) -> Vec<Violation> {
 
 async fn check_one(run: &RunId, log: &Log) -> Vec<Violation> {
     let time = TrueTime::begin();
-    let book = Arc::new(Book::new(time, Trace::Hash));
+    let journal = Arc::new(Journal::new(time, Trace::Hash));
     let memory = Arc::new(MemoryStore::new(time.store_clock()));
-    let hands = Hands::new(Arc::clone(&book), 0);
-    let build = register(Engine::builder(memory.clone()).config(config()), &hands, &[1, 2, 3]);
-    let (mut found, mut begun) = (Vec::new(), 0);
+    let effects = Effects::new(Arc::clone(&journal), 0);
+    let build = register(Engine::builder(memory.clone()).config(config()), &effects, &[1, 2, 3]);
+    let mut found = Vec::new();
+    let mut begun = 0;
     while begun < log.events.len() {
         let write = log.events[begun].write;
         let end = log.events[begun..].iter().position(|event| event.write != write);
@@ -45,7 +45,7 @@ async fn check_one(run: &RunId, log: &Log) -> Vec<Violation> {
         let after = Seq(begun as u64);
         let append = Append { run: run.clone(), after, bodies, row: None, tasks: Vec::new() };
         if let Err(error) = memory.append(append).await {
-            found.push(Violation::new("V3", format!("{run}: its log cannot be written again: {error}")));
+            found.push(Violation::new("V3", format!("{run}: cannot copy its log: {error}")));
             return found;
         }
         begun = end;
@@ -54,16 +54,17 @@ async fn check_one(run: &RunId, log: &Log) -> Vec<Violation> {
             Ok(report) => report.findings.first().map(|finding| finding.verdict.clone()),
             Err(error) => Some(Verdict::Unknown { reason: error.to_string() }),
         };
-        // Code that fails by itself fails in a preflight, too.
+        // A workflow that fails by itself also fails in a preflight.
         if let Some(verdict) = bad.filter(|verdict| !matches!(verdict, Verdict::Fails { .. })) {
-            let (word, reason) = (verdict.word(), verdict.reason());
+            let word = verdict.word();
+            let reason = verdict.reason();
             found.push(Violation::new("V3", format!("{run} {word} after event {begun}: {reason}")));
         }
     }
     if memory.head(run).await.ok().flatten().is_none_or(|head| head.end != Seq(begun as u64)) {
         found.push(Violation::new("V3", format!("{run}: a preflight wrote to its log")));
     }
-    if !book.read().seen.is_empty() {
+    if !journal.read().effects.is_empty() {
         found.push(Violation::new("V3", format!("{run}: a preflight began an effect")));
     }
     found

@@ -1,4 +1,4 @@
-//! The stories whose every call is made to fail: a workflow, what people do meanwhile, how it must end.
+//! Scenarios for injected faults: a workflow, the actions of clients meanwhile, and the expected end.
 
 use std::time::Duration;
 
@@ -6,92 +6,92 @@ use goldseam_core::{Path, RunId, Status, Summary};
 use goldseam_engine::Client;
 use goldseam_engine::client::Jump;
 
-use crate::crowd::{by, payload};
+use crate::clients::{by, payload};
 use crate::worker::Worker;
 
-/// A story.
+/// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scenario {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its workflow.
     pub flow: &'static str,
     /// The workflow's input.
     pub input: u32,
-    /// What people do.
-    pub part: Part,
-    /// How it ends.
+    /// What clients do.
+    pub role: Role,
+    /// The expected status at the end.
     pub ends: Status,
 }
 
-/// What people do while the run goes on.
+/// What clients do during the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Role {
     /// Nothing.
     Watch,
-    /// Send the signals that it waits for.
+    /// Send the signals that the run waits for.
     Signal,
     /// Answer its question.
     Answer,
-    /// Cancel it while it waits.
+    /// Cancel the run while it waits.
     Cancel,
     /// Jump back once, with compensations, then signal.
     Jump,
-    /// Do its remote steps.
+    /// Execute its remote steps.
     Work,
 }
 
-/// All of them.
+/// All scenarios.
 pub const SCENARIOS: &[Scenario] = &[
-    story("saga", ("saga", 1), Part::Watch, Status::Failed),
-    story("signal", ("signals", 1), Part::Signal, Status::Completed),
-    story("sleep", ("sleeper", 1), Part::Watch, Status::Completed),
-    story("child", ("parent", 1), Part::Watch, Status::Completed),
-    story("jump", ("undoing", 1), Part::Jump, Status::Completed),
-    story("continue_as_new", ("rounds", 3), Part::Watch, Status::Completed),
-    story("parallel", ("parallel", 1), Part::Watch, Status::Completed),
-    story("question", ("question", 1), Part::Answer, Status::Completed),
-    story("cancel", ("undoing", 1), Part::Cancel, Status::Cancelled),
-    story("once", ("once", 1), Part::Watch, Status::Completed),
-    story("remote", ("remote", 1), Part::Work, Status::Completed),
+    scenario("saga", "saga", 1, Role::Watch, Status::Failed),
+    scenario("signal", "signals", 1, Role::Signal, Status::Completed),
+    scenario("sleep", "sleeper", 1, Role::Watch, Status::Completed),
+    scenario("child", "parent", 1, Role::Watch, Status::Completed),
+    scenario("jump", "undoing", 1, Role::Jump, Status::Completed),
+    scenario("continue_as_new", "rounds", 3, Role::Watch, Status::Completed),
+    scenario("parallel", "parallel", 1, Role::Watch, Status::Completed),
+    scenario("question", "question", 1, Role::Answer, Status::Completed),
+    scenario("cancel", "undoing", 1, Role::Cancel, Status::Cancelled),
+    scenario("once", "once", 1, Role::Watch, Status::Completed),
+    scenario("remote", "remote", 1, Role::Work, Status::Completed),
 ];
 
-const fn story(name: &'static str, (flow, input): (&'static str, u32), part: Part, ends: Status) -> Scenario {
-    Scenario { name, flow, input, part, ends }
+const fn scenario(name: &'static str, flow: &'static str, input: u32, role: Role, ends: Status) -> Scenario {
+    Scenario { name, flow, input, role, ends }
 }
 
-/// The story of this name.
+/// Returns the scenario of this name.
 pub fn find(name: &str) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == name)
 }
 
 impl Scenario {
-    /// Does what people would do now. Every command has an id, so doing it again is harmless.
+    /// Performs the client actions that are due. Every command has an id, so repeating it is harmless.
     pub async fn act(&self, client: &Client, worker: &Worker, summary: &Summary) {
         let run = &summary.run;
         let waits = summary.waits.iter().any(|wait| !wait.signals.is_empty());
-        match self.part {
-            Part::Watch => {}
-            Part::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
+        match self.role {
+            Role::Watch => {}
+            Role::Work if summary.waits.iter().any(|wait| !wait.tasks.is_empty()) => {
                 worker.turn(client).await;
             }
-            Part::Signal if waits => self.signal(client, run, summary).await,
-            Part::Answer => {
+            Role::Signal if waits => self.signal(client, run, summary).await,
+            Role::Answer => {
                 if let Some(open) = summary.inputs.first() {
                     let answer = payload(&serde_json::json!("yes"));
                     drop(client.answer(run, &open.path, answer, by("a1")).await);
                 }
             }
-            Part::Cancel if waits => drop(client.cancel(run, by("c1")).await),
-            Part::Jump if summary.branch.0 == 1 => {
+            Role::Cancel if waits => drop(client.cancel(run, by("c1")).await),
+            Role::Jump if summary.branch.0 == 1 => {
                 let to = Path::new("charge").unwrap_or_else(|_| Path::root());
                 let jump = Jump { compensate: true, by: by("j1"), ..Jump::default() };
                 if waits {
                     drop(client.jump(run, &to, jump).await);
                 }
             }
-            Part::Jump if waits => self.signal(client, run, summary).await,
-            Part::Signal | Part::Cancel | Part::Jump | Part::Work => {}
+            Role::Jump if waits => self.signal(client, run, summary).await,
+            Role::Signal | Role::Cancel | Role::Jump | Role::Work => {}
         }
     }
 
@@ -102,5 +102,5 @@ impl Scenario {
     }
 }
 
-/// How long a story may take once the fault is over.
+/// Maximum duration of a scenario.
 pub const LONGEST: Duration = Duration::from_secs(120);

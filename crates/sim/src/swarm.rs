@@ -1,4 +1,4 @@
-//! One seed: a phase of faults, a phase of calm in which everything must end, then the checks.
+//! One seed: a phase with faults, a phase without faults in which every run must end, then the checks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,50 +9,50 @@ use goldseam_engine::StartOptions;
 use goldseam_store::faulty::{Fault, Rates};
 use goldseam_store::{Expect, Row, RunFilter, RunOrder, Store, TaskFilter, Unreadable};
 
-use crate::book::{Facts, Trace};
 use crate::check::{Evidence, Violation, check_all};
-use crate::crowd::{Deed, Person, is_mixed, payload, run_id};
-use crate::dice::Dice;
-use crate::flows::POISON;
-use crate::follow::Reader;
-use crate::holder::Holder;
+use crate::clients::{Action, OutsideClient, is_mixed, payload, run_id};
+use crate::follower::RunFollower;
+use crate::journal::{Facts, Trace};
+use crate::lock_holder::LockHolder;
+use crate::random::Random;
 use crate::worker::{Care, Worker};
+use crate::workflows::POISON;
 use crate::world::{SILENCE_MAX, World};
 
-/// Virtual time in which everything must have ended once the faults stop.
+/// Virtual time in which every run must end once the faults end.
 const CALM_MAX: Duration = Duration::from_secs(180);
-/// Virtual time of quiet at the end, in which nothing may be written.
+/// Virtual time at the end in which nothing may be written.
 const QUIET: Duration = Duration::from_secs(25);
 
-/// One seed in this many has all its logs tried by a preflight, at every place where they ended once.
+/// One in this many seeds replays every prefix of its logs in a preflight.
 const PREFLIGHT_EVERY: u64 = 8;
 
-/// What one seed showed.
+/// The result of one seed.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// Hash of every call, effect and promise, and of all logs.
+    /// Hash of all calls, effects, acknowledgements and logs.
     pub hash: u64,
-    /// Runs in the store at the end, children included.
+    /// Number of runs in the store at the end, with children.
     pub runs: usize,
-    /// Calls that reached the store.
+    /// Number of calls that reached the store.
     pub calls: u64,
-    /// Virtual time that passed.
+    /// Elapsed virtual time.
     pub simulated: Duration,
-    /// Faults by kind.
+    /// Number of faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Invariants that do not hold.
+    /// Violated invariants.
     pub violations: Vec<Violation>,
-    /// Effects begun once more by an owner that was cut off.
+    /// Number of effects that superseded owners repeated.
     pub late_effects: u64,
-    /// The longest that a run which waited for nobody stood still once the faults had stopped, in milliseconds.
+    /// The longest time without progress of a run that could move, after the end of the faults, in milliseconds.
     pub longest_gap: i64,
-    /// Every line, if wanted.
+    /// The lines of the trace, if kept.
     pub trace: Vec<String>,
 }
 
-/// Runs one seed on a runtime of its own.
+/// Runs one seed on its own runtime.
 pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
@@ -61,18 +61,18 @@ pub fn run_seed(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// The broken twin of a model that stands for `bug`, if healing hides the mistake from the simulation.
+/// Returns the broken twin that covers `bug` in a model, if healing hides the mistake in the simulation.
 #[cfg(feature = "planted")]
 pub fn twin_of(bug: goldseam_core::planted::Bug) -> Option<&'static str> {
     use goldseam_core::planted::Bug;
     match bug {
-        // Mail that came in between is found by a sweep, a moment later.
+        // A sweep finds the missed mail shortly after.
         Bug::CheckThenWait => Some("`RestsOnAStaleView` of the model of mail"),
         _ => None,
     }
 }
 
-/// The first of these seeds that finds `bug`, and how.
+/// Returns the first of these seeds that finds `bug`, and the violation.
 #[cfg(feature = "planted")]
 pub fn first_to_find(
     bug: goldseam_core::planted::Bug,
@@ -87,66 +87,63 @@ pub fn first_to_find(
 }
 
 async fn simulate(seed: u64, trace: Trace) -> Outcome {
-    let mut dice = Dice::new(seed);
-    // In a crash loop only the killer ends processes, so that a blame is a false one.
-    let rates = if is_loop(seed) { Rates::default() } else { draw_rates(&mut dice) };
-    let seats = 2 + usize::try_from(dice.below(3)).unwrap_or(0);
-    let mut world = World::new(seats, rates, trace, dice.fork());
+    let mut random = Random::new(seed);
+    // In a crash loop only the killer ends processes, so that every blame is wrong.
+    let rates = if is_loop(seed) { Rates::default() } else { draw_rates(&mut random) };
+    let slots = 2 + usize::try_from(random.below(3)).unwrap_or(0);
+    let mut world = World::new(slots, rates, trace, random.fork());
     if seed.is_multiple_of(5) {
         world.drift_max_ppm = 100_000;
     }
     let mut counts = BTreeMap::new();
-    world.versions = is_mixed(seed).then(|| Dice::new(seed ^ 0x7e25));
+    world.versions = is_mixed(seed).then(|| Random::new(seed ^ 0x7e25));
     begin(&mut world, seed, &mut counts).await;
-    let worker = Worker { book: world.book.clone(), care: Care::Forgetful };
+    let worker = Worker { journal: world.journal.clone(), care: Care::Forgetful };
     let worker = tokio::spawn(worker.keep_working(world.client.clone()));
-    let runs = 6 + dice.below(14);
+    let runs = 6 + random.below(14);
     let holders = holders(&world, seed);
-    let readers = readers(&world, seed, runs);
-    let (relief, deeds) = (Vec::new(), Vec::new());
-    let forgetful = seed.is_multiple_of(3).then(|| Dice::new(!seed));
-    let killer = is_loop(seed).then(|| Dice::new(seed ^ 0xdead));
-    let garbler = seed.is_multiple_of(4).then(|| Dice::new(!seed ^ 0x6a4b));
-    let (world_ref, dice_ref, counts_ref) = (&mut world, &mut dice, &mut counts);
-    let storm = Storm {
-        world: world_ref,
-        dice: dice_ref,
+    let followers = followers(&world, seed, runs);
+    let hint_loss = seed.is_multiple_of(3).then(|| Random::new(!seed));
+    let killer = is_loop(seed).then(|| Random::new(seed ^ 0xdead));
+    let garbling = seed.is_multiple_of(4).then(|| Random::new(!seed ^ 0x6a4b));
+    let phase = FaultPhase {
+        world: &mut world,
+        random: &mut random,
         seed,
-        counts: counts_ref,
-        relief,
-        deeds,
-        forgetful,
+        counts: &mut counts,
+        fault_ends: Vec::new(),
+        actions: Vec::new(),
+        hint_loss,
         killer,
-        garbler,
+        garbling,
     };
-    storm.rage(runs).await;
+    phase.run(runs).await;
     holders.iter().for_each(tokio::task::JoinHandle::abort);
-    let unsettled = settle(&mut world, runs, &mut dice).await;
+    let unsettled = settle(&mut world, runs, &mut random).await;
     let quiet_writes = quiet(&world).await;
     worker.abort();
-    readers.iter().for_each(tokio::task::JoinHandle::abort);
-    let facts = world.book.read();
+    followers.iter().for_each(tokio::task::JoinHandle::abort);
+    let facts = world.journal.read();
     let evidence = gather(&world, facts, unsettled, quiet_writes).await;
     let mut violations = check_all(&evidence);
     if seed.is_multiple_of(PREFLIGHT_EVERY) {
         violations.extend(crate::preflight::check(&evidence.logs).await);
     }
     violations.truncate(50);
-    for link in world.old_links.iter().chain(world.seats.iter().map(|seat| &seat.link)) {
+    for link in world.old_links.iter().chain(world.slots.iter().map(|slot| &slot.link)) {
         count(&mut counts, &link.calls());
     }
     count(&mut counts, &world.client_link.calls());
-    let hash = evidence
-        .logs
-        .values()
-        .flat_map(|log| &log.records)
-        .fold(evidence.facts.hash, |hash, record| crate::dice::fold(&format!("{hash:x}{}", record.body)));
+    let hash =
+        evidence.logs.values().flat_map(|log| &log.records).fold(evidence.facts.hash, |hash, record| {
+            crate::random::fold(&format!("{hash:x}{}", record.body))
+        });
     Outcome {
         seed,
         hash,
         runs: evidence.logs.len(),
         calls: evidence.facts.calls,
-        simulated: world.book.time().elapsed(),
+        simulated: world.journal.time().elapsed(),
         faults: counts,
         violations,
         late_effects: crate::check::late_effects(&evidence),
@@ -155,54 +152,65 @@ async fn simulate(seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// Whether all nodes are killed from outside again and again in this seed.
+/// Returns whether all nodes are killed from outside repeatedly in this seed.
 fn is_loop(seed: u64) -> bool {
     seed % 7 == 6
 }
 
-/// The first nodes; in some seeds of crash loops, a run that takes its node down.
+/// Starts the first nodes and, in some seeds with crash loops, a run that crashes its node.
 async fn begin(world: &mut World, seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
     if is_loop(seed) {
         world.attempts_max = 3;
-        world.book.loops();
+        world.journal.loops();
         counts.insert("crash_loop", 1);
     }
-    revive(world).await;
+    start_missing(world).await;
     if is_loop(seed) && seed.is_multiple_of(2) {
         poison(world).await;
     }
 }
 
-/// Programs that take turns, two of them under one name; their numbers are their own, so that the rest stays as it was.
+/// Starts the programs that share a lock, two of them with the same name. They have their own random numbers, so that
+/// the rest of a seed does not depend on them.
 fn holders(world: &World, seed: u64) -> Vec<tokio::task::JoinHandle<()>> {
     let holder = |(number, name)| {
-        let (client, book, dice) =
-            (world.client.clone(), world.book.clone(), Dice::new(seed ^ 0x10c4 ^ number));
-        tokio::spawn(Holder { client, book, name, dice }.keep_holding())
+        let holder = LockHolder {
+            client: world.client.clone(),
+            journal: world.journal.clone(),
+            name,
+            random: Random::new(seed ^ 0x10c4 ^ number),
+        };
+        tokio::spawn(holder.keep_holding())
     };
     [(1 << 32, "clerk"), (2 << 32, "clerk"), (3 << 32, "other")].map(holder).into_iter().collect()
 }
 
-/// People who follow three of the runs.
-fn readers(world: &World, seed: u64, runs: u64) -> Vec<tokio::task::JoinHandle<()>> {
-    let reader = |number: usize| {
-        let mut dice = Dice::new(seed ^ 0xf011 ^ (number as u64) << 32);
-        let run = run_id(dice.below(runs));
-        let (client, book) = (world.client.clone(), world.book.clone());
-        tokio::spawn(Reader { number, client, book, dice }.keep_reading(run))
+/// Starts followers of three of the runs.
+fn followers(world: &World, seed: u64, runs: u64) -> Vec<tokio::task::JoinHandle<()>> {
+    let follower = |number: usize| {
+        let mut random = Random::new(seed ^ 0xf011 ^ (number as u64) << 32);
+        let run = run_id(random.below(runs));
+        let client = world.client.clone();
+        let journal = world.journal.clone();
+        tokio::spawn(RunFollower { number, client, journal, random }.keep_reading(run))
     };
-    (0..3).map(reader).collect()
+    (0..3).map(follower).collect()
 }
 
-/// Some seeds are calm, some are rough; no fault is always there, so that none hides another.
-fn draw_rates(dice: &mut Dice) -> Rates {
+/// Chooses the fault rates. Each fault is off in some seeds, so that no fault hides another.
+fn draw_rates(random: &mut Random) -> Rates {
     let mut rate = |most: u64| {
-        let drawn = dice.below(most + 1);
-        if dice.percent(40) { 0 } else { u16::try_from(drawn).unwrap_or(0) }
+        let drawn = random.below(most + 1);
+        if random.percent(40) { 0 } else { u16::try_from(drawn).unwrap_or(0) }
     };
-    let (fail_before, lose_reply, delay, delay_past_reply) = (rate(80), rate(80), rate(60), rate(40));
-    let (duplicate, crash_before, crash_after) = (rate(40), rate(2), rate(2));
-    let delay_max = Duration::from_millis(*dice.pick(&[5, 50, 500, 3_000]).unwrap_or(&50));
+    let fail_before = rate(80);
+    let lose_reply = rate(80);
+    let delay = rate(60);
+    let delay_past_reply = rate(40);
+    let duplicate = rate(40);
+    let crash_before = rate(2);
+    let crash_after = rate(2);
+    let delay_max = Duration::from_millis(*random.pick(&[5, 50, 500, 3_000]).unwrap_or(&50));
     Rates {
         fail_before,
         lose_reply,
@@ -231,39 +239,40 @@ fn count(counts: &mut BTreeMap<&'static str, u64>, calls: &[goldseam_store::faul
     }
 }
 
-/// A phase in which everything goes wrong.
-struct Storm<'a> {
+/// The phase with faults.
+struct FaultPhase<'a> {
     world: &'a mut World,
-    dice: &'a mut Dice,
+    random: &'a mut Random,
     seed: u64,
     counts: &'a mut BTreeMap<&'static str, u64>,
-    /// Which node is as faulty as everybody again, and in which turn.
-    relief: Vec<(u64, usize)>,
-    deeds: Vec<tokio::task::JoinHandle<()>>,
-    /// Decides which hints are lost, where any are; a source of its own, so that the rest stays as it was.
-    forgetful: Option<Dice>,
-    /// Kills all nodes again and again, in seeds of crash loops; then nothing else happens to nodes.
-    killer: Option<Dice>,
-    garbler: Option<Dice>,
+    /// The turns in which the additional faults of nodes end.
+    fault_ends: Vec<(u64, usize)>,
+    actions: Vec<tokio::task::JoinHandle<()>>,
+    /// Decides which hints are lost. Separate, so that the rest of a seed does not depend on it.
+    hint_loss: Option<Random>,
+    /// Kills all nodes repeatedly, in seeds with crash loops. Nodes then have no other faults.
+    killer: Option<Random>,
+    /// Decides which hints become unreadable.
+    garbling: Option<Random>,
 }
 
-impl Storm<'_> {
-    /// Everything goes wrong for a while; every one of the runs is started.
-    async fn rage(mut self, runs: u64) {
+impl FaultPhase<'_> {
+    /// Injects faults for some turns, and starts all runs.
+    async fn run(mut self, runs: u64) {
         let mut started = 0;
-        let turns = 60 + self.dice.below(60);
+        let turns = 60 + self.random.below(60);
         for turn in 0..turns {
-            self.relieve(turn);
-            let deed = if started < runs && self.dice.percent(35) {
+            self.end_faults(turn);
+            let action = if started < runs && self.random.percent(35) {
                 started += 1;
-                Some(Deed::Start(started - 1))
+                Some(Action::Start(started - 1))
             } else {
-                draw_deed(self.dice, started)
+                draw_action(self.random, started)
             };
-            if let Some(deed) = deed {
-                self.send(deed);
+            if let Some(action) = action {
+                self.send(action);
             }
-            if let Some(what) = self.forget(started).await {
+            if let Some(what) = self.lose_hint(started).await {
                 *self.counts.entry(what).or_default() += 1;
             }
             if let Some(what) = self.garble(started).await {
@@ -271,48 +280,51 @@ impl Storm<'_> {
             }
             if self.killer.is_some() {
                 self.kill().await;
-            } else if self.dice.percent(25)
-                && let Some(what) = self.mishap(turn).await
+            } else if self.random.percent(25)
+                && let Some(what) = self.node_fault(turn).await
             {
                 *self.counts.entry(what).or_default() += 1;
             }
-            tokio::time::sleep(Duration::from_millis(self.dice.below(500))).await;
-            self.world.bury();
+            tokio::time::sleep(Duration::from_millis(self.random.below(500))).await;
+            self.world.remove_crashed();
         }
         for number in started..runs {
-            self.send(Deed::Start(number));
+            self.send(Action::Start(number));
         }
-        for deed in self.deeds {
-            drop(deed.await);
+        for action in self.actions {
+            drop(action.await);
         }
     }
 
-    fn send(&mut self, deed: Deed) {
-        let (person, dice) = (person(self.world), self.dice.fork());
-        self.deeds.push(tokio::spawn(person.act(deed, self.seed, dice)));
+    fn send(&mut self, action: Action) {
+        let client = outside_client(self.world);
+        let random = self.random.fork();
+        self.actions.push(tokio::spawn(client.act(action, self.seed, random)));
     }
 
-    fn relieve(&mut self, turn: u64) {
+    fn end_faults(&mut self, turn: u64) {
         let world = &mut *self.world;
-        self.relief.retain(|(when, index)| {
+        self.fault_ends.retain(|(when, index)| {
             if *when <= turn {
-                world.relieve(*index);
+                world.end_faults(*index);
             }
             *when > turn
         });
     }
 
-    /// Everything of this node goes wrong by these rates, for some turns.
-    fn trouble(&mut self, index: usize, rates: Rates, until: u64) {
-        self.world.trouble(index, rates);
-        self.relief.push((until, index));
+    /// Injects faults at these rates into a node, until the turn `until`.
+    fn inject_faults(&mut self, index: usize, rates: Rates, until: u64) {
+        self.world.inject_faults(index, rates);
+        self.fault_ends.push((until, index));
     }
 
-    /// In some seeds hints are lost or wrong: a cached row, the task of a remote step, or the task that moves a run.
-    async fn forget(&mut self, started: u64) -> Option<&'static str> {
-        let mut dice = self.forgetful.take()?;
-        let (lost, number, row) = (dice.percent(15), dice.below(started), dice.percent(50));
-        self.forgetful = Some(dice);
+    /// Loses a hint in some seeds: a cached row, the task of a remote step, or an advance task.
+    async fn lose_hint(&mut self, started: u64) -> Option<&'static str> {
+        let mut random = self.hint_loss.take()?;
+        let lost = random.percent(15);
+        let number = random.below(started);
+        let row = random.percent(50);
+        self.hint_loss = Some(random);
         if !lost || started == 0 {
             return None;
         }
@@ -334,36 +346,39 @@ impl Storm<'_> {
         Some("lose_task")
     }
 
-    /// The task of a run that a node executes is in its queue again, as if a watcher had taken the node for gone: the
-    /// same node may claim it.
+    /// Puts the claimed advance task of a run back into its queue, as if its node had been declared dead. The same node
+    /// may claim it again.
     async fn give_back(&self, id: TaskId) -> Option<&'static str> {
         let store = &self.world.memory;
         let filter = TaskFilter { id: Some(id), limit: 1, ..TaskFilter::default() };
         let task = store.tasks(filter).await.ok()?.pop().filter(|task| task.state == TaskState::Claimed)?;
-        let (now, expect) = (store.now().await.ok()?, Expect::Version(task.version));
+        let now = store.now().await.ok()?;
+        let expect = Expect::Version(task.version);
         store.put_task(task.returned(now, now), expect).await.ok()?;
         Some("give_back_task")
     }
 
-    /// Most turns end every process, and a new one begins in its seat.
+    /// Kills all nodes in some turns, and starts new ones.
     async fn kill(&mut self) {
         let Some(killer) = &mut self.killer else { return };
         if !killer.percent(40) {
             return;
         }
-        for index in 0..self.world.seats.len() {
+        for index in 0..self.world.slots.len() {
             if self.world.crash(index) {
                 *self.counts.entry("crash").or_default() += 1;
             }
         }
-        revive(self.world).await;
+        start_missing(self.world).await;
     }
 
-    /// In some seeds hints become unreadable: a cached row, or the task that moves a run.
+    /// Makes a hint unreadable in some seeds: a cached row or an advance task.
     async fn garble(&mut self, started: u64) -> Option<&'static str> {
-        let mut dice = self.garbler.take()?;
-        let (now, number, row) = (dice.percent(15), dice.below(started.max(1)), dice.percent(60));
-        self.garbler = Some(dice);
+        let mut random = self.garbling.take()?;
+        let now = random.percent(15);
+        let number = random.below(started.max(1));
+        let row = random.percent(60);
+        self.garbling = Some(random);
         if !now || started == 0 {
             return None;
         }
@@ -376,13 +391,13 @@ impl Storm<'_> {
         self.world.memory.garble_task(&task?).then_some("garble_task")
     }
 
-    /// Something happens to a node; none if it would have, but nobody is there. To start one is no fault.
-    async fn mishap(&mut self, turn: u64) -> Option<&'static str> {
-        let seats = self.world.seats.len();
-        let index = usize::try_from(self.dice.below(seats as u64)).unwrap_or(0);
+    /// Injects a fault into a node. Returns none if the slot is empty or a node was started, which is not a fault.
+    async fn node_fault(&mut self, turn: u64) -> Option<&'static str> {
+        let slots = self.world.slots.len();
+        let index = usize::try_from(self.random.below(slots as u64)).unwrap_or(0);
         let is_there = self.world.has_node(index);
         let down = Rates { fail_before: 1_000, ..Rates::default() };
-        let what = match self.dice.below(100) {
+        let what = match self.random.below(100) {
             0..26 => self.world.crash(index).then_some("crash"),
             26..54 => {
                 if !is_there {
@@ -397,23 +412,23 @@ impl Storm<'_> {
             }
             62..69 => {
                 let slow = Rates { delay: 1_000, delay_max: SILENCE_MAX * 4, ..Rates::default() };
-                let until = turn + 4 + self.dice.below(30);
-                self.trouble(index, slow, until);
+                let until = turn + 4 + self.random.below(30);
+                self.inject_faults(index, slow, until);
                 Some("slow")
             }
             69..77 => {
                 self.world.freeze(index);
-                let until = turn + 1 + self.dice.below(30);
-                self.relief.push((until, index));
+                let until = turn + 1 + self.random.below(30);
+                self.fault_ends.push((until, index));
                 Some("freeze")
             }
             77..85 => {
-                let until = turn + 4 + self.dice.below(30);
-                self.trouble(index, down, until);
+                let until = turn + 4 + self.random.below(30);
+                self.inject_faults(index, down, until);
                 Some("partition")
             }
             85..91 => {
-                let by = self.dice.below(7_200_000).cast_signed() - 3_600_000;
+                let by = self.random.below(7_200_000).cast_signed() - 3_600_000;
                 self.world.set_clock(index, by);
                 Some("clock_jump")
             }
@@ -425,39 +440,39 @@ impl Storm<'_> {
         what.filter(|_| is_there)
     }
 
-    /// The store is away for everybody, clients half.
+    /// Makes the store fail for all nodes, and partly for the client.
     fn outage(&mut self, turn: u64, down: Rates) {
-        for index in 0..self.world.seats.len() {
-            let until = turn + 2 + self.dice.below(12);
-            self.trouble(index, down, until);
+        for index in 0..self.world.slots.len() {
+            let until = turn + 2 + self.random.below(12);
+            self.inject_faults(index, down, until);
         }
-        self.world.trouble_client(Rates { fail_before: 300, ..Rates::default() });
+        self.world.inject_client_faults(Rates { fail_before: 300, ..Rates::default() });
     }
 }
 
-fn person(world: &World) -> Person {
-    Person { client: world.client.clone(), book: world.book.clone(), truth: world.store() }
+fn outside_client(world: &World) -> OutsideClient {
+    OutsideClient { client: world.client.clone(), journal: world.journal.clone(), truth: world.store() }
 }
 
-fn draw_deed(dice: &mut Dice, started: u64) -> Option<Deed> {
+fn draw_action(random: &mut Random, started: u64) -> Option<Action> {
     if started == 0 {
         return None;
     }
-    let number = dice.below(started);
-    Some(match dice.below(100) {
-        0..35 => Deed::Signal(number),
-        35..50 => Deed::Answer(number),
-        50..56 => Deed::Cancel(number),
-        56..64 => Deed::Pause(number),
-        64..76 => Deed::Resume(number),
-        76..88 => Deed::Jump(number),
-        88..96 => Deed::Retry(number),
-        96..98 => Deed::Terminate(number),
-        _ => Deed::Withdraw(number),
+    let number = random.below(started);
+    Some(match random.below(100) {
+        0..35 => Action::Signal(number),
+        35..50 => Action::Answer(number),
+        50..56 => Action::Cancel(number),
+        56..64 => Action::Pause(number),
+        64..76 => Action::Resume(number),
+        76..88 => Action::Jump(number),
+        88..96 => Action::Retry(number),
+        96..98 => Action::Terminate(number),
+        _ => Action::Withdraw(number),
     })
 }
 
-/// Starts the run that takes its node down.
+/// Starts the run that crashes its node.
 async fn poison(world: &World) {
     let Ok(run) = RunId::new(POISON) else { return };
     let input = payload(&serde_json::json!(1));
@@ -466,74 +481,75 @@ async fn poison(world: &World) {
     }
 }
 
-/// A new process begins wherever one is missing.
-async fn revive(world: &mut World) {
-    for index in 0..world.seats.len() {
+/// Starts a node in each empty slot.
+async fn start_missing(world: &mut World) {
+    for index in 0..world.slots.len() {
         if !world.has_node(index) {
             world.start(index).await;
         }
     }
 }
 
-/// No more faults: every run must end. Returns those that did not.
-async fn settle(world: &mut World, runs: u64, dice: &mut Dice) -> Vec<(RunId, Status)> {
+/// Ends the faults and waits for the runs to end. Returns those that did not.
+async fn settle(world: &mut World, runs: u64, random: &mut Random) -> Vec<(RunId, Status)> {
     deploy(world).await;
     world.calm();
-    world.bury();
-    world.book.line("calm");
-    revive(world).await;
-    let until = world.book.time().elapsed() + CALM_MAX;
+    world.remove_crashed();
+    world.journal.line("calm");
+    start_missing(world).await;
+    let until = world.journal.time().elapsed() + CALM_MAX;
     loop {
-        // Only a poisonous run ends a process now.
-        world.bury();
-        revive(world).await;
+        // Now only a poisonous run crashes nodes.
+        world.remove_crashed();
+        start_missing(world).await;
         let open = unsettled(world).await;
-        if open.is_empty() || world.book.time().elapsed() >= until {
-            tell_tasks(world, &open).await;
+        if open.is_empty() || world.journal.time().elapsed() >= until {
+            trace_tasks(world, &open).await;
             return open;
         }
         for number in 0..runs {
-            help(world, number, dice).await;
+            help(world, number, random).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
-/// In a mixed fleet every node leaves, and those that come next have all versions.
+/// In mixed seeds, shuts all nodes down. The next ones have all versions.
 async fn deploy(world: &mut World) {
     if world.versions.is_some() {
-        let leaving: Vec<_> = (0..world.seats.len()).filter_map(|index| world.leave(index)).collect();
+        let leaving: Vec<_> = (0..world.slots.len()).filter_map(|index| world.leave(index)).collect();
         for left in leaving {
             drop(left.await);
         }
     }
 }
 
-/// Writes down how the tasks of runs that did not end are, for whoever reads the trace.
-async fn tell_tasks(world: &World, open: &[(RunId, Status)]) {
+/// Adds the tasks of runs that did not end to the trace.
+async fn trace_tasks(world: &World, open: &[(RunId, Status)]) {
     for (run, status) in open {
         let filter = TaskFilter { run: Some(run.clone()), limit: u32::MAX, ..TaskFilter::default() };
         for task in world.memory.tasks(filter).await.unwrap_or_default() {
-            world.book.line(&format!("left {run} {status} {task:?}"));
+            world.journal.line(&format!("left {run} {status} {task:?}"));
         }
     }
 }
 
-/// Does what a person would: resumes, answers, signals.
-async fn help(world: &World, number: u64, dice: &mut Dice) {
-    let (person, run) = (person(world), run_id(number));
-    let Ok(summary) = person.client.get(&run).await else { return };
+/// Resumes, answers and signals a run, as a person would.
+async fn help(world: &World, number: u64, random: &mut Random) {
+    let outside = outside_client(world);
+    let run = run_id(number);
+    let Ok(summary) = outside.client.get(&run).await else { return };
     if summary.status == Status::Paused {
-        person.clone().act(Deed::Resume(number), 0, dice.fork()).await;
+        outside.clone().act(Action::Resume(number), 0, random.fork()).await;
     }
     if !summary.inputs.is_empty() {
-        let id = format!("help-{number}-{}", dice.draw());
-        person.answer(&run, &id, dice).await;
+        let id = format!("help-{number}-{}", random.draw());
+        outside.answer(&run, &id, random).await;
     }
     if summary.waits.iter().any(|wait| !wait.signals.is_empty()) {
         let value = payload(&serde_json::json!(1));
         let id = format!("help-{number}-{}", summary.as_of.0);
-        drop(person.client.signal(&run, "go", value, Some(id)).await);
+        drop(outside.client.signal(&run, "go", value, Some(id)).await);
     }
 }
 
@@ -548,18 +564,18 @@ async fn unsettled(world: &World) -> Vec<(RunId, Status)> {
     open.map(|row| (row.summary.run, row.summary.status)).chain(lost).collect()
 }
 
-/// Writes in a stretch of time in which there is nothing to do.
+/// Counts the writes in a period in which there is nothing to do.
 async fn quiet(world: &World) -> u64 {
-    // Longer than a node takes to find what it holds without knowing.
+    // Longer than a node needs to find claims that it holds without knowing.
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let before = world.book.writes();
+    let before = world.journal.writes();
     tokio::time::sleep(QUIET).await;
-    world.book.writes() - before
+    world.journal.writes() - before
 }
 
 async fn gather(world: &World, facts: Facts, unsettled: Vec<(RunId, Status)>, quiet_writes: u64) -> Evidence {
     let mut evidence = Evidence { facts, unsettled, quiet_writes, ..Evidence::default() };
-    // The memory store always answers.
+    // The memory store never fails.
     drop(evidence.read_logs(&*world.memory).await);
     evidence
 }

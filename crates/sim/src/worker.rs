@@ -1,7 +1,7 @@
-//! Somebody who does remote steps: claims their tasks, tells the book, and brings a result after a while.
+//! A worker for remote steps: claims their tasks, records the effect, and reports a result after a while.
 //!
-//! It remembers nothing but its name: what it has is read from the queue, so a lost reply costs no task. Some
-//! tasks it never ends, as if it had died with them.
+//! It keeps no state: it reads its claims from the queue, so a lost reply loses no task. It abandons some tasks, as a
+//! worker that dies does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use goldseam_core::{Failure, Millis, QueueName};
 use goldseam_engine::Client;
 use goldseam_engine::queue::Want;
 
-use crate::book::{Ack, Book, Mark};
-use crate::crowd::payload;
-use crate::dice::fold;
+use crate::clients::payload;
+use crate::journal::{Ack, EffectSource, Journal};
+use crate::random::fold;
 
 /// The queue of all remote steps.
 pub const QUEUE: &str = "elsewhere";
 const NAME: &str = "worker";
-/// The worker's number in the book.
+/// The worker's number in the journal.
 const NODE: usize = 50;
 
-/// Whether some tasks are never ended.
+/// Whether the worker abandons tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Care {
-    /// Every task is ended, and at once.
+    /// It ends every task at once.
     Careful,
-    /// They take a while, and some are forgotten until somebody notices the silence.
+    /// It ends tasks after a while, and abandons some of them.
     Forgetful,
 }
 
-/// A worker.
+/// A worker for remote steps.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// Where what it does is written down.
-    pub book: Arc<Book>,
-    /// How reliable it is.
+    /// The record of its effects.
+    pub journal: Arc<Journal>,
+    /// Whether it abandons tasks.
     pub care: Care,
 }
 
@@ -44,7 +44,7 @@ fn queue() -> QueueName {
 }
 
 impl Worker {
-    /// Works for ever.
+    /// Works until the task is aborted.
     pub async fn keep_working(self, client: Client) {
         loop {
             self.turn(&client).await;
@@ -52,15 +52,16 @@ impl Worker {
         }
     }
 
-    /// Claims what is there, and ends what was claimed long enough ago.
+    /// Claims ready tasks, and ends those that were claimed long enough ago.
     pub async fn turn(&self, client: &Client) {
         let queue = client.queue();
         let want = Want { owner: NAME.to_owned(), queue: self::queue(), kind: None, limit: 4 };
         for task in queue.claim(want).await.unwrap_or_default() {
             if let (Some(run), Some(step)) = (&task.run, &task.step) {
-                let (attempt, key) = (step.attempt, step.key.clone());
-                let mark = Mark { attempt, key, node: NODE, life: NODE };
-                self.book.saw(run, step.path.as_str(), mark);
+                let attempt = step.attempt;
+                let key = step.key.clone();
+                let source = EffectSource { attempt, key, node: NODE, life: NODE };
+                self.journal.effect(run, step.path.as_str(), source);
             }
         }
         let Ok(now) = client.store().now().await else { return };
@@ -90,8 +91,9 @@ impl Worker {
             }
         };
         if let (Ok(_), Some(run), Some(step)) = (brought, &task.run, &task.step) {
-            let (path, attempt) = (step.path.clone(), step.attempt);
-            self.book.told(Ack::Brought(run.clone(), path, attempt, task.fence));
+            let path = step.path.clone();
+            let attempt = step.attempt;
+            self.journal.acknowledged(Ack::Brought(run.clone(), path, attempt, task.fence));
         }
     }
 }

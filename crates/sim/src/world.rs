@@ -1,4 +1,4 @@
-//! Nodes that start, crash, freeze and come back, on one store.
+//! Nodes that start, crash, freeze and restart, on one store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use goldseam_engine::{Client, Config, Engine, Seeded};
 use goldseam_store::faulty::{Plan, Rates};
 use goldseam_store::{FaultyStore, MemoryStore, Store};
 
-use crate::book::{Book, Trace};
 use crate::clock::{SimClock, TrueTime};
-use crate::dice::Dice;
-use crate::flows::{Hands, register};
-use crate::tap::Tap;
+use crate::journal::{Journal, Trace};
+use crate::random::Random;
+use crate::recording_store::RecordingStore;
+use crate::workflows::{Effects, register};
 
-/// How long a silent node is waited for in the simulation.
+/// `silence_max` of the simulated nodes.
 pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// A node of the simulation: one incarnation after another.
+/// A slot for one node at a time: a crashed node is replaced by a new incarnation.
 #[derive(Debug)]
-pub struct Seat {
-    /// Its number, also of its connection.
+pub struct NodeSlot {
+    /// The number of the slot and of its connection.
     pub index: usize,
-    /// Which incarnation this is, counted over all seats; 0 before the first.
+    /// The number of the incarnation, counted over all slots; 0 before the first.
     pub life: usize,
-    /// The engine, while it lives.
+    /// The engine, while the node lives.
     pub engine: Option<Engine>,
     /// Its connection.
     pub link: Arc<FaultyStore>,
@@ -33,34 +33,34 @@ pub struct Seat {
     pub clock: Arc<SimClock>,
 }
 
-/// Everything there is.
+/// The store, the nodes and the client of one seed.
 #[derive(Debug)]
 pub struct World {
-    /// The store beneath everything.
+    /// The store without faults.
     pub memory: Arc<MemoryStore>,
-    /// What was really done.
-    pub book: Arc<Book>,
+    /// The record of everything that happens.
+    pub journal: Arc<Journal>,
     /// The nodes.
-    pub seats: Vec<Seat>,
+    pub slots: Vec<NodeSlot>,
     /// The client's connection.
     pub client_link: Arc<FaultyStore>,
     /// The client.
     pub client: Client,
-    /// Connections of incarnations that are over, for the counts.
+    /// Connections of ended incarnations, for the fault counts.
     pub old_links: Vec<Arc<FaultyStore>>,
-    /// How wrong clocks may go, in millionths.
+    /// Maximum clock drift in parts per million.
     pub drift_max_ppm: u64,
-    /// Recoveries without progress before a run is stopped.
+    /// Maximum number of recoveries without progress.
     pub attempts_max: u32,
-    /// Draws which versions the next incarnation has; none: all nodes have version 1 and no other.
-    pub versions: Option<Dice>,
+    /// Chooses the workflow versions of the next incarnation. None: all nodes have version 1 only.
+    pub versions: Option<Random>,
     rates: Rates,
     calm: bool,
     lives: usize,
-    dice: Dice,
+    random: Random,
 }
 
-/// Short limits, so that little virtual time shows much.
+/// Returns a configuration with short intervals, so that seeds need little virtual time.
 pub fn config() -> Config {
     Config {
         slots: 12,
@@ -73,7 +73,7 @@ pub fn config() -> Config {
         poll: Duration::from_millis(500),
         drain: Duration::from_secs(2),
         beat_on_thread: false,
-        // Crashes are drawn at random here: no run is to blame for them. Seeds of crash loops have a limit.
+        // Crashes are random: no run is to blame for them. Seeds with crash loops set a limit.
         recovery: Recovery {
             attempts_max: u32::MAX,
             stale_after: Duration::from_secs(2),
@@ -86,40 +86,41 @@ pub fn config() -> Config {
     }
 }
 
-/// Bounds of the simulation.
+/// Returns the limits of the simulation.
 pub fn limits() -> Limits {
     Limits { store_patience: Duration::from_secs(3), ..Limits::default() }
 }
 
 impl World {
-    /// A world with `seats` empty seats and faults at `rates`.
-    pub fn new(seats: usize, rates: Rates, trace: Trace, mut dice: Dice) -> Self {
+    /// Creates a world with this many empty slots and faults at `rates`.
+    pub fn new(slots: usize, rates: Rates, trace: Trace, mut random: Random) -> Self {
         let time = TrueTime::begin();
-        let book = Arc::new(Book::new(time, trace));
+        let journal = Arc::new(Journal::new(time, trace));
         let memory = Arc::new(MemoryStore::new(time.store_clock()));
-        let link = |index: usize, dice: &mut Dice| {
-            let tap = Tap::new(memory.clone(), book.clone(), index);
-            Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.draw(), rates)))
+        let link = |index: usize, random: &mut Random| {
+            let store = RecordingStore::new(memory.clone(), journal.clone(), index);
+            Arc::new(FaultyStore::new(Arc::new(store), Plan::seeded(random.draw(), rates)))
         };
         let client_link = {
-            // Whoever is outside may be cut off, but has nothing to lose by dying.
+            // The client may lose its connection, but never crashes.
             let rates = Rates { crash_before: 0, crash_after: 0, ..rates };
-            let tap = Tap::new(memory.clone(), book.clone(), 99);
-            Arc::new(FaultyStore::new(Arc::new(tap), Plan::seeded(dice.draw(), rates)))
+            let store = RecordingStore::new(memory.clone(), journal.clone(), 99);
+            Arc::new(FaultyStore::new(Arc::new(store), Plan::seeded(random.draw(), rates)))
         };
-        // Whoever is outside has a clock as wrong as any other.
-        let clock = Arc::new(SimClock::new(time, dice.below(7_200_000).cast_signed() - 3_600_000, 0));
-        let entropy = Arc::new(Seeded::new(dice.draw()));
+        // The clock of the client is as wrong as those of the nodes.
+        let clock = Arc::new(SimClock::new(time, random.below(7_200_000).cast_signed() - 3_600_000, 0));
+        let entropy = Arc::new(Seeded::new(random.draw()));
         let client = Client::with(client_link.clone(), clock, entropy, limits());
-        let seat = |index| {
-            let (link, clock) = (link(index, &mut dice), Arc::new(SimClock::new(time, 0, 0)));
-            Seat { index, life: 0, engine: None, link, clock }
+        let slot = |index| {
+            let link = link(index, &mut random);
+            let clock = Arc::new(SimClock::new(time, 0, 0));
+            NodeSlot { index, life: 0, engine: None, link, clock }
         };
-        let seats = (0..seats).map(seat).collect();
+        let slots = (0..slots).map(slot).collect();
         Self {
             memory,
-            book,
-            seats,
+            journal,
+            slots,
             client_link,
             client,
             old_links: Vec::new(),
@@ -129,179 +130,178 @@ impl World {
             drift_max_ppm: 10_000,
             attempts_max: u32::MAX,
             versions: None,
-            dice,
+            random,
         }
     }
 
-    /// The store beneath everything, as a store.
+    /// Returns the store without faults.
     pub fn store(&self) -> Arc<dyn Store> {
         self.memory.clone()
     }
 
-    /// Starts a new incarnation in this seat, if its store lets it.
+    /// Starts a new incarnation in this slot. It may fail because of store faults.
     pub async fn start(&mut self, index: usize) {
         let plan = self.plan();
-        let tap = Tap::new(self.memory.clone(), self.book.clone(), index);
-        let link = Arc::new(FaultyStore::new(Arc::new(tap), plan));
-        // Hosts disagree by up to half a minute and drift by up to a hundredth, in some seeds by up to a tenth; some go
-        // exactly right, until somebody sets their clock.
-        let exact = self.dice.percent(40);
+        let store = RecordingStore::new(self.memory.clone(), self.journal.clone(), index);
+        let link = Arc::new(FaultyStore::new(Arc::new(store), plan));
+        // Clocks differ by up to 30 s and drift by up to 1 %, in some seeds by up to 10 %. Some clocks are exact
+        // until a clock jump.
+        let exact = self.random.percent(40);
         let mut wrong =
-            |by: u64| if exact { 0 } else { self.dice.below(2 * by).cast_signed() - by.cast_signed() };
-        let (offset, drift) = (wrong(30_000), wrong(self.drift_max_ppm));
-        let clock = Arc::new(SimClock::new(self.book.time(), offset, drift));
-        let entropy = Arc::new(Seeded::new(self.dice.draw()));
-        // Not the process's own name, or a trace would be another one in another process.
+            |by: u64| if exact { 0 } else { self.random.below(2 * by).cast_signed() - by.cast_signed() };
+        let offset = wrong(30_000);
+        let drift = wrong(self.drift_max_ppm);
+        let clock = Arc::new(SimClock::new(self.journal.time(), offset, drift));
+        let entropy = Arc::new(Seeded::new(self.random.draw()));
+        // The default name contains the process id, which would change the trace.
         let mut config = Config { name: Some(format!("seat {index}")), ..config() };
         config.recovery.attempts_max = self.attempts_max;
         let builder = Engine::builder(link.clone()).config(config).clock(clock.clone()).entropy(entropy);
         self.lives += 1;
-        let hands = Hands::new(self.book.clone(), index).with(self.lives, link.clone());
+        let effects = Effects::new(self.journal.clone(), index).with(self.lives, link.clone());
         let versions = self.draw_versions();
-        let started = register(builder, &hands, versions).start().await;
-        let Some(seat) = self.seats.get_mut(index) else { return };
-        self.old_links.push(std::mem::replace(&mut seat.link, link));
-        seat.clock = clock;
-        seat.life = self.lives;
-        self.book.line(&format!("start n{index} {}", started.is_ok()));
-        seat.engine = started.ok();
-        if let Some(engine) = &seat.engine {
-            self.book.lives(engine.node_id(), seat.life);
-            self.book.has(engine.node_id(), versions);
+        let started = register(builder, &effects, versions).start().await;
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        self.old_links.push(std::mem::replace(&mut slot.link, link));
+        slot.clock = clock;
+        slot.life = self.lives;
+        self.journal.line(&format!("start n{index} {}", started.is_ok()));
+        slot.engine = started.ok();
+        if let Some(engine) = &slot.engine {
+            self.journal.lives(engine.node_id(), slot.life);
+            self.journal.has(engine.node_id(), versions);
         }
     }
 
-    /// The versions of the next incarnation: where fleets are mixed, an old, a new or a newest build; once the faults
-    /// have stopped, the deploy is complete.
+    /// Returns the versions of the next incarnation. In mixed seeds they are random until the faults end, and complete
+    /// after that.
     fn draw_versions(&mut self) -> &'static [u32] {
         let calm = self.calm;
         match &mut self.versions {
             None => &[1],
             Some(_) if calm => &[1, 2],
-            Some(dice) => dice.pick(&[&[1][..], &[1, 2], &[2]]).copied().unwrap_or(&[1]),
+            Some(random) => random.pick(&[&[1][..], &[1, 2], &[2]]).copied().unwrap_or(&[1]),
         }
     }
 
     fn plan(&mut self) -> Plan {
-        let seed = self.dice.draw();
+        let seed = self.random.draw();
         if self.calm { Plan::pass() } else { Plan::seeded(seed, self.rates) }
     }
 
-    /// Kills a node: nothing of it reaches the store any more, except writes on their way already.
-    ///
-    /// Says whether there was one.
+    /// Kills the node in this slot; returns whether there was one. Only writes already on their way reach the store.
     pub fn crash(&mut self, index: usize) -> bool {
-        let Some(seat) = self.seats.get_mut(index) else { return false };
-        let Some(engine) = seat.engine.take() else { return false };
-        self.book.line(&format!("crash n{index}"));
+        let Some(slot) = self.slots.get_mut(index) else { return false };
+        let Some(engine) = slot.engine.take() else { return false };
+        self.journal.line(&format!("crash n{index}"));
         let id: NodeId = engine.node_id().clone();
-        self.book.died(&id);
-        seat.link.crash();
+        self.journal.died(&id);
+        slot.link.crash();
         engine.crash();
         self.memory.kill(&id);
         true
     }
 
-    /// Buries the nodes that died in the middle of a call.
-    pub fn bury(&mut self) -> u64 {
-        let dead = |seat: &&Seat| seat.engine.is_some() && seat.link.is_crashed();
-        let dead: Vec<usize> = self.seats.iter().filter(dead).map(|seat| seat.index).collect();
+    /// Removes the nodes that crashed during a call; returns their number.
+    pub fn remove_crashed(&mut self) -> u64 {
+        let dead = |slot: &&NodeSlot| slot.engine.is_some() && slot.link.is_crashed();
+        let dead: Vec<usize> = self.slots.iter().filter(dead).map(|slot| slot.index).collect();
         for index in &dead {
             self.crash(*index);
         }
         dead.len() as u64
     }
 
-    /// A node stands still until it is relieved: nothing of it happens in between, not even its heartbeat.
+    /// Freezes a node until its faults end: it does nothing, and does not beat.
     pub fn freeze(&mut self, index: usize) {
-        if let Some(seat) = self.seats.get(index) {
-            self.book.line(&format!("freeze n{index}"));
+        if let Some(slot) = self.slots.get(index) {
+            self.journal.line(&format!("freeze n{index}"));
             self.held_up(index);
-            seat.link.freeze();
+            slot.link.freeze();
         }
     }
 
-    /// Writes down that the node in this seat, if there is one, is held up between any two things that it does.
+    /// Records that the node in this slot, if any, is delayed from now on.
     fn held_up(&self, index: usize) {
-        if let Some(seat) = self.seats.get(index).filter(|seat| seat.engine.is_some()) {
-            self.book.froze(seat.life);
+        if let Some(slot) = self.slots.get(index).filter(|slot| slot.engine.is_some()) {
+            self.journal.froze(slot.life);
         }
     }
 
-    /// Somebody sets a node's clock.
+    /// Changes the clock of a node.
     pub fn set_clock(&mut self, index: usize, by_ms: i64) {
-        if let Some(seat) = self.seats.get(index) {
-            self.book.line(&format!("clock n{index} {by_ms}"));
-            seat.clock.jump(by_ms);
+        if let Some(slot) = self.slots.get(index) {
+            self.journal.line(&format!("clock n{index} {by_ms}"));
+            slot.clock.jump(by_ms);
         }
     }
 
-    /// A living node loses its liveness lock, as with a lost connection: others may take over from it.
+    /// Takes the liveness lock from a live node, as after a lost connection: other nodes may take over its runs.
     pub fn suspect(&mut self, index: usize) {
-        if let Some(engine) = self.seats.get(index).and_then(|seat| seat.engine.as_ref()) {
-            self.book.line(&format!("suspect n{index}"));
-            // Whoever takes over believes it dead, and counts it.
-            self.book.died(engine.node_id());
+        if let Some(engine) = self.slots.get(index).and_then(|slot| slot.engine.as_ref()) {
+            self.journal.line(&format!("suspect n{index}"));
+            // The node that takes over counts it as dead.
+            self.journal.died(engine.node_id());
             self.memory.suspect(engine.node_id());
         }
     }
 
-    /// Whether a node lives in this seat.
+    /// Returns whether a node lives in this slot.
     pub fn has_node(&self, index: usize) -> bool {
-        self.seats.get(index).is_some_and(|seat| seat.engine.is_some())
+        self.slots.get(index).is_some_and(|slot| slot.engine.is_some())
     }
 
-    /// Lets a node leave by itself.
+    /// Shuts a node down gracefully.
     pub fn leave(&mut self, index: usize) -> Option<tokio::task::JoinHandle<()>> {
-        let engine = self.seats.get_mut(index)?.engine.take()?;
-        self.book.line(&format!("leave n{index}"));
-        // Its process is gone afterwards, whatever became of its hand-over.
-        self.book.died(engine.node_id());
+        let engine = self.slots.get_mut(index)?.engine.take()?;
+        self.journal.line(&format!("leave n{index}"));
+        // Its process ends even if the hand-over fails.
+        self.journal.died(engine.node_id());
         Some(tokio::spawn(engine.shutdown()))
     }
 
-    /// From now on everything of this node goes wrong by these rates.
-    pub fn trouble(&mut self, index: usize, rates: Rates) {
-        let seed = self.dice.draw();
+    /// Injects faults at these rates into the calls of a node, until `end_faults`.
+    pub fn inject_faults(&mut self, index: usize, rates: Rates) {
+        let seed = self.random.draw();
         if rates.delay > 0 {
             self.held_up(index);
         }
-        if let Some(seat) = self.seats.get(index) {
-            self.book.line(&format!("trouble n{index}"));
-            seat.link.follow(Plan::seeded(seed, rates));
+        if let Some(slot) = self.slots.get(index) {
+            self.journal.line(&format!("trouble n{index}"));
+            slot.link.follow(Plan::seeded(seed, rates));
         }
     }
 
-    /// The same for the client.
-    pub fn trouble_client(&mut self, rates: Rates) {
-        self.client_link.follow(Plan::seeded(self.dice.draw(), rates));
+    /// Injects faults at these rates into the calls of the client.
+    pub fn inject_client_faults(&mut self, rates: Rates) {
+        self.client_link.follow(Plan::seeded(self.random.draw(), rates));
     }
 
-    /// This node is as faulty as everybody again.
-    pub fn relieve(&mut self, index: usize) {
+    /// Ends the additional faults of a node: it has the rates of the seed again.
+    pub fn end_faults(&mut self, index: usize) {
         let plan = self.plan();
-        if let Some(seat) = self.seats.get(index) {
-            self.book.line(&format!("relief n{index}"));
-            self.book.thawed(seat.life);
-            seat.link.follow(plan);
-            seat.link.thaw();
+        if let Some(slot) = self.slots.get(index) {
+            self.journal.line(&format!("relief n{index}"));
+            self.journal.thawed(slot.life);
+            slot.link.follow(plan);
+            slot.link.thaw();
         }
     }
 
-    /// No more faults, for anybody.
+    /// Ends all faults.
     pub fn calm(&mut self) {
         self.calm = true;
-        self.book.calm();
+        self.journal.calm();
         self.client_link.follow(Plan::pass());
-        for seat in &self.seats {
-            self.book.thawed(seat.life);
-            seat.link.follow(Plan::pass());
-            seat.link.thaw();
+        for slot in &self.slots {
+            self.journal.thawed(slot.life);
+            slot.link.follow(Plan::pass());
+            slot.link.thaw();
         }
     }
 
-    /// The seats whose node lives.
+    /// Returns the slots whose node lives.
     pub fn alive(&self) -> Vec<usize> {
-        self.seats.iter().filter(|seat| seat.engine.is_some()).map(|seat| seat.index).collect()
+        self.slots.iter().filter(|slot| slot.engine.is_some()).map(|slot| slot.index).collect()
     }
 }

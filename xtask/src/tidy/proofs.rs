@@ -29,7 +29,7 @@ const PEERS: [&str; 42] = [
     "sweep_stale_snapshot_never_rewrites",
     "sweep_pages_to_end",
     "sweep_ignores_foreign_types",
-    "fenced_worker_is_told",
+    "fenced_worker_is_refused",
     "term_not_time",
     "long_step_with_heartbeat_runs_once",
     "boot_id_unique_no_strand",

@@ -1,4 +1,4 @@
-//! The raw side of Postgres.
+//! Raw access to Postgres.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use futures_util::future::try_join_all;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::{Piece, RID_FIRST, Raw, Written};
+use super::{RID_FIRST, Raw, RawAppend, Written};
 use crate::Fallible;
 
-/// Connects to the database that a store's URL names.
+/// Connects to the database of a store's URL.
 pub(crate) async fn connect(url: &str) -> Fallible<Client> {
-    let (place, options) = url.split_once('?').unwrap_or((url, ""));
+    let (target, options) = url.split_once('?').unwrap_or((url, ""));
     let own = ["schema=", "application_name="];
     let known = options.split('&').filter(|option| !own.iter().any(|name| option.starts_with(name)));
-    let plain = [place, &known.collect::<Vec<_>>().join("&")].join("?");
+    let plain = [target, &known.collect::<Vec<_>>().join("&")].join("?");
     let (client, connection) = tokio_postgres::connect(&plain, NoTls).await?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
@@ -27,7 +27,7 @@ pub(crate) async fn connect(url: &str) -> Fallible<Client> {
     Ok(client)
 }
 
-/// The schema that a store's URL names.
+/// Returns the schema of a store's URL.
 fn schema_of(url: &str) -> &str {
     let options = url.split_once('?').map_or("", |(_, options)| options);
     options.split('&').rev().find_map(|option| option.strip_prefix("schema=")).unwrap_or("goldseam")
@@ -46,11 +46,12 @@ type Write<'a> = (&'static str, Vec<Box<dyn ToSql + Sync + 'a>>);
 
 impl Connection {
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
-        let (client, schema) = (connect(url).await?, schema_of(url).to_owned());
+        let client = connect(url).await?;
+        let schema = schema_of(url).to_owned();
         Ok(Self { client, schema, prepared: HashMap::new(), pipelined: false })
     }
 
-    /// The statement for this store's schema.
+    /// Returns the statement for this store's schema.
     fn sql(&self, text: &str) -> String {
         text.replace("goldseam.", &[&self.schema, "."].concat())
     }
@@ -72,11 +73,13 @@ impl Connection {
 }
 
 /// The row writes of an append.
-fn writes<'a>(piece: &Piece<'a>) -> Vec<Write<'a>> {
-    let (rid, run) = (piece.rid, piece.run);
+fn writes<'a>(piece: &RawAppend<'a>) -> Vec<Write<'a>> {
+    let rid = piece.rid;
+    let run = piece.run;
     let mut all: Vec<Write<'a>> = Vec::new();
     if piece.is_first() {
-        let (kind, owner) = (format!("advance:{}@1", run.workflow), "n-0123456789abcdef");
+        let kind = format!("advance:{}@1", run.workflow);
+        let owner = "n-0123456789abcdef";
         let pool = format!("default/{kind}");
         all.push((
             TASK,
@@ -151,7 +154,7 @@ impl Raw for Connection {
         written.collect()
     }
 
-    async fn write(&mut self, group: &[Piece<'_>]) -> Fallible<u64> {
+    async fn write(&mut self, group: &[RawAppend<'_>]) -> Fallible<u64> {
         for text in [TASK, RUN, EVENT, RUN_END, TASK_END] {
             self.prepare(text).await?;
         }
@@ -176,7 +179,7 @@ impl Raw for Connection {
     }
 
     async fn row_writes(&mut self) -> Fallible<Option<[f64; 3]>> {
-        // A session tells its counts at the latest when it ends.
+        // A session reports its counts at the latest when it ends.
         while self.client.query_one(SESSIONS, &[&self.schema]).await?.try_get::<_, i64>(0)? > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

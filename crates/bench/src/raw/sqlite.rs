@@ -1,4 +1,4 @@
-//! The raw side of SQLite.
+//! Raw access to SQLite.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use rusqlite::params;
 
-use super::{Piece, RID_FIRST, Raw, Written};
+use super::{RID_FIRST, Raw, RawAppend, Written};
 use crate::Fallible;
-use crate::place::Place;
+use crate::target::Target;
 
-/// A file, opened as durable as the store's own.
+/// A file, opened with the durability of the store.
 pub(crate) struct Connection {
     path: PathBuf,
     conn: rusqlite::Connection,
@@ -18,7 +18,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(url: &str) -> Fallible<Self> {
-        let path = Place::file(url);
+        let path = Target::file(url);
         let conn = rusqlite::Connection::open(&path)?;
         conn.busy_timeout(Duration::from_secs(5))?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -27,10 +27,12 @@ impl Connection {
         Ok(Self { path, conn })
     }
 
-    fn append(&self, piece: &Piece<'_>) -> Fallible<()> {
-        let (rid, run) = (piece.rid, piece.run);
+    fn append(&self, piece: &RawAppend<'_>) -> Fallible<()> {
+        let rid = piece.rid;
+        let run = piece.run;
         if piece.is_first() {
-            let (kind, owner) = (format!("advance:{}@1", run.workflow), "n-0123456789abcdef");
+            let kind = format!("advance:{}@1", run.workflow);
+            let owner = "n-0123456789abcdef";
             let values = params![run.task, format!("default/{kind}"), kind, run.id, owner, run.updated_at];
             self.conn.prepare_cached(TASK)?.execute(values)?;
             let values = params![
@@ -96,7 +98,7 @@ impl Raw for Connection {
         Ok(all)
     }
 
-    async fn write(&mut self, group: &[Piece<'_>]) -> Fallible<u64> {
+    async fn write(&mut self, group: &[RawAppend<'_>]) -> Fallible<u64> {
         let before = self.conn.total_changes();
         self.conn.execute_batch("BEGIN IMMEDIATE")?;
         group.iter().try_for_each(|piece| self.append(piece))?;

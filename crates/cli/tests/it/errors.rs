@@ -131,7 +131,7 @@ fn reading_never_creates_a_store() {
     ];
     for command in commands {
         let err = place.run(command).fails(7, "GS0205");
-        assert!(err.contains("there is no database goldseam.db"), "{err}");
+        assert!(err.contains("database goldseam.db does not exist"), "{err}");
     }
     assert!(place.files().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in one case.
+//! The faults of one case.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use goldseam_engine::{Entropy, Seeded};
 use goldseam_store::faulty::{Fault, Plan, Rates};
 
-/// One case: what goes wrong while the workflow runs.
+/// One case of a search: the faults that are injected while the workflow runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
-    /// Nothing.
+    /// No faults.
     Calm,
-    /// The first node dies before its append of this number, counted from 1: what it did since the one before is done,
-    /// and nobody knows.
+    /// The first node crashes before its append of this number, counted from 1. Its effects since the previous append
+    /// happened, but are not recorded.
     CrashBefore(u64),
-    /// The first node dies right after its append of this number.
+    /// The first node crashes right after its append of this number, counted from 1.
     CrashAfter(u64),
-    /// Everything that follows from this seed: crashes, lost replies, delays, clocks that disagree, signals that come
-    /// early, late or twice.
+    /// The faults of this seed: crashes, lost replies, delays, clock differences, and signals that arrive early, late
+    /// or twice.
     Seed(u64),
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// How to repeat it alone.
+    /// Returns the code that repeats this case alone.
     pub(super) fn repeat(self) -> String {
         match self {
             Self::Calm => "tester.once()".to_owned(),
@@ -43,7 +43,7 @@ impl Case {
         }
     }
 
-    /// What goes wrong on the connection of the first node.
+    /// Returns the faults on the store connection of the first node.
     pub(super) fn plan(self) -> Plan {
         match self {
             Self::CrashBefore(number) => Plan::pass().at_append(number, Fault::CrashBefore),
@@ -53,11 +53,11 @@ impl Case {
     }
 }
 
-/// Numbers that follow from a seed.
+/// Random numbers from a seed.
 #[derive(Debug)]
-pub(super) struct Dice(Seeded);
+pub(super) struct Random(Seeded);
 
-impl Dice {
+impl Random {
     pub(super) fn new(seed: u64) -> Self {
         Self(Seeded::new(seed ^ 0x5851_f42d_4c95_7f2d))
     }
@@ -75,26 +75,25 @@ impl Dice {
     }
 }
 
-/// Crashes of one case at the most.
+/// Maximum number of crashes in one case.
 const CRASHES_MAX: u64 = 8;
 
-/// The faults of a seed: for a while, and not without end.
+/// The faults of a seed, injected until a fixed time.
 #[derive(Debug)]
-pub(super) struct Storm {
-    pub(super) dice: Dice,
+pub(super) struct SeededFaults {
+    pub(super) random: Random,
     rates: Rates,
-    /// When it is over, in virtual time that was not skipped.
+    /// When the faults end, in virtual time without skipped time.
     pub(super) until: Duration,
     pub(super) nodes: usize,
 }
 
-impl Storm {
-    pub(super) fn of(seed: u64) -> Self {
-        let dice = Dice::new(seed);
-        // Some seeds are calm, some are rough; no fault is always there, so that none hides another.
-        let rate = |most: u64| match dice.percent(30) {
-            true => 0,
-            false => u16::try_from(dice.below(most + 1)).unwrap_or(0),
+impl SeededFaults {
+    pub(super) fn new(seed: u64) -> Self {
+        let random = Random::new(seed);
+        // Each fault is off in some seeds, so that no fault hides another.
+        let rate = |most: u64| {
+            if random.percent(30) { 0 } else { u16::try_from(random.below(most + 1)).unwrap_or(0) }
         };
         let rates = Rates {
             fail_before: rate(60),
@@ -104,23 +103,24 @@ impl Storm {
             delay: rate(60),
             delay_past_reply: rate(30),
             duplicate: rate(30),
-            // Shorter than any node may be silent: whoever is slow is never taken for dead.
+            // Shorter than `silence_max`: a slow node is never declared dead.
             delay_max: Duration::from_millis(500),
         };
-        let until = Duration::from_millis(500 + dice.below(20_000));
-        let nodes = 1 + usize::from(dice.percent(50));
-        Self { dice, rates, until, nodes }
+        let until = Duration::from_millis(500 + random.below(20_000));
+        let nodes = 1 + usize::from(random.percent(50));
+        Self { random, rates, until, nodes }
     }
 
-    /// What goes wrong on the connection of a node that starts now, after so many crashes.
+    /// Returns the faults on the store connection of a node that starts at `now`, after this many crashes.
     pub(super) fn plan(&self, now: Duration, crashes: u64) -> Plan {
-        let seed = self.dice.draw();
+        let seed = self.random.draw();
         if now >= self.until {
             return Plan::pass();
         }
         let mut rates = self.rates;
         if crashes >= CRASHES_MAX {
-            (rates.crash_before, rates.crash_after) = (0, 0);
+            rates.crash_before = 0;
+            rates.crash_after = 0;
         }
         Plan::seeded(seed, rates)
     }

@@ -1,4 +1,4 @@
-//! What is wrong, in words, with everything that is needed to repeat it.
+//! Failed cases: the flaw, the case, and the timeline.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,87 +9,86 @@ use goldseam_engine::Outcome;
 
 use super::case::Case;
 
-/// Events of one log that a timeline shows at the most: the last ones.
+/// Maximum number of lines per log in a timeline. The last lines are kept.
 const LINES_MAX: usize = 60;
 
-/// What a case showed to be wrong.
+/// The problem that a case found.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// The tester or an engine cannot start like this.
+    /// The tester or an engine cannot start with this configuration.
     Setup(String),
-    /// There are too many cases to try them all.
+    /// The search has more cases than allowed.
     TooMany {
-        /// Appends of the run without faults.
+        /// Number of appends of the run without faults.
         appends: u64,
-        /// Cases at the most.
+        /// Maximum number of cases.
         cases_max: u64,
     },
-    /// Replay asks for something else than the log has: the code is not deterministic.
+    /// The workflow is not deterministic: a replay requested another operation than the log holds.
     NotDeterministic(String),
-    /// The run needs an operator.
+    /// The run was parked: it needs an operator.
     Parked {
         /// Code of the rule or error.
         code: String,
-        /// What was seen.
+        /// Reason in the log.
         reason: String,
     },
     /// The run does not end.
     NoEnd(String),
     /// The run refused a signal or an answer.
     Refused(String),
-    /// The run ended in another way than without faults.
+    /// The outcome of the run differs from the one without faults.
     OtherOutcome {
-        /// Without faults.
+        /// Outcome without faults.
         calm: String,
-        /// In this case.
+        /// Outcome in this case.
         here: String,
     },
     /// An effect counts more or less often than without faults.
     OtherEffect {
-        /// The effect.
+        /// Name of the effect.
         effect: String,
-        /// How often it counts without faults.
+        /// Count without faults.
         calm: u64,
-        /// How often it counts in this case.
+        /// Count in this case.
         here: u64,
     },
-    /// User code began again although its completion was recorded.
+    /// A step or compensation began after its completion was recorded.
     Again(String),
-    /// The user's own check says so.
+    /// The check of [`Tester::check`](super::Tester::check) failed.
     Check(String),
 }
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setup(why) => write!(f, "it cannot start: {why}"),
+            Self::Setup(why) => write!(f, "cannot start: {why}"),
             Self::TooMany { appends, cases_max } => write!(
                 f,
-                "the run makes {appends} appends, a crash before and after each is {} cases, and {cases_max} is the \
-                 limit: raise it with .cases_max(…), test a smaller input, or draw cases with .seeded(…)",
+                "too many cases: the run makes {appends} appends, so crashes before and after each are {} cases, and \
+                 the limit is {cases_max}. Raise it with .cases_max(…), test a smaller input, or use .seeded(…)",
                 appends * 2
             ),
             Self::NotDeterministic(detail) => {
-                write!(f, "the workflow is not deterministic, its replay asked for something else: {detail}")
+                write!(f, "the workflow is not deterministic: {detail}")
             }
             Self::Parked { code, reason } => write!(f, "the run was parked ({code}): {reason}"),
             Self::NoEnd(why) => write!(f, "the run does not end: {why}"),
-            Self::Refused(why) => write!(f, "the run refused what the test sent: {why}"),
+            Self::Refused(why) => write!(f, "the run refused a signal or an answer of the test: {why}"),
             Self::OtherOutcome { calm, here } => {
-                write!(f, "the run ended otherwise\n  without faults: {calm}\n  in this case:   {here}")
+                write!(f, "the outcome differs\n  without faults: {calm}\n  in this case:   {here}")
             }
             Self::OtherEffect { effect, calm, here } => {
-                write!(f, "effect {effect} counts {}, without faults {}", times(*here), times(*calm))
+                write!(f, "effect {effect} counts {}, without faults {}", frequency(*here), frequency(*calm))
             }
             Self::Again(what) => write!(f, "{what} began again after its completion was recorded"),
-            Self::Check(why) => write!(f, "the test's own check: {why}"),
+            Self::Check(why) => write!(f, "the check of the test failed: {why}"),
         }
     }
 }
 
-/// How often, in words.
-fn times(count: u64) -> String {
+fn frequency(count: u64) -> String {
     match count {
         0 => "never".to_owned(),
         1 => "once".to_owned(),
@@ -98,8 +97,8 @@ fn times(count: u64) -> String {
     }
 }
 
-/// How a run ended, in words.
-pub(super) fn ended(outcome: &Outcome) -> String {
+/// Describes how a run ended.
+pub(super) fn describe_outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed(output) => format!("completed, {}", output.as_str()),
         Outcome::Failed(failure) => format!("failed, {failure}"),
@@ -107,9 +106,9 @@ pub(super) fn ended(outcome: &Outcome) -> String {
     }
 }
 
-/// A test that failed: what is wrong, in which case, how to repeat it, and what happened until then.
+/// A failed test: the flaw, the case, how to repeat it, and a timeline.
 ///
-/// Its `Debug` is its `Display`, so that `unwrap` and a test that returns it can be read.
+/// `Debug` prints the same as `Display`, so the message stays readable if a test unwraps or returns it.
 #[derive(Clone)]
 pub struct Failed(Box<Inner>);
 
@@ -126,17 +125,17 @@ impl Failed {
         Self(Box::new(Inner { workflow: workflow.to_owned(), case, flaw, timeline }))
     }
 
-    /// The case that showed it.
+    /// Returns the case that failed.
     pub fn case(&self) -> Case {
         self.0.case
     }
 
-    /// What is wrong.
+    /// Returns the problem that the case found.
     pub fn flaw(&self) -> &Flaw {
         &self.0.flaw
     }
 
-    /// What happened until then: the logs of all runs, and which node died where.
+    /// Returns the logs of all runs, with the starts and crashes of nodes.
     pub fn timeline(&self) -> &str {
         &self.0.timeline
     }
@@ -145,10 +144,10 @@ impl Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { workflow, case, flaw, timeline } = &*self.0;
-        match workflow.is_empty() {
-            true => write!(f, "{flaw}")?,
-            false => write!(f, "workflow {workflow}, {case}: {flaw}")?,
+        if !workflow.is_empty() {
+            write!(f, "workflow {workflow}, {case}: ")?;
         }
+        write!(f, "{flaw}")?;
         if !timeline.is_empty() {
             write!(f, "\nrepeat it alone: {}\n{}", case.repeat(), timeline.trim_end())?;
         }
@@ -164,16 +163,16 @@ impl fmt::Debug for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Something that happened to a node.
+/// The start or crash of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Incident {
     pub(super) at: Millis,
     pub(super) what: String,
-    /// Where each log ended then.
+    /// Where each log ended at that time.
     pub(super) ends: BTreeMap<RunId, Seq>,
 }
 
-/// The log of one run as people read it, with what happened to nodes between.
+/// Renders the log of one run, with the incidents of nodes in between.
 pub(super) fn timeline(
     run: &RunId,
     events: &[Recorded],
@@ -190,8 +189,9 @@ pub(super) fn timeline(
     };
     lines.extend(happened(Seq::ZERO));
     for recorded in events {
-        let (seq, at, event) = (recorded.seq.0, since(recorded.at), &recorded.event);
-        lines.push(format!("{seq:>4}  {at}  {}{}", event.name(), detail(event, &name_of)));
+        let event = &recorded.event;
+        let at = since(recorded.at);
+        lines.push(format!("{:>4}  {at}  {}{}", recorded.seq.0, event.name(), detail(event, &name_of)));
         lines.extend(happened(recorded.seq));
     }
     let mut text = format!("log of run {run}:\n");
@@ -205,12 +205,12 @@ pub(super) fn timeline(
     text
 }
 
-/// What a line says besides the event's name.
+/// Returns the text after the event's name.
 fn detail(event: &Event, name_of: impl Fn(&str) -> String) -> String {
     match event {
         Event::RunQueued(queued) => format!(" {}", queued.workflow),
         Event::RunClaimed(claimed) => format!(" by {}", name_of(claimed.node.as_str())),
-        Event::RunRecovered(mended) => format!(" {}: {}", mended.rule, mended.reason),
+        Event::RunRecovered(recovery) => format!(" {}: {}", recovery.rule, recovery.reason),
         Event::RunParked { code, reason } => format!(" {code}: {reason}"),
         Event::RunCompleted { output } => format!(" {}", output.as_str()),
         Event::RunFailed { failure } => format!(" {failure}"),

@@ -1,21 +1,25 @@
-//! Tests of your own workflows: a crash before and after every event, lost and repeated signals, time that skips.
+//! Unit tests for your workflows: crashes at every point, lost and repeated signals, virtual time.
 //!
-//! A [`Tester`] runs a workflow on real engines, a store in memory and virtual time. [`Tester::once`] runs it without
-//! faults: a sleep of days takes no time at all. [`Tester::every_crash`] runs it again and again, each time with a crash
-//! at another place, and another node goes on. [`Tester::seeded`] draws crashes, lost replies, delays, clocks that
-//! disagree, and signals that come early, late or twice, from a seed.
+//! A [`Tester`] runs a workflow on real engines, with a store in memory and virtual time:
+//!
+//! - [`Tester::once`] runs it without faults. A sleep of days takes no real time.
+//! - [`Tester::every_crash`] runs it once per crash point: before and after each append of the first node. Another node
+//!   then continues the run.
+//! - [`Tester::seeded`] runs it once per seed. The seed determines crashes, lost replies, delays, clock differences,
+//!   and signals that arrive early, late or twice.
 //!
 //! ```
 //! use goldseam::prelude::*;
 //! use goldseam::testing::{Tester, World};
 //!
+//! /// Replaces a payment service that deduplicates by key.
+//! async fn charge(world: &World, attempt: Attempt) -> goldseam::Result<()> {
+//!     world.did("charge", attempt.idempotency_key());
+//!     Ok(())
+//! }
+//!
 //! async fn order(ctx: Context, cents: u64, world: World) -> goldseam::Result<String> {
-//!     ctx.step_with("charge", |attempt| {
-//!         // In place of the payment service, which goes by keys.
-//!         world.did("charge", attempt.idempotency_key());
-//!         async { Ok::<_, Error>(()) }
-//!     })
-//!     .await?;
+//!     ctx.step_with("charge", |attempt| charge(&world, attempt)).await?;
 //!     ctx.sleep("cool_off", days(14)).await?;
 //!     let to: String = ctx.signal("address").await?;
 //!     Ok(format!("{cents} cents, to {to}"))
@@ -30,7 +34,7 @@
 //!
 //! let report = tester.every_crash()?;
 //! assert_eq!(report.outcome::<String>()?, "4200 cents, to Kyoto");
-//! // Cut off between the charge and its record, the step began again, under the same key: it counts once.
+//! // After a crash between the charge and its record, the step ran again with the same key: it counts once.
 //! assert_eq!((report.effects("charge").times, report.effects("charge").counts), (2, 1));
 //!
 //! tester.seeded(0..20)?;
@@ -38,29 +42,31 @@
 //! # }
 //! ```
 //!
-//! # What is checked in every case
+//! # Checks
 //!
-//! - The run ends, and in the same way as without faults, or in one that [`Tester::allow`] allows.
-//! - It is deterministic: no replay asks for something else than the log has.
-//! - Every effect that steps tell the [`World`] counts as often as without faults. A request that passes on the
-//!   idempotency key may be repeated; one without a key may not.
-//! - No step begins again once its completion is recorded.
-//! - Whatever [`Tester::check`] adds.
+//! In every case the tester checks that:
 //!
-//! A [`Failed`] says what is wrong, in which case, how to repeat it alone, and what happened until then.
+//! - the run ends with the same outcome as without faults, or with one that [`Tester::allow`] accepts;
+//! - the workflow is deterministic: each replay requests the operations that the log holds;
+//! - every effect recorded in the [`World`] counts as often as without faults: a request with an idempotency key may be
+//!   repeated, a request without one may not;
+//! - no step begins after its completion was recorded;
+//! - your own [`Tester::check`] passes.
 //!
-//! # What holds for time
+//! A [`Failed`] names the flaw and the case, shows how to repeat that case alone, and prints what happened.
 //!
-//! Nothing waits: whenever everybody waits, the clock moves on to the next thing that is due. Steps may use `tokio::time`.
-//! A step that does real I/O looks like one that does nothing, and time runs on while it waits, so its timeouts may pass
-//! early; do such I/O inside `tokio::task::spawn_blocking`, where time stands still, or have a stand-in in the [`World`].
-//! Code that asks another clock than [`Context::now`](crate::Context::now) sees real time.
+//! # Time
+//!
+//! Time is virtual: when all tasks wait, the clock moves to the next due time. Steps may use `tokio::time`. While a
+//! step does real I/O, virtual time runs on, so its timeouts may fire early. Do such I/O in
+//! `tokio::task::spawn_blocking`, which stops virtual time, or replace the service by a fake in the [`World`]. Code
+//! that reads another clock than [`Context::now`](crate::Context::now) sees real time.
 
+mod actors;
 mod case;
+mod case_run;
 mod failed;
-mod people;
 mod report;
-mod stage;
 mod tester;
 mod world;
 

@@ -1,4 +1,4 @@
-//! What a search showed.
+//! Results of cases and searches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,47 +7,47 @@ use goldseam_core::RunId;
 use goldseam_engine::{EngineError, Outcome};
 use serde::de::DeserializeOwned;
 
-use super::failed::ended;
+use super::failed::describe_outcome;
 use super::world::Effect;
 
-/// What one case showed.
+/// The result of one case.
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
+pub(super) struct CaseResult {
     pub(super) outcome: Outcome,
     pub(super) effects: BTreeMap<String, Effect>,
-    /// How often the body of each step began.
+    /// Number of starts of each step's body.
     pub(super) begun: BTreeMap<String, u64>,
     /// Appends of the first node.
     pub(super) appends: u64,
     pub(super) crashes: u64,
     pub(super) mail: Mail,
-    /// Who got each message.
-    pub(super) got: Vec<Option<RunId>>,
-    /// Virtual time that it took.
+    /// The run that received each message.
+    pub(super) recipients: Vec<Option<RunId>>,
+    /// Duration in virtual time.
     pub(super) took: Duration,
 }
 
-/// What became of signals and answers on their way, in all cases.
+/// Delivery faults of signals and answers, summed over all cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mail {
-    /// How many came before anybody waited for them.
+    /// Number of signals that arrived before a run waited for them.
     pub early: u64,
-    /// How many were lost, and sent again later.
+    /// Number of messages that were lost and sent again later.
     pub lost: u64,
-    /// How many came a second time.
+    /// Number of messages that arrived a second time.
     pub twice: u64,
 }
 
-/// How often an effect was done, at the most in one case.
+/// How often an effect happened: the maximum over all cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Most {
-    /// How often it was asked for: more than once means that a step was cut off and began again.
+    /// Number of requests. More than one means that a step was interrupted and began again.
     pub times: u64,
-    /// How often it counts: requests with the same key are one.
+    /// Number of requests that count: requests with the same key count once.
     pub counts: u64,
 }
 
-/// What a search showed: all of its cases passed.
+/// The result of a search in which all cases passed.
 #[derive(Debug, Clone)]
 pub struct Report {
     cases: u64,
@@ -60,7 +60,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn of(calm: &Shown) -> Self {
+    pub(super) fn new(calm: &CaseResult) -> Self {
         let mut report = Self {
             cases: 0,
             crashes: 0,
@@ -74,39 +74,39 @@ impl Report {
         report
     }
 
-    pub(super) fn add(&mut self, shown: &Shown) {
+    pub(super) fn add(&mut self, result: &CaseResult) {
         self.cases += 1;
-        self.crashes += shown.crashes;
-        self.mail.early += shown.mail.early;
-        self.mail.lost += shown.mail.lost;
-        self.mail.twice += shown.mail.twice;
-        for (name, effect) in &shown.effects {
+        self.crashes += result.crashes;
+        self.mail.early += result.mail.early;
+        self.mail.lost += result.mail.lost;
+        self.mail.twice += result.mail.twice;
+        for (name, effect) in &result.effects {
             let most = self.effects.entry(name.clone()).or_default();
             most.times = most.times.max(effect.times());
             most.counts = most.counts.max(effect.counts());
         }
-        for (step, times) in &shown.begun {
+        for (step, times) in &result.begun {
             let most = self.begun.entry(step.clone()).or_default();
             *most = (*most).max(*times);
         }
     }
 
-    /// How many cases there were, the one without faults included.
+    /// Returns the number of cases, including the one without faults.
     pub fn cases(&self) -> u64 {
         self.cases
     }
 
-    /// How many nodes died in all of them.
+    /// Returns the number of node crashes in all cases.
     pub fn crashes(&self) -> u64 {
         self.crashes
     }
 
-    /// How many signals and answers came early, were lost, or came twice in all of them.
+    /// Returns how many signals and answers arrived early, were lost, or arrived twice in all cases.
     pub fn mail(&self) -> Mail {
         self.mail
     }
 
-    /// What the workflow returned.
+    /// Returns the output of the workflow. Fails if the run did not complete, or if the output is not a `T`.
     pub fn outcome<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
         match &self.outcome {
             Outcome::Completed(output) => {
@@ -114,33 +114,34 @@ impl Report {
             }
             Outcome::Failed(_) | Outcome::Cancelled(_) => Err(EngineError::NotThatType {
                 what: "how the run ended",
-                source: serde::de::Error::custom(ended(&self.outcome)),
+                source: serde::de::Error::custom(describe_outcome(&self.outcome)),
             }),
         }
     }
 
-    /// How the run ended without faults.
+    /// Returns how the run ended without faults.
     pub fn ended(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// How often this effect was done, at the most in one case; see [`World::did`](super::World::did).
+    /// Returns how often this effect happened: the maximum over all cases; see [`World::did`](super::World::did).
     pub fn effects(&self, effect: &str) -> Most {
         self.effects.get(effect).copied().unwrap_or_default()
     }
 
-    /// How often the body of the step at this path began, at the most in one case. It is asked for once at least, and
-    /// again after each crash that cut it off and each failure with a retry.
+    /// Returns how often the body of the step at this path began: the maximum over all cases.
+    ///
+    /// The body begins once, and again after each crash that interrupted it and each failure that is retried.
     pub fn begun(&self, step: &str) -> u64 {
         self.begun.get(step).copied().unwrap_or(0)
     }
 
-    /// The steps whose bodies began more than once in some case: these must bear it.
+    /// Returns the steps whose bodies began more than once in some case. These must be safe to repeat.
     pub fn begun_again(&self) -> impl Iterator<Item = (&str, u64)> {
         self.begun.iter().filter(|(_, times)| **times > 1).map(|(step, times)| (step.as_str(), *times))
     }
 
-    /// The time that the run without faults would have taken; sleeping took none of it here.
+    /// Returns the virtual duration of the run without faults, sleeps included.
     pub fn took(&self) -> Duration {
         self.took
     }

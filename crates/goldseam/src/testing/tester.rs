@@ -1,4 +1,4 @@
-//! What is tested, and the searches.
+//! The workflow under test, its script, and the searches.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use goldseam_core::{Limits, Payload, QueueName, RunId};
 use goldseam_engine::{EngineError, Outcome, Result as StepResult};
 use serde::Serialize;
 
+use super::actors::{Message, MessageKind, Worker};
 use super::case::Case;
-use super::failed::{Failed, Flaw};
-use super::people::{Message, Says, Worker};
-use super::report::{Report, Shown};
-use super::stage::{on_own_thread, play};
+use super::case_run::{on_new_thread, run_case};
+use super::failed::{Failed, Flaw, describe_outcome};
+use super::report::{CaseResult, Report};
 use super::world::World;
 use crate::Builder;
 
@@ -21,15 +21,15 @@ type Setup = dyn Fn(Builder, World) -> Builder + Send + Sync;
 type Allow = dyn Fn(&Outcome) -> bool + Send + Sync;
 type Check = dyn Fn(&World) -> Result<(), String> + Send + Sync;
 
-/// Cases that a search makes at the most, unless told otherwise.
+/// Default maximum number of cases in a search.
 const CASES_MAX: u64 = 2_000;
-/// Virtual time without an event after which a run does not end.
+/// Default virtual time without an event after which a run counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// A workflow under test; see the [module](crate::testing).
 ///
-/// The searches block: they have a thread and a runtime of their own, so a plain `#[test]` is enough, and
-/// `#[tokio::test]` does as well.
+/// The searches block the calling thread and run on their own thread and runtime. Call them from `#[test]` or
+/// `#[tokio::test]`.
 pub struct Tester {
     pub(super) setup: Box<Setup>,
     pub(super) workflow: String,
@@ -45,7 +45,8 @@ pub struct Tester {
 }
 
 impl Tester {
-    /// Tests what `setup` registers. It is called for every node that starts, with the world of the case.
+    /// Creates a tester. `setup` registers the workflows; the tester calls it for each node that starts, with the world
+    /// of the case.
     pub fn new(setup: impl Fn(Builder, World) -> Builder + Send + Sync + 'static) -> Self {
         Self {
             setup: Box::new(setup),
@@ -58,20 +59,20 @@ impl Tester {
             allow: None,
             check: None,
             cases_max: CASES_MAX,
-            flaw: Some("say what is to be run: .run(\"workflow\", &input)".to_owned()),
+            flaw: Some("no workflow to run: call .run(\"workflow\", &input)".to_owned()),
         }
     }
 
-    /// What is run: a workflow, with this input.
+    /// Sets the workflow to run and its input.
     #[must_use]
     pub fn run(mut self, workflow: &str, input: &impl Serialize) -> Self {
         self.flaw = None;
         self.workflow = workflow.to_owned();
-        self.input = self.payload("the input", input);
+        self.input = self.payload("invalid input", input);
         self
     }
 
-    /// The run's id, `test` unless told otherwise.
+    /// Sets the id of the run. The default is `test`.
     #[must_use]
     pub fn id(mut self, id: &str) -> Self {
         match RunId::new(id) {
@@ -81,24 +82,25 @@ impl Tester {
         self
     }
 
-    /// Somebody sends this signal once a run waits for it; each call is one signal. Children get theirs too.
+    /// Adds a signal, sent once when a run, or a child of it, waits for it. Call it once per signal.
     #[must_use]
     pub fn signal(mut self, name: &str, payload: &impl Serialize) -> Self {
-        let value = self.payload("a signal", payload);
-        self.script.push(Message { says: Says::Signal(name.to_owned()), value });
+        let value = self.payload("invalid signal", payload);
+        self.script.push(Message { kind: MessageKind::Signal(name.to_owned()), value });
         self
     }
 
-    /// Somebody answers the question of this name once it is asked; each call is one answer.
+    /// Adds an answer to the question of this name, sent once when it is asked. Call it once per answer.
     #[must_use]
     pub fn answer(mut self, question: &str, answer: &impl Serialize) -> Self {
-        let value = self.payload("an answer", answer);
-        self.script.push(Message { says: Says::Answer(question.to_owned()), value });
+        let value = self.payload("invalid answer", answer);
+        self.script.push(Message { kind: MessageKind::Answer(question.to_owned()), value });
         self
     }
 
-    /// Somebody does the remote steps of this queue. The task has its input as `payload`, and the key to pass on in
-    /// `step`.
+    /// Adds a worker that executes the remote steps of this queue.
+    ///
+    /// `payload` of the task is the input of the step; `step` holds its idempotency key.
     #[must_use]
     pub fn worker<T, F>(mut self, queue: &str, work: F) -> Self
     where
@@ -117,30 +119,31 @@ impl Tester {
         self
     }
 
-    /// Also allows ends that differ from the one without faults: where a step is `at_most_once`, a crash may fail it.
-    /// Effects are not compared then.
+    /// Accepts outcomes that differ from the one without faults. For example, a crash may fail an `at_most_once` step.
+    ///
+    /// Effects are not compared in such a case.
     #[must_use]
     pub fn allow(mut self, allow: impl Fn(&Outcome) -> bool + Send + Sync + 'static) -> Self {
         self.allow = Some(Box::new(allow));
         self
     }
 
-    /// Looks at the world after every case; an error fails the test.
+    /// Adds a check of the world after every case. An error fails the test.
     #[must_use]
     pub fn check(mut self, check: impl Fn(&World) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.check = Some(Box::new(check));
         self
     }
 
-    /// How many cases a search may make, 2,000 unless told otherwise.
+    /// Sets the maximum number of cases in a search. The default is 2,000.
     #[must_use]
     pub fn cases_max(mut self, cases: u64) -> Self {
         self.cases_max = cases;
         self
     }
 
-    /// How long nothing may happen in virtual time, sleeps apart, before a run counts as stuck: an hour unless told
-    /// otherwise.
+    /// Sets the virtual time without an event, sleeps excluded, after which a run counts as stuck. The default is an
+    /// hour.
     #[must_use]
     pub fn patience(mut self, span: Duration) -> Self {
         self.patience = span;
@@ -154,12 +157,13 @@ impl Tester {
         })
     }
 
-    /// Runs the workflow without faults, skipping time.
+    /// Runs the workflow once, without faults.
     pub fn once(&self) -> Result<Report, Failed> {
         self.search(|_| Ok(Vec::new()))
     }
 
-    /// Runs the workflow with a crash before and after every append of the node that began it; another node goes on.
+    /// Runs the workflow once for each crash point: before and after each append of the first node. Another node then
+    /// continues the run.
     pub fn every_crash(&self) -> Result<Report, Failed> {
         self.search(|calm| {
             let appends = calm.appends;
@@ -172,46 +176,60 @@ impl Tester {
         })
     }
 
-    /// Runs the workflow with the faults of each of these seeds.
+    /// Runs the workflow once for each of these seeds, with the faults of the seed.
     pub fn seeded(&self, seeds: Range<u64>) -> Result<Report, Failed> {
         self.search(|_| Ok(seeds.map(Case::Seed).collect()))
     }
 
-    /// Runs the workflow once more with what went wrong in this case.
+    /// Runs the workflow without faults and then with the faults of this case, to repeat a failure.
     pub fn case(&self, case: Case) -> Result<Report, Failed> {
         self.search(|_| Ok(vec![case]))
     }
 
-    /// The run without faults first: every other case is compared with it.
-    fn search(&self, cases: impl FnOnce(&Shown) -> Result<Vec<Case>, Flaw> + Send) -> Result<Report, Failed> {
+    /// Runs the case without faults first, because every other case is compared with it.
+    fn search(
+        &self,
+        cases: impl FnOnce(&CaseResult) -> Result<Vec<Case>, Flaw> + Send,
+    ) -> Result<Report, Failed> {
         let failed = |flaw| Failed::new(&self.workflow, Case::Calm, flaw, String::new());
         if let Some(flaw) = &self.flaw {
             return Err(failed(Flaw::Setup(flaw.clone())));
         }
-        on_own_thread(|| {
-            let calm = play(self, Case::Calm, None)?;
-            let mut report = Report::of(&calm);
+        on_new_thread(|| {
+            let calm = run_case(self, Case::Calm, None)?;
+            let mut report = Report::new(&calm);
             for case in cases(&calm).map_err(failed)? {
-                report.add(&play(self, case, Some(&calm))?);
+                report.add(&run_case(self, case, Some(&calm))?);
             }
             Ok(report)
         })
     }
 
-    /// Compares a case with the one without faults, and asks the user's own check.
-    pub(super) fn judge(&self, world: &World, here: &Shown, calm: Option<&Shown>) -> Result<(), Flaw> {
+    /// Compares a case with the one without faults, then runs the user's check.
+    pub(super) fn judge(
+        &self,
+        world: &World,
+        here: &CaseResult,
+        calm: Option<&CaseResult>,
+    ) -> Result<(), Flaw> {
         if let Some(calm) = calm {
             let same = here.outcome == calm.outcome;
             if !same && !self.allow.as_ref().is_some_and(|allow| allow(&here.outcome)) {
-                let (calm, here) = (super::failed::ended(&calm.outcome), super::failed::ended(&here.outcome));
-                return Err(Flaw::OtherOutcome { calm, here });
+                return Err(Flaw::OtherOutcome {
+                    calm: describe_outcome(&calm.outcome),
+                    here: describe_outcome(&here.outcome),
+                });
             }
             let names = here.effects.keys().chain(calm.effects.keys());
             for effect in names.filter(|_| same) {
-                let counts = |shown: &Shown| shown.effects.get(effect).map_or(0, super::Effect::counts);
+                let counts =
+                    |result: &CaseResult| result.effects.get(effect).map_or(0, super::Effect::counts);
                 if counts(here) != counts(calm) {
-                    let (calm, here, effect) = (counts(calm), counts(here), effect.clone());
-                    return Err(Flaw::OtherEffect { effect, calm, here });
+                    return Err(Flaw::OtherEffect {
+                        effect: effect.clone(),
+                        calm: counts(calm),
+                        here: counts(here),
+                    });
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! The world outside a workflow, new for every case.
+//! The outside world of a case: recorded effects and fakes of services.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The world outside: what steps do to it is written down here. Cheap to clone; every case begins with a new one.
+/// The outside world of a case. It records the effects of steps. Cheap to clone; each case has a new one.
 ///
-/// A step that talks to a service tells the world instead of the service, or beside its stand-in. The tester
-/// compares what counts with the run without faults: whatever happens, an effect must count as often.
+/// In a test, a step records its effect here instead of calling a service, or in addition to a fake. The tester
+/// compares the counts with those of the run without faults.
 #[derive(Clone, Default)]
 pub struct World(Arc<Mutex<Inner>>);
 
@@ -18,7 +18,7 @@ struct Inner {
     things: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
-/// How often an effect reached the world in one case.
+/// How often an effect happened in one case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effect {
     keys: BTreeMap<String, u64>,
@@ -26,17 +26,17 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// How often it was asked for.
+    /// Returns the number of requests.
     pub fn times(&self) -> u64 {
         self.keys.values().sum::<u64>() + self.bare
     }
 
-    /// How often it counts: requests with the same key are one.
+    /// Returns the number of requests that count: requests with the same key count once.
     pub fn counts(&self) -> u64 {
         self.keys.len() as u64 + self.bare
     }
 
-    /// How often each key was seen.
+    /// Returns the number of requests per key.
     pub fn keys(&self) -> &BTreeMap<String, u64> {
         &self.keys
     }
@@ -47,26 +47,27 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A service that goes by keys was asked to do `effect`: the same key again counts once. Pass on
-    /// [`Attempt::idempotency_key`](crate::Attempt::idempotency_key).
+    /// Records a request to a service that deduplicates by key: requests with the same key count once.
+    ///
+    /// Pass [`Attempt::idempotency_key`](crate::Attempt::idempotency_key) as `key`.
     pub fn did(&self, effect: &str, key: &str) {
         let mut inner = self.inner();
         *inner.effects.entry(effect.to_owned()).or_default().keys.entry(key.to_owned()).or_default() += 1;
     }
 
-    /// A service that does whatever it is told, as often as it is told, did `effect`.
+    /// Records a request to a service that does not deduplicate: each request counts.
     pub fn did_bare(&self, effect: &str) {
         self.inner().effects.entry(effect.to_owned()).or_default().bare += 1;
     }
 
-    /// Something of the user's own, one per case: a fake bank, a table of parcels.
+    /// Returns the `T` of this case, created on first use: for example a fake bank or a table of parcels.
     pub fn thing<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut inner = self.inner();
         let thing = inner.things.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
         Arc::clone(thing).downcast().unwrap_or_default()
     }
 
-    /// How often an effect was done in this case.
+    /// Returns how often an effect happened in this case.
     pub fn effect(&self, effect: &str) -> Effect {
         self.inner().effects.get(effect).cloned().unwrap_or_default()
     }

@@ -1,26 +1,22 @@
-//! Steps, retries, sleeps, signals, questions, children, sagas: the ordinary life of a run.
+//! Steps, crashes and signals.
 
+use goldseam::Status;
 use goldseam::prelude::*;
-use goldseam::{RunId, Status};
 
-use crate::support::{Scratch, Witness, eventually, reaches};
+use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id, with_state};
 
 #[tokio::test]
-async fn a_workflow_of_steps_returns_its_result() {
+async fn workflow_returns_its_result() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("sum", |ctx: Context, numbers: Vec<u32>| async move {
+        .engine("sum", |ctx: Context, numbers: Vec<u32>| async move {
             let mut total = 0;
             for number in &numbers {
-                total += ctx.step("add", || async { Ok::<_, Error>(*number) }).await?;
+                total += ctx.step("add", || ok(*number)).await?;
             }
-            Ok::<_, Error>(total)
+            Ok(total)
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     let run = engine.run("sum", "s1", &[1u32, 2, 3]).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 6);
     assert_eq!(run.status().await.unwrap(), Status::Completed);
@@ -42,56 +38,37 @@ async fn a_workflow_of_steps_returns_its_result() {
 }
 
 #[tokio::test]
-async fn a_crash_between_steps_skips_what_is_complete() {
+async fn completed_steps_are_skipped_after_a_crash() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
+    let counter = Counter::default();
     let build = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                ctx.step("one", || async {
-                    witness.saw("one");
-                    Ok::<_, Error>(())
-                })
-                .await?;
-                ctx.step("two", || async {
-                    witness.saw("two");
-                    if hang {
-                        std::future::pending::<()>().await;
-                    }
-                    Ok::<_, Error>(())
-                })
-                .await?;
-                Ok::<_, Error>("done")
-            }
-        }
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            ctx.step("one", || counter.step("one")).await?;
+            ctx.step("two", || counter.step_or_hang("two", hang)).await?;
+            Ok("done")
+        })
     };
-    let first = scratch.builder().await.workflow("w", build(true)).start().await.unwrap();
+    let first = scratch.engine("w", build(true)).await;
     first.run("w", "r", &()).await.unwrap();
-    eventually("step two began", || async { witness.count("two") == 1 }).await;
+    eventually("step two began", || async { counter.count("two") == 1 }).await;
     first.crash();
-    let second = scratch.builder().await.workflow("w", build(false)).start().await.unwrap();
-    let run = second.handle(RunId::new("r").unwrap());
+    let second = scratch.engine("w", build(false)).await;
+    let run = second.handle(run_id("r"));
     assert_eq!(run.result::<String>().await.unwrap(), "done");
-    assert_eq!((witness.count("one"), witness.count("two")), (1, 2));
+    assert_eq!((counter.count("one"), counter.count("two")), (1, 2));
     second.shutdown().await;
 }
 
 #[tokio::test]
-async fn signals_wait_in_order_and_wake_a_run_that_left_memory() {
+async fn queued_signals_wake_an_unloaded_run_in_order() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("w", |ctx: Context, (): ()| async move {
+        .engine("w", |ctx: Context, (): ()| async move {
             let first: u32 = ctx.signal("go").await?;
             let second: u32 = ctx.signal("go").await?;
-            Ok::<_, Error>((first, second))
+            Ok((first, second))
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     let run = engine.run("w", "r", &()).await.unwrap();
     reaches(&engine, "r", Status::Waiting).await;
     eventually("the run left memory", || async { engine.hot_runs() == 0 }).await;

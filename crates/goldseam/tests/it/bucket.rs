@@ -1,4 +1,4 @@
-//! Engines on one bucket that know nothing of each other but what is in it.
+//! Several engines on one bucket.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use goldseam::{Client, Context, Engine, Payload, RunId, Status};
 use goldseam_fake_s3::{Clock, FakeS3, Fault, Gate, Match};
 use tokio::sync::watch;
 
-use crate::support::{Witness, eventually, reaches};
+use crate::support::{Counter, eventually, ok, reaches, run_id};
 
 const HOURS: i64 = 3_600_000;
 
-/// Short limits, so that little time shows much.
+/// Short intervals, so that tests are fast.
 fn config() -> Config {
     Config {
         beat: Duration::from_millis(100),
@@ -29,26 +29,28 @@ fn url(fake: &FakeS3, name: &str) -> String {
     format!("{}&requests=free", fake.url_for(name, "fleet"))
 }
 
-/// What the nodes of a test have in common besides the bucket: it is not theirs.
+/// State that the nodes of a test share besides the bucket.
 #[derive(Clone)]
 struct Outside {
-    witness: Witness,
-    /// Open once the steps in the middle may end.
+    counter: Counter,
+    /// True once the step `held` may end.
     gate: watch::Receiver<bool>,
 }
 
-/// A step, one that waits on the first node that comes to it, and one behind it.
+/// Three steps. The second one waits for the gate on the first node that executes it.
 async fn work(ctx: Context, name: String, (node, outside): (String, Outside)) -> goldseam::Result<String> {
     let saw = |what: &str| {
-        outside.witness.saw(format!("{name} {what}"));
-        async { Ok::<(), goldseam::Error>(()) }
+        outside.counter.add(format!("{name} {what}"));
+        ok(())
     };
     ctx.step("before", || saw("before")).await?;
     let held = || {
-        let (outside, name, node) = (outside.clone(), name.clone(), node.clone());
+        let outside = outside.clone();
+        let name = name.clone();
+        let node = node.clone();
         async move {
-            let first = outside.witness.saw(format!("{name} held")) == 1;
-            outside.witness.saw(format!("{name} held by {node}"));
+            let first = outside.counter.add(format!("{name} held")) == 1;
+            outside.counter.add(format!("{name} held by {node}"));
             let mut gate = outside.gate;
             if first {
                 gate.wait_for(|open| *open)
@@ -69,7 +71,7 @@ async fn node(fake: &FakeS3, name: &str, outside: &Outside) -> Engine {
     builder.workflow("work", move |ctx, input| work(ctx, input, with.clone())).start().await.unwrap()
 }
 
-/// How often each step's end is in the log.
+/// Returns the paths of the completed steps in the log.
 async fn ends(client: &Client, run: &RunId) -> Vec<String> {
     let history = client.history(run).await.unwrap();
     let end = |event: &Event| match event {
@@ -89,20 +91,21 @@ struct Held {
     run: RunId,
 }
 
-/// Two nodes, and a run that waits in its middle on the first.
+/// Starts two nodes, and a run that waits in its second step on the first node.
 async fn held() -> Held {
     let fake = FakeS3::start().unwrap();
     let (open, gate) = watch::channel(false);
-    let outside = Outside { witness: Witness::default(), gate };
+    let outside = Outside { counter: Counter::default(), gate };
     let first = node(&fake, "first", &outside).await;
     let second = node(&fake, "second", &outside).await;
     let client = goldseam::connect(&url(&fake, "client")).await.unwrap();
     first.run("work", "w", &"w").await.unwrap();
-    eventually("it is in the middle", async || outside.witness.count("w held by first") == 1).await;
-    Held { fake, outside, open, first, second, client, run: RunId::new("w").unwrap() }
+    eventually("the first node executes `held`", async || outside.counter.count("w held by first") == 1)
+        .await;
+    Held { fake, outside, open, first, second, client, run: run_id("w") }
 }
 
-/// lance-format/lance#6432: a writer that was fenced went on writing its log with plain puts.
+/// lance-format/lance#6432: a fenced writer continued to write its log with plain puts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_zombie_writer_rejected() {
     let Held { fake, outside, open, first, second, client, run } = held().await;
@@ -110,30 +113,30 @@ async fn s3_zombie_writer_rejected() {
     fake.fail(Match::any().by("first"), Fault::held(&frozen));
     reaches(&client, "w", Status::Completed).await;
     let before = client.history(&run).await.unwrap();
-    // The step ends where it began, and that is written once the requests are let go.
+    // The step ends on the first node, which writes the result once its requests are unblocked.
     open.send_replace(true);
     frozen.open();
     let asked = fake.log().len();
     let late = |request: &goldseam_fake_s3::Logged| request.request.by == "first" && request.status.is_some();
     assert!(fake.wait_for_log(|log| log.len() > asked + 10 && log[asked..].iter().any(late)));
-    eventually("it holds nothing any more", async || first.hot_runs() == 0).await;
+    eventually("the first node drops the run", async || first.hot_runs() == 0).await;
     assert_eq!(client.history(&run).await.unwrap(), before);
     assert_eq!(ends(&client, &run).await, ["before", "held", "after"]);
     assert_eq!(second.run("work", "w", &"w").await.unwrap().result::<String>().await.unwrap(), "second");
     for step in ["before", "after"] {
-        assert_eq!(outside.witness.count(&format!("w {step}")), 1, "{step}");
+        assert_eq!(outside.counter.count(&format!("w {step}")), 1, "{step}");
     }
     first.shutdown().await;
     second.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_crashed_is_taken_over_by_one_that_sees_its_beats_stand_still() {
+async fn crashed_node_is_taken_over_after_its_beats_stop() {
     let Held { fake: _fake, open: _closed, outside, first, second, client, run } = held().await;
     first.crash();
     reaches(&client, "w", Status::Completed).await;
     assert_eq!(ends(&client, &run).await, ["before", "held", "after"]);
-    assert_eq!(outside.witness.count("w before"), 1);
+    assert_eq!(outside.counter.count("w before"), 1);
     let history = client.history(&run).await.unwrap();
     assert!(history.iter().any(|recorded| matches!(recorded.event, Event::RunRecovered { .. })));
     second.shutdown().await;
@@ -145,7 +148,7 @@ async fn nap(ctx: Context, _: ()) -> goldseam::Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_whose_clock_is_hours_off_and_jumps_changes_nothing() {
+async fn server_clock_may_be_wrong_and_jump() {
     let fake = FakeS3::start().unwrap();
     fake.set_clock(Clock::Running { ahead: 5 * HOURS });
     let mut engines = Vec::new();
@@ -162,10 +165,10 @@ async fn a_server_whose_clock_is_hours_off_and_jumps_changes_nothing() {
         for n in 0..4 {
             let id = format!("nap-{round}-{n}");
             reaches(&engines[(n + 1) % 2], &id, Status::Completed).await;
-            let history = engines[0].history(&RunId::new(id).unwrap()).await.unwrap();
+            let history = engines[0].history(&run_id(&id)).await.unwrap();
             let recovered =
                 history.iter().find(|recorded| matches!(recorded.event, Event::RunRecovered { .. }));
-            assert!(recovered.is_none(), "a living node was taken over: {recovered:?}");
+            assert!(recovered.is_none(), "a live node was taken over: {recovered:?}");
         }
     }
     for engine in engines {
@@ -174,25 +177,25 @@ async fn a_server_whose_clock_is_hours_off_and_jumps_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_that_a_client_starts_are_done_once_by_whoever_takes_them() {
+async fn runs_started_by_a_client_execute_once() {
     let fake = FakeS3::start().unwrap();
     let (_open, gate) = watch::channel(true);
-    let outside = Outside { witness: Witness::default(), gate };
+    let outside = Outside { counter: Counter::default(), gate };
     let engines = [node(&fake, "first", &outside).await, node(&fake, "second", &outside).await];
     let client = goldseam::connect(&url(&fake, "client")).await.unwrap();
     for n in 0..20 {
         let name = format!("w-{n}");
         let input = Payload::of(&name, &goldseam::Limits::default()).unwrap();
-        let run = RunId::new(&name).unwrap();
+        let run = run_id(&name);
         client.start("work", &run, input, StartOptions::default()).await.unwrap();
     }
     for n in 0..20 {
         let name = format!("w-{n}");
         reaches(&client, &name, Status::Completed).await;
         for step in ["before", "held", "after"] {
-            assert_eq!(outside.witness.count(&format!("{name} {step}")), 1, "{step} of {name}");
+            assert_eq!(outside.counter.count(&format!("{name} {step}")), 1, "{step} of {name}");
         }
-        assert_eq!(ends(&client, &RunId::new(&name).unwrap()).await, ["before", "held", "after"]);
+        assert_eq!(ends(&client, &run_id(&name)).await, ["before", "held", "after"]);
     }
     for engine in engines {
         engine.shutdown().await;

@@ -1,81 +1,81 @@
-//! Every example is run on every kind of store, twice on the same one: the second time its runs are there already.
+//! Runs each example on SQLite and Postgres, twice on each store: the second time its runs already exist.
 
 use goldseam_store_postgres::testing::Schema;
 
 use crate::support::Scratch;
 
 #[path = "../../../../examples/agent_loop.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod agent_loop;
 #[path = "../../../../examples/crash_tested.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod crash_tested;
 #[path = "../../../../examples/fan_out.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod fan_out;
 #[path = "../../../../examples/fleet.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod fleet;
 #[path = "../../../../examples/hello.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod hello;
 #[path = "../../../../examples/human_approval.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod human_approval;
 #[path = "../../../../examples/long_sleep.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod long_sleep;
 #[path = "../../../../examples/order_saga.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod order_saga;
 
 #[path = "../../../../examples/remote_step.rs"]
-#[expect(dead_code, reason = "its `main` is for people")]
+#[expect(dead_code, reason = "the tests do not call `main`")]
 mod remote_step;
 
-/// A store of each kind.
-struct Places(Scratch, Schema);
+/// A SQLite and a Postgres store.
+struct Stores(Scratch, Schema);
 
-impl Places {
+impl Stores {
     fn new() -> Self {
         Self(Scratch::new(), Schema::fresh())
     }
 
-    /// Each of them, twice.
+    /// Returns the URL of each store, twice.
     fn urls(&self) -> [String; 4] {
         [self.0.url(), self.0.url(), self.1.url(), self.1.url()]
     }
 }
 
 #[test]
-fn example_crash_tested_shows_two_bugs_and_their_repair() {
-    let told = crash_tested::run().unwrap();
-    let [careless, moody, mended] = told.as_slice() else { panic!("{told:?}") };
+fn example_crash_tested_finds_two_bugs() {
+    let reports = crash_tested::run().unwrap();
+    let [careless, moody, fixed] = reports.as_slice() else { panic!("{reports:?}") };
     assert!(careless.contains("effect charge counts twice, without faults once"), "{careless}");
     assert!(moody.contains("the workflow is not deterministic"), "{moody}");
-    assert!(mended.starts_with("fixed: "), "{mended}");
+    assert!(fixed.starts_with("fixed: "), "{fixed}");
 }
 
 #[tokio::test]
 async fn example_fleet_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(fleet::run(&url).await.unwrap(), "a parcel for order-7, labelled");
     }
 }
 
 #[tokio::test]
 async fn example_hello_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(hello::run(&url).await.unwrap(), "Hello, Ada!");
     }
 }
 
 #[tokio::test]
 async fn example_order_saga_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(
             order_saga::run(&url).await.unwrap(),
             "label for hold on a lamp; order-2: step charge failed: card declined, 2 steps undone"
@@ -85,40 +85,40 @@ async fn example_order_saga_runs_and_runs_again() {
 
 #[tokio::test]
 async fn example_human_approval_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(human_approval::run(&url).await.unwrap(), "perhaps refused: true; paid 250");
     }
 }
 
 #[tokio::test]
 async fn example_fan_out_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(fan_out::run(&url).await.unwrap(), "cat@2x emu@2x dog@2x");
     }
 }
 
 #[tokio::test]
 async fn example_long_sleep_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(long_sleep::run(&url).await.unwrap(), "to ada: your trial ends");
     }
 }
 
 #[tokio::test]
 async fn example_agent_loop_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(agent_loop::run(&url).await.unwrap(), "find the way: looked around, go left");
     }
 }
 
 #[tokio::test]
 async fn example_remote_step_runs_and_runs_again() {
-    let places = Places::new();
-    for url in places.urls() {
+    let stores = Stores::new();
+    for url in stores.urls() {
         assert_eq!(remote_step::run(&url).await.unwrap(), "cat.png@200");
     }
 }

@@ -1,29 +1,29 @@
-//! What users rely on, on real SQLite files.
+//! End-to-end tests of the public API, mostly on SQLite files.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod basics;
+mod branches;
 mod bucket;
+mod children;
 mod claims;
 mod clocks;
+mod compensation;
 mod examples;
+mod grants;
+mod history_size;
 mod object;
 mod peers;
-mod people;
 mod place;
 mod postgres;
 mod queue_and_locks;
 mod remote;
-mod rights;
 mod secrets;
-mod size;
 mod start;
 mod starvation;
 mod steps;
 mod support;
-mod travel;
-mod tree;
-mod undoing;
 mod values;
 mod versions;
+mod waits;
 mod workers;

@@ -1,13 +1,13 @@
-//! Engines on object storage: what a run costs, where every question is a request.
+//! Engines on object storage: the number of requests that a run costs.
 
-use goldseam::{Context, Engine, Payload, RunId, StartOptions, connect};
+use goldseam::{Context, Engine, Payload, StartOptions, connect};
 use goldseam_fake_s3::{FakeS3, Op, Request};
 
-use crate::support::eventually;
+use crate::support::{eventually, ok, run_id};
 
 async fn five(ctx: Context, _: ()) -> goldseam::Result<u32> {
     for step in 0..5 {
-        ctx.step(("count", step), || async move { Ok::<_, goldseam::Error>(step) }).await?;
+        ctx.step(("count", step), || ok(step)).await?;
     }
     Ok(5)
 }
@@ -16,18 +16,18 @@ async fn engine(fake: &FakeS3) -> Engine {
     Engine::open(&fake.url("s")).await.unwrap().workflow("five", five).start().await.unwrap()
 }
 
-/// Whether it is a request of this run: all but what a node asks whether there are runs or not.
+/// Returns whether a request belongs to a run. Nodes make the others even without runs.
 fn is_of_run(request: &Request) -> bool {
     !request.key.starts_with("s/node/") && request.op != Op::List
 }
 
-/// The requests of one kind that were made for runs.
-fn made(fake: &FakeS3, op: Op) -> usize {
+/// Counts the requests of one kind that belong to runs.
+fn run_requests(fake: &FakeS3, op: Op) -> usize {
     fake.count(|request| request.op == op && is_of_run(request))
 }
 
-/// Nothing of a run that is over is left but its log, its row and its place in the list.
-async fn is_tidied(fake: &FakeS3) {
+/// Waits until only the log, the row and the list entry of the ended run are left.
+async fn wait_for_cleanup(fake: &FakeS3) {
     let left = || async {
         let objects = fake.objects();
         let markers = ["s/active/", "s/now/", "s/later/", "s/task/"];
@@ -37,29 +37,28 @@ async fn is_tidied(fake: &FakeS3) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_five_steps_costs_its_starter_at_most_twelve_writes() {
+async fn five_steps_cost_at_most_12_writes_on_the_starting_node() {
     let fake = FakeS3::start().unwrap();
     let engine = engine(&fake).await;
     fake.forget_log();
     let run = engine.run("five", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
-    is_tidied(&fake).await;
-    let puts = made(&fake, Op::Put);
+    wait_for_cleanup(&fake).await;
+    let puts = run_requests(&fake, Op::Put);
     assert!(puts <= 12, "{puts} writes: {:#?}", fake.counts());
     engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_another_node_claims_costs_at_most_fourteen_writes() {
+async fn five_steps_cost_at_most_14_writes_on_another_node() {
     let fake = FakeS3::start().unwrap();
     let engine = engine(&fake).await;
     let client = connect(&fake.url("s")).await.unwrap();
     fake.forget_log();
-    let (id, options) = (RunId::new("r").unwrap(), StartOptions::default());
-    let run = client.start("five", &id, Payload::null(), options).await.unwrap();
+    let run = client.start("five", &run_id("r"), Payload::null(), StartOptions::default()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
-    is_tidied(&fake).await;
-    let puts = made(&fake, Op::Put);
+    wait_for_cleanup(&fake).await;
+    let puts = run_requests(&fake, Op::Put);
     assert!(puts <= 14, "{puts} writes: {:#?}", fake.counts());
     engine.shutdown().await;
 }

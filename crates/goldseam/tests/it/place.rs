@@ -1,4 +1,4 @@
-//! Where the worker of `workers` finds the engine: in this process, by the same paths and documents as over HTTP.
+//! A server for the client in `workers`, in this process: the same paths and documents as over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::Scratch;
 use crate::workers::client::{Answer, Server};
 
 pub(crate) struct Place {
-    /// For what others do.
+    /// A client for everything that is not done by workers.
     pub(crate) client: Client,
     workers: RemoteWorkers,
 }
@@ -24,7 +24,7 @@ impl Place {
             beat: Duration::from_millis(50),
             silence_max: Duration::from_millis(800),
             watch: Duration::from_millis(20),
-            // Suspects of crashing their process need not wait for long.
+            // Shortens the quarantine of suspects.
             recovery: Recovery { delay: Duration::from_millis(5), ..Recovery::default() },
             ..Config::default()
         };
@@ -33,7 +33,7 @@ impl Place {
         Arc::new(Self { client, workers })
     }
 
-    /// Shuts the server down, as far as there is one.
+    /// Shuts the server down.
     pub(crate) async fn stop(&self) {
         self.workers.shutdown(Duration::ZERO).await;
     }
@@ -43,8 +43,9 @@ fn read<T: serde::de::DeserializeOwned>(body: &Value) -> T {
     serde_json::from_str(&body.to_string()).unwrap()
 }
 
-fn told<T: serde::Serialize>(answer: Result<T, EngineError>) -> Result<Value, String> {
-    answer.map(|answer| serde_json::to_value(answer).unwrap()).map_err(|error| error.code().to_owned())
+/// Renders a response as the server does: a document, or an error code.
+fn respond<T: serde::Serialize>(result: Result<T, EngineError>) -> Result<Value, String> {
+    result.map(|response| serde_json::to_value(response).unwrap()).map_err(|error| error.code().to_owned())
 }
 
 impl Server for Place {
@@ -53,17 +54,17 @@ impl Server for Place {
             let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
             let worker = |id: &str| NodeId::new(id).unwrap();
             match (method, parts.as_slice()) {
-                ("POST", ["workers"]) => told(self.workers.register(read(&body)).await),
-                ("DELETE", ["workers", id]) => told(self.workers.leave(&worker(id)).await),
+                ("POST", ["workers"]) => respond(self.workers.register(read(&body)).await),
+                ("DELETE", ["workers", id]) => respond(self.workers.leave(&worker(id)).await),
                 ("POST", ["workers", id, "heartbeat"]) => {
-                    told(self.workers.heartbeat(&worker(id), read(&body)).await)
+                    respond(self.workers.heartbeat(&worker(id), read(&body)).await)
                 }
                 ("POST", ["workers", id, "claim"]) => {
-                    told(self.workers.claim(&worker(id), read(&body)).await)
+                    respond(self.workers.claim(&worker(id), read(&body)).await)
                 }
-                ("POST", ["executions", "append"]) => told(self.workers.append(read(&body)).await),
-                ("POST", ["executions", "events"]) => told(self.workers.events(read(&body)).await),
-                _ => panic!("there is no {method} {path}"),
+                ("POST", ["executions", "append"]) => respond(self.workers.append(read(&body)).await),
+                ("POST", ["executions", "events"]) => respond(self.workers.events(read(&body)).await),
+                _ => panic!("unknown route {method} {path}"),
             }
         })
     }

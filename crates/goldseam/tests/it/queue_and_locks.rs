@@ -1,31 +1,20 @@
-//! A user's own tasks and named locks.
+//! User tasks and named locks.
 
 use std::time::Duration;
 
 use goldseam::core::task::{NewTask, TaskState};
-use goldseam::core::{LaneName, LockName, QueueName, TaskId};
+use goldseam::core::{LaneName, LockName, TaskId};
 use goldseam::engine::queue::Want;
-use goldseam::{Client, Failure, Millis, Payload};
+use goldseam::{Client, Failure, Payload};
 
-use crate::support::Scratch;
+use crate::support::{self, Scratch, new_task};
 
 fn task(id: &str) -> NewTask {
-    NewTask {
-        id: TaskId::new(id).unwrap(),
-        kind: "resize".to_owned(),
-        queue: QueueName::new("images").unwrap(),
-        lane: None,
-        priority: 0,
-        key: None,
-        run_at: Millis(0),
-        payload: Payload::null(),
-        attempts_max: 2,
-        silence_max: None,
-    }
+    NewTask { attempts_max: 2, ..new_task(id, "images") }
 }
 
 fn want(owner: &str) -> Want {
-    Want { owner: owner.to_owned(), queue: QueueName::new("images").unwrap(), kind: None, limit: 10 }
+    support::want(owner, "images", 10)
 }
 
 async fn client() -> (Scratch, Client) {
@@ -35,7 +24,7 @@ async fn client() -> (Scratch, Client) {
 }
 
 #[tokio::test]
-async fn a_task_is_claimed_by_priority_and_completed_once() {
+async fn tasks_are_claimed_by_priority_and_completed_once() {
     let (_scratch, client) = client().await;
     let queue = client.queue();
     queue.submit(task("low")).await.unwrap();
@@ -53,7 +42,7 @@ async fn a_task_is_claimed_by_priority_and_completed_once() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_matches_only_tasks_that_can_still_run() {
+async fn idempotency_key_matches_only_unfinished_tasks() {
     let (_scratch, client) = client().await;
     let queue = client.queue();
     let keyed = |id: &str| NewTask { key: Some("k".to_owned()), ..task(id) };
@@ -65,7 +54,7 @@ async fn an_idempotency_key_matches_only_tasks_that_can_still_run() {
 }
 
 #[tokio::test]
-async fn a_lane_has_one_claimed_task_at_a_time() {
+async fn lane_has_one_claimed_task_at_a_time() {
     let (_scratch, client) = client().await;
     let queue = client.queue();
     let lane = Some(LaneName::new("main").unwrap());
@@ -80,7 +69,7 @@ async fn a_lane_has_one_claimed_task_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_failed_task_is_tried_again_until_its_attempts_are_used_up() {
+async fn failed_task_is_retried_until_attempts_are_used_up() {
     let (_scratch, client) = client().await;
     let queue = client.queue();
     queue.submit(task("t")).await.unwrap();
@@ -102,7 +91,7 @@ async fn a_failed_task_is_tried_again_until_its_attempts_are_used_up() {
 }
 
 #[tokio::test]
-async fn a_lock_is_held_by_one_released_by_its_fence_and_never_revived() {
+async fn lock_has_one_holder_and_is_released_by_its_fence() {
     let (_scratch, client) = client().await;
     let locks = client.locks();
     let name = LockName::new("deploy").unwrap();
@@ -123,18 +112,19 @@ async fn a_lock_is_held_by_one_released_by_its_fence_and_never_revived() {
 }
 
 #[tokio::test]
-async fn many_racers_take_a_lock_one_at_a_time() {
+async fn one_of_many_concurrent_acquires_gets_the_lock() {
     let (_scratch, client) = client().await;
     let name = LockName::new("one").unwrap();
     let tries = (0..16).map(|racer| {
-        let (locks, name) = (client.locks(), name.clone());
+        let locks = client.locks();
+        let name = name.clone();
         async move { locks.acquire(&name, &format!("r{racer}"), Duration::from_secs(60)).await.is_ok() }
     });
-    let won = futures_join(tries).await;
+    let won = join_spawned(tries).await;
     assert_eq!(won.into_iter().filter(|won| *won).count(), 1);
 }
 
-async fn futures_join<F: Future<Output = bool> + Send + 'static>(all: impl Iterator<Item = F>) -> Vec<bool> {
+async fn join_spawned<F: Future<Output = bool> + Send + 'static>(all: impl Iterator<Item = F>) -> Vec<bool> {
     let tasks: Vec<_> = all.map(tokio::spawn).collect();
     let mut results = Vec::new();
     for task in tasks {

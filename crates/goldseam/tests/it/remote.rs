@@ -1,4 +1,4 @@
-//! Steps that somebody else does: claimed from a queue, ended through the run's log.
+//! Remote steps: workers claim them from a queue; their results go to the run's log.
 
 use std::time::Duration;
 
@@ -6,24 +6,20 @@ use goldseam::core::task::{Task, TaskState};
 use goldseam::core::{Event, QueueName};
 use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
-use goldseam::{EngineError, Failure, Limits, Path, Payload, RunId, Status};
+use goldseam::{EngineError, Failure, Limits, Path, Payload, Status};
 
-use crate::support::{Scratch, Witness, eventually, reaches};
+use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id};
 
 fn payload(value: &impl serde::Serialize) -> Payload {
     Payload::of(value, &Limits::default()).unwrap()
 }
 
-fn run_id() -> RunId {
-    RunId::new("r").unwrap()
-}
-
 async fn claim(client: &Client, owner: &str, limit: u32) -> Vec<Task> {
-    let (owner, queue) = (owner.to_owned(), QueueName::new("gpu").unwrap());
-    client.queue().claim(Want { owner, queue, kind: None, limit }).await.unwrap()
+    let queue = QueueName::new("gpu").unwrap();
+    client.queue().claim(Want { owner: owner.to_owned(), queue, kind: None, limit }).await.unwrap()
 }
 
-/// Claims the next task, waiting until there is one.
+/// Waits for the next task and claims it.
 async fn next_task(client: &Client, owner: &str) -> Task {
     let mut found = None;
     let slot = &mut found;
@@ -33,7 +29,7 @@ async fn next_task(client: &Client, owner: &str) -> Task {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "no task came");
+    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "timed out: no task");
     found.unwrap()
 }
 
@@ -41,8 +37,9 @@ async fn complete(client: &Client, task: &Task, value: &impl serde::Serialize) -
     client.queue().complete(&task.id, task.fence, payload(value)).await
 }
 
+/// Returns the names of the step events of run `r`.
 async fn names(client: &Client) -> Vec<&'static str> {
-    let history = client.history(&run_id()).await.unwrap();
+    let history = client.history(&run_id("r")).await.unwrap();
     history.iter().map(|recorded| recorded.event.name()).filter(|name| name.starts_with("step.")).collect()
 }
 
@@ -51,15 +48,23 @@ async fn resize(ctx: Context, width: u32) -> goldseam::Result<u32> {
 }
 
 async fn engine(scratch: &Scratch) -> Engine {
-    scratch.builder().await.workflow("resize", resize).start().await.unwrap()
+    scratch.engine("resize", resize).await
+}
+
+/// Starts an engine with `resize`, a run of it, and claims the task of its remote step.
+async fn claimed_resize() -> (Scratch, Engine, Client, Task) {
+    let scratch = Scratch::new();
+    let engine = engine(&scratch).await;
+    engine.run("resize", "r", &200u32).await.unwrap();
+    let worker = scratch.client().await;
+    let task = next_task(&worker, "w1").await;
+    (scratch, engine, worker, task)
 }
 
 #[tokio::test]
-async fn a_remote_step_is_done_by_whoever_claims_its_task() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn worker_that_claims_the_task_completes_a_remote_step() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     assert_eq!((task.kind.as_str(), task.payload.as_str(), task.priority), ("resize", "200", 5));
     assert_eq!(task.silence_max, Some(Duration::from_secs(60)));
     let step = task.step.clone().unwrap();
@@ -79,11 +84,9 @@ async fn a_remote_step_is_done_by_whoever_claims_its_task() {
 }
 
 #[tokio::test]
-async fn a_run_whose_step_is_elsewhere_leaves_memory_and_comes_back() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn run_leaves_memory_during_a_remote_step() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     eventually("the run leaves memory", || async { engine.hot_runs() == 0 }).await;
     assert_eq!(run.status().await.unwrap(), Status::Waiting);
     complete(&worker, &task, &1u32).await.unwrap();
@@ -91,23 +94,24 @@ async fn a_run_whose_step_is_elsewhere_leaves_memory_and_comes_back() {
     engine.shutdown().await;
 }
 
-async fn patient(ctx: Context, (): ()) -> goldseam::Result<u32> {
+async fn resize_with_retry(ctx: Context, (): ()) -> goldseam::Result<u32> {
     let retry = Retry::fixed(Duration::from_millis(20)).max_attempts(2);
     ctx.remote("resize", &()).queue("gpu").retry(retry).await
 }
 
 #[tokio::test]
-async fn a_failure_is_tried_again_under_another_task_with_the_same_key() {
+async fn retry_uses_a_new_task_and_the_same_key() {
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("patient", patient).start().await.unwrap();
+    let engine = scratch.engine("retrying", resize_with_retry).await;
     let worker = scratch.client().await;
-    let run = engine.run("patient", "r", &()).await.unwrap();
+    let run = engine.run("retrying", "r", &()).await.unwrap();
     let first = next_task(&worker, "w1").await;
     let over = worker.queue().fail(&first.id, first.fence, Failure::retryable("no memory")).await.unwrap();
     assert_eq!(over.state, TaskState::Failed);
     let second = next_task(&worker, "w1").await;
     assert_ne!(second.id, first.id);
-    let (one, two) = (first.step.unwrap(), second.step.clone().unwrap());
+    let one = first.step.unwrap();
+    let two = second.step.clone().unwrap();
     assert_eq!((two.attempt, &two.key), (2, &one.key));
     complete(&worker, &second, &7u32).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 7);
@@ -117,15 +121,13 @@ async fn a_failure_is_tried_again_under_another_task_with_the_same_key() {
 }
 
 #[tokio::test]
-async fn a_failure_without_tries_left_surfaces_in_the_workflow() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &1u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn last_failure_is_returned_to_the_workflow() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     let failure = Failure::terminal("not an image").with_code("bad-input");
     worker.queue().fail(&task.id, task.fence, failure).await.unwrap();
     let EngineError::Ended { status, failure, .. } = run.result::<u32>().await.unwrap_err() else {
-        panic!("it ended otherwise")
+        panic!("the run did not fail")
     };
     assert_eq!((status, failure.code.as_deref()), (Status::Failed, Some("bad-input")));
     assert_eq!(failure.message, "step resize failed: not an image");
@@ -133,7 +135,7 @@ async fn a_failure_without_tries_left_surfaces_in_the_workflow() {
 }
 
 #[tokio::test]
-async fn an_owner_that_restarts_waits_for_the_same_task() {
+async fn restarted_owner_waits_for_the_same_task() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;
     let run = first.run("resize", "r", &200u32).await.unwrap().id().clone();
@@ -141,7 +143,7 @@ async fn an_owner_that_restarts_waits_for_the_same_task() {
     let task = next_task(&worker, "w1").await;
     first.crash();
     let second = engine(&scratch).await;
-    eventually("the run is taken over", || async {
+    eventually("the second engine takes over", || async {
         second.history(&run).await.unwrap().iter().any(|recorded| recorded.event.name() == "run.recovered")
     })
     .await;
@@ -153,7 +155,7 @@ async fn an_owner_that_restarts_waits_for_the_same_task() {
 }
 
 #[tokio::test]
-async fn a_result_that_comes_while_nobody_owns_the_run_is_found_later() {
+async fn result_for_an_unowned_run_is_found_later() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;
     let run = first.run("resize", "r", &200u32).await.unwrap().id().clone();
@@ -167,11 +169,9 @@ async fn a_result_that_comes_while_nobody_owns_the_run_is_found_later() {
 }
 
 #[tokio::test]
-async fn completing_twice_is_harmless_and_an_old_claim_is_refused() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let first = next_task(&worker, "w1").await;
+async fn completing_twice_is_harmless_and_old_claims_are_refused() {
+    let (_scratch, engine, worker, first) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     worker.queue().release(&first.id, first.fence).await.unwrap();
     let second = next_task(&worker, "w2").await;
     assert_eq!((&second.id, second.fence), (&first.id, first.fence + 1));
@@ -186,8 +186,8 @@ async fn completing_twice_is_harmless_and_an_old_claim_is_refused() {
     engine.shutdown().await;
 }
 
-/// As after a crash between the log and the queue: the log has the result, the task is claimed as if nothing was.
-async fn forget_the_end(client: &Client, claimed: &Task) {
+/// Restores a claimed task, as after a crash between the write to the log and the write to the queue.
+async fn restore_claim(client: &Client, claimed: &Task) {
     let over = client.queue().get(&claimed.id).await.unwrap();
     let back = Task { version: over.version + 1, ..claimed.clone() };
     let expect = goldseam::store::Expect::Version(over.version);
@@ -195,19 +195,21 @@ async fn forget_the_end(client: &Client, claimed: &Task) {
 }
 
 #[tokio::test]
-async fn a_task_whose_result_is_in_the_log_is_not_handed_out_again() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn task_with_a_recorded_result_is_not_claimable_again() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     complete(&worker, &task, &1u32).await.unwrap();
     run.result::<u32>().await.unwrap();
-    forget_the_end(&worker, &task).await;
+    restore_claim(&worker, &task).await;
     let queue = worker.queue();
     queue.release(&task.id, task.fence).await.unwrap();
     complete(&worker, &task, &1u32).await.unwrap();
-    assert_eq!(queue.get(&task.id).await.unwrap().state, TaskState::Completed, "the log knows the claim");
-    forget_the_end(&worker, &task).await;
+    assert_eq!(
+        queue.get(&task.id).await.unwrap().state,
+        TaskState::Completed,
+        "the log has the result of this claim"
+    );
+    restore_claim(&worker, &task).await;
     queue.release(&task.id, task.fence).await.unwrap();
     assert!(claim(&worker, "w2", 5).await.is_empty());
     assert_eq!(queue.get(&task.id).await.unwrap().state, TaskState::Cancelled);
@@ -215,11 +217,9 @@ async fn a_task_whose_result_is_in_the_log_is_not_handed_out_again() {
 }
 
 #[tokio::test]
-async fn cancelling_the_run_cancels_the_task_and_its_late_result_is_refused() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn cancelling_a_run_cancels_its_task_and_refuses_its_result() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     run.cancel().await.unwrap();
     assert!(run.result::<u32>().await.is_err());
     assert_eq!(run.status().await.unwrap(), Status::Cancelled);
@@ -230,17 +230,15 @@ async fn cancelling_the_run_cancels_the_task_and_its_late_result_is_refused() {
 }
 
 #[tokio::test]
-async fn a_jump_cancels_the_task_and_hands_the_step_out_anew() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let old = next_task(&worker, "w1").await;
+async fn jump_cancels_the_task_and_creates_a_new_one() {
+    let (_scratch, engine, worker, old) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     engine.jump(run.id(), &Path::new("resize").unwrap(), Default::default()).await.unwrap();
     let new = next_task(&worker, "w2").await;
     assert_ne!(new.step.as_ref().unwrap().key, old.step.as_ref().unwrap().key);
     assert_eq!(worker.queue().get(&old.id).await.unwrap().state, TaskState::Cancelled);
-    // Even one whose cancellation was lost on the way: the log alone decides.
-    forget_the_end(&worker, &old).await;
+    // The log decides even if the cancellation of the task was lost.
+    restore_claim(&worker, &old).await;
     assert_eq!(complete(&worker, &old, &1u32).await.unwrap_err().code(), "GS0119");
     assert_eq!(worker.queue().get(&old.id).await.unwrap().state, TaskState::Cancelled);
     complete(&worker, &new, &2u32).await.unwrap();
@@ -249,17 +247,13 @@ async fn a_jump_cancels_the_task_and_hands_the_step_out_anew() {
 }
 
 #[tokio::test]
-async fn remote_steps_of_a_join_run_side_by_side() {
+async fn remote_steps_of_a_join_run_in_parallel() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("both", |ctx: Context, (): ()| async move {
+        .engine("both", |ctx: Context, (): ()| async move {
             ctx.join((0..2u32).map(|n| ctx.remote::<u32>(("part", n), &n).queue("gpu"))).await
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     let worker = scratch.client().await;
     let run = engine.run("both", "r", &()).await.unwrap();
     let tasks = [next_task(&worker, "w1").await, next_task(&worker, "w2").await];
@@ -274,11 +268,9 @@ async fn remote_steps_of_a_join_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_paused_run_takes_the_result_and_goes_on_when_resumed() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn paused_run_accepts_a_result_and_continues_when_resumed() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     engine.pause(run.id(), Default::default()).await.unwrap();
     complete(&worker, &task, &5u32).await.unwrap();
     assert_eq!(run.status().await.unwrap(), Status::Paused);
@@ -288,11 +280,9 @@ async fn a_paused_run_takes_the_result_and_goes_on_when_resumed() {
 }
 
 #[tokio::test]
-async fn an_operator_who_cancels_the_task_fails_the_step() {
-    let scratch = Scratch::new();
-    let (engine, worker) = (engine(&scratch).await, scratch.client().await);
-    let run = engine.run("resize", "r", &200u32).await.unwrap();
-    let task = next_task(&worker, "w1").await;
+async fn cancelling_the_task_fails_the_step() {
+    let (_scratch, engine, worker, task) = claimed_resize().await;
+    let run = engine.handle(run_id("r"));
     assert_eq!(worker.queue().cancel(&task.id).await.unwrap().state, TaskState::Cancelled);
     let error = run.result::<u32>().await.unwrap_err();
     assert!(error.to_string().contains("its task was cancelled"), "{error}");
@@ -301,15 +291,12 @@ async fn an_operator_who_cancels_the_task_fails_the_step() {
     engine.shutdown().await;
 }
 
-/// A remote charge, then something that fails once the charge is done.
-fn saga(witness: Witness) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
+/// A remote charge with a compensation, then a failure.
+fn saga(counter: Counter) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
     move |ctx, ()| {
-        let witness = witness.clone();
+        let counter = counter.clone();
         Box::pin(async move {
-            let undo = move |cents: u32| {
-                witness.saw(format!("refunded {cents}"));
-                async { Ok::<_, Error>(()) }
-            };
+            let undo = move |cents: u32| counter.step(format!("refunded {cents}"));
             let charged: u32 = ctx.remote("charge", &()).queue("gpu").compensate(undo).await?;
             Err(Error::terminal(format!("no more than {charged}")))
         })
@@ -319,26 +306,24 @@ fn saga(witness: Witness) -> impl Fn(Context, ()) -> BoxedResult + Send + Sync {
 type BoxedResult = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<()>> + Send>>;
 
 #[tokio::test]
-async fn a_remote_step_is_undone_like_any_other() {
+async fn remote_step_is_compensated() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let engine = scratch.builder().await.workflow("saga", saga(witness.clone())).start().await.unwrap();
+    let counter = Counter::default();
+    let engine = scratch.engine("saga", saga(counter.clone())).await;
     let worker = scratch.client().await;
     let run = engine.run("saga", "r", &()).await.unwrap();
     let task = next_task(&worker, "w1").await;
     complete(&worker, &task, &42u32).await.unwrap();
     assert!(run.result::<()>().await.is_err());
-    assert_eq!((run.status().await.unwrap(), witness.count("refunded 42")), (Status::Failed, 1));
+    assert_eq!((run.status().await.unwrap(), counter.count("refunded 42")), (Status::Failed, 1));
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_remote_step_that_nobody_awaits_any_more_is_dropped_with_the_run() {
+async fn abandoned_remote_step_is_cancelled_when_the_run_ends() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("race", |ctx: Context, (): ()| async move {
+        .engine("race", |ctx: Context, (): ()| async move {
             let remote = ctx.remote::<u32>("slow", &()).queue("gpu").into_future();
             let signal = ctx.signal::<u32>("go").into_future();
             tokio::select! {
@@ -347,9 +332,7 @@ async fn a_remote_step_that_nobody_awaits_any_more_is_dropped_with_the_run() {
                 got = signal => got,
             }
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     let worker = scratch.client().await;
     let run = engine.run("race", "r", &()).await.unwrap();
     let task = next_task(&worker, "w1").await;
@@ -360,27 +343,25 @@ async fn a_remote_step_that_nobody_awaits_any_more_is_dropped_with_the_run() {
 }
 
 #[tokio::test]
-async fn a_remote_step_cannot_become_local_while_it_is_under_way() {
+async fn remote_step_cannot_become_local_while_in_progress() {
     let scratch = Scratch::new();
     let first = engine(&scratch).await;
     first.run("resize", "r", &200u32).await.unwrap();
     next_task(&scratch.client().await, "w1").await;
     first.shutdown().await;
-    let local = |ctx: Context, width: u32| async move {
-        ctx.step("resize", || async { Ok::<_, Error>(width) }).await
-    };
-    scratch.client().await.requeue(&run_id(), Default::default()).await.unwrap();
-    let second = scratch.builder().await.workflow("resize", local).start().await.unwrap();
+    let local = |ctx: Context, width: u32| async move { ctx.step("resize", || ok(width)).await };
+    scratch.client().await.requeue(&run_id("r"), Default::default()).await.unwrap();
+    let second = scratch.engine("resize", local).await;
     reaches(&second, "r", Status::Parked).await;
     second.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_bad_queue_name_fails_the_step_before_anything_is_handed_out() {
+async fn invalid_queue_name_fails_the_step_without_a_task() {
     let scratch = Scratch::new();
     let flow =
         |ctx: Context, (): ()| async move { ctx.remote::<()>("resize", &()).queue("no spaces here").await };
-    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let engine = scratch.engine("w", flow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a queue id"));
     assert_eq!(names(&engine).await, Vec::<&str>::new());

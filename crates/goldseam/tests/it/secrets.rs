@@ -1,40 +1,38 @@
-//! Secrets: steps get them by name, and nothing that is written has them.
+//! Secrets: steps read them by name, and no text that the engine writes shows them.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use goldseam::core::task::NewTask;
-use goldseam::core::{QueueName, TaskId};
-use goldseam::engine::queue::Want;
+use goldseam::core::TaskId;
 use goldseam::prelude::*;
-use goldseam::{EngineError, Failure, Millis, Payload, RunId, Status};
+use goldseam::{EngineError, Failure, Status};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Scratch, reaches};
+use crate::support::{Scratch, new_task, ok, reaches, run_id, want};
 
 const VALUE: &str = "sk_live_51/Open+Sesame=42";
-/// The same in a URL.
+/// The secret, percent-encoded.
 const IN_A_URL: &str = "sk_live_51%2FOpen%2BSesame%3D42";
-/// What both have in common.
+/// The part that both forms share.
 const TRACE: &str = "sk_live_51";
 
-/// Everything that was logged.
+/// A writer that captures all log output.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<u8>>>);
+struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Heard {
+impl LogCapture {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// Listens to this thread, which a test's runtime has all to itself.
-    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+    /// Captures the log output of this thread until the guard is dropped.
+    fn start(&self) -> tracing::subscriber::DefaultGuard {
         let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
         tracing::subscriber::set_default(all.with_writer(self.clone()).finish())
     }
 }
 
-impl Write for Heard {
+impl Write for LogCapture {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -44,7 +42,7 @@ impl Write for Heard {
     }
 }
 
-impl<'a> MakeWriter<'a> for Heard {
+impl<'a> MakeWriter<'a> for LogCapture {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -52,7 +50,7 @@ impl<'a> MakeWriter<'a> for Heard {
     }
 }
 
-/// Says the secret in every way that user code has.
+/// Leaks the secret in every text that user code can write.
 async fn careless(ctx: Context, name: String) -> goldseam::Result<()> {
     let key = ctx.secret(&name)?;
     assert_eq!(key.expose(), VALUE);
@@ -71,24 +69,25 @@ async fn careless(ctx: Context, name: String) -> goldseam::Result<()> {
     assert!(!error.to_string().contains(TRACE), "{error}");
     let cut = format!("{}{VALUE}", "x".repeat(4_085));
     ctx.step("cut", || async { Err::<(), _>(Error::terminal(cut.clone())) }).await.unwrap_err();
-    ctx.step("reserve", || async { Ok::<_, Error>(1) })
+    ctx.step("reserve", || ok(1))
         .compensate(|_| async { Err::<(), _>(Error::terminal(format!("not undone by {VALUE}"))) })
         .await?;
     Err(Error::terminal(format!("given up on {VALUE}")))
 }
 
 #[tokio::test]
-async fn a_secret_that_user_code_says_is_in_no_event_no_log_and_no_error() {
-    let (scratch, heard) = (Scratch::new(), Heard::default());
-    let listening = heard.begin();
+async fn secret_is_redacted_in_events_logs_and_errors() {
+    let scratch = Scratch::new();
+    let log_output = LogCapture::default();
+    let capturing = log_output.start();
     let engine = scratch.builder().await.secret("bank", Secret::from(VALUE));
     let engine = engine.workflow("careless", careless).start().await.unwrap();
     engine.run("careless", "c-1", &"bank").await.unwrap();
     reaches(&engine, "c-1", Status::Parked).await;
     let by = goldseam::client::By { reason: format!("because of {VALUE}"), ..Default::default() };
-    engine.cancel(&RunId::new("c-1").unwrap(), by).await.unwrap();
+    engine.cancel(&run_id("c-1"), by).await.unwrap();
 
-    let run = RunId::new("c-1").unwrap();
+    let run = run_id("c-1");
     let log: String = engine
         .store()
         .read(&run, goldseam::Seq::ZERO, 1_000)
@@ -97,14 +96,14 @@ async fn a_secret_that_user_code_says_is_in_no_event_no_log_and_no_error() {
         .iter()
         .map(|r| r.body.as_str())
         .collect();
-    for said in [
+    for text in [
         "paying with [secret]",
         "key=[secret]: 503",
         "no luck with [secret]",
         "x[secret]…",
         "because of [secret]",
     ] {
-        assert!(log.contains(said), "{said}: {log}");
+        assert!(log.contains(text), "{text}: {log}");
     }
     assert!(!log.contains(TRACE), "{log}");
     let summary = engine.get(&run).await.unwrap();
@@ -118,12 +117,12 @@ async fn a_secret_that_user_code_says_is_in_no_event_no_log_and_no_error() {
             "in the files of the store"
         );
     }
-    drop(listening);
-    assert!(!heard.text().contains(TRACE), "{}", heard.text());
+    drop(capturing);
+    assert!(!log_output.text().contains(TRACE), "{}", log_output.text());
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_run_that_failed_over_a_secret_does_not_get_it() {
+async fn secret_is_redacted_in_the_result_error() {
     let scratch = Scratch::new();
     let engine = scratch.builder().await.secret("bank", Secret::from(VALUE));
     let fails =
@@ -136,27 +135,27 @@ async fn whoever_waits_for_a_run_that_failed_over_a_secret_does_not_get_it() {
 }
 
 #[tokio::test]
-async fn a_payload_that_holds_a_secret_is_kept_and_told_of() {
-    let (scratch, heard) = (Scratch::new(), Heard::default());
-    let _listening = heard.begin();
+async fn payload_with_a_secret_is_kept_and_logged() {
+    let scratch = Scratch::new();
+    let log_output = LogCapture::default();
+    let _capturing = log_output.start();
     let engine = scratch.builder().await.secret("bank", Secret::from(VALUE));
-    let returns = |ctx: Context, (): ()| async move {
-        ctx.step("fetch", || async { Ok::<_, Error>(VALUE.to_owned()) }).await.map(|_| ())
-    };
+    let returns =
+        |ctx: Context, (): ()| async move { ctx.step("fetch", || ok(VALUE.to_owned())).await.map(|_| ()) };
     let engine = engine.workflow("returns", returns).start().await.unwrap();
     engine.run("returns", "r-1", &()).await.unwrap().result::<()>().await.unwrap();
-    let run = RunId::new("r-1").unwrap();
+    let run = run_id("r-1");
     let log = format!("{:?}", engine.history(&run).await.unwrap());
     assert!(log.contains(VALUE), "data is never changed");
     engine.shutdown().await;
-    let heard = heard.text();
-    let told = heard.lines().find(|line| line.contains("holds a registered secret")).unwrap();
-    assert!(told.contains("run=r-1") && told.contains("place=\"fetch\""), "{told}");
-    assert!(!heard.contains(TRACE), "{heard}");
+    let output = log_output.text();
+    let warning = output.lines().find(|line| line.contains("holds a registered secret")).unwrap();
+    assert!(warning.contains("run=r-1") && warning.contains("place=\"fetch\""), "{warning}");
+    assert!(!output.contains(TRACE), "{output}");
 }
 
 #[tokio::test]
-async fn a_step_that_wants_an_unknown_secret_fails_with_the_names_that_are_known() {
+async fn unknown_secret_fails_the_step_and_lists_known_names() {
     let scratch = Scratch::new();
     let engine = scratch.builder().await.secret("bank", Secret::from(VALUE));
     let wants = |ctx: Context, (): ()| async move {
@@ -173,7 +172,7 @@ async fn a_step_that_wants_an_unknown_secret_fails_with_the_names_that_are_known
 }
 
 #[tokio::test]
-async fn an_engine_with_a_secret_that_cannot_be_hidden_does_not_start() {
+async fn engine_refuses_a_secret_that_is_too_short_to_redact() {
     let scratch = Scratch::new();
     let error = scratch.builder().await.secret("pin", Secret::from("1234")).start().await.unwrap_err();
     assert_eq!(error.code(), "GS0121");
@@ -182,29 +181,15 @@ async fn an_engine_with_a_secret_that_cannot_be_hidden_does_not_start() {
 }
 
 #[tokio::test]
-async fn what_a_worker_says_of_its_failure_loses_the_secrets_of_whoever_writes_it() {
+async fn secret_is_redacted_in_the_failure_of_a_task() {
     let scratch = Scratch::new();
     let mut redactor = goldseam::Redactor::default();
     redactor.hide(VALUE).unwrap();
     let client = scratch.client().await.hiding(redactor);
     let queue = client.queue();
-    let (id, jobs) = (TaskId::new("t-1").unwrap(), QueueName::new("jobs").unwrap());
-    let (kind, payload) = ("charge".to_owned(), Payload::null());
-    let task = NewTask {
-        id: id.clone(),
-        kind,
-        queue: jobs.clone(),
-        lane: None,
-        priority: 0,
-        key: None,
-        run_at: Millis(0),
-        payload,
-        attempts_max: 1,
-        silence_max: None,
-    };
-    queue.submit(task).await.unwrap();
-    let want = Want { owner: "w".into(), queue: jobs, kind: None, limit: 1 };
-    let claimed = queue.claim(want).await.unwrap().remove(0);
+    let id = TaskId::new("t-1").unwrap();
+    queue.submit(new_task("t-1", "jobs")).await.unwrap();
+    let claimed = queue.claim(want("w", "jobs", 1)).await.unwrap().remove(0);
     let failure = Failure::terminal(format!("no entry with {VALUE}"));
     queue.fail(&id, claimed.fence, failure).await.unwrap();
     let task = format!("{:?}", queue.get(&id).await.unwrap());

@@ -1,21 +1,21 @@
-//! Starting: the same id is the same run, and bad input is refused with nothing half-written.
+//! Starting runs and engines: idempotent starts, refused input, slots, hand-over.
 
 use goldseam::prelude::*;
 use goldseam::{EngineError, Limits, Payload, RunId, Status};
 use goldseam_store::conformance::Fixture;
 use goldseam_store_sqlite::testing;
 
-use crate::support::{Scratch, Witness, eventually};
+use crate::support::{Counter, Scratch, eventually, ok, run_id, with_state};
 
 async fn echo(ctx: Context, input: serde_json::Value) -> goldseam::Result<serde_json::Value> {
-    ctx.step("echo", || async { Ok::<_, Error>(input.clone()) }).await
+    ctx.step("echo", || ok(input.clone())).await
 }
 
-/// mastra-ai/mastra#13629: a start without a key of its own, tried again, made three tickets of one.
+/// mastra-ai/mastra#13629: a retried start without an idempotency key created three tickets instead of one.
 #[tokio::test]
 async fn start_retry_same_run() {
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    let engine = scratch.engine("echo", echo).await;
     for _ in 0..3 {
         let run = engine.run("echo", "same", &"hi").await.unwrap();
         assert_eq!(run.result::<String>().await.unwrap(), "hi");
@@ -25,15 +25,15 @@ async fn start_retry_same_run() {
         (error.code(), error.to_string().as_str()),
         ("GS0108", "run same: run same exists with other input")
     );
-    let history = engine.history(&RunId::new("same").unwrap()).await.unwrap();
+    let history = engine.history(&run_id("same")).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "run.queued").count(), 1);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
+async fn invalid_input_is_refused_and_writes_nothing() {
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    let engine = scratch.engine("echo", echo).await;
     assert_eq!(engine.run("echo", "../etc", &1).await.unwrap_err().code(), "GS0101");
     assert_eq!(engine.run("echo", "", &1).await.unwrap_err().code(), "GS0101");
     let error = engine.run("unknown", "r", &1).await.unwrap_err();
@@ -45,9 +45,9 @@ async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
     assert_eq!(engine.run("echo", "r", &large).await.unwrap_err().code(), "GS0102");
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     assert!(Payload::parse(&deep, &Limits::default()).is_err());
-    let nobody = RunId::new("nobody").unwrap();
-    assert_eq!(engine.get(&nobody).await.unwrap_err().code(), "GS0104");
-    assert_eq!(engine.handle(nobody).signal("x", &1).await.unwrap_err().code(), "GS0104");
+    let unknown = run_id("unknown");
+    assert_eq!(engine.get(&unknown).await.unwrap_err().code(), "GS0104");
+    assert_eq!(engine.handle(unknown).signal("x", &1).await.unwrap_err().code(), "GS0104");
     let run = engine.run("echo", "done", &1).await.unwrap();
     run.result::<u32>().await.unwrap();
     assert_eq!(run.signal("x", &1).await.unwrap_err().code(), "GS0105");
@@ -57,72 +57,66 @@ async fn bad_input_is_refused_with_a_code_and_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_takes_no_more_runs_than_it_has_slots() {
+async fn node_holds_no_more_runs_than_slots() {
     const SLOTS: u32 = 8;
-    let (scratch, witness) = (Scratch::new(), Witness::default());
+    let scratch = Scratch::new();
+    let counter = Counter::default();
     let client = scratch.client().await;
-    let ids: Vec<RunId> = (0..200).map(|index| RunId::new(format!("r-{index}")).unwrap()).collect();
+    let ids: Vec<RunId> = (0..200).map(|index| run_id(&format!("r-{index}"))).collect();
     for id in &ids {
         client.start("crowd", id, Payload::null(), StartOptions::default()).await.unwrap();
     }
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
-    let (seen, open) = (witness.clone(), gate.clone());
-    let crowd = move |ctx: Context, (): ()| {
-        let (seen, open) = (seen.clone(), open.clone());
-        async move {
-            seen.saw("in");
-            ctx.step("wait", || async { Ok::<_, Error>(open.acquire().await.map(drop).is_ok()) }).await
-        }
-    };
+    let state = (counter.clone(), gate.clone());
+    let crowd = with_state(&state, |ctx: Context, (): (), (counter, gate)| async move {
+        counter.add("in");
+        ctx.step("wait", || async { gate.acquire().await.map(drop) }).await
+    });
     let engine = scratch.builder().await.slots(SLOTS).workflow("crowd", crowd).start().await.unwrap();
-    eventually("every slot is taken", || async { witness.count("in") >= SLOTS }).await;
-    // Whatever else was claimed along with them had to be read from the store too.
+    eventually("every slot is taken", || async { counter.count("in") >= SLOTS }).await;
+    // Runs that were claimed in addition would also have been read from the store by now.
     for id in &ids {
         client.get(id).await.unwrap();
     }
-    assert_eq!((witness.count("in"), engine.hot_runs()), (SLOTS, SLOTS as usize));
+    assert_eq!((counter.count("in"), engine.hot_runs()), (SLOTS, SLOTS as usize));
     gate.add_permits(ids.len());
     for id in ids {
-        assert!(engine.handle(id).result::<bool>().await.unwrap());
+        engine.handle(id).result::<()>().await.unwrap();
     }
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_run_of_a_workflow_that_nobody_has_waits_visibly() {
+async fn run_of_an_unregistered_workflow_stays_queued() {
     let scratch = Scratch::new();
-    let other = scratch.builder().await.workflow("other", echo).start().await.unwrap();
+    let other = scratch.engine("other", echo).await;
     let client = scratch.client().await;
     let input = Payload::parse("1", &Limits::default()).unwrap();
-    let run = client.start("echo", &RunId::new("r").unwrap(), input, StartOptions::default()).await.unwrap();
+    let run = client.start("echo", &run_id("r"), input, StartOptions::default()).await.unwrap();
     assert_eq!(run.status().await.unwrap(), Status::Queued);
-    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    let engine = scratch.engine("echo", echo).await;
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
     engine.shutdown().await;
     other.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_output_that_is_too_large_fails_its_step_and_not_the_engine() {
+async fn too_large_output_fails_the_step_not_the_engine() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("big", |ctx: Context, (): ()| async move {
-            ctx.step("big", || async { Ok::<_, Error>("x".repeat(2 * 1024 * 1024)) }).await
+        .engine("big", |ctx: Context, (): ()| async move {
+            ctx.step("big", || ok("x".repeat(2 * 1024 * 1024))).await
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     let error = engine.run("big", "r", &()).await.unwrap().result::<String>().await.unwrap_err();
     assert!(error.to_string().contains("more than the limit of 262144"), "{error}");
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn tags_and_priority_are_kept_and_searched() {
+async fn tags_and_priority_are_stored_and_searchable() {
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("echo", echo).start().await.unwrap();
+    let engine = scratch.engine("echo", echo).await;
     let options = StartOptions::default().tag("region", "eu").priority(7);
     engine.run_with("echo", "tagged", &1, options).await.unwrap().result::<u32>().await.unwrap();
     engine.run("echo", "plain", &1).await.unwrap().result::<u32>().await.unwrap();
@@ -135,24 +129,13 @@ async fn tags_and_priority_are_kept_and_searched() {
 }
 
 #[tokio::test]
-async fn a_graceful_shutdown_hands_over_and_counts_no_attempt() {
+async fn graceful_shutdown_counts_no_attempt() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
+    let counter = Counter::default();
     let flow = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                ctx.step("long", || async {
-                    witness.saw("long");
-                    if hang {
-                        std::future::pending::<()>().await;
-                    }
-                    Ok::<_, Error>(())
-                })
-                .await
-            }
-        }
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            ctx.step("long", || counter.step_or_hang("long", hang)).await
+        })
     };
     let config = goldseam::Config { drain: Duration::from_millis(20), ..goldseam::Config::default() };
     for deploy in 1..=3 {
@@ -161,69 +144,49 @@ async fn a_graceful_shutdown_hands_over_and_counts_no_attempt() {
         if deploy == 1 {
             engine.run("w", "r", &()).await.unwrap();
         }
-        eventually("the step runs", || async { witness.count("long") == deploy }).await;
+        eventually("the step runs", || async { counter.count("long") == deploy }).await;
         engine.shutdown().await;
     }
-    let last = scratch.builder().await.workflow("w", flow(false)).start().await.unwrap();
-    let run = last.handle(RunId::new("r").unwrap());
+    let last = scratch.engine("w", flow(false)).await;
+    let run = last.handle(run_id("r"));
     run.result::<()>().await.unwrap();
     let summary = last.get(run.id()).await.unwrap();
     assert_eq!((summary.attempt, summary.recoveries), (0, 0));
     last.shutdown().await;
 }
 
-/// hindsight#2675, llama-agents#607, iterate#2573: a crash counted as no attempt, and the same work was ground again without end.
+/// hindsight#2675, llama-agents#607, iterate#2573: a crash counted no attempt, and the same work was retried forever.
 #[tokio::test]
 async fn sigkill_counts_as_attempt() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
+    let counter = Counter::default();
     let flow = || {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                ctx.step("stuck", || async {
-                    witness.saw("stuck");
-                    std::future::pending::<()>().await;
-                    Ok::<_, Error>(())
-                })
-                .await
-            }
-        }
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            ctx.step("stuck", || counter.step_or_hang("stuck", true)).await
+        })
     };
     for crash in 1..=2u32 {
-        let engine = scratch.builder().await.workflow("w", flow()).start().await.unwrap();
+        let engine = scratch.engine("w", flow()).await;
         if crash == 1 {
             engine.run("w", "r", &()).await.unwrap();
         }
-        eventually("the step runs", || async { witness.count("stuck") == crash }).await;
+        eventually("the step runs", || async { counter.count("stuck") == crash }).await;
         engine.crash();
     }
     let client = scratch.client().await;
-    let summary = client.get(&RunId::new("r").unwrap()).await.unwrap();
+    let summary = client.get(&run_id("r")).await.unwrap();
     assert_eq!((summary.attempt, summary.recoveries), (1, 1));
 }
 
-/// Two engines in one process share a store, so the process that lives on says nothing about the first one.
-async fn a_dropped_engine_is_taken_over(fixture: Fixture) {
-    let witness = Witness::default();
+/// Two engines in one process share a store: the live process does not prove that the first engine lives.
+async fn dropped_engine_is_taken_over(fixture: Fixture) {
+    let counter = Counter::default();
     let flow = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                ctx.step("long", || async {
-                    witness.saw("long");
-                    if hang {
-                        std::future::pending::<()>().await;
-                    }
-                    Ok::<_, Error>(())
-                })
-                .await
-            }
-        }
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            ctx.step("long", || counter.step_or_hang("long", hang)).await
+        })
     };
-    // Nobody waits for silence to last so long: if the run goes on, the dropped engine was known to be gone.
+    // The test ends long before `silence_max`: if the run continues, the store reported the dropped engine as dead.
     let config = goldseam::Config { silence_max: Duration::from_secs(3_600), ..goldseam::Config::default() };
     let start = |hang| {
         let builder = Engine::on(fixture.store.clone()).config(config.clone());
@@ -231,34 +194,34 @@ async fn a_dropped_engine_is_taken_over(fixture: Fixture) {
     };
     let first = start(true).await.unwrap();
     first.run("w", "r", &()).await.unwrap();
-    eventually("the step runs", || async { witness.count("long") == 1 }).await;
+    eventually("the step runs", || async { counter.count("long") == 1 }).await;
     let second = start(false).await.unwrap();
     let gone = first.node_id().clone();
     drop(first);
-    let run = second.handle(RunId::new("r").unwrap());
+    let run = second.handle(run_id("r"));
     tokio::time::timeout(Duration::from_secs(20), run.result::<()>()).await.unwrap().unwrap();
     let summary = second.get(run.id()).await.unwrap();
-    assert_eq!((summary.recoveries, summary.recovered_at.is_some()), (1, true), "it is like a crash");
-    eventually("the dead are forgotten", || async {
+    assert_eq!((summary.recoveries, summary.recovered_at.is_some()), (1, true), "a drop counts as a crash");
+    eventually("the dropped node is forgotten", || async {
         fixture.store.nodes().await.unwrap().iter().all(|seen| seen.record.id != gone)
     })
     .await;
     second.shutdown().await;
-    eventually("nobody is left", || async { fixture.store.nodes().await.unwrap().is_empty() }).await;
+    eventually("no node is left", || async { fixture.store.nodes().await.unwrap().is_empty() }).await;
 }
 
 #[tokio::test]
-async fn a_dropped_engine_is_taken_over_at_once_on_sqlite() {
-    a_dropped_engine_is_taken_over(testing::fixture_on_real_clock().await).await;
+async fn dropped_engine_is_taken_over_at_once_on_sqlite() {
+    dropped_engine_is_taken_over(testing::fixture_on_real_clock().await).await;
 }
 
 #[tokio::test]
-async fn a_dropped_engine_is_taken_over_at_once_in_memory() {
-    a_dropped_engine_is_taken_over(Fixture::memory_on(goldseam_store_sqlite::system_clock())).await;
+async fn dropped_engine_is_taken_over_at_once_in_memory() {
+    dropped_engine_is_taken_over(Fixture::memory_on(goldseam_store_sqlite::system_clock())).await;
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_opened_says_why() {
+async fn open_errors_have_a_code_and_a_hint() {
     for (url, code) in [
         ("mysql:x", "GS0206"),
         ("sqlite:x.db?durabilty=process", "GS0206"),
@@ -270,28 +233,30 @@ async fn a_store_that_cannot_be_opened_says_why() {
     }
 }
 
-/// A step that never yields, on a runtime with one thread only.
+/// A step that never yields, on a runtime with one thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endless_loop_cannot_keep_what_its_node_had() {
+async fn node_wedged_by_an_endless_loop_loses_its_runs() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     let scratch = Scratch::new();
     let released = Arc::new(AtomicBool::new(false));
-    let witness = Witness::default();
+    let counter = Counter::default();
     let config = goldseam::Config {
         beat: Duration::from_millis(50),
         wedged_after: Duration::from_millis(300),
         ..goldseam::Config::default()
     };
-    let flow = |endless: bool, released: Arc<AtomicBool>, witness: Witness| {
+    let flow = |endless: bool, released: Arc<AtomicBool>, counter: Counter| {
         move |ctx: Context, loops: bool| {
-            let (released, witness) = (Arc::clone(&released), witness.clone());
+            let released = Arc::clone(&released);
+            let counter = counter.clone();
             async move {
                 let first = ctx.step("first", || {
-                    let (released, witness) = (Arc::clone(&released), witness.clone());
+                    let released = Arc::clone(&released);
+                    let counter = counter.clone();
                     async move {
-                        witness.saw(format!("first {endless}"));
+                        counter.add(format!("first {endless}"));
                         while endless && loops && !released.load(Ordering::Relaxed) {
                             std::hint::spin_loop();
                         }
@@ -305,7 +270,8 @@ async fn an_endless_loop_cannot_keep_what_its_node_had() {
             }
         }
     };
-    let (url, stuck) = (scratch.url(), flow(true, Arc::clone(&released), witness.clone()));
+    let url = scratch.url();
+    let stuck = flow(true, Arc::clone(&released), counter.clone());
     let own = config.clone();
     let thread = std::thread::Builder::new().name("stuck".to_owned());
     let thread = thread.spawn(move || {
@@ -315,15 +281,15 @@ async fn an_endless_loop_cannot_keep_what_its_node_had() {
                 Engine::open(&url).await.unwrap().config(own).workflow("flow", stuck).start().await.unwrap();
             engine.run("flow", "well", &false).await.unwrap();
             engine.run("flow", "loops", &true).await.unwrap();
-            // Never reached before the loop is released.
+            // Returns only after the loop ends.
             tokio::task::yield_now().await;
         });
     });
-    eventually("it loops", || async { witness.count("first true") == 2 }).await;
-    let other = flow(false, Arc::clone(&released), witness.clone());
+    eventually("the step loops", || async { counter.count("first true") == 2 }).await;
+    let other = flow(false, Arc::clone(&released), counter.clone());
     let engine = scratch.builder().await.config(config).workflow("flow", other).start().await.unwrap();
     for run in ["well", "loops"] {
-        let run = engine.handle(RunId::new(run).unwrap());
+        let run = engine.handle(run_id(run));
         assert_eq!(run.result::<u32>().await.unwrap(), 1);
     }
     released.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A crowd is a nuisance, not an obstacle: however many signal, follow, heal or claim, a run goes on.
+//! Contention: a run makes progress while many clients signal, follow, heal or claim.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use goldseam::healer::sweeper::SweepOptions;
 use goldseam::prelude::*;
 use goldseam::store::faulty::{Op, Plan};
 use goldseam::store::{FaultyStore, MemoryStore, Store};
-use goldseam::{Client, Config, Limits, Payload, RunId, Seq};
+use goldseam::{Client, Config, Limits, Payload, Seq};
 use goldseam_store_postgres::testing::Schema;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::support::Scratch;
+use crate::support::{Scratch, ok, run_id};
 
-/// Steps of the run that must not starve.
+/// Number of steps of the run.
 const STEPS: u32 = 20;
-/// Clients that signal it as fast as they can.
+/// Number of clients that signal the run without pause.
 const SIGNALLERS: usize = 32;
-/// Races that the owner may lose in all, whatever the crowd.
+/// Maximum number of append races that the owner may lose.
 const LOST_MAX: u64 = 400;
-/// Signals that may wait unread in the storm.
+/// Limit on unread signals.
 const MAIL_MAX: u32 = 100;
 
-/// A workflow of steps that take no time, once `gate` is open.
+/// Waits for `gate`, then executes steps that take no time.
 async fn steady(ctx: Context, gate: Arc<Semaphore>) -> goldseam::Result<u32> {
     let opened = || {
         let gate = Arc::clone(&gate);
@@ -35,12 +35,12 @@ async fn steady(ctx: Context, gate: Arc<Semaphore>) -> goldseam::Result<u32> {
     };
     ctx.step("gate", opened).await?;
     for number in 0..STEPS {
-        ctx.step(("tick", number.to_string()), || async { Ok::<_, Error>(()) }).await?;
+        ctx.step(("tick", number.to_string()), || ok(())).await?;
     }
     Ok(STEPS)
 }
 
-/// An engine that lets mail pile up, and the gate of its runs.
+/// Starts an engine with a high limit on unread mail; returns it and the gate of its runs.
 async fn engine_on(store: Arc<dyn Store>) -> (Engine, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let limits = Limits { mail_unread_max: 1_000_000, ..Limits::default() };
@@ -50,25 +50,23 @@ async fn engine_on(store: Arc<dyn Store>) -> (Engine, Arc<Semaphore>) {
     (Engine::on(store).config(config).workflow("steady", workflow).start().await.unwrap(), gate)
 }
 
-fn run_id(name: &str) -> RunId {
-    RunId::new(name).unwrap()
-}
-
-/// Does `work` again and again in `count` tasks until the crowd is dropped; counts how often it was done.
-struct Crowd {
+/// Repeats `work` in several tasks until it is dropped, and counts the repetitions.
+struct Load {
     tasks: JoinSet<()>,
     done: Arc<AtomicUsize>,
 }
 
-impl Crowd {
-    fn gather<F, Fut>(count: usize, work: F) -> Self
+impl Load {
+    fn start<F, Fut>(count: usize, work: F) -> Self
     where
         F: Fn(usize) -> Fut + Clone + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (mut tasks, done) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = JoinSet::new();
+        let done = Arc::new(AtomicUsize::new(0));
         for member in 0..count {
-            let (work, done) = (work.clone(), Arc::clone(&done));
+            let work = work.clone();
+            let done = Arc::clone(&done);
             tasks.spawn(async move {
                 loop {
                     work(member).await;
@@ -80,32 +78,31 @@ impl Crowd {
         Self { tasks, done }
     }
 
-    /// Waits until all of it is busy.
-    async fn is_busy(&self) {
+    /// Waits until there are as many repetitions as tasks.
+    async fn wait_until_busy(&self) {
         while self.done.load(Ordering::Relaxed) < self.tasks.len() {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// How often the owner lost the race for the end of its log, while all signal without pause.
+/// Returns how many append races the owner lost while all clients signal without pause.
 ///
-/// Its appends are counted, not what others append between two of them: how long the owner is kept from the processor is
-/// not the crowd's doing.
+/// Counts the owner's own appends, not those of others in between, which depend on when the owner is scheduled.
 async fn races_lost(store: Arc<dyn Store>) -> u64 {
     let link = Arc::new(FaultyStore::new(Arc::clone(&store), Plan::pass()));
     let (engine, gate) = engine_on(link.clone()).await;
     let run = engine.run("steady", "r", &()).await.unwrap();
     let limits = Limits { mail_unread_max: 1_000_000, ..Limits::default() };
     let client = Arc::new(Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), limits));
-    let crowd = Crowd::gather(SIGNALLERS, move |_| {
+    let load = Load::start(SIGNALLERS, move |_| {
         let client = Arc::clone(&client);
         async move { drop(client.handle(run_id("r")).signal("more", &()).await) }
     });
-    crowd.is_busy().await;
+    load.wait_until_busy().await;
     gate.add_permits(1);
     assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
-    drop(crowd);
+    drop(load);
     let history = engine.history(&run_id("r")).await.unwrap();
     let own = history.iter().filter(|recorded| recorded.event.name() != "signal.received");
     let won: HashSet<_> = own.map(|recorded| recorded.write).collect();
@@ -135,7 +132,7 @@ async fn signals_at_full_rate_do_not_stop_the_owner_in_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_followers_does_not_stop_a_run() {
+async fn many_followers_do_not_stop_a_run() {
     let scratch = Scratch::new();
     let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
     let client = Arc::new(scratch.client().await);
@@ -164,18 +161,18 @@ async fn a_crowd_of_followers_does_not_stop_a_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_healers_neither_stops_a_run_nor_heals_it() {
+async fn many_healers_neither_stop_a_run_nor_heal_it() {
     let scratch = Scratch::new();
     let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
     let client = Arc::new(scratch.client().await);
-    let crowd = Crowd::gather(8, move |_| {
+    let load = Load::start(8, move |_| {
         let client = Arc::clone(&client);
         async move {
             let options = SweepOptions { stale_after: Some(Duration::ZERO), ..SweepOptions::default() };
             drop(client.sweeper(options).sweep().await.unwrap());
         }
     });
-    crowd.is_busy().await;
+    load.wait_until_busy().await;
     gate.add_permits(1);
     for number in 0..5 {
         let run = engine.run("steady", &format!("r-{number}"), &()).await.unwrap();
@@ -183,16 +180,16 @@ async fn a_crowd_of_healers_neither_stops_a_run_nor_heals_it() {
         let history = engine.history(run.id()).await.unwrap();
         assert!(history.iter().all(|recorded| recorded.event.name() != "run.recovered"));
     }
-    drop(crowd);
+    drop(load);
     engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_claimers_does_not_stop_a_run() {
+async fn many_claimants_do_not_stop_a_run() {
     let scratch = Scratch::new();
     let (engine, gate) = engine_on(goldseam::open_store(&scratch.url()).await.unwrap()).await;
     let client = Arc::new(scratch.client().await);
-    let crowd = Crowd::gather(200, move |member| {
+    let load = Load::start(200, move |member| {
         let client = Arc::clone(&client);
         async move {
             let queue = QueueName::new("images").unwrap();
@@ -200,27 +197,27 @@ async fn a_crowd_of_claimers_does_not_stop_a_run() {
             assert!(client.queue().claim(want).await.unwrap().is_empty());
         }
     });
-    crowd.is_busy().await;
+    load.wait_until_busy().await;
     gate.add_permits(1);
     let run = engine.run("steady", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), STEPS);
-    drop(crowd);
+    drop(load);
     engine.shutdown().await;
 }
 
-/// A run is taken over, and replays, while a thousand signals come: as many as fit are kept, and the rest is refused
-/// with an error that says what to do.
+/// A run is taken over and replays while clients send a thousand signals: signals up to the limit are kept, and the
+/// others are refused with an error and a hint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
+async fn signals_during_replay_are_bounded_and_the_run_continues() {
     async fn listens(ctx: Context, (): ()) -> goldseam::Result<u32> {
         for number in 0..STEPS {
-            ctx.step(("tick", number.to_string()), || async { Ok::<_, Error>(()) }).await?;
+            ctx.step(("tick", number.to_string()), || ok(())).await?;
         }
         ctx.signal::<u32>("go").await?;
         ctx.signal::<u32>("go").await
     }
     let scratch = Scratch::new();
-    let first = scratch.builder().await.workflow("listens", listens).start().await.unwrap();
+    let first = scratch.engine("listens", listens).await;
     first.run("listens", "r", &()).await.unwrap();
     crate::support::reaches(&first, "r", goldseam::Status::Waiting).await;
     first.crash();
@@ -228,11 +225,13 @@ async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
     let limits = Limits { mail_unread_max: MAIL_MAX, ..Limits::default() };
     let client = Arc::new(Client::with(store, Arc::new(SystemClock), Arc::new(OsEntropy), limits));
     client.handle(run_id("r")).signal("go", &0).await.unwrap();
-    let mut storm = JoinSet::new();
+    let mut senders = JoinSet::new();
     for _ in 0..20 {
         let client = Arc::clone(&client);
-        storm.spawn(async move {
-            let (run, mut kept, mut refused) = (client.handle(run_id("r")), 0, 0);
+        senders.spawn(async move {
+            let run = client.handle(run_id("r"));
+            let mut kept = 0;
+            let mut refused = 0;
             for number in 0..50 {
                 match run.signal("noise", &number).await {
                     Ok(_) => kept += 1,
@@ -246,11 +245,11 @@ async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
             (kept, refused)
         });
     }
-    let second = scratch.builder().await.workflow("listens", listens).start().await.unwrap();
-    let counts = storm.join_all().await;
+    let second = scratch.engine("listens", listens).await;
+    let counts = senders.join_all().await;
     let (kept, refused) = counts.iter().fold((1, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     assert_eq!(kept + refused, 1_001);
-    // The first is read, and makes room for another.
+    // The run reads the first signal, which makes room for one more.
     assert!((MAIL_MAX as usize..=MAIL_MAX as usize + 1).contains(&kept), "{kept}");
     let history = client.history(&run_id("r")).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "signal.received").count(), kept);
@@ -261,17 +260,16 @@ async fn a_storm_of_signals_while_replaying_is_bounded_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn ten_thousand_signals_cost_as_much_each_as_the_first() {
-    const STORM: u32 = 10_000;
+async fn sending_10000_signals_reads_no_log() {
+    const SIGNALS: u32 = 10_000;
     let link = Arc::new(FaultyStore::new(Arc::new(MemoryStore::default()), Plan::pass()));
-    let limits = Limits { mail_unread_max: STORM, ..Limits::default() };
+    let limits = Limits { mail_unread_max: SIGNALS, ..Limits::default() };
     let client = Client::with(link.clone(), Arc::new(SystemClock), Arc::new(OsEntropy), limits);
-    let (input, options) = (Payload::null(), StartOptions::default());
-    let run = client.start("steady", &run_id("r"), input, options).await.unwrap();
-    for number in 0..STORM {
+    let run = client.start("steady", &run_id("r"), Payload::null(), StartOptions::default()).await.unwrap();
+    for number in 0..SIGNALS {
         run.signal("noise", &number).await.unwrap();
     }
     let read = link.calls().iter().filter(|call| call.op == Op::Read).count();
-    assert_eq!(read, 0, "whoever sends a signal reads no log");
-    assert_eq!(client.get(run.id()).await.unwrap().mail_unread, STORM);
+    assert_eq!(read, 0, "sending a signal reads no log");
+    assert_eq!(client.get(run.id()).await.unwrap().mail_unread, SIGNALS);
 }

@@ -5,92 +5,75 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use goldseam::core::event::Event;
 use goldseam::prelude::*;
-use goldseam::{EngineError, RunId, Status};
+use goldseam::{EngineError, Status};
 
-use crate::support::{Scratch, Witness, eventually};
+use crate::support::{Counter, Scratch, eventually, ok, run_id, with_state};
 
 fn quick(attempts: u32) -> Retry {
     Retry::fixed(Duration::from_millis(5)).max_attempts(attempts)
 }
 
 #[tokio::test]
-async fn a_failing_step_is_retried_until_it_succeeds() {
+async fn failing_step_is_retried_until_it_succeeds() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let seen = witness.clone();
-    let flaky = move |ctx: Context, (): ()| {
-        let seen = seen.clone();
-        async move {
-            ctx.step("flaky", || async {
-                match seen.saw("try") {
-                    3 => Ok("third time lucky".to_owned()),
-                    n => Err(Error::retryable(format!("try {n}"))),
-                }
-            })
-            .retry(quick(5))
-            .await
-        }
-    };
-    let engine = scratch.builder().await.workflow("w", flaky).start().await.unwrap();
+    let counter = Counter::default();
+    let flaky = with_state(&counter, move |ctx: Context, (): (), counter| async move {
+        ctx.step("flaky", || async {
+            match counter.add("try") {
+                3 => Ok("third time lucky".to_owned()),
+                n => Err(Error::retryable(format!("try {n}"))),
+            }
+        })
+        .retry(quick(5))
+        .await
+    });
+    let engine = scratch.engine("w", flaky).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "third time lucky");
     let failures = engine.history(run.id()).await.unwrap();
     let failures = failures.iter().filter(|r| r.event.name() == "step.failed").count();
-    assert_eq!((failures, witness.count("try")), (2, 3));
+    assert_eq!((failures, counter.count("try")), (2, 3));
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_terminal_error_is_not_retried_and_fails_the_run_with_its_cause() {
+async fn terminal_error_fails_the_run_without_retry() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let seen = witness.clone();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("w", move |ctx: Context, (): ()| {
-            let seen = seen.clone();
-            async move {
-                ctx.step("charge", || async {
-                    seen.saw("try");
-                    Err::<(), _>(Error::terminal("card declined"))
-                })
-                .retry(quick(5))
-                .await
-            }
+    let counter = Counter::default();
+    let workflow = with_state(&counter, move |ctx: Context, (): (), counter| async move {
+        ctx.step("charge", || async {
+            counter.add("try");
+            Err::<(), _>(Error::terminal("card declined"))
         })
-        .start()
+        .retry(quick(5))
         .await
-        .unwrap();
+    });
+    let engine = scratch.engine("w", workflow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     let error = run.result::<()>().await.unwrap_err();
     assert!(matches!(&error, EngineError::Ended { status: Status::Failed, .. }), "{error:?}");
     assert_eq!(error.to_string(), "run r ended failed: step charge failed: card declined");
-    assert_eq!(witness.count("try"), 1);
+    assert_eq!(counter.count("try"), 1);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_panic_fails_the_step_and_not_the_process() {
+async fn panic_fails_the_step_not_the_process() {
+    async fn panics(text: &str) -> goldseam::Result<()> {
+        panic!("{text}")
+    }
+    async fn in_step(ctx: Context, (): ()) -> goldseam::Result<String> {
+        let failure = ctx.step("boom", || panics("out of cheese")).await.unwrap_err();
+        assert_eq!(failure.code(), Some("panic"));
+        ctx.step("after", || ok(())).await?;
+        Ok(failure.to_string())
+    }
+    async fn outright(_: Context, (): ()) -> goldseam::Result<()> {
+        panics("no step at all").await
+    }
     let scratch = Scratch::new();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("w", |ctx: Context, (): ()| async move {
-            let broken = ctx
-                .step("boom", || async { if true { panic!("out of cheese") } else { Ok::<_, Error>(()) } });
-            let failure = broken.await.unwrap_err();
-            assert_eq!(failure.code(), Some("panic"));
-            let caught = failure.to_string();
-            ctx.step("after", || async { Ok::<_, Error>(()) }).await?;
-            Ok::<_, Error>(caught)
-        })
-        .workflow("outright", |_: Context, (): ()| async move {
-            if true { panic!("no step at all") } else { Ok::<_, Error>(()) }
-        })
-        .start()
-        .await
-        .unwrap();
+    let builder = scratch.builder().await.workflow("w", in_step).workflow("outright", outright);
+    let engine = builder.start().await.unwrap();
     let run = engine.run("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "step boom failed: panicked: out of cheese");
     let outright = engine.run("outright", "o", &()).await.unwrap();
@@ -100,30 +83,21 @@ async fn a_panic_fails_the_step_and_not_the_process() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_takes_too_long_is_given_up() {
+async fn attempt_times_out() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let seen = witness.clone();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("w", move |ctx: Context, (): ()| {
-            let seen = seen.clone();
-            async move {
-                ctx.step("slow", || async {
-                    if seen.saw("try") == 1 {
-                        std::future::pending::<()>().await;
-                    }
-                    Ok::<_, Error>("fast at last".to_owned())
-                })
-                .timeout(Duration::from_millis(20))
-                .retry(quick(2))
-                .await
+    let counter = Counter::default();
+    let workflow = with_state(&counter, move |ctx: Context, (): (), counter| async move {
+        ctx.step("slow", || async {
+            if counter.add("try") == 1 {
+                std::future::pending::<()>().await;
             }
+            Ok::<_, Error>("fast at last".to_owned())
         })
-        .start()
+        .timeout(Duration::from_millis(20))
+        .retry(quick(2))
         .await
-        .unwrap();
+    });
+    let engine = scratch.engine("w", workflow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "fast at last");
     let history = engine.history(run.id()).await.unwrap();
@@ -134,69 +108,56 @@ async fn an_attempt_that_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_silent_attempt_times_out_and_a_beating_one_does_not() {
+async fn attempt_without_heartbeats_times_out() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let seen = witness.clone();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("w", move |ctx: Context, (): ()| {
-            let seen = seen.clone();
+    let counter = Counter::default();
+    let workflow = with_state(&counter, move |ctx: Context, (): (), counter| async move {
+        let body = |attempt: Attempt| {
+            let counter = counter.clone();
             async move {
-                let body = |attempt: Attempt| {
-                    let seen = seen.clone();
-                    async move {
-                        if seen.saw("try") == 1 {
-                            std::future::pending::<()>().await;
-                        }
-                        for beat in 0..70 {
-                            attempt.heartbeat(&beat);
-                            tokio::time::sleep(Duration::from_millis(50)).await;
-                        }
-                        Ok::<_, Error>(attempt.number())
-                    }
-                };
-                ctx.step_with("beats", body).heartbeat(Duration::from_secs(2)).retry(quick(2)).await
+                if counter.add("try") == 1 {
+                    std::future::pending::<()>().await;
+                }
+                for beat in 0..70 {
+                    attempt.heartbeat(&beat);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Ok::<_, Error>(attempt.number())
             }
-        })
-        .start()
-        .await
-        .unwrap();
+        };
+        ctx.step_with("beats", body).heartbeat(Duration::from_secs(2)).retry(quick(2)).await
+    });
+    let engine = scratch.engine("w", workflow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 2);
-    assert_eq!(witness.count("try"), 2);
+    assert_eq!(counter.count("try"), 2);
     engine.shutdown().await;
 }
 
 #[tokio::test]
 async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
+    let counter = Counter::default();
     let workflow = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                let body = |attempt: Attempt| {
-                    let witness = witness.clone();
-                    async move {
-                        let last: u32 = attempt.last_heartbeat().unwrap_or(0);
-                        if hang {
-                            loop {
-                                attempt.heartbeat(&41u32);
-                                witness.saw("beat");
-                                tokio::time::sleep(Duration::from_millis(20)).await;
-                            }
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            let body = |attempt: Attempt| {
+                let counter = counter.clone();
+                async move {
+                    let last: u32 = attempt.last_heartbeat().unwrap_or(0);
+                    if hang {
+                        loop {
+                            attempt.heartbeat(&41u32);
+                            counter.add("beat");
+                            tokio::time::sleep(Duration::from_millis(20)).await;
                         }
-                        Ok::<_, Error>(last + 1)
                     }
-                };
-                ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).await
-            }
-        }
+                    Ok::<_, Error>(last + 1)
+                }
+            };
+            ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).await
+        })
     };
-    let first = scratch.builder().await.workflow("w", workflow(true)).start().await.unwrap();
+    let first = scratch.engine("w", workflow(true)).await;
     first.run("w", "r", &()).await.unwrap();
     let client = scratch.client().await;
     eventually("the details are durable", || async {
@@ -205,8 +166,8 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     })
     .await;
     first.crash();
-    let second = scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap();
-    let run = second.handle(RunId::new("r").unwrap());
+    let second = scratch.engine("w", workflow(false)).await;
+    let run = second.handle(run_id("r"));
     assert_eq!(run.result::<u32>().await.unwrap(), 42);
     let left =
         client.store().tasks(goldseam::store::TaskFilter { limit: 100, ..Default::default() }).await.unwrap();
@@ -214,7 +175,7 @@ async fn heartbeat_details_reach_the_next_attempt_after_a_crash() {
     second.shutdown().await;
 }
 
-/// Records that keep heartbeat details.
+/// Returns the records with heartbeat details.
 async fn details(client: &goldseam::Client) -> Vec<goldseam::core::task::Task> {
     let filter = goldseam::store::TaskFilter { limit: 100, ..Default::default() };
     let mut all = client.store().tasks(filter).await.unwrap();
@@ -223,7 +184,7 @@ async fn details(client: &goldseam::Client) -> Vec<goldseam::core::task::Task> {
 }
 
 #[tokio::test]
-async fn heartbeat_details_outlive_every_end_of_an_attempt() {
+async fn heartbeat_details_survive_every_kind_of_failed_attempt() {
     let scratch = Scratch::new();
     let ends = |ctx: Context, (): ()| async move {
         let body = |attempt: Attempt| async move {
@@ -232,7 +193,7 @@ async fn heartbeat_details_outlive_every_end_of_an_attempt() {
             match attempt.number() {
                 1 => Err(Error::retryable("fails")),
                 2 => panic!("panics"),
-                // Nothing is said: what the others said still counts.
+                // Sends no heartbeat: the details of earlier attempts are kept.
                 3 | 4 => std::future::pending().await,
                 _ => Ok::<u32, Error>(last),
             }
@@ -257,7 +218,7 @@ async fn heartbeat_details_outlive_every_end_of_an_attempt() {
     assert_eq!(run.result::<u32>().await.unwrap(), 4);
     let run = engine.run("silent", "s", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "half way");
-    assert_eq!(details(engine.client()).await, [], "they go with the step");
+    assert_eq!(details(engine.client()).await, [], "details are removed with the step");
     engine.shutdown().await;
 }
 
@@ -272,26 +233,26 @@ async fn heartbeat_details_survive_a_restart_between_attempts() {
         let retry = Retry::fixed(Duration::from_secs(2)).max_attempts(3);
         ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).retry(retry).await
     };
-    let first = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let first = scratch.engine("w", flow).await;
     first.run("w", "r", &()).await.unwrap();
     let client = scratch.client().await;
     let failed = || async {
-        let log = client.history(&RunId::new("r").unwrap()).await.unwrap();
+        let log = client.history(&run_id("r")).await.unwrap();
         log.iter().any(|recorded| recorded.event.name() == "step.failed")
     };
     eventually("the first attempt failed", failed).await;
     let kept = details(&client).await;
     assert_eq!((kept.len(), kept[0].owner.as_deref()), (1, None), "the record has no owner: {kept:?}");
     first.crash();
-    let second = scratch.builder().await.workflow("w", flow).start().await.unwrap();
-    let run = second.handle(RunId::new("r").unwrap());
+    let second = scratch.engine("w", flow).await;
+    let run = second.handle(run_id("r"));
     assert_eq!(run.result::<String>().await.unwrap(), "page 7");
     assert_eq!(details(&client).await, []);
     second.shutdown().await;
 }
 
 #[tokio::test]
-async fn heartbeat_details_go_with_a_step_that_fails_for_good() {
+async fn heartbeat_details_are_removed_when_the_step_fails() {
     let scratch = Scratch::new();
     let flow = |ctx: Context, (): ()| async move {
         let body = |attempt: Attempt| async move {
@@ -300,131 +261,105 @@ async fn heartbeat_details_go_with_a_step_that_fails_for_good() {
         };
         ctx.step_with("copy", body).heartbeat(Duration::from_secs(30)).retry(quick(2)).await
     };
-    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let engine = scratch.engine("w", flow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     assert!(run.result::<u32>().await.is_err());
     assert_eq!(details(engine.client()).await, []);
     engine.shutdown().await;
 }
 
-/// Crashes an engine in the middle of the step `send`, then runs the same workflow without hanging.
-async fn crash_in_the_middle<F>(scratch: &Scratch, witness: &Witness, workflow: impl Fn(bool) -> F) -> Engine
+/// Crashes an engine during the step `send`, then starts another engine on which the step does not hang.
+async fn crash_during_send<F, Fut>(scratch: &Scratch, counter: &Counter, workflow: F) -> Engine
 where
-    F: Fn(Context, ()) -> futures::BoxFuture + Send + Sync + 'static,
+    F: Fn(Context, Counter, bool) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = goldseam::Result<String>> + Send + 'static,
 {
-    let first = scratch.builder().await.workflow("w", workflow(true)).start().await.unwrap();
+    let flow =
+        |hangs: bool| with_state(counter, move |ctx: Context, (): (), counter| workflow(ctx, counter, hangs));
+    let first = scratch.engine("w", flow(true)).await;
     first.run("w", "r", &()).await.unwrap();
-    eventually("the step began", || async { witness.count("send") == 1 }).await;
+    eventually("the step began", || async { counter.count("send") == 1 }).await;
     first.crash();
-    scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap()
+    scratch.engine("w", flow(false)).await
 }
 
-mod futures {
-    pub(super) type BoxFuture = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<String>> + Send>>;
-}
-
-async fn send(witness: Witness, hang: bool) -> goldseam::Result<String> {
-    witness.saw("send");
-    if hang {
-        std::future::pending::<()>().await;
-    }
+async fn send(counter: Counter, hangs: bool) -> goldseam::Result<String> {
+    counter.step_or_hang("send", hangs).await?;
     Ok("sent".to_owned())
 }
 
 #[tokio::test]
-async fn an_at_most_once_step_is_not_begun_again_after_a_crash() {
+async fn at_most_once_step_is_not_repeated_after_a_crash() {
+    async fn workflow(ctx: Context, counter: Counter, hangs: bool) -> goldseam::Result<String> {
+        ctx.step("send", || send(counter.clone(), hangs)).at_most_once().await
+    }
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let workflow = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| -> futures::BoxFuture {
-            let witness = witness.clone();
-            Box::pin(async move { ctx.step("send", || send(witness.clone(), hang)).at_most_once().await })
-        }
-    };
-    let engine = crash_in_the_middle(&scratch, &witness, workflow).await;
-    let run = engine.handle(RunId::new("r").unwrap());
+    let counter = Counter::default();
+    let engine = crash_during_send(&scratch, &counter, workflow).await;
+    let run = engine.handle(run_id("r"));
     let error = run.result::<String>().await.unwrap_err();
     let EngineError::Ended { failure, .. } = &error else { panic!("{error:?}") };
     assert_eq!(failure.code.as_deref(), Some("outcome-unknown"));
-    assert_eq!(witness.count("send"), 1);
+    assert_eq!(counter.count("send"), 1);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_probe_that_finds_the_effect_adopts_its_result() {
+async fn probe_that_finds_the_effect_provides_the_result() {
+    async fn workflow(ctx: Context, counter: Counter, hangs: bool) -> goldseam::Result<String> {
+        let probe = || ok(Probe::Done("found".to_owned()));
+        ctx.step("send", || send(counter.clone(), hangs)).probe(probe).await
+    }
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let workflow = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| -> futures::BoxFuture {
-            let witness = witness.clone();
-            Box::pin(async move {
-                let probe = || async { Ok::<_, Error>(Probe::Done("found".to_owned())) };
-                ctx.step("send", || send(witness.clone(), hang)).probe(probe).await
-            })
-        }
-    };
-    let engine = crash_in_the_middle(&scratch, &witness, workflow).await;
-    let run = engine.handle(RunId::new("r").unwrap());
+    let counter = Counter::default();
+    let engine = crash_during_send(&scratch, &counter, workflow).await;
+    let run = engine.handle(run_id("r"));
     assert_eq!(run.result::<String>().await.unwrap(), "found");
-    assert_eq!(witness.count("send"), 1);
+    assert_eq!(counter.count("send"), 1);
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_probe_that_cannot_tell_asks_a_person() {
+async fn undecided_probe_asks_a_person() {
+    async fn workflow(ctx: Context, counter: Counter, hangs: bool) -> goldseam::Result<String> {
+        let probe = || ok(Probe::<String>::Ask);
+        ctx.step("send", || send(counter.clone(), hangs)).probe(probe).await
+    }
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let workflow = |hang: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| -> futures::BoxFuture {
-            let witness = witness.clone();
-            Box::pin(async move {
-                let probe = || async { Ok::<_, Error>(Probe::<String>::Ask) };
-                ctx.step("send", || send(witness.clone(), hang)).probe(probe).await
-            })
-        }
-    };
-    let engine = crash_in_the_middle(&scratch, &witness, workflow).await;
-    let run = engine.handle(RunId::new("r").unwrap());
+    let counter = Counter::default();
+    let engine = crash_during_send(&scratch, &counter, workflow).await;
+    let run = engine.handle(run_id("r"));
     crate::support::reaches(&engine, "r", Status::Waiting).await;
     let question = engine.get(run.id()).await.unwrap().inputs[0].path.clone();
     run.answer(question.as_str(), &serde_json::json!({ "done": true, "result": "by post" })).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "by post");
-    assert_eq!(witness.count("send"), 1);
+    assert_eq!(counter.count("send"), 1);
     engine.shutdown().await;
 }
 
 /// inngest/inngest#4897, #2775, #906: parallel steps ran twice.
 #[tokio::test]
 async fn parallel_steps_once() {
+    async fn pick(counter: Counter, line: u32, hangs: bool) -> goldseam::Result<u32> {
+        counter.step_or_hang(&format!("pick {line}"), hangs).await?;
+        Ok(line * 10)
+    }
     let scratch = Scratch::new();
-    let witness = Witness::default();
+    let counter = Counter::default();
     let hang = Arc::new(AtomicBool::new(true));
+    let state = (counter.clone(), Arc::clone(&hang));
     let workflow = || {
-        let (witness, hang) = (witness.clone(), Arc::clone(&hang));
-        move |ctx: Context, count: u32| {
-            let (witness, hang) = (witness.clone(), Arc::clone(&hang));
-            async move {
-                let picks = (0..count).map(|line| {
-                    let (witness, hang) = (witness.clone(), Arc::clone(&hang));
-                    ctx.step(("pick", line), move || {
-                        let (witness, hang) = (witness.clone(), Arc::clone(&hang));
-                        async move {
-                            witness.saw(format!("pick {line}"));
-                            if line == 7 && hang.load(Ordering::SeqCst) {
-                                std::future::pending::<()>().await;
-                            }
-                            Ok::<_, Error>(line * 10)
-                        }
-                    })
-                });
-                ctx.join(picks).await
-            }
-        }
+        with_state(&state, |ctx: Context, count: u32, state| async move {
+            let picks = (0..count).map(|line| {
+                let (counter, hang) = state.clone();
+                ctx.step(("pick", line), move || {
+                    pick(counter.clone(), line, line == 7 && hang.load(Ordering::SeqCst))
+                })
+            });
+            ctx.join(picks).await
+        })
     };
-    let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
+    let first = scratch.engine("w", workflow()).await;
     let run = first.run("w", "r", &10u32).await.unwrap().id().clone();
     eventually("nine picks are durable", || async {
         let history = first.history(&run).await.unwrap();
@@ -433,40 +368,36 @@ async fn parallel_steps_once() {
     .await;
     first.crash();
     hang.store(false, Ordering::SeqCst);
-    let second = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
-    let picked: Vec<u32> = second.handle(RunId::new("r").unwrap()).result().await.unwrap();
+    let second = scratch.engine("w", workflow()).await;
+    let picked: Vec<u32> = second.handle(run_id("r")).result().await.unwrap();
     assert_eq!(picked, (0..10).map(|line| line * 10).collect::<Vec<_>>());
     for line in 0..10 {
-        assert_eq!(witness.count(&format!("pick {line}")), if line == 7 { 2 } else { 1 });
+        assert_eq!(counter.count(&format!("pick {line}")), if line == 7 { 2 } else { 1 });
     }
     second.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_complete_group_is_not_looked_into_again() {
+async fn completed_group_is_not_executed_again() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
+    let counter = Counter::default();
     let workflow = || {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                let inner = |ctx: Context| {
-                    let witness = witness.clone();
-                    async move {
-                        witness.saw("body");
-                        let one = ctx.step("one", || async { Ok::<_, Error>(1) }).await?;
-                        let two = ctx.step("two", || async { Ok::<_, Error>(2) }).await?;
-                        Ok::<_, Error>(one + two)
-                    }
-                };
-                let sum = ctx.group("both", inner).await?;
-                let (): () = ctx.signal("go").await?;
-                Ok::<_, Error>(sum)
-            }
-        }
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            let inner = |ctx: Context| {
+                let counter = counter.clone();
+                async move {
+                    counter.add("body");
+                    let one = ctx.step("one", || ok(1)).await?;
+                    let two = ctx.step("two", || ok(2)).await?;
+                    Ok::<_, Error>(one + two)
+                }
+            };
+            let sum = ctx.group("both", inner).await?;
+            let (): () = ctx.signal("go").await?;
+            Ok(sum)
+        })
     };
-    let first = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
+    let first = scratch.engine("w", workflow()).await;
     let run = first.run("w", "r", &()).await.unwrap().id().clone();
     crate::support::reaches(&first, "r", Status::Waiting).await;
     let paths: Vec<String> = first
@@ -479,46 +410,42 @@ async fn a_complete_group_is_not_looked_into_again() {
         .collect();
     assert_eq!(paths, ["both/one", "both/two", "both"]);
     first.crash();
-    let second = scratch.builder().await.workflow("w", workflow()).start().await.unwrap();
-    let run = second.handle(RunId::new("r").unwrap());
+    let second = scratch.engine("w", workflow()).await;
+    let run = second.handle(run_id("r"));
     run.signal("go", &()).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 3);
-    assert_eq!(witness.count("body"), 1);
+    assert_eq!(counter.count("body"), 1);
     second.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_step_keeps_its_idempotency_key_over_attempts_and_crashes() {
+async fn idempotency_key_is_stable_over_attempts_and_crashes() {
     let scratch = Scratch::new();
     let keys: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
     let workflow = |hang: bool| {
-        let keys = Arc::clone(&keys);
-        move |ctx: Context, (): ()| {
-            let keys = Arc::clone(&keys);
-            async move {
-                let body = |attempt: Attempt| {
-                    let keys = Arc::clone(&keys);
-                    async move {
-                        keys.lock().unwrap().push(attempt.idempotency_key().to_owned());
-                        if keys.lock().unwrap().len() == 1 {
-                            return Err(Error::retryable("once"));
-                        }
-                        if hang {
-                            std::future::pending::<()>().await;
-                        }
-                        Ok(())
+        with_state(&keys, move |ctx: Context, (): (), keys| async move {
+            let body = |attempt: Attempt| {
+                let keys = Arc::clone(&keys);
+                async move {
+                    keys.lock().unwrap().push(attempt.idempotency_key().to_owned());
+                    if keys.lock().unwrap().len() == 1 {
+                        return Err(Error::retryable("once"));
                     }
-                };
-                ctx.step_with("pay", body).retry(quick(3)).await
-            }
-        }
+                    if hang {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(())
+                }
+            };
+            ctx.step_with("pay", body).retry(quick(3)).await
+        })
     };
-    let first = scratch.builder().await.workflow("w", workflow(true)).start().await.unwrap();
+    let first = scratch.engine("w", workflow(true)).await;
     first.run("w", "r", &()).await.unwrap();
     eventually("the second attempt began", || async { keys.lock().unwrap().len() == 2 }).await;
     first.crash();
-    let second = scratch.builder().await.workflow("w", workflow(false)).start().await.unwrap();
-    second.handle(RunId::new("r").unwrap()).result::<()>().await.unwrap();
+    let second = scratch.engine("w", workflow(false)).await;
+    second.handle(run_id("r")).result::<()>().await.unwrap();
     let keys = keys.lock().unwrap().clone();
     assert_eq!(keys.len(), 3);
     assert!(keys.iter().all(|key| *key == keys[0]));

@@ -1,30 +1,30 @@
-//! A value in the log that the code's type cannot read parks the run (V1). It never fails it, and undoes nothing.
+//! A recorded value that does not fit the type in the code parks the run (V1). The run neither fails nor compensates.
 
 use goldseam::core::QueueName;
 use goldseam::engine::client::By;
 use goldseam::engine::queue::Want;
 use goldseam::prelude::*;
-use goldseam::{Builder, Limits, Payload, RunId, Status};
+use goldseam::{Builder, Limits, Payload, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Scratch, Witness, reaches};
+use crate::support::{Counter, Scratch, ok, reaches, run_id, with_state};
 
-/// What no account of a difference may show.
+/// Must not appear in a description of a difference.
 const SECRET: &str = "hush-7";
 
 trait Held: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn held() -> Self;
 }
 
-/// What the first release holds.
+/// The type of the first release.
 impl Held for String {
     fn held() -> Self {
         SECRET.to_owned()
     }
 }
 
-/// What the second release holds.
+/// The type of the second release.
 #[derive(Serialize, Deserialize)]
 struct Hold {
     id: String,
@@ -37,44 +37,33 @@ impl Held for Hold {
     }
 }
 
-fn id(run: &str) -> RunId {
-    RunId::new(run).unwrap()
-}
-
-/// Charges, so that there is something to undo.
-async fn charge(ctx: &Context, seen: &Witness) -> goldseam::Result<()> {
-    let (done, undone) = (seen.clone(), seen.clone());
-    let charge = ctx.step("charge", || async { Ok::<_, Error>(done.saw("charged")) });
-    charge
-        .compensate(move |_: u32| {
-            undone.saw("refunded");
-            async { Ok::<_, Error>(()) }
-        })
-        .await
-        .map(|_| ())
+/// Charges, with a refund as compensation.
+async fn charge(ctx: &Context, seen: &Counter) -> goldseam::Result<()> {
+    let done = seen.clone();
+    let undone = seen.clone();
+    let charge = ctx.step("charge", || ok(done.add("charged")));
+    charge.compensate(move |_: u32| undone.step("refunded")).await.map(|_| ())
 }
 
 const KINDS: [&str; 8] = ["input", "step", "group", "answer", "signal", "child", "remote", "failure"];
 
-/// One workflow for each kind of value that a log can hold, read as `T`.
-fn flows<T: Held>(mut builder: Builder, witness: &Witness) -> Builder {
-    let seen = witness.clone();
-    builder = builder.workflow("input", move |ctx: Context, _: T| {
-        let seen = seen.clone();
-        async move {
-            charge(&ctx, &seen).await?;
+/// Registers one workflow per kind of recorded value, read as `T`.
+fn flows<T: Held>(mut builder: Builder, counter: &Counter) -> Builder {
+    builder = builder.workflow(
+        "input",
+        with_state(counter, move |ctx: Context, _: T, counter| async move {
+            charge(&ctx, &counter).await?;
             ctx.signal::<()>("go").await
-        }
-    });
+        }),
+    );
     for kind in &KINDS[1..] {
-        let seen = witness.clone();
-        builder = builder.workflow(kind, move |ctx: Context, (): ()| {
-            let seen = seen.clone();
-            async move {
-                charge(&ctx, &seen).await?;
+        builder = builder.workflow(
+            kind,
+            with_state(counter, move |ctx: Context, (): (), counter| async move {
+                charge(&ctx, &counter).await?;
                 match *kind {
-                    "step" => _ = ctx.step("value", || async { Ok::<_, Error>(T::held()) }).await?,
-                    "group" => _ = ctx.group("value", |_| async { Ok::<_, Error>(T::held()) }).await?,
+                    "step" => _ = ctx.step("value", || ok(T::held())).await?,
+                    "group" => _ = ctx.group("value", |_| ok(T::held())).await?,
                     "answer" => _ = ctx.ask::<T>("value", "What?").await?,
                     "signal" => _ = ctx.signal::<T>("value").await?,
                     "child" => _ = ctx.child::<T>("value", "made", &()).await?,
@@ -82,18 +71,18 @@ fn flows<T: Held>(mut builder: Builder, witness: &Witness) -> Builder {
                     _ => assert!(ctx.child::<T>("value", "unmade", &()).await.is_err()),
                 }
                 ctx.signal::<()>("go").await
-            }
-        });
+            }),
+        );
     }
-    builder = builder.workflow("made", |_: Context, (): ()| async { Ok::<_, Error>(T::held()) });
+    builder = builder.workflow("made", |_: Context, (): ()| ok(T::held()));
     builder.workflow("unmade", |_: Context, (): ()| async { Err::<T, _>(Error::terminal("no")) })
 }
 
-async fn first_release(scratch: &Scratch, witness: &Witness) -> Engine {
-    flows::<String>(scratch.builder().await, witness).start().await.unwrap()
+async fn first_release(scratch: &Scratch, counter: &Counter) -> Engine {
+    flows::<String>(scratch.builder().await, counter).start().await.unwrap()
 }
 
-/// Brings the remote step's result.
+/// Completes the remote step.
 async fn work(client: &Client) {
     let want = || Want { owner: "w".into(), queue: QueueName::new("gpu").unwrap(), kind: None, limit: 1 };
     let client = client.clone();
@@ -106,99 +95,93 @@ async fn work(client: &Client) {
 }
 
 #[tokio::test]
-async fn every_kind_of_value_that_does_not_fit_parks_and_goes_on_after_a_rollback() {
-    let (scratch, witness) = (Scratch::new(), Witness::default());
-    let old = first_release(&scratch, &witness).await;
+async fn unreadable_values_park_and_continue_after_a_rollback() {
+    let scratch = Scratch::new();
+    let counter = Counter::default();
+    let old = first_release(&scratch, &counter).await;
     old.run("input", "input", &SECRET).await.unwrap();
     for kind in &KINDS[1..] {
         old.run(kind, kind, &()).await.unwrap();
     }
     reaches(&old, "answer", Status::Waiting).await;
-    old.handle(id("answer")).answer("value", &SECRET).await.unwrap();
-    old.handle(id("signal")).signal("value", &SECRET).await.unwrap();
+    old.handle(run_id("answer")).answer("value", &SECRET).await.unwrap();
+    old.handle(run_id("signal")).signal("value", &SECRET).await.unwrap();
     work(&old).await;
     for kind in KINDS {
         crate::support::eventually(&format!("{kind} waits for go"), || async {
-            let summary = old.get(&id(kind)).await.unwrap();
+            let summary = old.get(&run_id(kind)).await.unwrap();
             summary.waits.iter().any(|wait| wait.path.as_str() == "go")
         })
         .await;
     }
     old.shutdown().await;
-    let new = flows::<Hold>(scratch.builder().await, &witness).start().await.unwrap();
+    let new = flows::<Hold>(scratch.builder().await, &counter).start().await.unwrap();
     for kind in KINDS {
-        new.handle(id(kind)).signal("go", &()).await.unwrap();
+        new.handle(run_id(kind)).signal("go", &()).await.unwrap();
     }
     reaches(&new, "failure", Status::Completed).await;
     for kind in &KINDS[..7] {
         reaches(&new, kind, Status::Parked).await;
-        let trouble = new.get(&id(kind)).await.unwrap().trouble.unwrap();
+        let trouble = new.get(&run_id(kind)).await.unwrap().trouble.unwrap();
         assert_eq!(trouble.code.as_deref(), Some("V1"), "{kind}: {}", trouble.message);
-        let said = trouble.message;
+        let message = trouble.message;
         let place = if *kind == "input" { "the input" } else { "value" };
         assert!(
-            said.contains(place) && said.contains("expected Hold {id: a text, shelf: "),
-            "{kind}: {said}"
+            message.contains(place) && message.contains("expected Hold {id: a text, shelf: "),
+            "{kind}: {message}"
         );
-        assert!(said.contains("got a text") && !said.contains(SECRET), "{kind}: {said}");
+        assert!(message.contains("got a text") && !message.contains(SECRET), "{kind}: {message}");
     }
     new.shutdown().await;
-    let back = first_release(&scratch, &witness).await;
+    let back = first_release(&scratch, &counter).await;
     for kind in &KINDS[..7] {
-        back.resume(&id(kind), By::default()).await.unwrap();
+        back.resume(&run_id(kind), By::default()).await.unwrap();
         reaches(&back, kind, Status::Completed).await;
     }
-    assert_eq!((witness.count("charged"), witness.count("refunded")), (8, 0));
+    assert_eq!((counter.count("charged"), counter.count("refunded")), (8, 0));
     back.shutdown().await;
 }
 
+/// Charges, then fails. The compensation works or fails.
+async fn charge_and_fail<T: Held>(
+    ctx: Context,
+    (): (),
+    (counter, works): (Counter, bool),
+) -> goldseam::Result<()> {
+    let undo = move |_: T| {
+        counter.add("tried");
+        async move { if works { Ok(()) } else { Err(Error::terminal("down")) } }
+    };
+    ctx.step("charge", || ok(T::held())).compensate(undo).await?;
+    Err(Error::terminal("no"))
+}
+
 #[tokio::test]
-async fn an_undoing_whose_value_does_not_fit_parks_and_goes_on_after_a_rollback() {
-    let (scratch, witness) = (Scratch::new(), Witness::default());
-    fn flow<T: Held>(
-        witness: &Witness,
-        works: bool,
-    ) -> impl Fn(Context, ()) -> futures_util::future::BoxFuture<'static, goldseam::Result<()>>
-    + Send
-    + Sync
-    + 'static {
-        let witness = witness.clone();
-        move |ctx, ()| {
-            let seen = witness.clone();
-            Box::pin(async move {
-                let charge = ctx.step("charge", || async { Ok::<_, Error>(T::held()) });
-                charge
-                    .compensate(move |_: T| {
-                        seen.saw("tried");
-                        async move { if works { Ok(()) } else { Err(Error::terminal("down")) } }
-                    })
-                    .await?;
-                Err(Error::terminal("no"))
-            })
-        }
-    }
-    let old = scratch.builder().await.workflow("w", flow::<String>(&witness, false)).start().await.unwrap();
+async fn unreadable_compensation_value_parks_until_a_rollback() {
+    let scratch = Scratch::new();
+    let counter = Counter::default();
+    let old = scratch.engine("w", with_state(&(counter.clone(), false), charge_and_fail::<String>)).await;
     old.run("w", "r", &()).await.unwrap();
     reaches(&old, "r", Status::Parked).await;
     old.shutdown().await;
-    let new = scratch.builder().await.workflow("w", flow::<Hold>(&witness, true)).start().await.unwrap();
-    new.resume(&id("r"), By::default()).await.unwrap();
+    let new = scratch.engine("w", with_state(&(counter.clone(), true), charge_and_fail::<Hold>)).await;
+    new.resume(&run_id("r"), By::default()).await.unwrap();
     crate::support::eventually("parked by V1", || async {
-        let trouble = new.get(&id("r")).await.unwrap().trouble;
+        let trouble = new.get(&run_id("r")).await.unwrap().trouble;
         trouble.is_some_and(|trouble| trouble.code.as_deref() == Some("V1"))
     })
     .await;
-    assert_eq!(witness.count("tried"), 1);
+    assert_eq!(counter.count("tried"), 1);
     new.shutdown().await;
-    let back = scratch.builder().await.workflow("w", flow::<String>(&witness, true)).start().await.unwrap();
-    back.resume(&id("r"), By::default()).await.unwrap();
+    let back = scratch.engine("w", with_state(&(counter.clone(), true), charge_and_fail::<String>)).await;
+    back.resume(&run_id("r"), By::default()).await.unwrap();
     reaches(&back, "r", Status::Failed).await;
-    assert_eq!(witness.count("tried"), 2);
+    assert_eq!(counter.count("tried"), 2);
     back.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_fixed_type_reads_what_the_first_release_wrote() {
+async fn fixed_type_reads_values_of_the_first_release() {
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Either {
@@ -210,13 +193,14 @@ async fn a_fixed_type_reads_what_the_first_release_wrote() {
             Self::New(Hold::held())
         }
     }
-    let (scratch, witness) = (Scratch::new(), Witness::default());
-    let old = first_release(&scratch, &witness).await;
+    let scratch = Scratch::new();
+    let counter = Counter::default();
+    let old = first_release(&scratch, &counter).await;
     old.run("step", "step", &()).await.unwrap();
     reaches(&old, "step", Status::Waiting).await;
     old.shutdown().await;
-    let fixed = flows::<Either>(scratch.builder().await, &witness).start().await.unwrap();
-    fixed.handle(id("step")).signal("go", &()).await.unwrap();
+    let fixed = flows::<Either>(scratch.builder().await, &counter).start().await.unwrap();
+    fixed.handle(run_id("step")).signal("go", &()).await.unwrap();
     reaches(&fixed, "step", Status::Completed).await;
     fixed.shutdown().await;
 }
@@ -227,7 +211,7 @@ struct Approval {
     by: Option<String>,
 }
 
-/// Asks for a type without a form, then waits for a signal with a type.
+/// Asks two questions without a form, then waits for a typed signal.
 async fn asks(ctx: Context, (): ()) -> goldseam::Result<(bool, Option<String>, String, u32)> {
     let Approval { ok, by } = ctx.ask("approve", "Ship it?").await?;
     let word: String = ctx.ask("word", "Say something").await?;
@@ -235,21 +219,21 @@ async fn asks(ctx: Context, (): ()) -> goldseam::Result<(bool, Option<String>, S
     Ok((ok, by, word, count))
 }
 
-/// The JSON that a line suggests.
+/// Returns the JSON in the suggested command that begins with `start`.
 fn suggested(lines: &[String], start: &str) -> serde_json::Value {
     let line = lines.iter().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("{lines:?}"));
     serde_json::from_str(line.trim_matches('\'')).unwrap()
 }
 
 #[tokio::test]
-async fn answers_and_signals_are_checked_against_the_type_and_suggestions_fit() {
+async fn answers_and_signals_are_checked_against_the_type() {
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("w", asks).start().await.unwrap();
+    let engine = scratch.engine("w", asks).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     let open = |question: &'static str| {
         let engine = &engine;
         crate::support::eventually(question, move || async move {
-            engine.get(&id("r")).await.unwrap().inputs.iter().any(|input| input.path.as_str() == question)
+            engine.get(&run_id("r")).await.unwrap().inputs.iter().any(|input| input.path.as_str() == question)
         })
     };
     open("approve").await;
@@ -257,26 +241,26 @@ async fn answers_and_signals_are_checked_against_the_type_and_suggestions_fit() 
         let refused = run.answer("approve", &wrong).await.unwrap_err();
         assert_eq!(refused.code(), "GS0107", "{refused}");
     }
-    let explained = engine.why(&id("r")).await.unwrap();
+    let explained = engine.why(&run_id("r")).await.unwrap();
     let fitting = suggested(&explained.you_can, "goldseam answer r approve ");
     run.answer("approve", &fitting).await.unwrap();
     open("word").await;
     assert_eq!(run.answer("word", &serde_json::json!({})).await.unwrap_err().code(), "GS0107");
-    // Early: nobody looks for it yet, so nobody can say what it must be.
+    // Early: no wait exists yet, so the signal cannot be checked against a type.
     run.signal("count", &"seven").await.unwrap();
     run.signal("other", &()).await.unwrap();
-    let links = engine.why(&id("r")).await.unwrap().links;
+    let links = engine.why(&run_id("r")).await.unwrap().links;
     let unread = |what: &str| links.iter().any(|link| link.what == what);
     assert!(unread("1 unread signal `other`: no wait for it so far"), "{links:?}");
     run.answer("word", &"hello").await.unwrap();
     crate::support::eventually("it waits for count", || async {
-        engine.get(&id("r")).await.unwrap().waits.iter().any(|wait| wait.path.as_str() == "count")
+        engine.get(&run_id("r")).await.unwrap().waits.iter().any(|wait| wait.path.as_str() == "count")
     })
     .await;
     let refused = run.signal("count", &"eight").await.unwrap_err();
     assert_eq!(refused.code(), "GS0123");
     assert!(refused.to_string().ends_with("expected a whole number from 0, got a text"), "{refused}");
-    let explained = engine.why(&id("r")).await.unwrap();
+    let explained = engine.why(&run_id("r")).await.unwrap();
     let codes: Vec<&str> = explained.found.iter().map(|found| found.diagnosis.rule.as_str()).collect();
     assert_eq!(codes, ["W2"], "{explained:?}");
     let fitting = suggested(&explained.you_can, "goldseam signal r count --data ");
@@ -287,18 +271,18 @@ async fn answers_and_signals_are_checked_against_the_type_and_suggestions_fit() 
 }
 
 #[tokio::test]
-async fn a_value_that_passes_its_schema_and_does_not_fit_parks_the_run() {
+async fn value_that_fits_the_schema_but_not_the_type_parks() {
     let scratch = Scratch::new();
     let flow = |ctx: Context, (): ()| async move {
         let small: u8 = ctx.signal("n").schema(serde_json::json!({ "type": "integer" })).await?;
-        Ok::<_, Error>(small)
+        Ok(small)
     };
-    let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let engine = scratch.engine("w", flow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     reaches(&engine, "r", Status::Waiting).await;
     assert_eq!(run.signal("n", &"x").await.unwrap_err().code(), "GS0123");
     run.signal("n", &70_000).await.unwrap();
     reaches(&engine, "r", Status::Parked).await;
-    assert_eq!(engine.get(&id("r")).await.unwrap().trouble.unwrap().code.as_deref(), Some("V1"));
+    assert_eq!(engine.get(&run_id("r")).await.unwrap().trouble.unwrap().code.as_deref(), Some("V1"));
     engine.shutdown().await;
 }

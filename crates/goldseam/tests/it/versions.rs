@@ -1,33 +1,33 @@
-//! Several versions of one workflow.
+//! Versions of a workflow.
 
 use goldseam::prelude::*;
-use goldseam::{Payload, RunId, Status};
+use goldseam::{Payload, Status};
 use serde_json::json;
 
 use crate::place::Place;
-use crate::support::{Scratch, reaches};
+use crate::support::{Scratch, ok, reaches, run_id};
 use crate::workers::client::Server;
 
 #[tokio::test]
-async fn a_run_stays_on_the_version_it_began_with() {
+async fn run_stays_on_its_first_version() {
     let scratch = Scratch::new();
     let one = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await.map(|()| 1) };
-    let two = |_: Context, (): ()| async move { Ok::<_, Error>(2) };
-    let first = scratch.builder().await.workflow("w", one).start().await.unwrap();
+    let two = |_: Context, (): ()| ok(2);
+    let first = scratch.engine("w", one).await;
     first.run("w", "old", &()).await.unwrap();
     reaches(&first, "old", Status::Waiting).await;
     first.shutdown().await;
     let both =
         scratch.builder().await.workflow("w", one).workflow_version("w", 2, two).start().await.unwrap();
     assert_eq!(both.run("w", "new", &()).await.unwrap().result::<u32>().await.unwrap(), 2);
-    let old = both.handle(RunId::new("old").unwrap());
+    let old = both.handle(run_id("old"));
     old.signal("go", &()).await.unwrap();
     assert_eq!(old.result::<u32>().await.unwrap(), 1);
     both.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_run_whose_version_no_node_has_waits_for_one() {
+async fn run_waits_for_a_node_with_its_version() {
     let scratch = Scratch::new();
     let flow = |ctx: Context, (): ()| async move { ctx.signal::<()>("go").await };
     let first = scratch.builder().await.workflow_version("w", 1, flow).start().await.unwrap();
@@ -35,7 +35,7 @@ async fn a_run_whose_version_no_node_has_waits_for_one() {
     reaches(&first, "r", Status::Waiting).await;
     first.shutdown().await;
     let later = scratch.builder().await.workflow_version("w", 3, flow).start().await.unwrap();
-    let run = later.handle(RunId::new("r").unwrap());
+    let run = later.handle(run_id("r"));
     run.signal("go", &()).await.unwrap();
     let why = later.why(run.id()).await.unwrap();
     let evidence = &why.found[0].diagnosis.evidence;
@@ -48,10 +48,10 @@ async fn a_run_whose_version_no_node_has_waits_for_one() {
 }
 
 #[tokio::test]
-async fn an_engine_leaves_a_version_that_it_lacks_to_others() {
+async fn engine_does_not_claim_versions_it_lacks() {
     let scratch = Scratch::new();
-    let flow = |_: Context, (): ()| async move { Ok::<_, Error>(()) };
-    let one = scratch.builder().await.workflow("w", flow).start().await.unwrap();
+    let flow = |_: Context, (): ()| ok(());
+    let one = scratch.engine("w", flow).await;
     let run = one.run_with("w", "r", &(), StartOptions::default().version(2)).await.unwrap();
     assert_eq!(one.get(run.id()).await.unwrap().owner, None);
     let two = scratch.builder().await.workflow_version("w", 2, flow).start().await.unwrap();
@@ -64,38 +64,39 @@ async fn an_engine_leaves_a_version_that_it_lacks_to_others() {
     two.shutdown().await;
 }
 
-/// What a remote worker asks for and is given at once, as pairs of token and version.
+/// Claims executions for a remote worker; returns their tokens and versions.
 async fn claims(server: &Place, worker: &str, wait_ms: u64) -> Vec<(String, u64)> {
     let path = format!("/v1/workers/{worker}/claim");
-    let told = server.call("POST", &path, json!({ "limit": 16, "wait_ms": wait_ms })).await.unwrap();
-    let given = told["executions"].as_array().unwrap().clone();
+    let response = server.call("POST", &path, json!({ "limit": 16, "wait_ms": wait_ms })).await.unwrap();
     let pair = |one: &serde_json::Value| {
         (one["token"].as_str().unwrap().to_owned(), one["version"].as_u64().unwrap())
     };
-    given.iter().map(pair).collect()
+    response["executions"].as_array().unwrap().iter().map(pair).collect()
 }
 
-async fn registers(server: &Place, body: serde_json::Value) -> String {
+async fn register(server: &Place, body: serde_json::Value) -> String {
     server.call("POST", "/v1/workers", body).await.unwrap()["worker"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn remote_workers_are_given_only_versions_that_they_have() {
+async fn remote_workers_receive_only_their_versions() {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;
     let plans = json!({ "pv": ["a", "b"] });
     let old = json!({ "name": "old", "workflows": ["pv@1"], "slots": 16 });
     let new = json!({ "name": "new", "workflows": ["pv@1", "pv@2"], "slots": 16, "plans": plans });
-    let (old, new) = (registers(&server, old).await, registers(&server, new).await);
+    let old = register(&server, old).await;
+    let new = register(&server, new).await;
     for n in 0..16 {
-        let (run, input) = (RunId::new(format!("p-{n}")).unwrap(), Payload::null());
-        server.client.start("pv", &run, input, StartOptions::default().version(2)).await.unwrap();
+        let run = run_id(&format!("p-{n}"));
+        let options = StartOptions::default().version(2);
+        server.client.start("pv", &run, Payload::null(), options).await.unwrap();
     }
     let mut done = 0;
     while done < 16 {
-        let (theirs, ours) = tokio::join!(claims(&server, &old, 100), claims(&server, &new, 5_000));
-        assert_eq!(theirs, []);
-        for (token, version) in ours {
+        let (by_old, by_new) = tokio::join!(claims(&server, &old, 100), claims(&server, &new, 5_000));
+        assert_eq!(by_old, []);
+        for (token, version) in by_new {
             assert_eq!(version, 2);
             let doings = json!([{ "complete": { "output": 2 } }]);
             let body = json!({ "token": token, "id": format!("a-{done}"), "after": 3, "doings": doings });
@@ -104,18 +105,18 @@ async fn remote_workers_are_given_only_versions_that_they_have() {
         }
     }
     for n in 0..16 {
-        let run = RunId::new(format!("p-{n}")).unwrap();
+        let run = run_id(&format!("p-{n}"));
         let state = server.client.state(&run).await.unwrap();
         assert_eq!((state.summary.status, state.queued.plan.len()), (Status::Completed, 2), "{run}");
     }
 }
 
 #[tokio::test]
-async fn a_worker_that_says_e2_gives_the_run_back() {
+async fn worker_that_parks_with_e2_releases_the_run() {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;
-    let worker = registers(&server, json!({ "name": "w", "workflows": ["pv@2"], "slots": 1 })).await;
-    let run = RunId::new("r").unwrap();
+    let worker = register(&server, json!({ "name": "w", "workflows": ["pv@2"], "slots": 1 })).await;
+    let run = run_id("r");
     server.client.start("pv", &run, Payload::null(), StartOptions::default()).await.unwrap();
     let (token, _) = claims(&server, &worker, 5_000).await.remove(0);
     let doings = json!([{ "park": { "code": "E2", "reason": "unknown" } }]);
@@ -126,7 +127,7 @@ async fn a_worker_that_says_e2_gives_the_run_back() {
 }
 
 #[tokio::test]
-async fn a_worker_with_version_0_or_a_plan_of_nothing_is_refused() {
+async fn refuses_worker_with_version_0_or_plan_of_unknown_workflow() {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;
     for body in [
@@ -138,14 +139,13 @@ async fn a_worker_with_version_0_or_a_plan_of_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn a_run_without_a_version_begins_with_the_newest_that_a_worker_has() {
+async fn run_without_version_starts_on_the_newest_available() {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;
     let body = json!({ "name": "w", "workflows": ["order@2", "order@3"], "slots": 1 });
-    let told = server.call("POST", "/v1/workers", body).await.unwrap();
-    let (run, input) = (RunId::new("o-1").unwrap(), Payload::null());
-    server.client.start("order", &run, input, StartOptions::default()).await.unwrap();
-    let path = format!("/v1/workers/{}/claim", told["worker"].as_str().unwrap());
-    let told = server.call("POST", &path, json!({ "limit": 1, "wait_ms": 5_000 })).await.unwrap();
-    assert_eq!(told["executions"][0]["version"], 3);
+    let worker = register(&server, body).await;
+    let run = run_id("o-1");
+    server.client.start("order", &run, Payload::null(), StartOptions::default()).await.unwrap();
+    let claimed = claims(&server, &worker, 5_000).await;
+    assert_eq!(claimed[0].1, 3);
 }

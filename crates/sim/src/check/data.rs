@@ -1,4 +1,4 @@
-//! What the checks look at.
+//! The input and output of the checks.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use goldseam_core::{RunId, Seq, Status};
 pub use goldseam_engine::testing::Log;
 use goldseam_store::{RunFilter, RunOrder, Store, StoreError};
 
-use crate::book::Facts;
+use crate::journal::Facts;
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number, `I1` to `I22`.
+    /// The number of the invariant, `I1` to `I22`.
     pub rule: &'static str,
-    /// What was found.
+    /// What violates it.
     pub what: String,
 }
 
 impl Violation {
-    /// This invariant does not hold, for this reason.
+    /// Creates a violation of this invariant.
     pub fn new(rule: &'static str, what: impl Into<String>) -> Self {
         Self { rule, what: what.into() }
     }
 }
 
-/// Everything that the checks look at.
+/// The input of the checks.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// What was really done.
+    /// The content of the journal.
     pub facts: Facts,
     /// All logs at the end.
     pub logs: BTreeMap<RunId, Log>,
-    /// Runs that had not ended when they should have.
+    /// Runs that did not end in time.
     pub unsettled: Vec<(RunId, Status)>,
-    /// Writes while there was nothing to do.
+    /// Number of writes while there was nothing to do.
     pub quiet_writes: u64,
 }
 

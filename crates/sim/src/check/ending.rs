@@ -1,12 +1,12 @@
-//! Invariants of runs that people end or ask something of.
+//! Invariants of terminated and cancelled runs.
 
 use goldseam_core::event::Request;
 use goldseam_core::{Event, Why};
 
 use super::{Evidence, Log, Violation};
 
-/// I21: nothing follows a termination, and an acknowledged request to cancel ends its run unless the log says that it was
-/// taken back.
+/// I21: no event follows a termination, and an acknowledged request to cancel ends its run unless the log records its
+/// withdrawal.
 pub fn i21_endings(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -26,7 +26,8 @@ fn after_termination(log: &Log) -> Option<String> {
 }
 
 fn forgotten_cancels(log: &Log) -> Vec<String> {
-    let (mut pending, mut found) = (None, Vec::new());
+    let mut pending = None;
+    let mut found = Vec::new();
     for (at, recorded) in log.events.iter().enumerate() {
         match &recorded.event {
             Event::RunCancelRequested(_) => pending = Some(recorded.seq),

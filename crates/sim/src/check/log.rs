@@ -1,4 +1,4 @@
-//! Invariants of the logs themselves.
+//! Invariants of logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use goldseam_core::{Event, Seq, derive};
 
 use super::{Evidence, Log, Violation};
 
-/// I2: every append that the store took is there for ever, same bytes, same positions, chained.
+/// I2: every accepted append stays in the log, with the same bytes and positions, chained.
 pub fn i02_no_lost_event(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -20,7 +20,8 @@ pub fn i02_no_lost_event(evidence: &Evidence) -> Vec<Violation> {
             let seq = Seq(append.after.0 + offset);
             let there = log.and_then(|log| log.records.iter().find(|record| record.seq == seq));
             if there.is_none_or(|record| record.body != *body) {
-                let (run, seq) = (&append.run, seq.0);
+                let run = &append.run;
+                let seq = seq.0;
                 found.push(Violation::new("I2", format!("{run}: event {seq} is not what was appended")));
             }
         }
@@ -28,14 +29,14 @@ pub fn i02_no_lost_event(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I3: positions are 1, 2, 3 …; a branch is opened once, by its own first event, from a parent that holds its cutoff.
+/// I3: positions are 1, 2, 3 …; a branch is opened once, by its first event, from a parent that contains its cutoff.
 pub fn i03_order(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut say = |what: String| found.push(Violation::new("I3", format!("{run}: {what}")));
         for (expected, record) in (1..).zip(&log.records) {
             if record.seq != Seq(expected) {
-                say(format!("position {} where {expected} should be", record.seq.0));
+                say(format!("position {} instead of {expected}", record.seq.0));
             }
         }
         let mut opened = BTreeMap::from([(1u32, Seq(1))]);
@@ -63,11 +64,13 @@ pub fn i03_order(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I5: an owner's event carries the epoch of the latest claim, while that claim stands; no two appends share a position.
+/// I5: an owner's event carries the epoch of the latest claim, and that claim has not ended; no two appends share a
+/// position.
 pub fn i05_fencing(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
-        let (mut epoch, mut owned) = (Seq::ZERO, false);
+        let mut epoch = Seq::ZERO;
+        let mut owned = false;
         for recorded in &log.events {
             let seq = recorded.seq.0;
             let mut say = |what: &str| found.push(Violation::new("I5", format!("{run}: event {seq} {what}")));
@@ -77,8 +80,8 @@ pub fn i05_fencing(evidence: &Evidence) -> Vec<Violation> {
                 owned = true;
             }
             match recorded.epoch {
-                Some(said) if said != epoch => say("was written under a claim that was over"),
-                Some(_) if !owned => say("was written by an owner that had let go"),
+                Some(named) if named != epoch => say("was written under an old claim"),
+                Some(_) if !owned => say("was written by an owner that had released the run"),
                 None if claim => say("is a claim without an epoch"),
                 _ => {}
             }
@@ -103,7 +106,7 @@ pub fn i05_fencing(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I6: at most one end per branch, exactly one on the active branch of a finished run, nothing but notes after it.
+/// I6: at most one end per branch, exactly one on the active branch of an ended run, and only notes after it.
 pub fn i06_single_terminal(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -123,21 +126,21 @@ pub fn i06_single_terminal(evidence: &Evidence) -> Vec<Violation> {
                 }
             }
         }
-        let over = log.row.as_ref().is_some_and(|row| row.status.is_terminal());
-        if over && !ended.contains(&log.branches().active().id) {
-            say("it is over, but its active branch has no end".to_owned());
+        let row_ended = log.row.as_ref().is_some_and(|row| row.status.is_terminal());
+        if row_ended && !ended.contains(&log.branches().active().id) {
+            say("its row has ended, but its active branch has not".to_owned());
         }
     }
     found
 }
 
-/// I7: the cached row, folded on to the end of the log, is what the log says.
+/// I7: the cached row, folded up to the end of the log, equals the state of the log.
 pub fn i07_status_is_fold(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
         let mut say = |what: String| found.push(Violation::new("I7", format!("{run}: {what}")));
         let (Some(row), Ok(state)) = (&log.row, derive(run, &log.events, log.head)) else {
-            say("it has no row, or no state".to_owned());
+            say("it has no row or no valid state".to_owned());
             continue;
         };
         let mut row = row.clone();
@@ -151,10 +154,11 @@ pub fn i07_status_is_fold(evidence: &Evidence) -> Vec<Violation> {
             }
         }
         match stuck {
-            Some(why) => say(format!("its row cannot be folded on: {why:?}")),
+            Some(why) => say(format!("its row cannot be folded: {why:?}")),
             None if row != state.summary => {
                 say(format!("its row says {}, its log {}: {}", row.status, state.summary.status, {
-                    let (left, right) = (format!("{row:?}"), format!("{:?}", state.summary));
+                    let left = format!("{row:?}");
+                    let right = format!("{:?}", state.summary);
                     let at = left.bytes().zip(right.bytes()).position(|(l, r)| l != r).unwrap_or(0);
                     let from = at.saturating_sub(40);
                     let show = |text: &str| text.chars().skip(from).take(140).collect::<String>();
@@ -167,7 +171,7 @@ pub fn i07_status_is_fold(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I8: deriving twice gives the same, and event by event gives the same as all at once.
+/// I8: deriving the state is repeatable, and gives the same event by event as in one pass.
 pub fn i08_replay(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -198,6 +202,6 @@ fn replay(run: &goldseam_core::RunId, log: &Log) -> Result<(), String> {
     if state.as_ref() == Some(&whole) {
         Ok(())
     } else {
-        Err("event by event differs from all at once".to_owned())
+        Err("deriving event by event differs from one pass".to_owned())
     }
 }

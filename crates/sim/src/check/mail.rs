@@ -1,4 +1,4 @@
-//! Invariants of messages, timers, sagas and promises.
+//! Invariants of mail, timers, sagas and acknowledgements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use goldseam_core::{Event, Millis, Path, RunId, Seq, Why};
 
 use super::pace::landed;
 use super::{Evidence, Log, SKEW_MAX, Violation, before};
-use crate::book::{Ack, Answer};
+use crate::journal::{Ack, Answer};
 
-/// I11: an acknowledged signal is in the log exactly once; a lineage takes each mail once, and each name in order.
+/// I11: an acknowledged signal is in the log exactly once; a lineage consumes each mail once, and each name in order.
 pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -21,7 +21,7 @@ pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
             }
         }
         for (id, count) in ids.iter().filter(|(_, count)| **count > 1) {
-            found.push(Violation::new("I11", format!("{run}: mail {id} is there {count} times")));
+            found.push(Violation::new("I11", format!("{run}: mail {id} is in the log {count} times")));
         }
         found.extend(consumed(run, log));
         found.extend(passed_over(run, log));
@@ -32,7 +32,7 @@ pub fn i11_signal(evidence: &Evidence) -> Vec<Violation> {
         let there =
             evidence.logs.get(run).is_some_and(|log| log.records.iter().any(|r| r.body.contains(&needle)));
         if !there {
-            found.push(Violation::new("I11", format!("{run}: acknowledged mail {id} is not there")));
+            found.push(Violation::new("I11", format!("{run}: acknowledged mail {id} is not in the log")));
         }
     }
     found
@@ -44,7 +44,8 @@ fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
     for branch in branches.iter() {
         let lineage = branches.lineage(branch.id);
         let mut names: BTreeMap<Seq, &str> = BTreeMap::new();
-        let (mut taken, mut last) = (BTreeSet::new(), BTreeMap::new());
+        let mut taken = BTreeSet::new();
+        let mut last = BTreeMap::new();
         for recorded in log.events.iter().filter(|r| lineage.sees(r.branch, r.seq) || r.event.is_mail()) {
             let seq = recorded.seq.0;
             match &recorded.event {
@@ -54,7 +55,7 @@ fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
                 Event::WaitResolved { by: By::Mail(mail), .. } => {
                     if *mail >= recorded.seq || !taken.insert(*mail) {
                         let what =
-                            format!("{run}: event {seq} takes mail {} again, or before it came", mail.0);
+                            format!("{run}: event {seq} consumes mail {} twice or before it arrived", mail.0);
                         found.push(Violation::new("I11", what));
                     }
                     if let Some(name) = names.get(mail)
@@ -62,7 +63,7 @@ fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
                     {
                         found.push(Violation::new(
                             "I11",
-                            format!("{run}: event {seq} takes {name} out of order"),
+                            format!("{run}: event {seq} consumes {name} out of order"),
                         ));
                     }
                 }
@@ -73,19 +74,20 @@ fn consumed(run: &RunId, log: &Log) -> Vec<Violation> {
     found
 }
 
-/// A wait takes the oldest mail of a name that its lineage has neither taken nor dropped, across `continue_as_new` too.
+/// Finds waits that did not consume the oldest mail of a name that their lineage neither consumed nor dropped, also
+/// across `continue_as_new`.
 fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut came: BTreeMap<&str, Vec<Seq>> = BTreeMap::new();
     let mut names: BTreeMap<Seq, &str> = BTreeMap::new();
-    // Per branch: where mail was taken, and which.
+    // Per branch: the positions at which mail was consumed, and the mail.
     let mut takes: BTreeMap<u32, Vec<(Seq, Seq)>> = BTreeMap::new();
-    // What was dropped once is dropped for all branches.
+    // Dropped mail is dropped for all later branches.
     let mut dropped: BTreeSet<Seq> = BTreeSet::new();
     let mut active = 1;
     for recorded in &log.events {
         match &recorded.event {
-            // What is no number fits no wait that says what it wants.
+            // A signal that is not a number does not fit the schema of any wait.
             Event::SignalReceived { payload, .. } if payload.as_str().starts_with('"') => {}
             Event::SignalReceived { name, .. } => {
                 came.entry(name.as_str()).or_default().push(recorded.seq);
@@ -93,8 +95,8 @@ fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
             }
             Event::BranchOpened(opened) => {
                 let of = opened.parent.map_or(active, |parent| parent.0);
-                let kept = |take: &&(Seq, Seq)| opened.parent.is_none() || take.0 <= opened.cutoff;
-                let taken = takes.get(&of).into_iter().flatten().filter(kept).copied().collect();
+                let failed_seeds = |take: &&(Seq, Seq)| opened.parent.is_none() || take.0 <= opened.cutoff;
+                let taken = takes.get(&of).into_iter().flatten().filter(failed_seeds).copied().collect();
                 dropped.extend(&opened.dropped_mail);
                 active = opened.branch.0;
                 takes.insert(active, taken);
@@ -106,7 +108,7 @@ fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
                 let older = came.get(name).into_iter().flatten().filter(|seq| *seq < mail);
                 for seq in older.filter(|seq| !is_taken(seq)) {
                     let what =
-                        format!("{run}: event {} takes {name} {}, not {}", recorded.seq.0, mail.0, seq.0);
+                        format!("{run}: event {} consumes {name} {}, not {}", recorded.seq.0, mail.0, seq.0);
                     found.push(Violation::new("I11", what));
                 }
                 taken.push((recorded.seq, *mail));
@@ -117,12 +119,13 @@ fn passed_over(run: &RunId, log: &Log) -> Vec<Violation> {
     found
 }
 
-/// I12: a timer fires once on a lineage, never before its time by the store's clock.
+/// I12: a timer fires once per lineage, and never before its due time by the store's clock.
 pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     let landed = landed(evidence);
     for (run, log) in &evidence.logs {
-        let (mut due_at, mut fired): (BTreeMap<&Path, Millis>, _) = (BTreeMap::new(), BTreeSet::new());
+        let mut due_at: BTreeMap<&Path, Millis> = BTreeMap::new();
+        let mut fired = BTreeSet::new();
         for recorded in log.active() {
             match &recorded.event {
                 Event::TimerSet { path, due, .. } => {
@@ -136,12 +139,12 @@ pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
                         say("fired twice");
                     }
                     let Some(due) = due_at.get(path) else {
-                        say("fired and was never set");
+                        say("fired but was never set");
                         continue;
                     };
                     let at = landed.get(&(run, recorded.seq)).copied().unwrap_or(recorded.at);
                     if before(at, *due) > SKEW_MAX {
-                        say(&format!("fired {} ms before its time", before(at, *due)));
+                        say(&format!("fired {} ms too early", before(at, *due)));
                     }
                 }
                 _ => {}
@@ -151,11 +154,13 @@ pub fn i12_timer(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I13: a run that failed or was cancelled has undone exactly its completed steps with a compensation, latest first.
+/// I13: a failed or cancelled run has compensated exactly its completed steps with a compensation, in reverse order.
 pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
-        let (mut to_undo, mut undone, mut ended) = (Vec::new(), Vec::new(), None);
+        let mut to_undo = Vec::new();
+        let mut undone = Vec::new();
+        let mut ended = None;
         for recorded in log.active() {
             match &recorded.event {
                 Event::StepCompleted(step) if step.undo => to_undo.push(&step.path),
@@ -170,12 +175,12 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
             Some(Event::RunCompleted { .. }) if !undone.is_empty() => {
                 say(format!("completed, but undid {undone:?}"));
             }
-            // An operator who terminates a run leaves what it did standing, and the log says so.
+            // A terminated run is not compensated, but its event lists the completed steps.
             Some(Event::RunCancelled { terminated: Some(left), .. }) => {
                 let standing: Vec<_> = to_undo.into_iter().filter(|path| !undone.contains(path)).collect();
-                let told = |path: &&Path| left.standing.contains(*path) || left.undoing.contains(*path);
-                if !standing.iter().all(told) {
-                    say(format!("left {standing:?} standing, told {:?}", left.standing));
+                let listed = |path: &&Path| left.standing.contains(*path) || left.undoing.contains(*path);
+                if !standing.iter().all(listed) {
+                    say(format!("left {standing:?} standing, but lists {:?}", left.standing));
                 }
             }
             Some(Event::RunFailed { .. } | Event::RunCancelled { .. }) if undone != to_undo => {
@@ -189,13 +194,14 @@ pub fn i13_saga(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// Operations that begin, waits that end and results that are returned on a branch that is being undone.
+/// Finds operations that begin, waits that end and results that are returned on a compensating branch.
 fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
     let mut undoing = BTreeMap::new();
     let mut begun = BTreeSet::new();
     let mut found = Vec::new();
     for recorded in &log.events {
-        let (branch, event) = (recorded.branch, &recorded.event);
+        let branch = recorded.branch;
+        let event = &recorded.event;
         let forward = match event {
             Event::StepStarted(_)
             | Event::WaitStarted(_)
@@ -206,7 +212,7 @@ fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
             | Event::ChildStarted(_)
             | Event::ProgressEmitted { .. }
             | Event::RunCompleted { .. } => true,
-            // The end of an attempt that had begun before is only noted.
+            // The end of an attempt that began earlier is allowed.
             Event::StepCompleted(_) | Event::StepFailed(_) => {
                 !event.path().is_some_and(|path| begun.contains(&(branch, path)))
             }
@@ -226,7 +232,7 @@ fn begins_while_undoing(run: &RunId, log: &Log) -> Vec<Violation> {
     found
 }
 
-/// Steps that the active branch takes for done although they were undone on a branch that was left.
+/// Finds steps that the active branch uses as completed although an abandoned branch compensated them.
 fn stands_undone(run: &RunId, log: &Log) -> Vec<Violation> {
     let branches = log.branches();
     let active = branches.lineage(branches.active().id);
@@ -240,14 +246,14 @@ fn stands_undone(run: &RunId, log: &Log) -> Vec<Violation> {
         });
         let stands = done.is_some_and(|done| active.sees(done.branch, done.seq));
         if stands && !active.sees(undone.branch, undone.seq) {
-            let what = format!("{run}: {path} was undone at {}, and stands as done", undone.seq.0);
+            let what = format!("{run}: {path} was compensated at {}, but counts as completed", undone.seq.0);
             found.push(Violation::new("I13", what));
         }
     }
     found
 }
 
-/// I14: one id is one run with one input; the same id with other input is refused.
+/// I14: an id belongs to one run with one input; a start with the same id and other input is refused.
 pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -270,7 +276,7 @@ pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
                 if !same {
                     found.push(Violation::new(
                         "I14",
-                        format!("{run} was acknowledged with {input}, and has other input"),
+                        format!("{run} was acknowledged with {input}, but has other input"),
                     ));
                 }
             }
@@ -280,27 +286,27 @@ pub fn i14_idempotent_start(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// I16: whatever was acknowledged is seen by every later read, what workers brought included.
+/// I16: every later read reflects an acknowledged write, including the results of workers.
 pub fn i16_read_your_ack(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for ack in &evidence.facts.acks {
         if let Ack::Brought(run, path, attempt, fence) = ack
-            && !evidence.logs.get(run).is_some_and(|log| has_result(log, (path, *attempt, *fence)))
+            && !evidence.logs.get(run).is_some_and(|log| has_result(log, path, *attempt, *fence))
         {
-            let what = format!("{run}: the result of {path}, attempt {attempt}, was taken and is not there");
+            let what = format!("{run}: the accepted result of {path}, attempt {attempt}, is not in the log");
             found.push(Violation::new("I16", what));
         }
         if let Ack::Read(run, id, false) = ack {
             found.push(Violation::new(
                 "I16",
-                format!("{run}: {id} was acknowledged and not there right after"),
+                format!("{run}: {id} was acknowledged but not readable right after"),
             ));
         }
     }
     found
 }
 
-fn has_result(log: &Log, (path, attempt, fence): (&Path, u32, u64)) -> bool {
+fn has_result(log: &Log, path: &Path, attempt: u32, fence: u64) -> bool {
     log.events.iter().any(|recorded| match &recorded.event {
         Event::StepCompleted(e) => e.path == *path && e.attempt == attempt && e.fence == Some(fence),
         Event::StepFailed(e) => e.path == *path && e.attempt == attempt && e.fence == Some(fence),

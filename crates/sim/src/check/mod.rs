@@ -1,6 +1,6 @@
-//! The invariants of FAULTS.md, each a function over the full logs and what the book says.
+//! The invariants, each a function over the full logs and the journal.
 //!
-//! A check that cannot fail is worthless: each has a test with a hand-made bad history.
+//! Each check has a test with a hand-made bad history that it must catch.
 
 mod data;
 mod ending;
@@ -31,7 +31,7 @@ pub use run::{
 
 pub use versions::i22_versions;
 
-/// All of them, in order.
+/// Runs all checks, in order.
 pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
     let checks: [fn(&Evidence) -> Vec<Violation>; 24] = [
         i01_no_lost_workflow,
@@ -65,9 +65,9 @@ pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
 /// A run that was left in this status.
 pub type Left = (RunId, Status);
 
-/// How far a node's idea of the time may be ahead of the store's, in the timers' check. `StoreTime` takes an answer for one
-/// from the middle of its way, so it errs by half of that; the first one is believed however long it took, and takes 3 s at
-/// the most here. Later ones count up to a second, and between two of them a clock drifts by a tenth at the most.
+/// Maximum lead in milliseconds of a node's estimate of the store's time, for the check of timers. `StoreTime` assumes
+/// that a reply was made at half of its round trip, so it errs by at most that half. It accepts the first reply after
+/// any delay, here at most 3 s, and later ones up to 1 s; between two replies a clock drifts by at most 10 %.
 pub const SKEW_MAX: i64 = 1_500;
 
 fn before(left: Millis, right: Millis) -> i64 {

@@ -1,4 +1,4 @@
-//! How fast runs go on once the faults have stopped.
+//! How fast runs make progress after the faults have ended.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,29 @@ use goldseam_core::{Event, Millis, RunId, Seq, State, Status, derive};
 
 use super::{Evidence, Log, Violation, before};
 
-/// The longest that a run which waits for nobody may stand still in the calm, in milliseconds: a silent owner is waited for
-/// (2 s), a finding must hold (2 s) from one sweep to the next but one (3 s each, and a tenth), the step may take 2.5 s;
-/// the rest is for what backs off. The longest that was seen is 7.2 s.
+/// Maximum time without progress of a run that can move, after the end of the faults, in milliseconds: `silence_max`
+/// (2 s), the age of a finding (2 s), two sweeps (3 s each, plus 10 %), a step (2.5 s), and backoffs. The observed
+/// maximum is
+/// 7.2 s.
 const GAP_MAX: i64 = 15_000;
 
-/// After a crash loop suspects wait for their turn, and a poisonous run ends processes in the calm, too.
+/// Factor for seeds with crash loops: suspects wait in quarantine, and a poisonous run still crashes nodes.
 const LOOPS_TIMES: i64 = 6;
 
-/// A suspect of crashing its process waits for its turn.
+/// Factor for a suspect, which waits in quarantine.
 const SUSPECT_TIMES: i64 = 2;
 
-/// A stretch in which a run could go on and did not.
+/// A period in which a run could move and did not.
 struct Gap<'a> {
     run: &'a RunId,
-    /// The event that ended it.
+    /// The event that ended the period.
     seq: Seq,
     status: Status,
     ms: i64,
 }
 
-/// I15 and I12, in the calm: a run that waits for nobody goes on within the bound, and so does one whose time has come.
+/// I15 and I12 after the end of the faults: a run that can move, or whose timer is due, makes progress within the
+/// bound.
 pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
     let most = |gap: &Gap<'_>| match gap {
         _ if evidence.facts.loops => GAP_MAX * LOOPS_TIMES,
@@ -38,24 +40,27 @@ pub fn i15_pace(evidence: &Evidence) -> Vec<Violation> {
     let slow = gaps(evidence).into_iter().filter(|gap| gap.ms > most(gap));
     slow.map(|Gap { run, seq, status, ms }| {
         let rule = if matches!(status, Status::Sleeping | Status::Waiting) { "I12" } else { "I15" };
-        Violation::new(rule, format!("{run}: it was {status} for {ms} ms in the calm before event {}", seq.0))
+        Violation::new(
+            rule,
+            format!("{run}: it was {status} for {ms} ms without faults before event {}", seq.0),
+        )
     })
     .collect()
 }
 
-/// Whether the stretch ended with a recovery that was not the first without progress.
+/// Returns whether the period ended with a second or later recovery without progress.
 fn was_suspect(evidence: &Evidence, gap: &Gap<'_>) -> bool {
     let Some(log) = evidence.logs.get(gap.run) else { return false };
     let ended = log.events.iter().find(|recorded| recorded.seq == gap.seq);
-    ended.is_some_and(|ended| matches!(&ended.event, Event::RunRecovered(said) if said.attempt > 1))
+    ended.is_some_and(|ended| matches!(&ended.event, Event::RunRecovered(recovery) if recovery.attempt > 1))
 }
 
-/// The longest of these stretches in all runs, in milliseconds.
+/// Returns the longest of these periods in all runs, in milliseconds.
 pub fn longest_gap(evidence: &Evidence) -> i64 {
     gaps(evidence).iter().map(|gap| gap.ms).max().unwrap_or(0)
 }
 
-/// When each event came into the store, by true time.
+/// Returns the true time at which each event reached the store.
 pub(super) fn landed(evidence: &Evidence) -> BTreeMap<(&RunId, Seq), Millis> {
     let mut landed = BTreeMap::new();
     for append in &evidence.facts.executed {
@@ -77,7 +82,7 @@ fn gaps(evidence: &Evidence) -> Vec<Gap<'_>> {
             if let Some((since, status)) = since.filter(|_| !is_mail && at > calm) {
                 found.push(Gap { run, seq, status, ms: before(since, at) });
             }
-            // Mail does not move a run that could go on anyway.
+            // Mail is not progress of a run that could already move.
             let still = since.filter(|_| is_mail);
             let now = ready.map(|ready| (ready.max(at).max(calm), status));
             since = still.into_iter().chain(now).min_by_key(|(since, _)| *since);
@@ -86,7 +91,7 @@ fn gaps(evidence: &Evidence) -> Vec<Gap<'_>> {
     found
 }
 
-/// Since when the run could go on by itself, if it can; a moment to come if it waits for that.
+/// Returns since when the run can move, or when its timer is due. None if it cannot move.
 fn ready_at(state: &State) -> Option<Millis> {
     match state.summary.status {
         Status::Queued | Status::Running | Status::Compensating => Some(Millis(0)),
@@ -96,7 +101,7 @@ fn ready_at(state: &State) -> Option<Millis> {
     }
 }
 
-/// Whether something that it waits for is in its mail.
+/// Returns whether the run's mail contains something that it waits for.
 fn has_come(state: &State) -> bool {
     state.unread.values().any(|mail| {
         state.summary.waits.iter().any(|wait| match mail {
@@ -107,7 +112,7 @@ fn has_come(state: &State) -> bool {
     })
 }
 
-/// What a run was after one of its events.
+/// The state of a run after one of its events.
 struct Moment {
     seq: Seq,
     is_mail: bool,
@@ -115,7 +120,7 @@ struct Moment {
     ready: Option<Millis>,
 }
 
-/// What the run was after each event; a log that no replay can follow is the matter of another check.
+/// Returns the state of the run after each event. Another check covers logs that cannot be replayed.
 fn moments(run: &RunId, log: &Log) -> Vec<Moment> {
     let mut all = Vec::new();
     let mut state: Option<State> = None;
@@ -130,10 +135,11 @@ fn moments(run: &RunId, log: &Log) -> Vec<Moment> {
             Ok(Applied::DeriveAnew) => state = derive(run, &log.events[..count], head).ok(),
             Err(_) => return all,
         }
-        let (seq, is_mail) = (recorded.seq, recorded.event.is_mail());
-        all.extend(state.as_ref().map(|state| {
-            let (status, ready) = (state.summary.status, ready_at(state));
-            Moment { seq, is_mail, status, ready }
+        all.extend(state.as_ref().map(|state| Moment {
+            seq: recorded.seq,
+            is_mail: recorded.event.is_mail(),
+            status: state.summary.status,
+            ready: ready_at(state),
         }));
     }
     all

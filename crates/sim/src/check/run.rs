@@ -1,4 +1,4 @@
-//! Invariants of execution: nothing lost, nothing done again, nothing stuck.
+//! Invariants of execution: no run is lost, no completed step is repeated, no run is stuck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use goldseam_core::codec::decode;
 use goldseam_core::{Event, Hash, Millis, NodeId, RunId, Seq, Status, Summary, Why, derive};
 
 use super::{Evidence, Log, Violation, before};
-use crate::book::{Ack, Executed, Seen, Window};
-use crate::flows::{ONCE, POISON, STRIKE};
+use crate::journal::{Ack, Executed, ObservedEffect, Window};
+use crate::workflows::{ONCE, POISON, STRIKE};
 
-/// How long after a freeze its last call may still be answered, in milliseconds: a slow node waits so long at the most.
+/// Maximum time after a freeze until the reply to its last call, in milliseconds: the longest delay of a slow node.
 const HELD_UP_MAX: i64 = 8_000;
 
-/// I1: every start that was acknowledged is there, and has ended or waits for somebody.
+/// I1: every acknowledged start is in the store, and its run has ended or waits for something from outside.
 pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for ack in &evidence.facts.acks {
@@ -22,32 +22,32 @@ pub fn i01_no_lost_workflow(evidence: &Evidence) -> Vec<Violation> {
             status.is_terminal() || matches!(status, Status::Waiting | Status::Sleeping | Status::Paused)
         });
         if !fine {
-            found.push(Violation::new("I1", format!("{run} was acknowledged and is {status:?}")));
+            found.push(Violation::new("I1", format!("{run} was acknowledged, but is {status:?}")));
         }
     }
     found
 }
 
-/// I19, of tasks: no record that was ever listed contradicts itself.
+/// I19 for tasks: no listed record is inconsistent.
 pub fn i19_records_are_whole(evidence: &Evidence) -> Vec<Violation> {
     evidence.facts.flaws.iter().map(|flaw| Violation::new("I19", flaw)).collect()
 }
 
-/// I4: once a step's completion is in the log, the step never begins again under its key, except once per freeze by
-/// an owner that stood still between its look at the log and the call, while somebody else claimed the run.
+/// I4: once a step's completion is in the log, the step never begins again with its key, except once per freeze: an
+/// owner that froze between reading the log and beginning the step, while another node claimed the run.
 pub fn i04_never_again(evidence: &Evidence) -> Vec<Violation> {
     let mut found = twice(evidence);
     let mut excused = BTreeSet::new();
     let mut late = again(evidence);
     late.retain(|seen| !window_of(evidence, seen).is_some_and(|window| excused.insert((window, &seen.key))));
     if late.len() as u64 > u64::from(evidence.facts.late_max) {
-        found.extend(late.into_iter().map(|seen| Violation::new("I4", began_again(seen))));
+        found.extend(late.into_iter().map(|seen| Violation::new("I4", describe_repeat(seen))));
     }
     found
 }
 
-/// The freeze that lets an owner which was superseded begin this effect, if there is one.
-fn window_of(evidence: &Evidence, seen: &Seen) -> Option<usize> {
+/// Returns the freeze that excuses this effect of a superseded owner, if any.
+fn window_of(evidence: &Evidence, seen: &ObservedEffect) -> Option<usize> {
     let began = |window: &Window| window.life == seen.life && window.from < seen.order;
     let at = evidence.facts.windows.iter().rposition(began)?;
     let until = evidence.facts.windows.get(at)?.until;
@@ -55,15 +55,15 @@ fn window_of(evidence: &Evidence, seen: &Seen) -> Option<usize> {
     (soon && is_superseded(evidence, seen)).then_some(at)
 }
 
-/// Whether the one who began this effect had claimed the run, and another one after it.
-fn is_superseded(evidence: &Evidence, seen: &Seen) -> bool {
+/// Returns whether the incarnation that began this effect had claimed the run, and another one claimed it later.
+fn is_superseded(evidence: &Evidence, seen: &ObservedEffect) -> bool {
     let appends = evidence.facts.executed.iter();
     let earlier = appends.filter(|append| append.run == seen.run && append.order < seen.order);
     let claimants: Vec<usize> = earlier.flat_map(|append| claims(evidence, append)).collect();
     claimants.contains(&seen.life) && claimants.last() != Some(&seen.life)
 }
 
-/// Who claims the run in this append.
+/// Returns the incarnations that claim the run in this append.
 fn claims(evidence: &Evidence, append: &Executed) -> Vec<usize> {
     let claimant =
         |(offset, body): (u64, &String)| match decode(Seq(append.after.0 + offset), body).ok()?.event {
@@ -73,29 +73,28 @@ fn claims(evidence: &Evidence, append: &Executed) -> Vec<usize> {
     (1..).zip(&append.bodies).filter_map(claimant).collect()
 }
 
-/// A step that is to be done at most once is never begun twice under its key, frozen owners or not.
+/// Finds `at_most_once` steps that began twice with the same key, even after a freeze.
 fn twice(evidence: &Evidence) -> Vec<Violation> {
     let mut begun = BTreeSet::new();
-    let once = evidence.facts.seen.iter().filter(|seen| seen.step == ONCE);
+    let once = evidence.facts.effects.iter().filter(|seen| seen.step == ONCE);
     let again = once.filter(|seen| !begun.insert(&seen.key));
     again.map(|seen| Violation::new("I4", format!("{}: {ONCE} was begun twice", seen.run))).collect()
 }
 
-/// I4, while it lasts: a step or a compensation never goes on twice at once in one node. On two nodes it may only if the
-/// second took the run over, or the run went to another branch: an owner that gave the run back has ended its effects.
+/// I4 for concurrency: a step or a compensation never runs twice at once on one node. It runs on two nodes at once only
+/// if the second node took the run over or the run moved to another branch: a release ends the owner's effects.
 pub fn i04_one_execution(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut open: BTreeMap<(&RunId, &str, &str), Vec<&Seen>> = BTreeMap::new();
-    for seen in &evidence.facts.seen {
+    let mut open: BTreeMap<(&RunId, &str, &str), Vec<&ObservedEffect>> = BTreeMap::new();
+    for seen in &evidence.facts.effects {
         let all = open.entry((&seen.run, &seen.step, &seen.key)).or_default();
         all.retain(|other| other.until.is_none_or(|until| until > seen.order));
         for other in all.iter() {
             let here = other.life == seen.life;
             if here || !was_taken(evidence, other, seen) {
-                let Seen { run, step, node, at, .. } = seen;
-                let whose = if here { "there".to_owned() } else { format!("on n{}", other.node) };
-                let what =
-                    format!("{run}: {step} began on n{node} at {} while it was going on {whose}", at.0);
+                let ObservedEffect { run, step, node, at, .. } = seen;
+                let other = other.node;
+                let what = format!("{run}: {step} began on n{node} at {} while it ran on n{other}", at.0);
                 found.push(Violation::new("I4", what));
             }
         }
@@ -104,8 +103,8 @@ pub fn i04_one_execution(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// Whether the run passed to another owner or branch between the two, without the consent of the first.
-fn was_taken(evidence: &Evidence, first: &Seen, second: &Seen) -> bool {
+/// Returns whether the run was recovered or moved to another branch between the two effects.
+fn was_taken(evidence: &Evidence, first: &ObservedEffect, second: &ObservedEffect) -> bool {
     let appends = evidence.facts.executed.iter().filter(|append| append.run == first.run);
     let mut between = appends.filter(|append| first.order < append.order && append.order < second.order);
     between.any(|append| {
@@ -116,12 +115,12 @@ fn was_taken(evidence: &Evidence, first: &Seen, second: &Seen) -> bool {
     })
 }
 
-/// Effects that began once more although their completion was in the log.
+/// Counts the effects that began although their completion was in the log.
 pub fn late_effects(evidence: &Evidence) -> u64 {
     again(evidence).len() as u64
 }
 
-fn again(evidence: &Evidence) -> Vec<&Seen> {
+fn again(evidence: &Evidence) -> Vec<&ObservedEffect> {
     let mut completed: BTreeMap<String, u64> = BTreeMap::new();
     for append in &evidence.facts.executed {
         let Some(log) = evidence.logs.get(&append.run) else { continue };
@@ -133,16 +132,16 @@ fn again(evidence: &Evidence) -> Vec<&Seen> {
             }
         }
     }
-    let late = |seen: &&Seen| completed.get(&seen.key).is_some_and(|done| *done < seen.order);
-    evidence.facts.seen.iter().filter(late).collect()
+    let late = |seen: &&ObservedEffect| completed.get(&seen.key).is_some_and(|done| *done < seen.order);
+    evidence.facts.effects.iter().filter(late).collect()
 }
 
-fn began_again(seen: &Seen) -> String {
-    let Seen { run, step, node, at, .. } = seen;
-    format!("{run}: {step} began again on n{node} at {} after it was complete", at.0)
+fn describe_repeat(seen: &ObservedEffect) -> String {
+    let ObservedEffect { run, step, node, at, .. } = seen;
+    format!("{run}: {step} began again on n{node} at {} after its completion", at.0)
 }
 
-/// I9: several nodes that look after each other write nothing while there is nothing to do.
+/// I9: nodes write nothing while there is nothing to do.
 pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
     let writes = evidence.quiet_writes;
     if writes == 0 || !evidence.unsettled.is_empty() {
@@ -151,61 +150,69 @@ pub fn i09_sweep_idempotent(evidence: &Evidence) -> Vec<Violation> {
     vec![Violation::new("I9", format!("{writes} writes while there was nothing to do"))]
 }
 
-/// I9, of loops: no engine calls its store without an end.
+/// I9 for loops: no engine calls its store endlessly.
 pub fn i09_no_endless_loop(evidence: &Evidence) -> Vec<Violation> {
-    evidence.facts.rushes.iter().map(|rush| Violation::new("I9", rush)).collect()
+    evidence.facts.call_loops.iter().map(|call_loop| Violation::new("I9", call_loop)).collect()
 }
 
-/// I10: recoveries are counted at the claim, reset by progress only, and never more than nodes died; a run that only waits
-/// is not charged. In seeds of crash loops P1 stops the poisonous run, soon, and no other.
+/// I10: recoveries are counted at the claim, reset only by progress, and never exceed the number of dead nodes; a run
+/// that only waits counts none. In seeds with crash loops, P1 stops the poisonous run soon, and no other run.
 pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
     let mut found = blames(evidence);
     for (run, log) in &evidence.logs {
-        let (mut attempt, mut lived) = (0, None);
+        let mut attempt = 0;
+        let mut lived = None;
         let mut owner: Option<&NodeId> = None;
         for (at, recorded) in log.events.iter().enumerate() {
             let seq = recorded.seq.0;
             let mut say =
                 |what: String| found.push(Violation::new("I10", format!("{run}: event {seq} {what}")));
             match &recorded.event {
-                Event::RunRecovered(mended) => {
-                    let proven = mended.rule == "O2" && mended.reason == "infrastructure_restart";
-                    let long = |before: u64| mended.lived_ms.is_some_and(|lived| lived > 2 * before);
+                Event::RunRecovered(recovery) => {
+                    let proven = recovery.rule == "O2" && recovery.reason == "infrastructure_restart";
+                    let long = |before: u64| recovery.lived_ms.is_some_and(|lived| lived > 2 * before);
                     if proven {
                         let before = derive(run, &log.events[..at], Hash::ZERO).ok();
                         let claim = log.events.get(at + 1).map(|next| &next.event);
                         let waits = before.as_ref().is_some_and(|state| only_waits(&state.summary));
-                        // A run that lived for more than twice as long as before did not cause the crash.
-                        let innocent = attempt > 0 && lived.is_some_and(long) && mended.attempt <= attempt;
+                        // A run that survived twice its previous lifetime did not cause the crash.
+                        let innocent = attempt > 0 && lived.is_some_and(long) && recovery.attempt <= attempt;
                         attempt += u32::from(!waits && !innocent);
                         attempt = attempt.min(most(claim, before.map(|state| state.summary)));
                     }
-                    lived = mended.lived_ms.or(lived);
-                    if mended.attempt != attempt {
-                        say(format!("counts attempt {}, it is {attempt}", mended.attempt));
+                    lived = recovery.lived_ms.or(lived);
+                    if recovery.attempt != attempt {
+                        say(format!("counts attempt {} instead of {attempt}", recovery.attempt));
                     }
                     let lives = |owner: &&&NodeId| {
                         evidence.facts.dead.as_ref().is_some_and(|dead| !dead.contains(**owner))
                     };
                     if let Some(owner) = owner.as_ref().filter(lives).filter(|_| proven) {
-                        say(format!("charges the run with the death of {owner}, which lives"));
+                        say(format!("blames the run for the death of {owner}, which lives"));
                     }
                     if attempt > evidence.facts.kills {
-                        say(format!("counts {attempt} recoveries, only {} nodes died", evidence.facts.kills));
+                        say(format!(
+                            "counts {attempt} recoveries, but only {} nodes died",
+                            evidence.facts.kills
+                        ));
                     }
                 }
                 Event::RunClaimed(claim) => {
                     owner = Some(&claim.node);
                     if claim.attempt != attempt {
-                        say(format!("claims attempt {}, it is {attempt}", claim.attempt));
+                        say(format!("claims attempt {} instead of {attempt}", claim.attempt));
                     }
                 }
                 Event::BranchOpened(opened)
                     if matches!(opened.why, Why::Jump { .. } | Why::Retry { .. } | Why::Continue) =>
                 {
-                    (attempt, lived) = (0, None);
+                    attempt = 0;
+                    lived = None;
                 }
-                _ if recorded.is_progress() => (attempt, lived) = (0, None),
+                _ if recorded.is_progress() => {
+                    attempt = 0;
+                    lived = None;
+                }
                 _ => {}
             }
         }
@@ -213,26 +220,30 @@ pub fn i10_bounded_recovery(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// Whether the log shows nothing of the run but waits, and its owner had not kept it after a recovery.
+/// Returns whether the run only waits and its owner did not keep it in memory after a recovery.
 fn only_waits(summary: &Summary) -> bool {
-    let kept = summary.lived_ms.is_some() && summary.recovered_at == summary.claimed_at;
-    matches!(summary.status, Status::Waiting | Status::Sleeping) && summary.under_way.is_empty() && !kept
+    let failed_seeds = summary.lived_ms.is_some() && summary.recovered_at == summary.claimed_at;
+    matches!(summary.status, Status::Waiting | Status::Sleeping)
+        && summary.under_way.is_empty()
+        && !failed_seeds
 }
 
-/// The most that a recovery counts: the last that the policy allows only if the run is alone.
+/// Returns the maximum attempt of a recovery. The last attempt of the policy is allowed only if the run is alone.
 fn most(claim: Option<&Event>, before: Option<Summary>) -> u32 {
     let Some(Event::RunClaimed(claim)) = claim else { return u32::MAX };
     let policy = before.and_then(|summary| summary.recovery).or(claim.recovery).unwrap_or_default();
     if claim.alone { policy.attempts_max } else { policy.attempts_max.saturating_sub(1) }
 }
 
-/// Strikes of a poisonous run in the calm before it must be stopped.
+/// Maximum number of crashes by a poisonous run after the end of the faults.
 const STRIKES_MAX: usize = 8;
 
-/// Whom P1 stopped, and whom it did not.
+/// Checks that P1 stopped the poisonous run and no other.
 fn blames(evidence: &Evidence) -> Vec<Violation> {
     let stopped = |log: &Log| {
-        log.events.iter().any(|one| matches!(&one.event, Event::RunRecovered(said) if said.rule == "P1"))
+        log.events
+            .iter()
+            .any(|one| matches!(&one.event, Event::RunRecovered(recovery) if recovery.rule == "P1"))
     };
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {
@@ -243,14 +254,17 @@ fn blames(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     let calm = evidence.facts.calm_at.unwrap_or(Millis::NEVER);
-    let strikes = evidence.facts.seen.iter().filter(|seen| seen.step == STRIKE && seen.at > calm).count();
+    let strikes = evidence.facts.effects.iter().filter(|seen| seen.step == STRIKE && seen.at > calm).count();
     if strikes > STRIKES_MAX {
-        found.push(Violation::new("I10", format!("{POISON} took {strikes} nodes down in the calm")));
+        found.push(Violation::new(
+            "I10",
+            format!("{POISON} crashed {strikes} nodes after the end of the faults"),
+        ));
     }
     found
 }
 
-/// I15: once the faults stop, every run ends within the bound; none needs a person's mending.
+/// I15: after the end of the faults, every run ends within the bound, and none is parked.
 pub fn i15_liveness(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, status) in &evidence.unsettled {
@@ -258,9 +272,9 @@ pub fn i15_liveness(evidence: &Evidence) -> Vec<Violation> {
     }
     for (run, log) in &evidence.logs {
         for recorded in &log.events {
-            let meant = |code: &str| run.as_str() == POISON && code == "P1";
+            let expected = |code: &str| run.as_str() == POISON && code == "P1";
             if let Event::RunParked { code, reason } = &recorded.event
-                && !meant(code)
+                && !expected(code)
             {
                 found.push(Violation::new("I15", format!("{run} was parked: {code} {reason}")));
             }

@@ -1,4 +1,4 @@
-//! Each check catches a hand-made bad history, and lets the good one pass.
+//! Each check catches a hand-made bad history and passes the good one.
 
 use goldseam_core::decide::Stamped;
 use goldseam_core::event::{
@@ -13,7 +13,7 @@ use goldseam_core::{
 use goldseam_store::Record;
 
 use super::*;
-use crate::book::{Ack, Answer, Executed, Seen, Window};
+use crate::journal::{Ack, Answer, Executed, ObservedEffect, Window};
 
 const RUN: &str = "r";
 
@@ -25,11 +25,11 @@ fn path(text: &str) -> Path {
     Path::new(text).unwrap()
 }
 
-/// Writes a log event by event, as a store would hold it.
+/// Builds the log of a run event by event.
 struct Maker {
     place: Place,
     bodies: Vec<String>,
-    facts: crate::book::Facts,
+    facts: crate::journal::Facts,
 }
 
 impl Maker {
@@ -41,7 +41,7 @@ impl Maker {
             epoch: None,
             write: WriteId(1),
         };
-        Self { place, bodies: Vec::new(), facts: crate::book::Facts { kills: 9, ..Default::default() } }
+        Self { place, bodies: Vec::new(), facts: crate::journal::Facts { kills: 9, ..Default::default() } }
     }
 
     /// A run that was queued, claimed and started.
@@ -227,12 +227,12 @@ fn caught(check: fn(&Evidence) -> Vec<Violation>, bad: &Evidence) {
 }
 
 #[test]
-fn a_good_history_passes_every_check() {
+fn good_history_passes_every_check() {
     assert_eq!(check_all(&good()), []);
 }
 
 #[test]
-fn i01_catches_a_start_that_is_gone_or_goes_nowhere() {
+fn i01_catches_lost_and_stuck_starts() {
     let mut gone = good();
     gone.facts.acks.push(Ack::Started(RunId::new("other").unwrap(), "1".into()));
     caught(i01_no_lost_workflow, &gone);
@@ -267,10 +267,19 @@ fn i03_catches_gaps_and_branches_without_a_parent() {
     caught(i03_order, &Maker::started().event(opened(2, 1, 99)).evidence());
 }
 
-/// The step `a`, begun by this incarnation at this place in the order of everything.
-fn begun(life: usize, order: u64, key: &str) -> Seen {
-    let (step, key) = ("a".to_owned(), key.to_owned());
-    Seen { order, run: run(), step, attempt: 1, key, at: Millis(0), node: life, life, until: Some(order) }
+/// The start of step `a` by this incarnation, at this position in the journal.
+fn begun(life: usize, order: u64, key: &str) -> ObservedEffect {
+    ObservedEffect {
+        order,
+        run: run(),
+        step: "a".to_owned(),
+        attempt: 1,
+        key: key.to_owned(),
+        at: Millis(0),
+        node: life,
+        life,
+        until: Some(order),
+    }
 }
 
 /// Incarnation 1 has claimed the run, incarnation 2 has taken it over and completed `a` at 50.
@@ -279,32 +288,32 @@ fn taken_over(seen: &[(usize, u64)], frozen: &[usize]) -> Evidence {
     let log = &evidence.logs[&run()];
     let key = log.key(&run(), &log.events[4], &path("a"));
     evidence.facts.lives = [("n1", 1), ("n2", 2)].map(|(id, life)| (NodeId::new(id).unwrap(), life)).into();
-    evidence.facts.seen = seen.iter().map(|(life, order)| begun(*life, *order, &key)).collect();
+    evidence.facts.effects = seen.iter().map(|(life, order)| begun(*life, *order, &key)).collect();
     evidence.facts.windows =
         frozen.iter().map(|life| Window { life: *life, from: 30, until: Some(Millis(0)) }).collect();
     evidence
 }
 
 #[test]
-fn i04_catches_a_step_that_begins_after_it_was_complete() {
-    assert_eq!(i04_never_again(&taken_over(&[(1, 49)], &[])), [], "it began before it was complete");
+fn i04_catches_a_step_that_begins_after_completion() {
+    assert_eq!(i04_never_again(&taken_over(&[(1, 49)], &[])), [], "it began before its completion");
     caught(i04_never_again, &taken_over(&[(1, 51)], &[]));
 }
 
 #[test]
-fn i04_excuses_one_beginning_of_a_frozen_owner_that_was_superseded() {
+fn i04_excuses_one_start_by_a_frozen_superseded_owner() {
     let frozen = taken_over(&[(1, 51)], &[1]);
-    assert_eq!(i04_never_again(&frozen), [], "one per freeze is counted, not refused");
+    assert_eq!(i04_never_again(&frozen), [], "one per freeze is counted, but allowed");
     assert_eq!(late_effects(&frozen), 1);
-    // Somebody else was frozen.
+    // Another incarnation was frozen.
     caught(i04_never_again, &taken_over(&[(1, 51)], &[2]));
-    // A second time in one freeze.
+    // Twice in one freeze.
     caught(i04_never_again, &taken_over(&[(1, 51), (1, 52)], &[1]));
-    // The latest owner, frozen or not, has read what it took over.
+    // The latest owner has read the log that it took over, frozen or not.
     caught(i04_never_again, &taken_over(&[(2, 51)], &[2]));
     // Long after the freeze.
     let mut long_after = taken_over(&[(1, 51)], &[1]);
-    long_after.facts.seen[0].at = Millis(60_000);
+    long_after.facts.effects[0].at = Millis(60_000);
     caught(i04_never_again, &long_after);
     // Before the freeze.
     let mut before = taken_over(&[(1, 51)], &[1]);
@@ -316,14 +325,14 @@ fn i04_excuses_one_beginning_of_a_frozen_owner_that_was_superseded() {
 fn i04_catches_two_executions_at_once() {
     let going = |first: (usize, Option<u64>), second: usize| {
         let mut evidence = taken_over(&[(first.0, 20), (second, 40)], &[]);
-        evidence.facts.seen[0].until = first.1;
+        evidence.facts.effects[0].until = first.1;
         evidence
     };
-    assert_eq!(i04_one_execution(&going((1, Some(39)), 1)), [], "the first was over");
-    // In one node.
+    assert_eq!(i04_one_execution(&going((1, Some(39)), 1)), [], "the first had ended");
+    // On one node.
     caught(i04_one_execution, &going((1, Some(41)), 1));
     caught(i04_one_execution, &going((1, None), 1));
-    // On two, and nothing says that the second took the run over.
+    // On two nodes without a takeover.
     caught(i04_one_execution, &going((1, Some(41)), 2));
     let lost = recovered(0);
     let taken = |order| {
@@ -334,12 +343,12 @@ fn i04_catches_two_executions_at_once() {
         evidence.facts.executed.push(append);
         evidence
     };
-    assert_eq!(i04_one_execution(&taken(30)), [], "the first was taken for lost");
+    assert_eq!(i04_one_execution(&taken(30)), [], "the second node took over");
     caught(i04_one_execution, &taken(45));
 }
 
 #[test]
-fn i05_catches_an_owner_whose_claim_is_over() {
+fn i05_catches_writes_under_an_old_claim() {
     let stale = Maker::started().event(claimed(0)).epoch(2).event(done("a", 0, false));
     caught(i05_fencing, &stale.evidence());
     let released = Event::RunReleased { reason: Release::Unload };
@@ -351,7 +360,7 @@ fn i05_catches_an_owner_whose_claim_is_over() {
 }
 
 #[test]
-fn i06_catches_two_ends_and_life_after_the_end() {
+fn i06_catches_two_ends_and_events_after_the_end() {
     caught(i06_single_terminal, &Maker::started().event(over()).event(failed()).evidence());
     caught(i06_single_terminal, &Maker::started().event(over()).event(signal("late")).evidence());
     let mut none = Maker::started().evidence();
@@ -362,7 +371,7 @@ fn i06_catches_two_ends_and_life_after_the_end() {
 }
 
 #[test]
-fn i07_catches_a_row_that_says_something_else() {
+fn i07_catches_a_row_that_differs_from_the_log() {
     let mut other = good();
     other.logs.get_mut(&run()).unwrap().row.as_mut().unwrap().status = Status::Running;
     caught(i07_status_is_fold, &other);
@@ -372,7 +381,7 @@ fn i07_catches_a_row_that_says_something_else() {
 }
 
 #[test]
-fn i08_catches_a_log_that_no_replay_can_follow() {
+fn i08_catches_a_log_that_cannot_be_replayed() {
     let mut broken = good();
     broken.logs.get_mut(&run()).unwrap().events.remove(0);
     caught(i08_replay, &broken);
@@ -382,28 +391,28 @@ fn i08_catches_a_log_that_no_replay_can_follow() {
 }
 
 #[test]
-fn i09_catches_writes_while_there_is_nothing_to_do() {
+fn i09_catches_writes_while_idle() {
     let mut busy = good();
     busy.quiet_writes = 1;
     caught(i09_sweep_idempotent, &busy);
 }
 
 #[test]
-fn i09_catches_a_loop_without_an_end() {
+fn i09_catches_an_endless_loop() {
     let mut hot = good();
-    hot.facts.rushes.push("50000 calls at one moment, the last by node 1: now".to_owned());
+    hot.facts.call_loops.push("50000 calls at one moment, the last by node 1: now".to_owned());
     caught(i09_no_endless_loop, &hot);
 }
 
 #[test]
-fn i19_catches_a_task_that_contradicts_itself() {
+fn i19_catches_an_inconsistent_task() {
     let mut flawed = good();
     flawed.facts.flaws.push("task t: it has an owner exactly while it is claimed".to_owned());
     caught(i19_records_are_whole, &flawed);
 }
 
 #[test]
-fn i10_catches_attempts_that_are_not_counted_or_reset_without_progress() {
+fn i10_catches_uncounted_and_reset_attempts() {
     let fine = Maker::started().event(recovered(1)).event(claimed(1)).event(done("a", 0, false));
     assert_eq!(i10_bounded_recovery(&fine.event(recovered(1)).event(claimed(1)).evidence()), []);
     caught(i10_bounded_recovery, &Maker::started().event(recovered(0)).event(claimed(0)).evidence());
@@ -415,7 +424,7 @@ fn i10_catches_attempts_that_are_not_counted_or_reset_without_progress() {
 }
 
 #[test]
-fn i11_catches_lost_doubled_and_reordered_signals() {
+fn i11_catches_lost_repeated_and_reordered_signals() {
     let mut lost = good();
     lost.facts.acks.push(Ack::Mail(run(), "s2".into()));
     caught(i11_signal, &lost);
@@ -426,22 +435,22 @@ fn i11_catches_lost_doubled_and_reordered_signals() {
 }
 
 #[test]
-fn i11_catches_a_signal_that_is_passed_over() {
+fn i11_catches_a_skipped_signal() {
     let two = || Maker::started().event(signal("s1")).event(signal("s2")).event(waits("w", None));
     assert_eq!(i11_signal(&two().event(takes("w", 4)).evidence()), []);
     caught(i11_signal, &two().event(takes("w", 5)).evidence());
-    // What a branch took after its cutoff is there again, and comes first.
+    // Mail that was consumed after the cutoff is delivered again, first.
     let back = || two().event(takes("w", 4)).event(opened(2, 1, 5)).event(waits("v", None));
     assert_eq!(i11_signal(&back().event(takes("v", 4)).evidence()), []);
     caught(i11_signal, &back().event(takes("v", 5)).evidence());
 }
 
 #[test]
-fn i04_catches_a_step_that_was_to_be_done_once() {
-    let seen = |order| Seen {
+fn i04_catches_a_repeated_at_most_once_step() {
+    let seen = |order| ObservedEffect {
         order,
         run: run(),
-        step: crate::flows::ONCE.to_owned(),
+        step: crate::workflows::ONCE.to_owned(),
         attempt: 1,
         key: "k".to_owned(),
         at: Millis(1),
@@ -450,10 +459,10 @@ fn i04_catches_a_step_that_was_to_be_done_once() {
         until: Some(order),
     };
     let mut twice = good();
-    twice.facts.seen.push(seen(1));
+    twice.facts.effects.push(seen(1));
     assert_eq!(i04_never_again(&twice), []);
     twice.facts.windows.push(Window { life: 1, from: 0, until: None });
-    twice.facts.seen.push(seen(2));
+    twice.facts.effects.push(seen(2));
     caught(i04_never_again, &twice);
 }
 
@@ -479,7 +488,7 @@ fn i05_catches_two_holders_of_one_lock() {
 }
 
 #[test]
-fn i17_catches_events_that_are_skipped_repeated_or_never_shown() {
+fn i17_catches_skipped_repeated_and_missing_events() {
     let shown = |seqs: &[&[u64]]| {
         let mut evidence = good();
         let end = evidence.logs.values().map(|log| log.records.len() as u64).max().unwrap();
@@ -510,7 +519,7 @@ fn i12_catches_timers_that_fire_early_or_twice() {
 }
 
 #[test]
-fn i13_catches_compensations_that_are_missing_doubled_or_out_of_order() {
+fn i13_catches_missing_repeated_and_reordered_compensations() {
     let two = || Maker::started().event(done("a", 0, true)).event(done("b", 1, true));
     assert_eq!(i13_saga(&two().event(undone("b")).event(undone("a")).event(failed()).evidence()), []);
     caught(i13_saga, &two().event(undone("b")).event(failed()).evidence());
@@ -523,7 +532,7 @@ fn i13_catches_compensations_that_are_missing_doubled_or_out_of_order() {
 }
 
 #[test]
-fn i13_catches_whatever_begins_while_a_branch_is_undone() {
+fn i13_catches_operations_that_begin_during_compensation() {
     let failure = Some(Failure::terminal("x"));
     let begun = |failure| Event::CompensationStarted { path: path("a"), failure };
     let undoing = |failure| Maker::started().event(done("a", 0, true)).event(begun(failure));
@@ -546,7 +555,7 @@ fn i14_catches_a_second_run_under_one_id() {
 }
 
 #[test]
-fn i15_catches_runs_that_never_end_or_need_mending() {
+fn i15_catches_runs_that_never_end_or_are_parked() {
     let mut stuck = good();
     stuck.unsettled.push((run(), Status::Running));
     caught(i15_liveness, &stuck);
@@ -555,8 +564,8 @@ fn i15_catches_runs_that_never_end_or_need_mending() {
 }
 
 #[test]
-fn i15_catches_a_run_that_stands_still_in_the_calm() {
-    // Events come a second apart; the last one as late as is said.
+fn i15_catches_a_run_without_progress_after_the_faults() {
+    // Events are one second apart; the last one is at `ms`.
     let late = |maker: Maker, ms: i64| {
         let mut evidence = maker.evidence();
         evidence.facts.calm_at = Some(Millis(0));
@@ -566,7 +575,7 @@ fn i15_catches_a_run_that_stands_still_in_the_calm() {
     let running = || Maker::started().event(done("a", 0, false)).event(over());
     assert_eq!(i15_pace(&late(running(), 15_000)), []);
     caught(i15_pace, &late(running(), 90_000));
-    // Who waits for somebody may wait for long; whose time has come may not.
+    // A run may wait long for a signal, but not past its due time.
     let waiting = |due| Maker::started().event(waits("w", due)).event(signal("s1")).event(takes("w", 5));
     assert_eq!(i15_pace(&late(Maker::started().event(waits("w", None)).event(signal("s1")), 90_000)), []);
     caught(i15_pace, &late(waiting(None), 90_000));
@@ -576,12 +585,12 @@ fn i15_catches_a_run_that_stands_still_in_the_calm() {
     };
     assert_eq!(i15_pace(&late(timer(80_000), 90_000)), []);
     caught(i15_pace, &late(timer(5_000), 90_000));
-    // Mail is no progress.
+    // Mail does not count as progress.
     caught(i15_pace, &late(Maker::started().event(signal("s1")).event(done("a", 0, false)), 90_000));
 }
 
 #[test]
-fn i16_catches_an_acknowledgement_that_nobody_can_read() {
+fn i16_catches_an_acknowledged_write_that_is_not_readable() {
     let mut unread = good();
     unread.facts.acks.push(Ack::Read(run(), "s9".into(), false));
     caught(i16_read_your_ack, &unread);
@@ -595,7 +604,7 @@ fn i16_catches_an_acknowledgement_that_nobody_can_read() {
 }
 
 #[test]
-fn i21_catches_what_follows_a_termination_and_a_forgotten_cancel() {
+fn i21_catches_events_after_termination_and_lost_cancels() {
     let note = |id: &str| Note { id: id.to_owned(), by: None, reason: String::new() };
     let asked = |id: &str| Event::RunCancelRequested(note(id));
     let terminated = || {
@@ -609,7 +618,7 @@ fn i21_catches_what_follows_a_termination_and_a_forgotten_cancel() {
         };
         Event::RunCancelled { reason: String::new(), terminated: Some(Box::new(left)) }
     };
-    let taken_back = || Event::RequestWithdrawn(RequestWithdrawn { note: note("w"), what: Request::Cancel });
+    let withdrawn = || Event::RequestWithdrawn(RequestWithdrawn { note: note("w"), what: Request::Cancel });
     let one = || Maker::started().event(done("a", 0, true));
     let noted = one().event(terminated()).event(Event::NoteAdded(note("n"))).evidence();
     assert_eq!((i21_endings(&noted), i13_saga(&noted)), (Vec::new(), Vec::new()));
@@ -618,25 +627,25 @@ fn i21_catches_what_follows_a_termination_and_a_forgotten_cancel() {
     let two = Maker::started().event(done("a", 0, true)).event(done("b", 1, true));
     caught(i13_saga, &two.event(terminated()).evidence());
     assert_eq!(i21_endings(&one().event(asked("c")).event(failed()).evidence()), []);
-    assert_eq!(i21_endings(&one().event(asked("c")).event(taken_back()).evidence()), []);
+    assert_eq!(i21_endings(&one().event(asked("c")).event(withdrawn()).evidence()), []);
     caught(i21_endings, &one().event(asked("c")).evidence());
-    caught(i21_endings, &one().event(asked("c")).event(taken_back()).event(asked("d")).evidence());
+    caught(i21_endings, &one().event(asked("c")).event(withdrawn()).event(asked("d")).evidence());
     let jumped = one().event(asked("c")).event(opened(2, 1, 3)).event(over());
     caught(i21_endings, &jumped.evidence());
 }
 
 #[test]
-fn i22_sees_a_run_with_a_node_that_lacks_its_version() {
-    let book = || Maker::new().event(queued()).event(claimed_by("n1"));
+fn i22_catches_a_node_that_lacks_the_version_of_its_run() {
+    let log = || Maker::new().event(queued()).event(claimed_by("n1"));
     let with = |versions: Vec<u32>| {
-        let mut evidence = book().evidence();
+        let mut evidence = log().evidence();
         evidence.facts.versions.insert(NodeId::new("n1").unwrap(), versions);
         i22_versions(&evidence)
     };
     assert_eq!(with(vec![1, 2]), []);
     assert_eq!(with(vec![2]).len(), 1);
     let parked = Event::RunParked { code: "E2".to_owned(), reason: "unknown".to_owned() };
-    assert_eq!(i22_versions(&book().event(parked).evidence()).len(), 1);
+    assert_eq!(i22_versions(&log().event(parked).evidence()).len(), 1);
     let changed = Event::VersionChanged { from: 1, to: 2, reason: "unknown".to_owned(), note: None };
-    assert_eq!(i22_versions(&book().event(changed).evidence()).len(), 1);
+    assert_eq!(i22_versions(&log().event(changed).evidence()).len(), 1);
 }

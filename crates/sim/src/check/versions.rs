@@ -1,12 +1,12 @@
-//! The invariant of fleets with mixed versions.
+//! The invariant of nodes with different workflow versions.
 
 use goldseam_core::Event;
 use goldseam_core::version::UNDECIDED;
 
 use super::{Evidence, Violation};
 
-/// I22: a run is executed only by nodes that have its version, and no run is parked or moved to another version because
-/// of its version: here a deploy never lasts for as long as the grace of rule E2.
+/// I22: only nodes with the version of a run execute it, and no run is parked or moved to another version because of
+/// its version. Deploys in the simulation are shorter than the grace period of rule E2.
 pub fn i22_versions(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
     for (run, log) in &evidence.logs {

@@ -1,9 +1,9 @@
-//! Crash loops from outside blame no run, and a poisonous run is the only one that is stopped.
+//! In crash loops from outside, no run is blamed except a poisonous one.
 
-use goldseam_sim::book::Trace;
+use goldseam_sim::journal::Trace;
 use goldseam_sim::swarm::run_seed;
 
-/// Even ones have a poisonous run, the others none.
+/// Seeds with crash loops. The even ones have a poisonous run.
 const LOOPS: [u64; 6] = [6, 13, 20, 27, 34, 41];
 
 #[test]

@@ -1,7 +1,7 @@
-//! The proof, as far as every build makes it.
+//! The part of the simulation that runs in every build.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stdout, reason = "a search tells what it did")]
+#![expect(clippy::print_stdout, reason = "searches print their counts")]
 
 mod blame;
 mod nth_memory;
@@ -12,7 +12,7 @@ mod pace;
 mod planted;
 mod seeds;
 
-/// Opens the store that a URL names.
+/// Opens the store at a URL.
 fn open(url: &str) -> goldseam_sim::nth::Opening<'_> {
     Box::pin(goldseam::open_store(url))
 }

@@ -1,4 +1,4 @@
-//! Every call of every story fails once, in every way, on the memory store.
+//! Every call of every scenario fails once, in every way, on the memory store.
 
 use goldseam_sim::nth::{Backend, FAULTS, every_call};
 use goldseam_sim::scenario::find;
@@ -14,10 +14,10 @@ fn all(name: &str) {
     }
 }
 
-macro_rules! stories {
+macro_rules! scenarios {
     ($($name:ident),+) => {
         $(#[test] fn $name() { all(stringify!($name)); })+
     };
 }
 
-stories!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+scenarios!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);

@@ -1,50 +1,54 @@
-//! Every call of every story fails once, in every way, on a real store, in real time.
+//! Calls of every scenario fail once, in every way, on a real store, in real time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use goldseam_sim::nth::{Backend, Case, FAULTS, tell};
+use goldseam_sim::nth::{Backend, Case, FAULTS, run_case};
 use goldseam_sim::scenario::find;
 use goldseam_store::faulty::Fault;
 
-/// Cases told side by side: most of their time they wait.
-const BESIDE: u64 = 12;
+/// Number of cases in parallel: most of their time they wait.
+const PARALLEL: u64 = 12;
 
-/// An empty store for one story; gone once this is dropped.
-trait Place {
+/// An empty store for one case, removed on drop.
+trait FreshStore {
     fn url(&self) -> String;
 }
 
-/// Where stories are told.
+/// A kind of store, and how many calls to test on it.
 #[derive(Clone, Copy)]
-struct Stage {
-    fresh: fn() -> Box<dyn Place + Send + Sync>,
-    /// Each fault meets one call out of so many.
+struct Target {
+    fresh: fn() -> Box<dyn FreshStore + Send + Sync>,
+    /// Each fault is injected into one of this many calls.
     step: u64,
 }
 
-async fn one(stage: Stage, (scenario, number, fault): (&'static str, u64, Fault)) -> u64 {
-    let place = (stage.fresh)();
+/// Runs a scenario with one fault; returns the number of calls.
+async fn one(target: Target, scenario: &'static str, number: u64, fault: Fault) -> u64 {
+    let store = (target.fresh)();
     let case = Case { scenario: find(scenario).unwrap(), number, fault, late_max: 0 };
-    let verdict = tell(Backend::Real(&place.url(), crate::open), case).await.unwrap();
+    let verdict = run_case(Backend::Real(&store.url(), crate::open), case).await.unwrap();
     assert!(verdict.violations.is_empty(), "{scenario}, call {number}, {fault:?}: {:#?}", verdict.violations);
     verdict.calls
 }
 
-/// Tells every case, from the first one on, until the fault comes after the last call; returns which was the last that
-/// was met, and how many were.
-async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault)) -> (u64, u64) {
-    let (next, last) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(u64::MAX)));
+/// Runs the cases from call `first` on, until the fault comes after the last call; returns the last call that failed,
+/// and the number of cases.
+async fn every(target: Target, scenario: &'static str, first: u64, fault: Fault) -> (u64, u64) {
+    let next = Arc::new(AtomicU64::new(first));
+    let last = Arc::new(AtomicU64::new(u64::MAX));
     let met = Arc::new(AtomicU64::new(0));
-    let tellers = (0..BESIDE).map(|_| {
-        let (next, last, met) = (next.clone(), last.clone(), met.clone());
+    let tasks = (0..PARALLEL).map(|_| {
+        let next = next.clone();
+        let last = last.clone();
+        let met = met.clone();
         tokio::spawn(async move {
             loop {
-                let number = next.fetch_add(stage.step, Ordering::Relaxed);
+                let number = next.fetch_add(target.step, Ordering::Relaxed);
                 if number > last.load(Ordering::Relaxed) {
                     return;
                 }
-                if one(stage, (scenario, number, fault)).await < number {
+                if one(target, scenario, number, fault).await < number {
                     last.fetch_min(number, Ordering::Relaxed);
                 } else {
                     met.fetch_add(1, Ordering::Relaxed);
@@ -52,18 +56,18 @@ async fn every(stage: Stage, scenario: &'static str, (first, fault): (u64, Fault
             }
         })
     });
-    for teller in tellers.collect::<Vec<_>>() {
-        teller.await.unwrap();
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
     }
     (last.load(Ordering::Relaxed) - 1, met.load(Ordering::Relaxed))
 }
 
-async fn all(stage: Stage, scenario: &'static str) {
-    let calm = one(stage, (scenario, u64::MAX, Fault::FailBefore)).await;
+async fn all(target: Target, scenario: &'static str) {
+    let calm = one(target, scenario, u64::MAX, Fault::FailBefore).await;
     for (first, fault) in (1..).zip(FAULTS) {
-        let first = if stage.step == 1 { 1 } else { first };
-        let (last, met) = every(stage, scenario, (first, fault)).await;
-        // How often a node beats and looks differs from one telling to the next; what its run needs does not.
+        let first = if target.step == 1 { 1 } else { first };
+        let (last, met) = every(target, scenario, first, fault).await;
+        // The number of beats and polls differs between cases; the number of calls for the run does not.
         assert!(
             met > 0 && last >= calm / 3,
             "{scenario}, {fault:?}: {met} met, up to {last} of {calm} calls"
@@ -72,63 +76,62 @@ async fn all(stage: Stage, scenario: &'static str) {
     }
 }
 
-macro_rules! stories {
-    ($stage:expr => $($name:ident),+) => {
+macro_rules! scenarios {
+    ($target:expr => $($name:ident),+) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                $crate::nth_real::all($stage, stringify!($name)).await;
+                $crate::nth_real::all($target, stringify!($name)).await;
             }
         )+
     };
 }
 
 mod sqlite {
-    use super::Place;
+    use super::FreshStore;
 
     struct File(tempfile::TempDir);
 
-    impl Place for File {
+    impl FreshStore for File {
         fn url(&self) -> String {
             format!("sqlite:{}?durability=process", self.0.path().join("story.db").display())
         }
     }
 
-    fn fresh() -> Box<dyn Place + Send + Sync> {
+    fn fresh() -> Box<dyn FreshStore + Send + Sync> {
         Box::new(File(tempfile::tempdir().unwrap()))
     }
 
-    /// Every build lets each way of failing meet one call out of four, each way others; with `GOLDSEAM_NTH=all` it
-    /// meets every one.
+    /// Every build injects each fault into one of four calls; with `GOLDSEAM_NTH=all`, into every call.
     fn step() -> u64 {
         if std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all") { 1 } else { 4 }
     }
 
-    stories!(super::Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+    scenarios!(super::Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
 }
 
 mod postgres {
     use goldseam_store_postgres::testing::Schema;
 
-    use super::Place;
+    use super::FreshStore;
 
-    impl Place for Schema {
+    impl FreshStore for Schema {
         fn url(&self) -> String {
             self.url()
         }
     }
 
-    fn fresh() -> Box<dyn Place + Send + Sync> {
+    fn fresh() -> Box<dyn FreshStore + Send + Sync> {
         Box::new(Schema::fresh())
     }
 
-    /// A story costs a server far more than a file, so here each way of failing meets one call out of 32, each way
-    /// others; with `GOLDSEAM_NTH=all` it meets every one.
+    /// Scenarios are slower on a server, so every build injects each fault into one of 32 calls; with
+    /// `GOLDSEAM_NTH=all`, into every call.
     fn step() -> u64 {
         if std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all") { 1 } else { 32 }
     }
 
-    stories!(super::Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+    scenarios!(super::Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
 }
 
 mod object {
@@ -139,40 +142,40 @@ mod object {
     mod fake {
         use goldseam_fake_s3::FakeS3;
 
-        use crate::nth_real::{Place, Stage};
+        use crate::nth_real::{FreshStore, Target};
 
-        impl Place for FakeS3 {
+        impl FreshStore for FakeS3 {
             fn url(&self) -> String {
                 format!("{}&requests=free", self.url("story"))
             }
         }
 
-        fn fresh() -> Box<dyn Place + Send + Sync> {
+        fn fresh() -> Box<dyn FreshStore + Send + Sync> {
             Box::new(FakeS3::start().unwrap())
         }
 
-        /// What is said of Postgres holds here too.
+        /// Fewer calls, as on Postgres.
         fn step() -> u64 {
             if super::all() { 1 } else { 16 }
         }
 
-        stories!(Stage { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+        scenarios!(Target { fresh, step: step() } => saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
     }
 
     mod seaweedfs {
         use goldseam_store_object::testing::fresh_prefix;
 
-        use crate::nth_real::{Place, Stage};
+        use crate::nth_real::{FreshStore, Target};
 
         struct Prefix(String);
 
-        impl Place for Prefix {
+        impl FreshStore for Prefix {
             fn url(&self) -> String {
                 self.0.clone()
             }
         }
 
-        fn fresh() -> Box<dyn Place + Send + Sync> {
+        fn fresh() -> Box<dyn FreshStore + Send + Sync> {
             let bucket = goldseam_testbed::seaweedfs::shared().unwrap();
             Box::new(Prefix(format!("{}&requests=free", bucket.url(&fresh_prefix()))))
         }
@@ -181,7 +184,7 @@ mod object {
             if super::all() { 1 } else { 47 }
         }
 
-        // All of them are told on the fake server; here it is a real one that answers.
-        stories!(Stage { fresh, step: step() } => saga, signal, parallel);
+        // The fake server runs all scenarios; the real server runs three.
+        scenarios!(Target { fresh, step: step() } => saga, signal, parallel);
     }
 }

@@ -1,30 +1,30 @@
-//! Every request of a story goes wrong once, in every way, on its way to object storage or back.
+//! Requests of every scenario fail once, in every way, on their way to object storage or back.
 //!
-//! A call of the store is many requests. Here the wire is bad, for everybody: for the node, for its client, and for
-//! whoever looks at the end.
+//! A call of the store makes many requests. The faults hit all of them: those of the node, of its client, and of the
+//! final check.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use goldseam_fake_s3::{FakeS3, Fault, Request};
-use goldseam_sim::nth::{Backend, Case, tell};
+use goldseam_sim::nth::{Backend, Case, run_case};
 use goldseam_sim::scenario::find;
 use tokio::sync::Notify;
 
-/// Cases told side by side: most of their time they wait.
-const BESIDE: u64 = 3;
-/// How long nothing comes through.
+/// Number of cases in parallel: most of their time they wait.
+const PARALLEL: u64 = 3;
+/// Duration of an outage.
 const CUT: Duration = Duration::from_secs(2);
-/// The client of a request that takes this long has given up and asked again.
+/// Delay after which the client has given up and retried.
 const TOO_LATE: Duration = Duration::from_millis(10_400);
-/// Longer than a node may be silent.
+/// Longer than `silence_max`.
 const SLOW: Duration = Duration::from_millis(900);
 
-/// Steps under way at once in any story.
+/// Maximum number of parallel steps in a scenario.
 const AT_ONCE: u32 = 4;
 
-/// What goes wrong.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Internal,
@@ -33,12 +33,12 @@ enum Wrong {
     DroppedAfter,
     SlowDown,
     Conflict,
-    /// It is delivered twice.
+    /// The request is delivered twice.
     Twice,
     Slow,
-    /// It is done after its client has given up and asked again.
+    /// The request is executed after its client has given up and retried.
     Late,
-    /// Nothing comes through for a while, from this request on.
+    /// All requests fail for a while, from this one on.
     Cut,
 }
 
@@ -56,7 +56,7 @@ const WRONGS: [Wrong; 10] = [
 ];
 
 impl Wrong {
-    /// Steps that may be begun again because a node was held up for longer than it may be silent.
+    /// Returns the number of steps that may be repeated, because the fault delays a node for longer than `silence_max`.
     fn late_max(self) -> u32 {
         match self {
             Self::Slow | Self::Late | Self::Cut => AT_ONCE,
@@ -79,9 +79,9 @@ impl Wrong {
     }
 }
 
-/// Which request goes wrong, and how.
+/// The request that fails, and its fault.
 #[derive(Debug, Clone, Copy)]
-struct Point {
+struct FaultPoint {
     number: u64,
     wrong: Wrong,
 }
@@ -94,20 +94,22 @@ struct Server {
 }
 
 impl Server {
-    fn with(point: Point) -> Self {
+    fn with(point: FaultPoint) -> Self {
         let fake = FakeS3::start().unwrap();
-        let (count, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let count = Arc::new(AtomicU64::new(0));
+        let cut = Arc::new(AtomicBool::new(false));
         let begun = Arc::new(Notify::new());
-        let healed = (cut.clone(), begun.clone());
+        let outage = cut.clone();
+        let outage_begun = begun.clone();
         tokio::spawn(async move {
-            healed.1.notified().await;
+            outage_begun.notified().await;
             tokio::time::sleep(CUT).await;
-            healed.0.store(false, Ordering::Relaxed);
+            outage.store(false, Ordering::Relaxed);
         });
         let counted = count.clone();
         let mut opened = false;
         fake.script(move |request: &Request| {
-            // Whoever cannot open a store does not begin: that is another story.
+            // A node that cannot open its store does not start; other tests cover that.
             opened |= request.key.contains("/node/");
             if matches!(point.wrong, Wrong::Cut | Wrong::Late) && !opened {
                 return None;
@@ -130,36 +132,40 @@ impl Server {
     }
 }
 
-/// Tells a story with one fault. Returns how many requests it took.
-async fn one(scenario: &'static str, point: Point) -> u64 {
+/// Runs a scenario with one fault; returns the number of requests.
+async fn one(scenario: &'static str, point: FaultPoint) -> u64 {
     let server = Server::with(point);
     let late_max = point.wrong.late_max();
     let case = Case { scenario: find(scenario).unwrap(), number: u64::MAX, fault: STORE_IS_GOOD, late_max };
-    let verdict = tell(Backend::Real(&server.url(), crate::open), case).await;
+    let verdict = run_case(Backend::Real(&server.url(), crate::open), case).await;
     let verdict = verdict.unwrap_or_else(|error| panic!("{scenario}, {point:?}: {error}"));
     assert!(verdict.violations.is_empty(), "{scenario}, {point:?}: {:#?}", verdict.violations);
     server.count.load(Ordering::Relaxed)
 }
 
-/// Never met: no story has so many calls.
+/// Never injected: no scenario has `u64::MAX` calls.
 const STORE_IS_GOOD: goldseam_store::faulty::Fault = goldseam_store::faulty::Fault::FailBefore;
 
-/// Everything that goes wrong in this way, from the first point on; returns how often it did.
-async fn every(scenario: &'static str, (first, step, wrong): (u64, u64, Wrong)) -> u64 {
-    let (next, last) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(u64::MAX)));
+/// Injects a fault into every `step`th request from `first` on; returns the number of cases.
+async fn every(scenario: &'static str, first: u64, step: u64, wrong: Wrong) -> u64 {
+    let next = Arc::new(AtomicU64::new(first));
+    let last = Arc::new(AtomicU64::new(u64::MAX));
     let met = Arc::new(AtomicU64::new(0));
     let failed = Arc::new(Mutex::new(Vec::new()));
-    let beside = if step == 1 { 5 * BESIDE } else { BESIDE };
-    let tellers = (0..beside).map(|_| {
-        let (next, last, met, failed) = (next.clone(), last.clone(), met.clone(), failed.clone());
+    let beside = if step == 1 { 5 * PARALLEL } else { PARALLEL };
+    let tasks = (0..beside).map(|_| {
+        let next = next.clone();
+        let last = last.clone();
+        let met = met.clone();
+        let failed = failed.clone();
         tokio::spawn(async move {
             loop {
                 let number = next.fetch_add(step, Ordering::Relaxed);
                 if number > last.load(Ordering::Relaxed) {
                     return;
                 }
-                let told = tokio::spawn(one(scenario, Point { number, wrong })).await;
-                match told {
+                let result = tokio::spawn(one(scenario, FaultPoint { number, wrong })).await;
+                match result {
                     Ok(requests) if requests < number => drop(last.fetch_min(number, Ordering::Relaxed)),
                     Ok(_) => drop(met.fetch_add(1, Ordering::Relaxed)),
                     Err(panicked) => failed.lock().unwrap().push((number, panicked)),
@@ -167,26 +173,26 @@ async fn every(scenario: &'static str, (first, step, wrong): (u64, u64, Wrong)) 
             }
         })
     });
-    for teller in tellers.collect::<Vec<_>>() {
-        teller.await.unwrap();
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
     }
     let failed = std::mem::take(&mut *failed.lock().unwrap());
     assert!(failed.is_empty(), "{scenario}, {wrong:?}: {failed:?}");
     met.load(Ordering::Relaxed)
 }
 
-/// A story takes a few hundred requests, so each way of going wrong meets one of many, each way others; with
-/// `GOLDSEAM_NTH=all` it meets every one.
+/// A scenario makes a few hundred requests, so every build injects each fault into some of them; with
+/// `GOLDSEAM_NTH=all`, into every one.
 async fn all(scenario: &'static str) {
     let every_one = std::env::var("GOLDSEAM_NTH").is_ok_and(|which| which == "all");
     for (first, wrong) in (1..).zip(WRONGS) {
         let (first, step) = match wrong {
             _ if every_one => (1, 1),
-            // It takes the time that a client waits for an answer.
+            // Takes as long as the client's timeout.
             Wrong::Late if scenario != "saga" => continue,
             _ => (first, STEP),
         };
-        let met = every(scenario, (first, step, wrong)).await;
+        let met = every(scenario, first, step, wrong).await;
         assert!(met > 0, "{scenario}: no request met {wrong:?}");
         println!("nth: {scenario} Request{wrong:?} {met}");
     }
@@ -194,7 +200,7 @@ async fn all(scenario: &'static str) {
 
 const STEP: u64 = 151;
 
-macro_rules! stories {
+macro_rules! scenarios {
     ($($name:ident),+) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -205,4 +211,4 @@ macro_rules! stories {
     };
 }
 
-stories!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);
+scenarios!(saga, signal, sleep, child, jump, continue_as_new, parallel, question, cancel, once, remote);

@@ -1,4 +1,4 @@
-//! A store where every call is a request: how often an engine asks it, and that nothing is lost by asking less.
+//! The pace of a store: how often an engine polls, and that a slower pace loses nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use goldseam_store::{FaultyStore, MemoryStore, Pace, Store};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store that is asked at this pace, in virtual time.
-struct House {
+/// A store with a pace, in virtual time.
+struct Fixture {
     memory: Arc<MemoryStore>,
     time: TrueTime,
 }
 
-impl House {
+impl Fixture {
     fn at(pace: Pace) -> Self {
         let time = TrueTime::begin();
         Self { memory: Arc::new(MemoryStore::new(time.store_clock()).at_pace(pace)), time }
@@ -39,8 +39,8 @@ impl House {
     }
 }
 
-/// Requests that a call is on a store where nothing has changed: waiting shares its list with the queue, and the
-/// clock is told with every answer.
+/// Returns the number of requests of a call on an idle object store: waiting for changes shares the list of the
+/// queue, and every response contains the server's time.
 fn requests(op: Op) -> u64 {
     match op {
         Op::Changed | Op::Now => 0,
@@ -52,7 +52,7 @@ fn asked(link: &FaultyStore, from: usize) -> u64 {
     link.calls()[from..].iter().map(|call| requests(call.op)).sum()
 }
 
-/// Waits an hour, or for ever.
+/// Sleeps for an hour.
 async fn nap(ctx: Context, (): ()) -> goldseam_engine::Result<()> {
     ctx.sleep("nap", Duration::from_secs(3600)).await
 }
@@ -71,26 +71,26 @@ fn id(name: &str) -> RunId {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_engine_asks_less_than_twice_a_second() {
-    let house = House::at(Pace::remote(Duration::from_millis(50)));
-    let link = house.link();
-    let engine = house.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
+async fn idle_engine_makes_fewer_than_two_requests_per_second() {
+    let fixture = Fixture::at(Pace::remote(Duration::from_millis(50)));
+    let link = fixture.link();
+    let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
     engine.run("nap", "sleeper", &()).await.unwrap();
     tokio::time::sleep(30 * SECOND).await;
     let begun = link.calls().len();
     tokio::time::sleep(600 * SECOND).await;
     let count = asked(&link, begun);
     assert!(count <= 2 * 600, "{count} requests in ten minutes");
-    // It does ask: the bound is kept by pace, not by death.
+    // It does poll: it is not dead.
     assert!(count >= 600, "{count} requests in ten minutes");
     engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_engine_on_a_quick_store_asks_a_few_times_a_second() {
-    let house = House::at(Pace::default());
-    let link = house.link();
-    let engine = house.builder(&link, 1).start().await.unwrap();
+async fn idle_engine_polls_a_fast_store_a_few_times_per_second() {
+    let fixture = Fixture::at(Pace::default());
+    let link = fixture.link();
+    let engine = fixture.builder(&link, 1).start().await.unwrap();
     tokio::time::sleep(30 * SECOND).await;
     let begun = link.calls().len();
     tokio::time::sleep(600 * SECOND).await;
@@ -101,11 +101,11 @@ async fn an_idle_engine_on_a_quick_store_asks_a_few_times_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_sort_of_question_is_asked_more_often_than_the_pace_allows() {
+async fn no_call_is_made_more_often_than_the_pace_allows() {
     let pace = Pace::remote(Duration::ZERO);
-    let house = House::at(pace);
-    let link = house.link();
-    let engine = house.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
+    let fixture = Fixture::at(pace);
+    let link = fixture.link();
+    let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
     tokio::time::sleep(30 * SECOND).await;
     let begun = link.calls().len();
     tokio::time::sleep(600 * SECOND).await;
@@ -122,25 +122,26 @@ async fn no_sort_of_question_is_asked_more_often_than_the_pace_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_taken_over_from_and_a_slow_one_is_not() {
-    let house = House::at(Pace::remote(Duration::from_millis(100)));
-    let (first_link, second_link) = (house.link(), house.link());
-    let first = house.builder(&first_link, 1).workflow("work", work).start().await.unwrap();
-    house.memory.silence(first.node_id());
+async fn silent_node_is_taken_over_but_a_slow_one_is_not() {
+    let fixture = Fixture::at(Pace::remote(Duration::from_millis(100)));
+    let first_link = fixture.link();
+    let second_link = fixture.link();
+    let first = fixture.builder(&first_link, 1).workflow("work", work).start().await.unwrap();
+    fixture.memory.silence(first.node_id());
     first.run("work", "a", &()).await.unwrap();
-    let second = house.builder(&second_link, 2).workflow("work", work).start().await.unwrap();
-    house.memory.silence(second.node_id());
+    let second = fixture.builder(&second_link, 2).workflow("work", work).start().await.unwrap();
+    fixture.memory.silence(second.node_id());
     tokio::time::sleep(200 * SECOND).await;
     let owner = async || second.get(&id("a")).await.unwrap().owner;
-    assert_eq!(owner().await.as_ref(), Some(first.node_id()), "its owner beats, and keeps it");
+    assert_eq!(owner().await.as_ref(), Some(first.node_id()), "the owner beats and keeps the run");
     first_link.crash();
     first.crash();
     let silence = Pace::remote(Duration::from_millis(100)).silence_max;
     tokio::time::sleep(silence - 4 * SECOND).await;
-    assert_ne!(owner().await.as_ref(), Some(second.node_id()), "its owner may still live");
-    // The last beat is noticed after a look, and silence with the first look after it has lasted.
+    assert_ne!(owner().await.as_ref(), Some(second.node_id()), "the owner may still live");
+    // One poll notices the last beat, and another one the silence.
     tokio::time::sleep(4 * SECOND + 2 * 6 * SECOND + SECOND).await;
-    assert_eq!(owner().await.as_ref(), Some(second.node_id()), "nobody has heard of its owner");
+    assert_eq!(owner().await.as_ref(), Some(second.node_id()), "the silent owner is replaced");
     assert_eq!(second.handle(id("a")).result::<u32>().await.unwrap(), 1);
     second.shutdown().await;
 }
@@ -158,9 +159,9 @@ async fn steps(ctx: Context, (): ()) -> goldseam_engine::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_sure_of_itself_by_the_pace_and_not_by_what_it_was_told() {
-    let house = House::at(Pace::remote(Duration::from_millis(100)));
-    let link = house.link();
+async fn node_trusts_its_claim_by_the_pace_not_by_its_config() {
+    let fixture = Fixture::at(Pace::remote(Duration::from_millis(100)));
+    let link = fixture.link();
     let hasty = Config {
         beat: Duration::from_millis(100),
         silence_max: Duration::from_millis(500),
@@ -168,47 +169,48 @@ async fn a_node_is_sure_of_itself_by_the_pace_and_not_by_what_it_was_told() {
         beat_on_thread: false,
         ..Config::default()
     };
-    let engine = house.builder(&link, 1).config(hasty).workflow("steps", steps).start().await.unwrap();
+    let engine = fixture.builder(&link, 1).config(hasty).workflow("steps", steps).start().await.unwrap();
     let begun = link.calls().len();
     engine.run("steps", "a", &()).await.unwrap().result::<()>().await.unwrap();
-    // Whoever is not sure asks the store about its claim before every step.
+    // A node that does not trust its claim reads the head before every step.
     let heads = link.calls()[begun..].iter().filter(|call| call.op == Op::Head).count();
-    assert!(heads <= 2, "{heads} looks at the head");
+    assert!(heads <= 2, "{heads} reads of the head");
     engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_elsewhere_reads_the_head_once() {
-    let house = House::at(Pace::remote(Duration::from_millis(50)));
-    let (link, other) = (house.link(), house.link());
-    let engine = house.builder(&link, 1).workflow("work", work).start().await.unwrap();
-    let client = house.client(&other);
+async fn waiting_client_reads_the_head_once() {
+    let fixture = Fixture::at(Pace::remote(Duration::from_millis(50)));
+    let link = fixture.link();
+    let other = fixture.link();
+    let engine = fixture.builder(&link, 1).workflow("work", work).start().await.unwrap();
+    let client = fixture.client(&other);
     let run = client.start("work", &id("a"), Payload::null(), Default::default()).await.unwrap();
     let begun = other.calls().len();
-    let from = house.time.elapsed();
+    let from = fixture.time.elapsed();
     assert_eq!(run.result::<u32>().await.unwrap(), 1);
-    let seconds = (house.time.elapsed() - from).as_secs();
+    let seconds = (fixture.time.elapsed() - from).as_secs();
     let calls = other.calls()[begun..].to_vec();
     let count = |op: Op| calls.iter().filter(|call| call.op == op).count() as u64;
     assert!(seconds >= 300, "{seconds} s");
-    assert!(count(Op::Head) <= 4, "{} looks at the head", count(Op::Head));
-    assert!(count(Op::Read) <= 2 * (seconds + 2), "{} looks at the log", count(Op::Read));
+    assert!(count(Op::Head) <= 4, "{} reads of the head", count(Op::Head));
+    assert!(count(Op::Read) <= 2 * (seconds + 2), "{} reads of the log", count(Op::Read));
     assert_eq!(engine.get(&id("a")).await.unwrap().status, Status::Completed);
     engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_without_a_pace_is_asked_as_configured() {
-    let house = House::at(Pace::default());
-    let link = house.link();
-    let engine = house.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
-    let other = house.builder(&house.link(), 2).workflow("nap", nap).start().await.unwrap();
-    let looks = || link.calls().iter().filter(|call| call.op == Op::Nodes).count();
+async fn store_without_a_pace_is_polled_as_configured() {
+    let fixture = Fixture::at(Pace::default());
+    let link = fixture.link();
+    let engine = fixture.builder(&link, 1).workflow("nap", nap).start().await.unwrap();
+    let other = fixture.builder(&fixture.link(), 2).workflow("nap", nap).start().await.unwrap();
+    let polls = || link.calls().iter().filter(|call| call.op == Op::Nodes).count();
     tokio::time::sleep(10 * SECOND).await;
-    let before = looks();
+    let before = polls();
     tokio::time::sleep(10 * SECOND).await;
-    let nodes = looks() - before;
-    assert!(nodes >= 90, "{nodes} looks at another node in ten seconds");
+    let nodes = polls() - before;
+    assert!(nodes >= 90, "{nodes} polls of the nodes in ten seconds");
     other.shutdown().await;
     assert_eq!(link.pace(), Pace::default());
     engine.shutdown().await;

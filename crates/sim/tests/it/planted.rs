@@ -1,13 +1,13 @@
-//! Every mistake that is planted on purpose is found, by the simulation or by a model.
+//! The simulation or a model finds every planted mistake.
 
 use goldseam_core::planted::Bug;
-use goldseam_sim::book::Trace;
+use goldseam_sim::journal::Trace;
 use goldseam_sim::swarm::{first_to_find, run_seed, twin_of};
 
-/// Seeds within which a mistake must be found.
+/// Number of seeds within which a mistake must be found.
 const WITHIN: u64 = 2_000;
 
-/// A seed that found the mistake; the others are tried if it does not any more.
+/// Returns a seed that found the mistake once. If it no longer does, the other seeds are tried.
 fn known(bug: Bug) -> u64 {
     match bug {
         Bug::NoFence | Bug::BlindRetry => 106,
@@ -28,7 +28,7 @@ fn known(bug: Bug) -> u64 {
     }
 }
 
-/// All but those that only a model can see.
+/// Returns the mistakes that the simulation finds.
 fn simulated() -> impl Iterator<Item = Bug> {
     Bug::ALL.into_iter().filter(|bug| twin_of(*bug).is_none())
 }

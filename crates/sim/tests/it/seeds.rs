@@ -1,7 +1,7 @@
-//! Seeds of the swarm: new ones, kept ones, and the same one twice.
+//! Seeds of the simulation: the first ones, those that failed once, and repeated ones.
 
-use goldseam_sim::book::Trace;
-use goldseam_sim::kept;
+use goldseam_sim::failed_seeds;
+use goldseam_sim::journal::Trace;
 use goldseam_sim::swarm::run_seed;
 
 fn check(seed: u64) {
@@ -10,8 +10,8 @@ fn check(seed: u64) {
         return;
     }
     let rule = outcome.violations[0].rule;
-    kept::keep(seed, rule).unwrap();
-    panic!("replay with `cargo run -p goldseam-sim -- --seed {seed}`:\n{:#?}", outcome.violations);
+    failed_seeds::keep(seed, rule).unwrap();
+    panic!("repeat with `cargo run -p goldseam-sim -- --seed {seed}`:\n{:#?}", outcome.violations);
 }
 
 fn range(from: u64) {
@@ -35,15 +35,16 @@ fn seeds_from_100() {
 
 #[test]
 fn seeds_that_failed_once_pass() {
-    let kept = kept::read().unwrap();
-    assert!(!kept.is_empty(), "no seed is kept");
-    kept.into_iter().for_each(check);
+    let failed_seeds = failed_seeds::read().unwrap();
+    assert!(!failed_seeds.is_empty(), "no seed is kept");
+    failed_seeds.into_iter().for_each(check);
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn same_seed_gives_the_same_trace() {
     for seed in [3, 17, 42, 99, 1_000_003] {
-        let (first, again) = (run_seed(seed, Trace::Keep), run_seed(seed, Trace::Keep));
+        let first = run_seed(seed, Trace::Keep);
+        let again = run_seed(seed, Trace::Keep);
         let differ = first.trace.iter().zip(&again.trace).position(|(left, right)| left != right);
         if let Some(line) = differ {
             panic!("seed {seed}, line {line}:\n{}\n{}", first.trace[line], again.trace[line]);

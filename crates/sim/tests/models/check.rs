@@ -1,12 +1,12 @@
-//! Runs a model to its end, or until its broken twin is caught.
+//! Searches a model completely, or until its broken twin is caught.
 
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// A model that can say whether anything can still happen.
+/// A model that knows whether any action is possible.
 pub(crate) trait Scoped: Model {
-    /// Whether something changes the world.
+    /// Returns whether any action changes the world.
     fn can_move(&self, world: &Self::State) -> bool {
         let mut actions = Vec::new();
         self.actions(world, &mut actions);
@@ -16,13 +16,13 @@ pub(crate) trait Scoped: Model {
 
 impl<M: Model> Scoped for M {}
 
-/// Begins to measure how long a search takes.
-#[expect(clippy::disallowed_methods, reason = "how long a search takes is a matter of real time")]
+/// Starts to measure the duration of a search.
+#[expect(clippy::disallowed_methods, reason = "the duration of a search is measured in real time")]
 pub(crate) fn stopwatch() -> Instant {
     Instant::now()
 }
 
-/// What a search has seen.
+/// The size and duration of a search.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Searched {
     pub(crate) states: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Searched {
     pub(crate) seconds: f64,
 }
 
-/// Every state that can be reached: each property holds, and everything that should happen does.
+/// Searches all reachable states: asserts that each property holds, and that each expected situation occurs.
 pub(crate) fn holds<M>(model: M, threads: usize) -> Searched
 where
     M: Model + Send + Sync + 'static,
@@ -41,11 +41,14 @@ where
     let checker =
         model.checker().finish_when(HasDiscoveries::AnyFailures).threads(threads).spawn_bfs().join();
     checker.assert_properties();
-    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    Searched { states, depth, seconds: begun.elapsed().as_secs_f64() }
+    Searched {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        seconds: begun.elapsed().as_secs_f64(),
+    }
 }
 
-/// The broken twin breaks this property.
+/// Asserts that the broken twin violates this property.
 pub(crate) fn breaks<M>(twin: M, property: &'static str)
 where
     M: Model + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! A signal against a wait: a run looks at its mail and rests while signals arrive, its wake-up gets lost, its owner
-//! crashes, a person sends it back to where it began, and it begins anew by itself.
+//! Signals and waits: a run reads its mail and becomes dormant while signals arrive, its wake-up is lost, its owner
+//! crashes, an operator jumps back to its start, and it continues as new.
 
 use std::collections::BTreeSet;
 
@@ -14,66 +14,66 @@ use goldseam_core::{
 };
 use stateright::{Model, Property};
 
-use crate::book::{
-    Book, Deed, Log, NOW, Order, Outcome, bits, ends_once, id, number, one_writer_per_epoch, path,
-};
 use crate::check::Scoped;
-use crate::stage::{Landed, Sent, Stage, Task};
+use crate::cluster::{Cluster, Landed, Sent, Task};
+use crate::decisions::{
+    Decisions, Log, NOW, Order, Outcome, Proposal, bits, ends_once, id, number, one_writer_per_epoch, path,
+};
 
-/// What one append is for.
+/// The intent of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Intent {
     Claim,
     TakeOver,
     Wait(u8, Rest),
     Check(u8, Rest),
-    BeginAnew(u8),
+    ContinueAsNew(u8),
     Finish,
     Signal(u8),
     Jump(u8),
-    /// A healer has seen this end of the log.
+    /// Heal; the healer has read the log up to this end.
     Heal(u8),
 }
 
-/// Whether the run leaves memory once it only waits.
+/// Whether the run is released when it only waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Rest {
     Yes,
-    /// Somebody wrote meanwhile: its code looks first.
+    /// No, because the log has changed: the code reads it first.
     No,
-    /// A broken twin rests as it had decided when the log ended here.
+    /// A broken twin uses the decision that it made when the log ended here.
     AsDecidedAt(u8),
 }
 
-/// What is wrong with a broken twin.
+/// The mistake of a broken twin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// It looks at its mail, and rests later whatever has come since.
+    /// It releases the run by an outdated view of its mail.
     RestsOnAStaleView,
-    /// A signal that is sent again is another signal.
+    /// A repeated signal counts as another signal.
     ForgetsSignalIds,
-    /// A run that begins anew leaves its mail behind.
-    LeavesMailBehind,
+    /// `continue_as_new` drops unread mail.
+    DropsMail,
 }
 
-/// How much happens.
+/// The bounds of the search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
     pub(crate) owners: usize,
     pub(crate) signals: u8,
-    /// How often the run begins.
+    /// Number of generations of the run.
     pub(crate) generations: u8,
-    /// Signals that it waits for each time.
+    /// Number of signals that each generation waits for.
     pub(crate) waits: u8,
     pub(crate) jumps: u8,
-    /// Wake-ups that are lost.
+    /// Maximum number of lost wake-ups.
     pub(crate) hints: u8,
-    /// Owners that crash.
+    /// Maximum number of owner crashes.
     pub(crate) crashes: u8,
-    /// Clients that do not hear, and begin again.
+    /// Maximum number of clients that miss a reply and retry.
     pub(crate) retries: u8,
-    /// All faults together.
+    /// Maximum number of faults in total.
     pub(crate) faults: u8,
 }
 
@@ -89,7 +89,7 @@ impl Scope {
         retries: 1,
         faults: 1,
     };
-    /// Two may have the run, or more comes than it waits for.
+    /// Two owners, or more signals than waits.
     pub(crate) const LARGE: &[Self] =
         &[Self { owners: 2, signals: 1, generations: 1, ..Self::SMALL }, Self { signals: 3, ..Self::SMALL }];
 
@@ -108,9 +108,9 @@ impl Scope {
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(crate) struct World {
-    stage: Stage<Intent>,
-    /// Signals that the client knows to be there.
-    told: u8,
+    cluster: Cluster<Intent>,
+    /// Number of signals that were acknowledged to the client.
+    answered: u8,
     jumps: u8,
     hints: u8,
     crashes: u8,
@@ -125,25 +125,25 @@ pub(crate) struct World {
 pub(crate) enum Act {
     Send(usize, Intent),
     Land(usize),
-    LandAndLoseTheHint(usize),
+    LandAndLoseHint(usize),
     LandAndCrash(usize),
     Crash(usize),
-    LandAfterTheCrash(usize),
-    FindItThere,
+    LandAfterCrash(usize),
+    FindDuplicate,
 }
 
-pub(crate) struct MailRoom {
+pub(crate) struct MailModel {
     bug: Bug,
     scope: Scope,
-    book: Book<Intent>,
+    decisions: Decisions<Intent>,
 }
 
-impl MailRoom {
+impl MailModel {
     pub(crate) fn new(scope: Scope, bug: Bug) -> Self {
-        Self { bug, scope, book: Book::new(move |log, order| deed(bug, log, order), judge) }
+        Self { bug, scope, decisions: Decisions::new(move |log, order| propose(bug, log, order), judge) }
     }
 
-    /// What the workflow's code does next, by what its owner has read.
+    /// Returns the next intent of the workflow's code, by the state that its owner has read.
     fn next(&self, state: &State) -> Intent {
         for wait in 0..self.scope.waits {
             match state.ops.get(&wait_path(wait)).map(|op| &op.kind) {
@@ -153,10 +153,10 @@ impl MailRoom {
             }
         }
         let next = state.queued.input.read::<Option<u8>>().ok().flatten().unwrap_or(0) + 1;
-        if next < self.scope.generations { Intent::BeginAnew(next) } else { Intent::Finish }
+        if next < self.scope.generations { Intent::ContinueAsNew(next) } else { Intent::Finish }
     }
 
-    /// The order after a conflict.
+    /// Returns the order to send after a conflict.
     fn again(&self, sent: Sent<Intent>) -> Order<Intent> {
         let rest = match self.bug {
             Bug::RestsOnAStaleView => Rest::AsDecidedAt(sent.after),
@@ -170,13 +170,13 @@ impl MailRoom {
         Order { intent, ..sent.order }
     }
 
-    fn land(&self, world: &mut World, who: usize, heard: bool) -> Option<Landed> {
-        let landed = world.stage.land(&self.book, who, heard, |_, sent| self.again(sent))?;
+    fn land(&self, world: &mut World, who: usize, replied: bool) -> Option<Landed> {
+        let landed = world.cluster.land(&self.decisions, who, replied, |_, sent| self.again(sent))?;
         let rests = |sent: Sent<Intent>| matches!(sent.order.intent, Intent::Wait(_, Rest::No));
-        world.looked_again |= landed == Landed::Again && world.stage.actors[who].sent.is_some_and(rests);
+        world.looked_again |= landed == Landed::Again && world.cluster.actors[who].sent.is_some_and(rests);
         if who == self.scope.client() {
             let is_there = matches!(landed, Landed::Done(_) | Landed::Settled | Landed::Nothing);
-            world.told += u8::from(is_there);
+            world.answered += u8::from(is_there);
             world.deduplicated |= landed == Landed::Nothing;
             world.came_too_late |= matches!(landed, Landed::Refused(_));
         }
@@ -185,8 +185,10 @@ impl MailRoom {
     }
 
     fn actor_actions(&self, world: &World, who: usize, actions: &mut Vec<Act>) {
-        let (stage, scope) = (&world.stage, &self.scope);
-        let (actor, end) = (&stage.actors[who], stage.log.end());
+        let cluster = &world.cluster;
+        let scope = &self.scope;
+        let actor = &cluster.actors[who];
+        let end = cluster.log.end();
         let may_fail = world.hints + world.crashes + world.retries < scope.faults;
         let may_crash = match who {
             who if who < scope.owners => {
@@ -200,21 +202,21 @@ impl MailRoom {
         }
         if actor.sent.is_some() {
             actions.push(Act::Land(who));
-            let may_lose = may_fail && world.hints < scope.hints && stage.task == Task::Dormant;
-            actions.extend(may_lose.then_some(Act::LandAndLoseTheHint(who)));
+            let may_lose = may_fail && world.hints < scope.hints && cluster.task == Task::Dormant;
+            actions.extend(may_lose.then_some(Act::LandAndLoseHint(who)));
         } else if who == scope.client() {
-            let next = Act::Send(who, Intent::Signal(world.told));
-            actions.extend((world.told < scope.signals).then_some(next));
-            actions.extend((world.told < scope.signals).then_some(Act::FindItThere));
+            let next = Act::Send(who, Intent::Signal(world.answered));
+            actions.extend((world.answered < scope.signals).then_some(next));
+            actions.extend((world.answered < scope.signals).then_some(Act::FindDuplicate));
         } else if who == scope.person() {
             actions.extend((world.jumps < scope.jumps).then_some(Act::Send(who, Intent::Jump(world.jumps))));
         } else if who == scope.healer() {
-            actions.extend((stage.task == Task::Dormant).then_some(Act::Send(who, Intent::Heal(end))));
+            actions.extend((cluster.task == Task::Dormant).then_some(Act::Send(who, Intent::Heal(end))));
         } else if actor.fence.is_some() {
-            actions.push(Act::Send(who, self.next(stage.log.until(actor.view).now())));
+            actions.push(Act::Send(who, self.next(cluster.log.until(actor.view).now())));
         } else {
-            actions.extend((stage.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
-            actions.extend(stage.is_orphaned().then_some(Act::Send(who, Intent::TakeOver)));
+            actions.extend((cluster.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
+            actions.extend(cluster.is_orphaned().then_some(Act::Send(who, Intent::TakeOver)));
         }
     }
 }
@@ -223,24 +225,28 @@ fn wait_path(wait: u8) -> goldseam_core::Path {
     path(&format!("w{wait}"))
 }
 
-fn deed(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Deed> {
+fn propose(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Proposal> {
     let note = |id: String| Note { id, by: None, reason: String::new() };
     match order.intent {
         Intent::Claim => order.claim(),
         Intent::TakeOver => order.take_over(log.now()),
         Intent::Signal(k) => {
             let again = if bug == Bug::ForgetsSignalIds { order.write } else { 0 };
-            let (name, id) = (id::<SignalName>("go"), format!("g{k}-{again}"));
-            Some(Deed::Ask(Command::Signal { name, id, fresh: false, payload: number(k) }))
+            let name = id::<SignalName>("go");
+            let id = format!("g{k}-{again}");
+            Some(Proposal::Ask(Command::Signal { name, id, fresh: false, payload: number(k) }))
         }
         Intent::Jump(n) => {
-            let (note, to) = (note(format!("j{n}")), wait_path(0));
+            let note = note(format!("j{n}"));
+            let to = wait_path(0);
             let jump = JumpRequested { note, to, input: None, drop_mail: false, compensate: false };
-            Some(Deed::Ask(Command::Jump(jump)))
+            Some(Proposal::Ask(Command::Jump(jump)))
         }
         Intent::Heal(at) => heal(log.now(), at),
         Intent::Wait(wait, rest) => {
-            let (path, ord, signals) = (wait_path(wait), wait.into(), vec![id::<SignalName>("go")]);
+            let path = wait_path(wait);
+            let ord = wait.into();
+            let signals = vec![id::<SignalName>("go")];
             let wanted = WaitStarted {
                 path,
                 ord,
@@ -253,31 +259,31 @@ fn deed(bug: Bug, log: &Log, order: &Order<Intent>) -> Option<Deed> {
             resting(log, order, Owned::Wait { wanted, ask: None }, rest)
         }
         Intent::Check(wait, rest) => resting(log, order, Owned::Check(wait_path(wait)), rest),
-        Intent::BeginAnew(generation) => {
-            let deed = order.owned(vec![Owned::ContinueAsNew(number(generation))])?;
-            let (Deed::Ask(command), Bug::LeavesMailBehind) = (&deed, bug) else { return Some(deed) };
-            let Some((mut events, task)) = decided(log, command) else { return Some(deed) };
+        Intent::ContinueAsNew(generation) => {
+            let propose = order.owned(vec![Owned::ContinueAsNew(number(generation))])?;
+            let (Proposal::Ask(command), Bug::DropsMail) = (&propose, bug) else { return Some(propose) };
+            let Some((mut events, task)) = decided(log, command) else { return Some(propose) };
             for event in &mut events {
                 if let Event::BranchOpened(opened) = event {
                     opened.carried.iter_mut().for_each(|carried| carried.mail.clear());
                 }
             }
-            Some(Deed::Forge(events, task))
+            Some(Proposal::Forge(events, task))
         }
         Intent::Finish => order.owned(vec![Owned::Complete(Payload::null())]),
     }
 }
 
-fn resting(log: &Log, order: &Order<Intent>, doing: Owned, rest: Rest) -> Option<Deed> {
+fn resting(log: &Log, order: &Order<Intent>, doing: Owned, rest: Rest) -> Option<Proposal> {
     let mut doings = vec![doing];
     if rest != Rest::No {
         doings.push(Owned::Release(Release::Unload));
     }
-    let deed = order.owned(doings)?;
-    let (Deed::Ask(command), Rest::AsDecidedAt(end)) = (&deed, rest) else { return Some(deed) };
+    let propose = order.owned(doings)?;
+    let (Proposal::Ask(command), Rest::AsDecidedAt(end)) = (&propose, rest) else { return Some(propose) };
     match (decided(log, command), decided(log.until(end), command)) {
-        (Some(_), Some((events, task))) => Some(Deed::Forge(events, task)),
-        _ => Some(deed),
+        (Some(_), Some((events, task))) => Some(Proposal::Forge(events, task)),
+        _ => Some(propose),
     }
 }
 
@@ -286,8 +292,8 @@ fn decided(log: &Log, command: &Command) -> Option<(Vec<Event>, TaskMove)> {
     Some((decision.events.into_iter().map(|stamped| stamped.event).collect(), decision.task))
 }
 
-/// What a sweep does about a run whose task rests, if anything: the real diagnosis of what it sees.
-fn heal(state: &State, at: u8) -> Option<Deed> {
+/// Proposes what a sweep does about a run with a dormant task, by the real diagnosis.
+fn heal(state: &State, at: u8) -> Option<Proposal> {
     let task = NewTask {
         id: Record::advance_id(&state.summary.run, 1),
         kind: Record::advance_kind("w", 0),
@@ -315,11 +321,13 @@ fn heal(state: &State, at: u8) -> Option<Deed> {
     };
     let found = diagnose(&sight).into_iter().find(|found| found.remedy == Remedy::Wake)?;
     let healer = Healer { node: None, reason: Reason::StaleDetection };
-    let (rule, evidence, remedy) = (found.rule, found.evidence, found.remedy);
-    Some(Deed::Ask(Command::Heal(Heal { rule, evidence, remedy, at: Seq(at.into()), healer })))
+    let rule = found.rule;
+    let evidence = found.evidence;
+    let remedy = found.remedy;
+    Some(Proposal::Ask(Command::Heal(Heal { rule, evidence, remedy, at: Seq(at.into()), healer })))
 }
 
-/// Mail that was taken on a branch and on what it grew out of, up to a position.
+/// Returns the mail that a branch and its lineage consumed, up to a position.
 fn taken(records: &[Recorded], branch: BranchId, until: Seq) -> Vec<Seq> {
     let opened = records.iter().find_map(|recorded| match &recorded.event {
         Event::BranchOpened(opened) if opened.branch == branch => Some((recorded.seq, opened)),
@@ -352,9 +360,9 @@ const RECEIVED_ONCE: u32 = 4;
 const TAKEN_ONCE: u32 = 8;
 const IN_ORDER: u32 = 16;
 const NONE_LOST: u32 = 32;
-/// It waits for what is in its log, and nobody has it.
+/// The run waits for mail that is in its log, and has no owner.
 const WANTED: u32 = 64;
-/// It waits for what has not come.
+/// The run waits for mail that has not arrived.
 const WAITS: u32 = 128;
 const TAKEN_AGAIN_AFTER_A_JUMP: u32 = 256;
 const CARRIED: u32 = 512;
@@ -393,14 +401,14 @@ fn judge(records: &[Recorded], state: &State) -> u32 {
     ])
 }
 
-impl Model for MailRoom {
+impl Model for MailModel {
     type State = World;
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
         vec![World {
-            stage: Stage::new(self.book.begun(), self.scope.owners + 3),
-            told: 0,
+            cluster: Cluster::new(self.decisions.begun(), self.scope.owners + 3),
+            answered: 0,
             jumps: 0,
             hints: 0,
             crashes: 0,
@@ -413,10 +421,10 @@ impl Model for MailRoom {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Act>) {
-        for who in 0..world.stage.actors.len() {
+        for who in 0..world.cluster.actors.len() {
             self.actor_actions(world, who, actions);
         }
-        actions.extend((0..world.stage.orphans.len()).map(Act::LandAfterTheCrash));
+        actions.extend((0..world.cluster.orphans.len()).map(Act::LandAfterCrash));
     }
 
     fn next_state(&self, world: &World, action: Act) -> Option<World> {
@@ -427,13 +435,13 @@ impl Model for MailRoom {
             } else {
                 world.crashes += 1;
             }
-            world.stage.crash(who);
+            world.cluster.crash(who);
         };
         match action {
             Act::Land(who) => drop(self.land(&mut world, who, true)?),
-            Act::LandAndLoseTheHint(who) => {
+            Act::LandAndLoseHint(who) => {
                 let Landed::Done(TaskMove::Wake) = self.land(&mut world, who, true)? else { return None };
-                world.stage.task = Task::Dormant;
+                world.cluster.task = Task::Dormant;
                 world.hints += 1;
             }
             Act::LandAndCrash(who) => {
@@ -441,20 +449,20 @@ impl Model for MailRoom {
                 crashed(&mut world, who);
             }
             Act::Crash(who) => crashed(&mut world, who),
-            Act::LandAfterTheCrash(index) => world.stage.land_orphan(&self.book, index)?,
-            Act::FindItThere => {
-                // The client does not know that its signal is there, sends it again, and is told.
+            Act::LandAfterCrash(index) => world.cluster.land_orphan(&self.decisions, index)?,
+            Act::FindDuplicate => {
+                // The client missed the reply, sends its signal again, and receives a reply.
                 let order =
-                    Order { who: 9, boot: 0, intent: Intent::Signal(world.told), fence: None, write: 0 };
-                if self.book.outcome(&world.stage.log, order) != Outcome::Nothing {
+                    Order { who: 9, boot: 0, intent: Intent::Signal(world.answered), fence: None, write: 0 };
+                if self.decisions.outcome(&world.cluster.log, order) != Outcome::Nothing {
                     return None;
                 }
-                world.told += 1;
+                world.answered += 1;
                 world.deduplicated = true;
             }
             Act::Send(who, intent) => {
                 world.jumps += u8::from(matches!(intent, Intent::Jump(_)));
-                world.stage.send(&self.book, who, intent)?;
+                world.cluster.send(&self.decisions, who, intent)?;
             }
         }
         Some(world)
@@ -464,58 +472,59 @@ impl Model for MailRoom {
         type World = self::World;
         let mut properties = vec![
             // I5
-            Property::always("one owner's appends per epoch", |_, w: &World| w.stage.log.holds(ONE_WRITER)),
+            Property::always("one owner's appends per epoch", |_, w: &World| w.cluster.log.holds(ONE_WRITER)),
             // I6, R9
-            Property::always("no signal reopens a finished run", |_, w: &World| w.stage.log.holds(ENDS_ONCE)),
+            Property::always("no signal reopens a finished run", |_, w: &World| {
+                w.cluster.log.holds(ENDS_ONCE)
+            }),
             // I11, C11
-            Property::always("a signal stands once in the log", |_, w: &World| {
-                w.stage.log.holds(RECEIVED_ONCE)
+            Property::always("a signal is in the log once", |_, w: &World| {
+                w.cluster.log.holds(RECEIVED_ONCE)
             }),
             // I11
-            Property::always("a signal is taken once on a lineage", |_, w: &World| {
-                w.stage.log.holds(TAKEN_ONCE)
+            Property::always("a signal is consumed once per lineage", |_, w: &World| {
+                w.cluster.log.holds(TAKEN_ONCE)
             }),
             // I11
-            Property::always("signals are taken in order", |_, w: &World| w.stage.log.holds(IN_ORDER)),
+            Property::always("signals are consumed in order", |_, w: &World| w.cluster.log.holds(IN_ORDER)),
             // I11
-            Property::always("what was not taken is still there", |_, w: &World| {
-                w.stage.log.holds(NONE_LOST)
-            }),
+            Property::always("unconsumed mail is kept", |_, w: &World| w.cluster.log.holds(NONE_LOST)),
             // I2, I16
-            Property::always("what was acknowledged stays", |_, w: &World| {
-                w.stage.keeps_its_word() && w.stage.log.count("signal.received") >= usize::from(w.told)
+            Property::always("acknowledged writes stay", |_, w: &World| {
+                w.cluster.keeps_acknowledged_writes()
+                    && w.cluster.log.count("signal.received") >= usize::from(w.answered)
             }),
             // I11, C11
-            Property::always("nobody oversleeps", |_, w: &World| {
-                !w.stage.log.holds(WANTED) || w.stage.task != Task::Dormant || w.hints > 0
+            Property::always("a run with wanted mail is not dormant", |_, w: &World| {
+                !w.cluster.log.holds(WANTED) || w.cluster.task != Task::Dormant || w.hints > 0
             }),
             // I9
-            Property::always("who is well is left alone", |_, w: &World| !w.healed || w.hints > 0),
+            Property::always("healthy runs are not healed", |_, w: &World| !w.healed || w.hints > 0),
             // I1, I15
-            Property::always("nothing is stuck", |m: &Self, w: &World| {
-                w.stage.log.is_over() || m.can_move(w) || w.stage.log.holds(WAITS)
+            Property::always("no run is stuck", |m: &Self, w: &World| {
+                w.cluster.log.is_over() || m.can_move(w) || w.cluster.log.holds(WAITS)
             }),
-            Property::sometimes("it completes", |_, w: &World| w.stage.log.is_over()),
-            Property::sometimes("it sleeps", |_, w: &World| w.stage.task == Task::Dormant),
+            Property::sometimes("the run completes", |_, w: &World| w.cluster.log.is_over()),
+            Property::sometimes("the run becomes dormant", |_, w: &World| w.cluster.task == Task::Dormant),
             Property::sometimes("a lost wake-up is found", |_, w: &World| w.healed),
-            Property::sometimes("a repeated signal is known", |_, w: &World| w.deduplicated),
-            Property::sometimes("it looks again before it rests", |_, w: &World| w.looked_again),
-            Property::sometimes("mail is taken again after a jump", |_, w: &World| {
-                w.stage.log.holds(TAKEN_AGAIN_AFTER_A_JUMP)
+            Property::sometimes("a repeated signal is deduplicated", |_, w: &World| w.deduplicated),
+            Property::sometimes("the run reads again before it is released", |_, w: &World| w.looked_again),
+            Property::sometimes("mail is consumed again after a jump", |_, w: &World| {
+                w.cluster.log.holds(TAKEN_AGAIN_AFTER_A_JUMP)
             }),
-            Property::sometimes("a run that was over goes on", |_, w: &World| {
-                w.stage.log.count("run.completed") > 0 && !w.stage.log.is_over()
+            Property::sometimes("an ended run continues", |_, w: &World| {
+                w.cluster.log.count("run.completed") > 0 && !w.cluster.log.is_over()
             }),
             Property::sometimes("a crash is survived", |_, w: &World| {
-                w.crashes > 0 && w.stage.log.is_over() && w.stage.log.count("run.recovered") > 0
+                w.crashes > 0 && w.cluster.log.is_over() && w.cluster.log.count("run.recovered") > 0
             }),
         ];
         if self.scope.generations > 1 {
-            let carried = |_: &Self, w: &World| w.stage.log.holds(CARRIED);
-            properties.push(Property::sometimes("mail is carried on", carried));
+            let carried = |_: &Self, w: &World| w.cluster.log.holds(CARRIED);
+            properties.push(Property::sometimes("unread mail is carried over", carried));
         }
         if self.scope.signals > self.scope.generations * self.scope.waits {
-            properties.push(Property::sometimes("a signal comes too late", |_, w: &World| w.came_too_late));
+            properties.push(Property::sometimes("a signal arrives too late", |_, w: &World| w.came_too_late));
         }
         properties
     }

@@ -1,29 +1,29 @@
-//! Models of the protocols: every interleaving of a few actors, faults and crashes, up to a scope. Only store, network
-//! and processes are modelled; what is decided, written and derived comes from the real `decide`, `seal` and `derive`.
-//! Each model has broken twins that must be caught, or it proves nothing.
+//! Models of the protocols: every interleaving of a few actors, faults and crashes, up to a scope. Only the store, the
+//! network and the processes are modelled; decisions, records and states come from the real `decide`, `seal` and
+//! `derive`. Each model has broken twins that it must catch.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`ownership`] | claims, takeovers and fences |
-//! | [`mail`] | signals against waits |
+//! | [`mail`] | signals and waits |
 //! | [`saga`] | compensation |
 //! | [`object`] | compare-and-set on objects |
-//! | [`book`], [`stage`] | logs that worlds share; actors who append to one |
-//! | [`check`] | how a model is searched |
+//! | [`decisions`], [`cluster`] | logs and memoized decisions; actors that append to one log |
+//! | [`check`] | the search of a model |
 
-mod book;
 mod check;
+mod cluster;
+mod decisions;
 mod mail;
 mod object;
 mod ownership;
 mod saga;
-mod stage;
 
 use check::{Searched, breaks, holds, stopwatch};
-use mail::{Bug as MailBug, MailRoom};
-use object::{Bucket, Bug as BucketBug};
-use ownership::{Ownership, Retry};
-use saga::{Bug as SagaBug, Saga};
+use mail::{Bug as MailBug, MailModel};
+use object::{Bug as BucketBug, ObjectModel};
+use ownership::{OwnershipModel, Retry};
+use saga::{Bug as SagaBug, SagaModel};
 
 fn small(searched: Searched, at_least: usize) {
     assert!(searched.states > at_least, "{searched:?}");
@@ -31,135 +31,148 @@ fn small(searched: Searched, at_least: usize) {
 
 #[test]
 fn no_interleaving_breaks_ownership() {
-    small(holds(Ownership::new(ownership::Scope::SMALL, Retry::Fenced), 1), 20_000);
+    small(holds(OwnershipModel::new(ownership::Scope::SMALL, Retry::Fenced), 1), 20_000);
 }
 
 #[test]
 fn no_interleaving_loses_or_repeats_a_signal() {
-    small(holds(MailRoom::new(mail::Scope::SMALL, MailBug::None), 1), 20_000);
+    small(holds(MailModel::new(mail::Scope::SMALL, MailBug::None), 1), 20_000);
 }
 
 #[test]
 fn no_interleaving_leaves_a_step_half_undone() {
-    small(holds(Saga::new(saga::Scope::SMALL, SagaBug::None), 1), 5_000);
+    small(holds(SagaModel::new(saga::Scope::SMALL, SagaBug::None), 1), 5_000);
 }
 
 #[test]
-fn no_lost_late_or_doubled_request_breaks_a_run_on_objects() {
-    small(holds(Bucket::new(object::Scope::SMALL, BucketBug::None), 1), 5_000);
+fn lost_late_or_repeated_requests_break_no_run_on_objects() {
+    small(holds(ObjectModel::new(object::Scope::SMALL, BucketBug::None), 1), 5_000);
 }
 
 #[test]
-fn a_retry_without_the_fence_is_caught() {
-    breaks(Ownership::new(ownership::Scope::SMALL, Retry::Unfenced), "one owner's appends per epoch");
+fn catches_a_retry_without_the_fence() {
+    breaks(OwnershipModel::new(ownership::Scope::SMALL, Retry::Unfenced), "one owner's appends per epoch");
 }
 
 #[test]
-fn a_run_that_rests_on_a_stale_view_is_caught() {
-    breaks(MailRoom::new(mail::Scope::SMALL, MailBug::RestsOnAStaleView), "nobody oversleeps");
+fn catches_resting_on_a_stale_view() {
+    breaks(
+        MailModel::new(mail::Scope::SMALL, MailBug::RestsOnAStaleView),
+        "a run with wanted mail is not dormant",
+    );
 }
 
 #[test]
-fn a_signal_id_that_is_forgotten_is_caught() {
-    breaks(MailRoom::new(mail::Scope::SMALL, MailBug::ForgetsSignalIds), "a signal stands once in the log");
+fn catches_forgotten_signal_ids() {
+    breaks(MailModel::new(mail::Scope::SMALL, MailBug::ForgetsSignalIds), "a signal is in the log once");
 }
 
 #[test]
-fn mail_that_is_left_behind_is_caught() {
-    let twin = MailRoom::new(mail::Scope::SMALL, MailBug::LeavesMailBehind);
-    breaks(twin, "what was not taken is still there");
+fn catches_mail_dropped_by_continue_as_new() {
+    let twin = MailModel::new(mail::Scope::SMALL, MailBug::DropsMail);
+    breaks(twin, "unconsumed mail is kept");
 }
 
 #[test]
-fn an_owner_that_begins_to_undo_anew_is_caught() {
-    breaks(Saga::new(saga::Scope::SMALL, SagaBug::BeginsAnew), "a step is undone once");
+fn catches_compensation_that_restarts() {
+    breaks(SagaModel::new(saga::Scope::SMALL, SagaBug::RestartsCompensation), "a step is compensated once");
 }
 
 #[test]
-fn an_owner_that_skips_what_was_begun_is_caught() {
-    breaks(Saga::new(saga::Scope::SMALL, SagaBug::SkipsWhatWasBegun), "nothing is left when it ends");
+fn catches_skipped_compensations() {
+    breaks(
+        SagaModel::new(saga::Scope::SMALL, SagaBug::SkipsStartedCompensations),
+        "no compensation is missing at the end",
+    );
 }
 
 #[test]
-fn a_cancellation_that_cuts_the_undoing_short_is_caught() {
-    breaks(Saga::new(saga::Scope::SMALL, SagaBug::CancelEndsAtOnce), "nothing is left when it ends");
+fn catches_a_cancel_that_ends_compensation_early() {
+    breaks(
+        SagaModel::new(saga::Scope::SMALL, SagaBug::CancelEndsAtOnce),
+        "no compensation is missing at the end",
+    );
 }
 
 #[test]
-fn a_writer_that_takes_its_own_object_for_anothers_is_caught() {
-    let twin = Bucket::new(object::Scope::SMALL, BucketBug::TakesItsOwnForAnothers);
-    breaks(twin, "a signal stands once in the log");
+fn catches_a_writer_that_mistakes_its_own_object() {
+    let twin = ObjectModel::new(object::Scope::SMALL, BucketBug::MistakesItsOwnObject);
+    breaks(twin, "a signal is in the log once");
 }
 
 #[test]
-fn a_blind_write_is_caught() {
-    breaks(Bucket::new(object::Scope::SMALL, BucketBug::WritesBlindly), "what was acknowledged stays");
+fn catches_blind_writes() {
+    breaks(ObjectModel::new(object::Scope::SMALL, BucketBug::WritesBlindly), "acknowledged writes stay");
 }
 
 #[test]
-fn an_owner_that_trusts_the_row_is_caught() {
-    let twin = Bucket::new(object::Scope::SMALL, BucketBug::TrustsTheRow);
-    breaks(twin, "no owner does again what is done");
+fn catches_an_owner_that_trusts_the_row() {
+    let twin = ObjectModel::new(object::Scope::SMALL, BucketBug::TrustsTheRow);
+    breaks(twin, "no owner repeats a completed step");
 }
 
 #[test]
-fn a_marker_that_is_removed_first_is_caught() {
-    let twin = Bucket::new(object::Scope::SMALL, BucketBug::UnmarksFirst);
-    breaks(twin, "whoever must be found has a marker");
+fn catches_a_marker_that_is_removed_first() {
+    let twin = ObjectModel::new(object::Scope::SMALL, BucketBug::UnmarksFirst);
+    breaks(twin, "a run that must be found has a marker");
 }
 
 #[test]
-fn one_marker_for_all_lives_is_caught() {
-    let twin = Bucket::new(object::Scope::LARGE[1], BucketBug::OneMarkerForAllLives);
-    breaks(twin, "whoever must be found has a marker");
+fn catches_one_marker_for_all_lives() {
+    let twin = ObjectModel::new(object::Scope::LARGE[1], BucketBug::OneMarkerForAllLives);
+    breaks(twin, "a run that must be found has a marker");
 }
 
 #[test]
-fn a_second_life_that_goes_by_a_late_row_is_caught() {
-    let twin = Bucket::new(object::Scope::LARGE[1], BucketBug::GoesOnByTheRow);
-    breaks(twin, "whoever must be found has a marker");
+fn catches_a_second_life_that_trusts_a_late_row() {
+    let twin = ObjectModel::new(object::Scope::LARGE[1], BucketBug::ContinuesByTheRow);
+    breaks(twin, "a run that must be found has a marker");
 }
 
 #[test]
-fn a_busy_server_that_is_taken_for_a_conflict_is_caught() {
-    let twin = Bucket::new(object::Scope::SMALL, BucketBug::TakesBusyForThere);
-    breaks(twin, "what was acknowledged stays");
+fn catches_busy_treated_as_conflict() {
+    let twin = ObjectModel::new(object::Scope::SMALL, BucketBug::TreatsBusyAsConflict);
+    breaks(twin, "acknowledged writes stay");
 }
 
-/// Every broken twin.
+/// The tests of all broken twins.
 const TWINS: &[fn()] = &[
-    a_retry_without_the_fence_is_caught,
-    a_run_that_rests_on_a_stale_view_is_caught,
-    a_signal_id_that_is_forgotten_is_caught,
-    mail_that_is_left_behind_is_caught,
-    an_owner_that_begins_to_undo_anew_is_caught,
-    an_owner_that_skips_what_was_begun_is_caught,
-    a_cancellation_that_cuts_the_undoing_short_is_caught,
-    a_writer_that_takes_its_own_object_for_anothers_is_caught,
-    a_blind_write_is_caught,
-    an_owner_that_trusts_the_row_is_caught,
-    a_marker_that_is_removed_first_is_caught,
-    one_marker_for_all_lives_is_caught,
-    a_second_life_that_goes_by_a_late_row_is_caught,
-    a_busy_server_that_is_taken_for_a_conflict_is_caught,
+    catches_a_retry_without_the_fence,
+    catches_resting_on_a_stale_view,
+    catches_forgotten_signal_ids,
+    catches_mail_dropped_by_continue_as_new,
+    catches_compensation_that_restarts,
+    catches_skipped_compensations,
+    catches_a_cancel_that_ends_compensation_early,
+    catches_a_writer_that_mistakes_its_own_object,
+    catches_blind_writes,
+    catches_an_owner_that_trusts_the_row,
+    catches_a_marker_that_is_removed_first,
+    catches_one_marker_for_all_lives,
+    catches_a_second_life_that_trusts_a_late_row,
+    catches_busy_treated_as_conflict,
 ];
 
-/// Searches a model on so many threads.
+/// Searches a model on a number of threads.
 type Search = fn(usize) -> Searched;
 
-/// Every model in its large scopes.
+/// All models in their large scopes.
 const LARGE: &[(&str, Search)] = &[
-    ("ownership", |threads| holds(Ownership::new(ownership::Scope::LARGE, Retry::Fenced), threads)),
-    ("mail, two owners", |threads| holds(MailRoom::new(mail::Scope::LARGE[0], MailBug::None), threads)),
-    ("mail, three signals", |threads| holds(MailRoom::new(mail::Scope::LARGE[1], MailBug::None), threads)),
-    ("saga", |threads| holds(Saga::new(saga::Scope::LARGE, SagaBug::None), threads)),
-    ("object, two starts", |threads| holds(Bucket::new(object::Scope::LARGE[0], BucketBug::None), threads)),
-    ("object, two lives", |threads| holds(Bucket::new(object::Scope::LARGE[1], BucketBug::None), threads)),
+    ("ownership", |threads| holds(OwnershipModel::new(ownership::Scope::LARGE, Retry::Fenced), threads)),
+    ("mail, two owners", |threads| holds(MailModel::new(mail::Scope::LARGE[0], MailBug::None), threads)),
+    ("mail, three signals", |threads| holds(MailModel::new(mail::Scope::LARGE[1], MailBug::None), threads)),
+    ("saga", |threads| holds(SagaModel::new(saga::Scope::LARGE, SagaBug::None), threads)),
+    ("object, two starts", |threads| {
+        holds(ObjectModel::new(object::Scope::LARGE[0], BucketBug::None), threads)
+    }),
+    ("object, two lives", |threads| {
+        holds(ObjectModel::new(object::Scope::LARGE[1], BucketBug::None), threads)
+    }),
 ];
 
 #[test]
-#[ignore = "minutes, and gigabytes of memory: cargo xtask models"]
-fn no_interleaving_of_the_large_scopes_breaks_anything() {
+#[ignore = "takes minutes and gigabytes of memory: cargo xtask models"]
+fn large_scopes_hold_in_every_interleaving() {
     let begun = stopwatch();
     let mut states = 0;
     println!();
@@ -170,6 +183,7 @@ fn no_interleaving_of_the_large_scopes_breaks_anything() {
     }
     TWINS.iter().for_each(|twin| twin());
     assert!(states >= 10_000_000, "{states} states");
-    let (twins, seconds) = (TWINS.len(), begun.elapsed().as_secs());
+    let twins = TWINS.len();
+    let seconds = begun.elapsed().as_secs();
     println!("record: states={states} models=4 twins_caught={twins} seconds={seconds}");
 }

@@ -1,6 +1,6 @@
-//! A run on nothing but objects: batches that are created if they are absent, a row that is replaced by its tag, and
-//! markers that are written before what they tell of and removed after it. Every request is a step by itself: its
-//! reply is lost, the server is busy, a copy of it arrives much later, or its sender crashes.
+//! A run on object storage: batches that are created if absent, a row that is replaced by its tag, and markers that are
+//! written before the change that they announce and removed after it. Each request is a separate action: its reply
+//! may be lost, the server may be busy, a copy may arrive much later, or its sender may crash.
 
 mod requests;
 
@@ -8,17 +8,17 @@ use goldseam_core::event::{JumpRequested, Note};
 use goldseam_core::{Command, Event, Owned, Payload, Recorded, SignalName, State};
 use stateright::{Model, Property};
 
-use crate::book::{
-    Book, Deed, Log, Order, bits, done, ends_once, id, number, one_writer_per_epoch, path, queued,
-};
 use crate::check::Scoped;
+use crate::decisions::{
+    Decisions, Log, Order, Proposal, bits, done, ends_once, id, number, one_writer_per_epoch, path, queued,
+};
 use requests::{
     BUSY, KNOWN, Late, PUT_LATE, Phase, Process, REFUSED, ROW_SETTLED, SETTLED, SWEPT, UNMARKED_LATE,
 };
 
 pub(crate) use requests::World;
 
-/// What one append is for.
+/// The intent of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Intent {
     Start,
@@ -26,47 +26,47 @@ pub(crate) enum Intent {
     TakeOver,
     Step,
     Finish,
-    /// Which one, and how often it was made up anew.
+    /// The number of the signal, and how often it got a new id.
     Signal(u8, u8),
     Jump,
-    /// Only the row is put right.
+    /// Corrects only the row.
     Sweep,
 }
 
-/// What is wrong with a broken twin.
+/// The mistake of a broken twin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Whoever finds its own object there believes that somebody was faster.
-    TakesItsOwnForAnothers,
-    /// Batches are written whatever is there.
+    /// A writer treats its own object as a conflict.
+    MistakesItsOwnObject,
+    /// Batches overwrite existing objects.
     WritesBlindly,
-    /// An owner goes by the row.
+    /// An owner trusts the row, which may be late.
     TrustsTheRow,
-    /// The marker goes before the row says that the run is over.
+    /// The marker is removed before the row shows the end of the run.
     UnmarksFirst,
-    /// Every life of a run has the same marker.
+    /// All lives of a run share one marker.
     OneMarkerForAllLives,
-    /// Whether a run was over is told by its row, which may be late.
-    GoesOnByTheRow,
-    /// A busy server means that the object is there.
-    TakesBusyForThere,
+    /// The row, which may be late, decides whether a run had ended.
+    ContinuesByTheRow,
+    /// A busy response counts as an existing object.
+    TreatsBusyAsConflict,
 }
 
-/// How much happens.
+/// The bounds of the search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
     pub(crate) nodes: usize,
-    /// What each client wants, in order.
+    /// The intents of each client, in order.
     pub(crate) clients: &'static [&'static [Intent]],
-    /// Replies that are lost.
+    /// Maximum number of lost replies.
     pub(crate) losses: u8,
-    /// Requests of which a copy arrives later.
+    /// Maximum number of requests of which a copy arrives later.
     pub(crate) delays: u8,
-    /// Answers that another request is under way.
+    /// Maximum number of busy responses.
     pub(crate) busy: u8,
     pub(crate) crashes: u8,
-    /// All of these together.
+    /// Maximum number of faults in total.
     pub(crate) faults: u8,
 }
 
@@ -80,7 +80,7 @@ impl Scope {
         crashes: 1,
         faults: 1,
     };
-    /// Two start the run, or one more lets it go on after it was over.
+    /// Two clients start the run, or a second client continues the ended run.
     pub(crate) const LARGE: &[Self] = &[
         Self { clients: &[&[Intent::Start, Intent::Signal(0, 0)], &[Intent::Start]], ..Self::SMALL },
         Self { clients: &[&[Intent::Start], &[Intent::Jump]], ..Self::SMALL },
@@ -99,7 +99,7 @@ impl Scope {
 pub(crate) enum Act {
     Begin(usize, Intent),
     Request(usize),
-    RequestAndLoseTheReply(usize),
+    RequestAndLoseReply(usize),
     Delay(usize),
     Busy(usize),
     Crash(usize),
@@ -108,28 +108,29 @@ pub(crate) enum Act {
     TidyLater(u8),
 }
 
-pub(crate) struct Bucket {
+pub(crate) struct ObjectModel {
     bug: Bug,
     scope: Scope,
-    book: Book<Intent>,
+    decisions: Decisions<Intent>,
 }
 
-fn deed(log: &Log, order: &Order<Intent>) -> Option<Deed> {
+fn propose(log: &Log, order: &Order<Intent>) -> Option<Proposal> {
     let note = Note { id: "jump".to_owned(), by: None, reason: String::new() };
     match order.intent {
-        Intent::Start => Some(Deed::Ask(Command::Start { queued: queued(), claim: None })),
+        Intent::Start => Some(Proposal::Ask(Command::Start { queued: queued(), claim: None })),
         Intent::Claim => order.claim(),
         Intent::TakeOver => order.take_over(log.now()),
         Intent::Step => order.owned(vec![done("step", 0, false)]),
         Intent::Finish => order.owned(vec![Owned::Complete(Payload::null())]),
         Intent::Signal(k, again) => {
-            let (name, id) = (id::<SignalName>("go"), format!("g{k}-{again}"));
-            Some(Deed::Ask(Command::Signal { name, id, fresh: false, payload: number(k) }))
+            let name = id::<SignalName>("go");
+            let id = format!("g{k}-{again}");
+            Some(Proposal::Ask(Command::Signal { name, id, fresh: false, payload: number(k) }))
         }
         Intent::Jump => {
             let to = path("step");
             let jump = JumpRequested { note, to, input: None, drop_mail: false, compensate: false };
-            Some(Deed::Ask(Command::Jump(jump)))
+            Some(Proposal::Ask(Command::Jump(jump)))
         }
         Intent::Sweep => None,
     }
@@ -157,12 +158,12 @@ fn judge(records: &[Recorded], _: &State) -> u32 {
     ])
 }
 
-impl Bucket {
+impl ObjectModel {
     pub(crate) fn new(scope: Scope, bug: Bug) -> Self {
-        Self { bug, scope, book: Book::new(deed, judge) }
+        Self { bug, scope, decisions: Decisions::new(propose, judge) }
     }
 
-    /// What a node does next with a run that it has, or finds.
+    /// Returns the next intent of a node for a run that it owns or finds.
     fn node_wants(&self, world: &World, who: usize) -> Option<Intent> {
         let process = &world.processes[who];
         let state = world.log.state.as_ref()?;
@@ -191,18 +192,18 @@ impl Bucket {
             (world.has_marker() && world.row_is_late()).then_some(Intent::Sweep)
         } else {
             let wanted = self.scope.clients[who - self.scope.nodes];
-            let next = wanted.get(usize::from(world.processes[who].told)).copied();
+            let next = wanted.get(usize::from(world.processes[who].answered)).copied();
             next.filter(|intent| *intent != Intent::Jump || world.log.is_over())
         }
     }
 }
 
-impl Model for Bucket {
+impl Model for ObjectModel {
     type State = World;
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let process = Process { boot: 0, fence: None, view: 0, job: None, writes: 0, told: 0 };
+        let process = Process { boot: 0, fence: None, view: 0, job: None, writes: 0, answered: 0 };
         vec![World {
             log: Log::empty(),
             row: None,
@@ -233,7 +234,7 @@ impl Model for Bucket {
             if !may_fail {
                 continue;
             }
-            actions.extend((world.losses < scope.losses).then_some(Act::RequestAndLoseTheReply(who)));
+            actions.extend((world.losses < scope.losses).then_some(Act::RequestAndLoseReply(who)));
             actions.extend((world.delays < scope.delays).then_some(Act::Delay(who)));
             actions.extend((world.crashes < scope.crashes).then_some(Act::Crash(who)));
             let may_meet = world.busy < scope.busy && job.phase == Phase::Put;
@@ -251,7 +252,7 @@ impl Model for Bucket {
         let mut world = world.clone();
         match action {
             Act::Begin(who, intent) => {
-                // The step is done before anybody says so: was it done already, as the owner could know?
+                // The step is executed before it is written: record whether the owner repeats it.
                 let done =
                     world.log.state.as_ref().is_some_and(|state| state.ops.contains_key(&path("step")));
                 let epoch = world.log.state.as_ref().map_or(0, |state| state.summary.epoch.0);
@@ -260,7 +261,7 @@ impl Model for Bucket {
                 self.begin(&mut world, who, intent)?;
             }
             Act::Request(who) => self.request(&mut world, who, true)?,
-            Act::RequestAndLoseTheReply(who) => {
+            Act::RequestAndLoseReply(who) => {
                 world.losses += 1;
                 self.request(&mut world, who, false)?;
             }
@@ -271,18 +272,18 @@ impl Model for Bucket {
             Act::Busy(who) => {
                 world.busy += 1;
                 world.see(BUSY);
-                if self.bug == Bug::TakesBusyForThere {
+                if self.bug == Bug::TreatsBusyAsConflict {
                     let write = world.processes[who].job?.order.write;
                     world.processes[who].job = None;
-                    world.processes[who].told += 1;
+                    world.processes[who].answered += 1;
                     world.acked.push(write);
                 }
             }
             Act::Crash(who) => {
                 world.crashes += 1;
-                let Process { boot, told, .. } = world.processes[who];
+                let Process { boot, answered, .. } = world.processes[who];
                 world.processes[who] =
-                    Process { boot: boot + 1, fence: None, view: 0, job: None, writes: 0, told };
+                    Process { boot: boot + 1, fence: None, view: 0, job: None, writes: 0, answered };
             }
             Act::Arrive(index) => self.arrive(&mut world, index)?,
             Act::Tidy(marker) => world.markers &= !(1 << marker),
@@ -304,52 +305,52 @@ impl Model for Bucket {
             // I6
             Property::always("a run ends once", |_, w: &World| w.log.holds(ENDS_ONCE)),
             // I11
-            Property::always("a signal stands once in the log", |_, w: &World| w.log.holds(SIGNALS_ONCE)),
+            Property::always("a signal is in the log once", |_, w: &World| w.log.holds(SIGNALS_ONCE)),
             // I2, I16
-            Property::always("what was acknowledged stays", |_, w: &World| {
+            Property::always("acknowledged writes stay", |_, w: &World| {
                 w.acked.iter().all(|write| w.log.has(*write))
             }),
             // I4
-            Property::always("no owner does again what is done", |_, w: &World| !w.repeated),
+            Property::always("no owner repeats a completed step", |_, w: &World| !w.repeated),
             // I7
-            Property::always("the row says what the log said", |_, w: &World| {
+            Property::always("the row equals an earlier state of the log", |_, w: &World| {
                 w.row.is_none_or(|row| {
                     let log = w.log.until(row.end);
                     (log.appends, log.end(), log.is_over()) == (row.batch, row.end, row.over)
                 })
             }),
             // I15, C18
-            Property::always("whoever must be found has a marker", |_, w: &World| {
+            Property::always("a run that must be found has a marker", |_, w: &World| {
                 !w.must_be_found() || w.has_marker()
             }),
             // I1, I15
-            Property::always("nothing is stuck", |m: &Self, w: &World| w.is_tidy() || m.can_move(w)),
-            Property::sometimes("it completes and leaves nothing behind", |_, w: &World| w.is_tidy()),
+            Property::always("no run is stuck", |m: &Self, w: &World| w.is_tidy() || m.can_move(w)),
+            Property::sometimes("the run completes and leaves no marker", |_, w: &World| w.is_tidy()),
             Property::sometimes("a lost reply is settled", |_, w: &World| w.seen & SETTLED != 0),
             Property::sometimes("a row's lost reply is settled", |_, w: &World| w.seen & ROW_SETTLED != 0),
-            Property::sometimes("a busy server is asked again", |_, w: &World| {
+            Property::sometimes("a request to a busy server is retried", |_, w: &World| {
                 w.seen & BUSY != 0 && w.is_tidy()
             }),
             Property::sometimes("a batch arrives late", |_, w: &World| w.seen & PUT_LATE != 0),
-            Property::sometimes("a late row is put right", |_, w: &World| w.seen & SWEPT != 0),
+            Property::sometimes("a late row is corrected", |_, w: &World| w.seen & SWEPT != 0),
         ];
         if self.scope.has(Intent::Signal(0, 0)) {
             properties
-                .push(Property::sometimes("a signal comes too late", |_, w: &World| w.seen & REFUSED != 0));
+                .push(Property::sometimes("a signal arrives too late", |_, w: &World| w.seen & REFUSED != 0));
         }
         if self.scope.has(Intent::Jump) {
             properties.push(Property::sometimes("a removal arrives in a later life", |_, w: &World| {
                 w.seen & UNMARKED_LATE != 0
             }));
-            properties.push(Property::sometimes("a run that was over goes on", |_, w: &World| {
+            properties.push(Property::sometimes("an ended run continues", |_, w: &World| {
                 w.log.count("run.completed") > 0 && !w.log.is_over()
             }));
-            properties.push(Property::sometimes("a run that went on ends", |_, w: &World| {
+            properties.push(Property::sometimes("a continued run ends", |_, w: &World| {
                 w.log.count("run.completed") > 1
             }));
         }
         if self.scope.clients.iter().filter(|wanted| wanted.contains(&Intent::Start)).count() > 1 {
-            properties.push(Property::sometimes("a run that is there is not begun again", |_, w: &World| {
+            properties.push(Property::sometimes("an existing run is not started again", |_, w: &World| {
                 w.seen & KNOWN != 0
             }));
         }

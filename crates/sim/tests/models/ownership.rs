@@ -1,24 +1,26 @@
-//! Ownership and fencing: owners, a client and whoever takes runs over on one log. Owners are suspected wrongly, crash
-//! between sending and hearing, and come back as others; their writes are delayed, their replies lost.
+//! Ownership and fencing: owners and a client on one log. Live owners are suspected, owners crash between a write and
+//! its reply and restart as other nodes, writes are delayed, and replies are lost.
 
 use goldseam_core::event::{Release, WaitStarted};
 use goldseam_core::state::{OpKind, WaitOp};
 use goldseam_core::{Command, Owned, Payload, Recorded, Refusal, SignalName, State};
 use stateright::{Model, Property};
 
-use crate::book::{Book, Deed, Log, Order, bits, done, ends_once, id, one_writer_per_epoch, path};
 use crate::check::Scoped;
-use crate::stage::{Landed, Sent, Stage, Task};
+use crate::cluster::{Cluster, Landed, Sent, Task};
+use crate::decisions::{
+    Decisions, Log, Order, Proposal, bits, done, ends_once, id, one_writer_per_epoch, path,
+};
 
-/// What one append is for.
+/// The intent of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Intent {
     Claim,
     TakeOver,
     Step(u8),
-    /// Waits for the next signal, and rests if none is there.
+    /// Waits for the next signal, and releases the run if it has not arrived.
     Park(u8),
-    /// Looks again, and rests if none is there.
+    /// Checks again, and releases the run if the signal has not arrived.
     Check(u8),
     Finish,
     Signal(u8),
@@ -26,7 +28,7 @@ pub(crate) enum Intent {
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(crate) struct World {
-    stage: Stage<Intent>,
+    cluster: Cluster<Intent>,
     takeovers: u8,
     losses: u8,
     crashes: u8,
@@ -39,33 +41,33 @@ pub(crate) struct World {
 pub(crate) enum Act {
     Send(usize, Intent),
     Land(usize),
-    LandAndLoseTheReply(usize),
+    LandAndLoseReply(usize),
     Crash(usize),
-    LandAfterTheCrash(usize),
+    LandAfterCrash(usize),
 }
 
-/// Whether a retry after a conflict still names the owner's own claim.
+/// Whether a retry after a conflict still names the owner's claim.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Retry {
     Fenced,
     Unfenced,
 }
 
-/// How much happens.
+/// The bounds of the search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
     pub(crate) owners: usize,
-    /// Steps before the first wait.
+    /// Number of steps before the first wait.
     pub(crate) steps: u8,
-    /// Waits, and signals for them.
+    /// Number of waits, each with a signal.
     pub(crate) signals: u8,
-    /// Owners that are suspected although they live.
+    /// Maximum number of takeovers from live owners.
     pub(crate) takeovers: u8,
-    /// Replies that are lost.
+    /// Maximum number of lost replies.
     pub(crate) losses: u8,
-    /// Owners that crash.
+    /// Maximum number of owner crashes.
     pub(crate) crashes: u8,
-    /// All of these together.
+    /// Maximum number of faults in total.
     pub(crate) faults: u8,
 }
 
@@ -75,18 +77,18 @@ impl Scope {
     pub(crate) const LARGE: Self = Self { signals: 2, faults: 2, ..Self::SMALL };
 }
 
-pub(crate) struct Ownership {
+pub(crate) struct OwnershipModel {
     retry: Retry,
     scope: Scope,
-    book: Book<Intent>,
+    decisions: Decisions<Intent>,
 }
 
-impl Ownership {
+impl OwnershipModel {
     pub(crate) fn new(scope: Scope, retry: Retry) -> Self {
-        Self { retry, scope, book: Book::new(deed, judge) }
+        Self { retry, scope, decisions: Decisions::new(propose, judge) }
     }
 
-    /// What the workflow's code does next, by what its owner has read.
+    /// Returns the next intent of the workflow's code, by the state that its owner has read.
     fn next(&self, state: &State) -> Intent {
         for step in 0..self.scope.steps {
             if !state.ops.contains_key(&path(&format!("s{step}"))) {
@@ -113,21 +115,21 @@ impl Ownership {
         }
     }
 
-    fn land(&self, world: &mut World, who: usize, heard: bool) -> Option<()> {
-        let landed = world.stage.land(&self.book, who, heard, |log, sent| self.again(log, sent))?;
-        world.losses += u8::from(!heard);
+    fn land(&self, world: &mut World, who: usize, replied: bool) -> Option<()> {
+        let landed = world.cluster.land(&self.decisions, who, replied, |log, sent| self.again(log, sent))?;
+        world.losses += u8::from(!replied);
         world.settled |= landed == Landed::Settled;
         world.fenced |= landed == Landed::Refused(Refusal::Fenced);
         Some(())
     }
 }
 
-fn deed(log: &Log, order: &Order<Intent>) -> Option<Deed> {
+fn propose(log: &Log, order: &Order<Intent>) -> Option<Proposal> {
     let signal = id::<SignalName>("go");
     match order.intent {
         Intent::Claim => order.claim(),
         Intent::TakeOver => order.take_over(log.now()),
-        Intent::Signal(k) => Some(Deed::Ask(Command::Signal {
+        Intent::Signal(k) => Some(Proposal::Ask(Command::Signal {
             name: signal,
             id: format!("g{k}"),
             fresh: false,
@@ -135,15 +137,13 @@ fn deed(log: &Log, order: &Order<Intent>) -> Option<Deed> {
         })),
         Intent::Step(step) => order.owned(vec![done(&format!("s{step}"), step.into(), false)]),
         Intent::Park(wait) => {
-            let (path, ord) = (path(&format!("w{wait}")), 10 + u32::from(wait));
-            let (signals, inputs, children) = (vec![signal], vec![], vec![]);
             let wanted = WaitStarted {
-                path,
-                ord,
-                signals,
+                path: path(&format!("w{wait}")),
+                ord: 10 + u32::from(wait),
+                signals: vec![signal],
                 schemas: std::collections::BTreeMap::new(),
-                inputs,
-                children,
+                inputs: vec![],
+                children: vec![],
                 due: None,
             };
             order.owned(vec![Owned::Wait { wanted, ask: None }, Owned::Release(Release::Unload)])
@@ -161,7 +161,7 @@ const STEPS_ONCE: u32 = 2;
 const ENDS_ONCE: u32 = 4;
 const SIGNALS_ONCE: u32 = 8;
 const WAITS_ONCE: u32 = 16;
-/// Signalled, waiting, and nobody has it.
+/// The run waits, has a signal, and has no owner.
 const WANTED: u32 = 32;
 
 fn judge(records: &[Recorded], state: &State) -> u32 {
@@ -188,21 +188,29 @@ fn judge(records: &[Recorded], state: &State) -> u32 {
     ])
 }
 
-impl Model for Ownership {
+impl Model for OwnershipModel {
     type State = World;
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let stage = Stage::new(self.book.begun(), self.scope.owners + 1);
-        let (fenced, settled, landed_late) = (false, false, false);
-        vec![World { stage, takeovers: 0, losses: 0, crashes: 0, fenced, settled, landed_late }]
+        let cluster = Cluster::new(self.decisions.begun(), self.scope.owners + 1);
+        vec![World {
+            cluster,
+            takeovers: 0,
+            losses: 0,
+            crashes: 0,
+            fenced: false,
+            settled: false,
+            landed_late: false,
+        }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Act>) {
-        let (stage, scope) = (&world.stage, &self.scope);
+        let cluster = &world.cluster;
+        let scope = &self.scope;
         let may_fail = world.takeovers + world.losses + world.crashes < scope.faults;
-        let summary = &stage.log.now().summary;
-        for (who, actor) in stage.actors.iter().enumerate() {
+        let summary = &cluster.log.now().summary;
+        for (who, actor) in cluster.actors.iter().enumerate() {
             let is_client = who == scope.owners;
             let busy = actor.sent.is_some() || actor.fence.is_some();
             actions.extend(
@@ -210,41 +218,40 @@ impl Model for Ownership {
             );
             if actor.sent.is_some() {
                 actions.push(Act::Land(who));
-                actions.extend(
-                    (may_fail && world.losses < scope.losses).then_some(Act::LandAndLoseTheReply(who)),
-                );
+                actions
+                    .extend((may_fail && world.losses < scope.losses).then_some(Act::LandAndLoseReply(who)));
             } else if is_client {
-                let next = u8::try_from(stage.log.count("signal.received")).unwrap_or(u8::MAX);
+                let next = u8::try_from(cluster.log.count("signal.received")).unwrap_or(u8::MAX);
                 actions.extend((next < scope.signals).then_some(Act::Send(who, Intent::Signal(next))));
             } else if actor.fence.is_some() {
-                actions.push(Act::Send(who, self.next(stage.log.until(actor.view).now())));
+                actions.push(Act::Send(who, self.next(cluster.log.until(actor.view).now())));
             } else {
-                actions.extend((stage.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
+                actions.extend((cluster.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
                 let suspected = may_fail && world.takeovers < scope.takeovers && summary.owner.is_some();
                 actions
-                    .extend((suspected || stage.is_orphaned()).then_some(Act::Send(who, Intent::TakeOver)));
+                    .extend((suspected || cluster.is_orphaned()).then_some(Act::Send(who, Intent::TakeOver)));
             }
         }
-        actions.extend((0..stage.orphans.len()).map(Act::LandAfterTheCrash));
+        actions.extend((0..cluster.orphans.len()).map(Act::LandAfterCrash));
     }
 
     fn next_state(&self, world: &World, action: Act) -> Option<World> {
         let mut world = world.clone();
         match action {
             Act::Land(who) => self.land(&mut world, who, true)?,
-            Act::LandAndLoseTheReply(who) => self.land(&mut world, who, false)?,
-            Act::LandAfterTheCrash(index) => {
-                world.stage.land_orphan(&self.book, index)?;
+            Act::LandAndLoseReply(who) => self.land(&mut world, who, false)?,
+            Act::LandAfterCrash(index) => {
+                world.cluster.land_orphan(&self.decisions, index)?;
                 world.landed_late = true;
             }
             Act::Crash(who) => {
                 world.crashes += 1;
-                world.stage.crash(who);
+                world.cluster.crash(who);
             }
             Act::Send(who, intent) => {
-                let wrongly = intent == Intent::TakeOver && !world.stage.is_orphaned();
+                let wrongly = intent == Intent::TakeOver && !world.cluster.is_orphaned();
                 world.takeovers += u8::from(wrongly);
-                world.stage.send(&self.book, who, intent)?;
+                world.cluster.send(&self.decisions, who, intent)?;
             }
         }
         Some(world)
@@ -254,31 +261,35 @@ impl Model for Ownership {
         type World = self::World;
         vec![
             // I5
-            Property::always("one owner's appends per epoch", |_, w: &World| w.stage.log.holds(ONE_WRITER)),
+            Property::always("one owner's appends per epoch", |_, w: &World| w.cluster.log.holds(ONE_WRITER)),
             // I4
-            Property::always("a step completes once", |_, w: &World| w.stage.log.holds(STEPS_ONCE)),
+            Property::always("a step completes once", |_, w: &World| w.cluster.log.holds(STEPS_ONCE)),
             // I6
-            Property::always("a run ends once", |_, w: &World| w.stage.log.holds(ENDS_ONCE)),
+            Property::always("a run ends once", |_, w: &World| w.cluster.log.holds(ENDS_ONCE)),
             // I11
-            Property::always("a signal is taken once", |_, w: &World| {
-                w.stage.log.holds(SIGNALS_ONCE) && w.stage.log.holds(WAITS_ONCE)
+            Property::always("a signal is consumed once", |_, w: &World| {
+                w.cluster.log.holds(SIGNALS_ONCE) && w.cluster.log.holds(WAITS_ONCE)
             }),
             // I2, I16
-            Property::always("what was acknowledged stays", |_, w: &World| w.stage.keeps_its_word()),
+            Property::always("acknowledged writes stay", |_, w: &World| {
+                w.cluster.keeps_acknowledged_writes()
+            }),
             // I11
-            Property::always("nobody oversleeps", |_, w: &World| {
-                !w.stage.log.holds(WANTED) || w.stage.task != Task::Dormant
+            Property::always("a run with wanted mail is not dormant", |_, w: &World| {
+                !w.cluster.log.holds(WANTED) || w.cluster.task != Task::Dormant
             }),
             // I1, I15
-            Property::always("nothing is stuck", |m: &Self, w: &World| {
-                w.stage.log.is_over() || m.can_move(w)
+            Property::always("no run is stuck", |m: &Self, w: &World| {
+                w.cluster.log.is_over() || m.can_move(w)
             }),
-            Property::sometimes("it completes", |_, w: &World| w.stage.log.is_over()),
-            Property::sometimes("it is taken over", |_, w: &World| w.stage.log.count("run.recovered") > 0),
+            Property::sometimes("the run completes", |_, w: &World| w.cluster.log.is_over()),
+            Property::sometimes("the run is taken over", |_, w: &World| {
+                w.cluster.log.count("run.recovered") > 0
+            }),
             Property::sometimes("a zombie is fenced", |_, w: &World| w.fenced),
             Property::sometimes("a lost reply is settled", |_, w: &World| w.settled),
             Property::sometimes("a write lands after its sender's crash", |_, w: &World| w.landed_late),
-            Property::sometimes("it sleeps", |_, w: &World| w.stage.task == Task::Dormant),
+            Property::sometimes("the run becomes dormant", |_, w: &World| w.cluster.task == Task::Dormant),
         ]
     }
 }

@@ -1,6 +1,6 @@
-//! Compensation: steps are done, then one fails or a person cancels, and what was done is undone, the latest first.
-//! Owners crash in every gap, are suspected wrongly and leave what they began to the next; an undoing that fails
-//! parks the run until a person lets it go on.
+//! Compensation: steps complete, then one fails or an operator cancels, and the completed steps are compensated in
+//! reverse order. Owners crash at every point, live owners are suspected, and the next owner continues. A compensation
+//! that fails parks the run until an operator resumes it.
 
 use goldseam_core::decide::TaskMove;
 use goldseam_core::event::{Note, StepFailed};
@@ -8,21 +8,23 @@ use goldseam_core::state::{OpKind, StepOp, StepProgress, Undo};
 use goldseam_core::{Command, Event, Failure, Owned, Path, Payload, Recorded, Refusal, Seq, State};
 use stateright::{Model, Property};
 
-use crate::book::{Book, Deed, Fenced, Log, NOW, Order, bits, done, ends_once, one_writer_per_epoch, path};
 use crate::check::Scoped;
-use crate::stage::{Landed, Stage, Task};
+use crate::cluster::{Cluster, Landed, Task};
+use crate::decisions::{
+    Decisions, Fenced, Log, NOW, Order, Proposal, bits, done, ends_once, one_writer_per_epoch, path,
+};
 
-/// What one append is for.
+/// The intent of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Intent {
     Claim,
     TakeOver,
     Step(u8),
-    /// The last step fails for good.
+    /// The last step fails terminally.
     LastStepFails,
     Finish,
     UndoBegins(u8),
-    /// A step is undone; in the same append, what comes next.
+    /// A compensation completes; the same append may contain the next action.
     UndoEnds(u8, Then),
     UndoFails(u8),
     End,
@@ -30,7 +32,7 @@ pub(crate) enum Intent {
     Resume(u8),
 }
 
-/// What goes with the end of an undoing.
+/// The action in the same append as a completed compensation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Then {
     Nothing,
@@ -38,33 +40,33 @@ pub(crate) enum Then {
     End,
 }
 
-/// What is wrong with a broken twin.
+/// The mistake of a broken twin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// A new owner undoes what it does not remember having undone.
-    BeginsAnew,
-    /// A new owner takes what was begun for done.
-    SkipsWhatWasBegun,
-    /// A cancellation in the middle is the end.
+    /// A new owner repeats the compensations of earlier owners.
+    RestartsCompensation,
+    /// A new owner treats started compensations as completed.
+    SkipsStartedCompensations,
+    /// A cancel during compensation ends the run.
     CancelEndsAtOnce,
 }
 
-/// How much happens.
+/// The bounds of the search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
     pub(crate) owners: usize,
-    /// Steps, and whether each can be undone.
+    /// The steps, and whether each has a compensation.
     pub(crate) steps: &'static [bool],
-    /// Owners that are suspected although they live.
+    /// Maximum number of takeovers from live owners.
     pub(crate) takeovers: u8,
-    /// Replies that are lost.
+    /// Maximum number of lost replies.
     pub(crate) losses: u8,
-    /// Owners that crash.
+    /// Maximum number of owner crashes.
     pub(crate) crashes: u8,
-    /// Undoings that fail.
+    /// Maximum number of failed compensations.
     pub(crate) parks: u8,
-    /// All faults together.
+    /// Maximum number of faults in total.
     pub(crate) faults: u8,
 }
 
@@ -83,7 +85,7 @@ impl Scope {
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(crate) struct World {
-    stage: Stage<Intent>,
+    cluster: Cluster<Intent>,
     takeovers: u8,
     losses: u8,
     crashes: u8,
@@ -91,9 +93,9 @@ pub(crate) struct World {
     cancelled: bool,
     fenced: bool,
     settled: bool,
-    /// The owner did something that its log said was done.
+    /// The owner repeated something that is completed in the log.
     repeated: bool,
-    /// Somebody who was no longer the owner did.
+    /// A former owner did.
     repeated_late: bool,
 }
 
@@ -101,25 +103,29 @@ pub(crate) struct World {
 pub(crate) enum Act {
     Send(usize, Intent),
     Land(usize),
-    LandAndLoseTheReply(usize),
+    LandAndLoseReply(usize),
     LandAndCrash(usize),
     Crash(usize),
-    LandAfterTheCrash(usize),
+    LandAfterCrash(usize),
 }
 
-pub(crate) struct Saga {
+pub(crate) struct SagaModel {
     bug: Bug,
     scope: Scope,
-    book: Book<Intent>,
+    decisions: Decisions<Intent>,
 }
 
-impl Saga {
+impl SagaModel {
     pub(crate) fn new(scope: Scope, bug: Bug) -> Self {
         let steps = scope.steps;
-        Self { bug, scope, book: Book::new(move |log, order| deed((bug, steps), log, order), judge) }
+        Self {
+            bug,
+            scope,
+            decisions: Decisions::new(move |log, order| propose(bug, steps, log, order), judge),
+        }
     }
 
-    /// What the owner may do next, by what it has read.
+    /// Returns the possible next intents of the owner, by the log that it has read.
     fn next(&self, log: &Log, fence: Fenced) -> Vec<Intent> {
         let state = log.now();
         let cancelled = state.summary.cancel.is_some();
@@ -147,19 +153,19 @@ impl Saga {
         ]
     }
 
-    /// Steps that are left to undo, the latest first.
+    /// Returns the steps that remain to be compensated, in reverse order.
     fn left(&self, log: &Log, fence: Fenced) -> Vec<u8> {
         let state = log.now();
         let number = |path: &Path| path.as_str().trim_start_matches('s').parse().unwrap_or(u8::MAX);
         match self.bug {
-            Bug::BeginsAnew => {
+            Bug::RestartsCompensation => {
                 let mine = |r: &&Recorded| r.epoch == Some(Seq(fence.0.into()));
                 let is_done = |path: &&Path| {
                     log.records.iter().filter(mine).any(|r| matches!(&r.event, Event::CompensationCompleted { path: undone } if undone == *path))
                 };
                 state.undo.iter().rev().filter(|path| !is_done(path)).map(number).collect()
             }
-            Bug::SkipsWhatWasBegun => {
+            Bug::SkipsStartedCompensations => {
                 let mine = |r: &&Recorded| r.epoch == Some(Seq(fence.0.into()));
                 let begun_before = |path: &Path| {
                     let begun = log.records.iter().filter(mine).any(|r| r.event.path() == Some(path));
@@ -172,16 +178,16 @@ impl Saga {
         }
     }
 
-    fn land(&self, world: &mut World, who: usize, heard: bool) -> Option<()> {
-        let landed = world.stage.land(&self.book, who, heard, |_, sent| sent.order)?;
+    fn land(&self, world: &mut World, who: usize, replied: bool) -> Option<()> {
+        let landed = world.cluster.land(&self.decisions, who, replied, |_, sent| sent.order)?;
         world.settled |= landed == Landed::Settled;
         world.fenced |= landed == Landed::Refused(Refusal::Fenced);
         Some(())
     }
 
-    /// An owner acts before it says so: whether that had been done already.
-    fn witness(&self, world: &mut World, who: usize, intent: Intent) {
-        let state = world.stage.log.now();
+    /// Records whether an owner repeats something: it acts before it writes.
+    fn record_repeat(&self, world: &mut World, who: usize, intent: Intent) {
+        let state = world.cluster.log.now();
         let was_done = match intent {
             Intent::Step(step) => state.ops.contains_key(&step_path(step)),
             Intent::UndoEnds(step, _) | Intent::UndoFails(step) => {
@@ -190,14 +196,15 @@ impl Saga {
             _ => false,
         };
         let epoch = u8::try_from(state.summary.epoch.0).unwrap_or(u8::MAX);
-        let is_owner = world.stage.actors[who].fence.is_some_and(|fence| fence.0 == epoch);
+        let is_owner = world.cluster.actors[who].fence.is_some_and(|fence| fence.0 == epoch);
         world.repeated |= was_done && is_owner;
         world.repeated_late |= was_done && !is_owner;
     }
 
     fn owner_actions(&self, world: &World, who: usize, actions: &mut Vec<Act>) {
-        let (stage, scope) = (&world.stage, &self.scope);
-        let actor = &stage.actors[who];
+        let cluster = &world.cluster;
+        let scope = &self.scope;
+        let actor = &cluster.actors[who];
         let may_fail = world.takeovers + world.losses + world.crashes + world.parks < scope.faults;
         if may_fail && world.crashes < scope.crashes && (actor.sent.is_some() || actor.fence.is_some()) {
             actions.push(Act::Crash(who));
@@ -206,18 +213,18 @@ impl Saga {
         if actor.sent.is_some() {
             actions.push(Act::Land(who));
             let may_lose = may_fail && world.losses < scope.losses;
-            actions.extend(may_lose.then_some(Act::LandAndLoseTheReply(who)));
+            actions.extend(may_lose.then_some(Act::LandAndLoseReply(who)));
         } else if let Some(fence) = actor.fence {
             let may_park = may_fail && world.parks < scope.parks;
-            let next = self.next(stage.log.until(actor.view), fence);
+            let next = self.next(cluster.log.until(actor.view), fence);
             let possible =
                 next.into_iter().filter(|intent| may_park || !matches!(intent, Intent::UndoFails(_)));
             actions.extend(possible.map(|intent| Act::Send(who, intent)));
         } else {
-            actions.extend((stage.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
-            let owned = stage.log.now().summary.owner.is_some();
+            actions.extend((cluster.task == Task::Ready).then_some(Act::Send(who, Intent::Claim)));
+            let owned = cluster.log.now().summary.owner.is_some();
             let suspected = may_fail && world.takeovers < scope.takeovers && owned;
-            actions.extend((suspected || stage.is_orphaned()).then_some(Act::Send(who, Intent::TakeOver)));
+            actions.extend((suspected || cluster.is_orphaned()).then_some(Act::Send(who, Intent::TakeOver)));
         }
     }
 }
@@ -226,7 +233,7 @@ fn step_path(step: u8) -> Path {
     path(&format!("s{step}"))
 }
 
-/// Whether the last step failed, which is then how the run ends.
+/// Returns whether the last step failed.
 fn has_failed(state: &State) -> bool {
     matches!(
         state.ops.get(&path("last")).map(|op| &op.kind),
@@ -234,7 +241,7 @@ fn has_failed(state: &State) -> bool {
     )
 }
 
-fn deed((bug, steps): (Bug, &'static [bool]), log: &Log, order: &Order<Intent>) -> Option<Deed> {
+fn propose(bug: Bug, steps: &'static [bool], log: &Log, order: &Order<Intent>) -> Option<Proposal> {
     let state = log.now();
     let failure = || Failure::terminal("it went wrong");
     let note = |id: String| Note { id, by: None, reason: String::new() };
@@ -246,8 +253,8 @@ fn deed((bug, steps): (Bug, &'static [bool]), log: &Log, order: &Order<Intent>) 
     match order.intent {
         Intent::Claim => order.claim(),
         Intent::TakeOver => order.take_over(state),
-        Intent::Cancel => Some(Deed::Ask(Command::Cancel(note("cancel".to_owned())))),
-        Intent::Resume(n) => Some(Deed::Ask(Command::Resume(note(format!("resume-{n}"))))),
+        Intent::Cancel => Some(Proposal::Ask(Command::Cancel(note("cancel".to_owned())))),
+        Intent::Resume(n) => Some(Proposal::Ask(Command::Resume(note(format!("resume-{n}"))))),
         Intent::Step(step) => {
             let undo = steps.get(usize::from(step)).copied().unwrap_or(false);
             order.owned(vec![done(step_path(step).as_str(), step.into(), undo)])
@@ -285,10 +292,10 @@ fn deed((bug, steps): (Bug, &'static [bool]), log: &Log, order: &Order<Intent>) 
     }
 }
 
-/// The twin that begins anew writes its undoings without asking whether they were done, as long as the run is its own.
-fn unasked(bug: Bug, state: &State, order: &Order<Intent>, doings: Vec<Owned>) -> Option<Deed> {
+/// In the twin that restarts compensation, an owner writes its compensations without `decide`.
+fn unasked(bug: Bug, state: &State, order: &Order<Intent>, doings: Vec<Owned>) -> Option<Proposal> {
     let is_owner = order.fence.is_some_and(|fence| Seq(fence.0.into()) == state.summary.epoch);
-    if bug != Bug::BeginsAnew || !is_owner {
+    if bug != Bug::RestartsCompensation || !is_owner {
         return order.owned(doings);
     }
     let mut task = TaskMove::Keep;
@@ -305,7 +312,7 @@ fn unasked(bug: Bug, state: &State, order: &Order<Intent>, doings: Vec<Owned>) -
         }
     });
     let events = events.collect();
-    Some(Deed::Forge(events, task))
+    Some(Proposal::Forge(events, task))
 }
 
 const ONE_WRITER: u32 = 1;
@@ -321,10 +328,14 @@ const CANCELLED_MIDWAY: u32 = 512;
 
 fn judge(records: &[Recorded], _: &State) -> u32 {
     let mut done: Vec<&Path> = vec![];
-    let (mut begun, mut undone): (Vec<&Path>, Vec<&Path>) = (vec![], vec![]);
-    let (mut begun_before, mut no_step_after, mut none_missing, mut none_if_completed) =
-        (true, true, true, true);
-    let (mut taken_over, mut cancelled) = (false, false);
+    let mut begun: Vec<&Path> = vec![];
+    let mut undone: Vec<&Path> = vec![];
+    let mut begun_before = true;
+    let mut no_step_after = true;
+    let mut none_missing = true;
+    let mut none_if_completed = true;
+    let mut taken_over = false;
+    let mut cancelled = false;
     for recorded in records {
         match &recorded.event {
             Event::StepCompleted(step) => {
@@ -367,13 +378,13 @@ fn judge(records: &[Recorded], _: &State) -> u32 {
     ])
 }
 
-impl Model for Saga {
+impl Model for SagaModel {
     type State = World;
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
         vec![World {
-            stage: Stage::new(self.book.begun(), self.scope.owners + 1),
+            cluster: Cluster::new(self.decisions.begun(), self.scope.owners + 1),
             takeovers: 0,
             losses: 0,
             crashes: 0,
@@ -387,46 +398,46 @@ impl Model for Saga {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Act>) {
-        let stage = &world.stage;
+        let cluster = &world.cluster;
         for who in 0..self.scope.owners {
             self.owner_actions(world, who, actions);
         }
         let person = self.scope.owners;
-        if stage.actors[person].sent.is_some() {
+        if cluster.actors[person].sent.is_some() {
             actions.push(Act::Land(person));
         } else {
             actions.extend((!world.cancelled).then_some(Act::Send(person, Intent::Cancel)));
-            let parked = stage.log.now().summary.status == goldseam_core::Status::Parked;
+            let parked = cluster.log.now().summary.status == goldseam_core::Status::Parked;
             actions.extend(parked.then_some(Act::Send(person, Intent::Resume(world.parks))));
         }
-        actions.extend((0..stage.orphans.len()).map(Act::LandAfterTheCrash));
+        actions.extend((0..cluster.orphans.len()).map(Act::LandAfterCrash));
     }
 
     fn next_state(&self, world: &World, action: Act) -> Option<World> {
         let mut world = world.clone();
         match action {
             Act::Land(who) => self.land(&mut world, who, true)?,
-            Act::LandAndLoseTheReply(who) => {
+            Act::LandAndLoseReply(who) => {
                 self.land(&mut world, who, false)?;
                 world.losses += 1;
             }
             Act::LandAndCrash(who) => {
                 self.land(&mut world, who, false)?;
                 world.crashes += 1;
-                world.stage.crash(who);
+                world.cluster.crash(who);
             }
             Act::Crash(who) => {
                 world.crashes += 1;
-                world.stage.crash(who);
+                world.cluster.crash(who);
             }
-            Act::LandAfterTheCrash(index) => world.stage.land_orphan(&self.book, index)?,
+            Act::LandAfterCrash(index) => world.cluster.land_orphan(&self.decisions, index)?,
             Act::Send(who, intent) => {
-                let wrongly = intent == Intent::TakeOver && !world.stage.is_orphaned();
+                let wrongly = intent == Intent::TakeOver && !world.cluster.is_orphaned();
                 world.takeovers += u8::from(wrongly);
                 world.parks += u8::from(matches!(intent, Intent::UndoFails(_)));
                 world.cancelled |= intent == Intent::Cancel;
-                self.witness(&mut world, who, intent);
-                world.stage.send(&self.book, who, intent)?;
+                self.record_repeat(&mut world, who, intent);
+                world.cluster.send(&self.decisions, who, intent)?;
             }
         }
         Some(world)
@@ -436,51 +447,61 @@ impl Model for Saga {
         type World = self::World;
         let mut properties = vec![
             // I5
-            Property::always("one owner's appends per epoch", |_, w: &World| w.stage.log.holds(ONE_WRITER)),
+            Property::always("one owner's appends per epoch", |_, w: &World| w.cluster.log.holds(ONE_WRITER)),
             // I6
-            Property::always("a run ends once", |_, w: &World| w.stage.log.holds(ENDS_ONCE)),
+            Property::always("a run ends once", |_, w: &World| w.cluster.log.holds(ENDS_ONCE)),
             // I13
-            Property::always("a step is undone once", |_, w: &World| w.stage.log.holds(UNDONE_ONCE)),
+            Property::always("a step is compensated once", |_, w: &World| w.cluster.log.holds(UNDONE_ONCE)),
             // I13
-            Property::always("the latest is undone first", |_, w: &World| w.stage.log.holds(REVERSED)),
+            Property::always("compensations run in reverse order", |_, w: &World| {
+                w.cluster.log.holds(REVERSED)
+            }),
             // I13, C13
-            Property::always("nothing is left when it ends", |_, w: &World| w.stage.log.holds(NONE_MISSING)),
+            Property::always("no compensation is missing at the end", |_, w: &World| {
+                w.cluster.log.holds(NONE_MISSING)
+            }),
             // C13
-            Property::always("an undoing is begun in the log", |_, w: &World| {
-                w.stage.log.holds(BEGUN_BEFORE)
+            Property::always("a compensation is started in the log", |_, w: &World| {
+                w.cluster.log.holds(BEGUN_BEFORE)
             }),
             // I13
-            Property::always("no step follows an undoing", |_, w: &World| w.stage.log.holds(NO_STEP_AFTER)),
+            Property::always("no step follows a compensation", |_, w: &World| {
+                w.cluster.log.holds(NO_STEP_AFTER)
+            }),
             // I13
-            Property::always("nothing of a completed run is undone", |_, w: &World| {
-                w.stage.log.holds(NONE_IF_COMPLETED)
+            Property::always("a completed run is not compensated", |_, w: &World| {
+                w.cluster.log.holds(NONE_IF_COMPLETED)
             }),
             // I4
-            Property::always("no owner does again what is done", |_, w: &World| !w.repeated),
+            Property::always("no owner repeats a completed step", |_, w: &World| !w.repeated),
             // I2, I16
-            Property::always("what was acknowledged stays", |_, w: &World| w.stage.keeps_its_word()),
+            Property::always("acknowledged writes stay", |_, w: &World| {
+                w.cluster.keeps_acknowledged_writes()
+            }),
             // I1, I15
-            Property::always("nothing is stuck", |m: &Self, w: &World| {
-                w.stage.log.is_over() || m.can_move(w)
+            Property::always("no run is stuck", |m: &Self, w: &World| {
+                w.cluster.log.is_over() || m.can_move(w)
             }),
-            Property::sometimes("it completes", |_, w: &World| w.stage.log.count("run.completed") > 0),
-            Property::sometimes("it fails", |_, w: &World| w.stage.log.count("run.failed") > 0),
-            Property::sometimes("it is cancelled", |_, w: &World| w.stage.log.count("run.cancelled") > 0),
-            Property::sometimes("it is cancelled while it is undone", |_, w: &World| {
-                w.stage.log.holds(CANCELLED_MIDWAY) && w.stage.log.is_over()
+            Property::sometimes("the run completes", |_, w: &World| w.cluster.log.count("run.completed") > 0),
+            Property::sometimes("the run fails", |_, w: &World| w.cluster.log.count("run.failed") > 0),
+            Property::sometimes("the run is cancelled", |_, w: &World| {
+                w.cluster.log.count("run.cancelled") > 0
             }),
-            Property::sometimes("an undoing is left to the next owner", |_, w: &World| {
-                w.stage.log.holds(TAKEN_OVER_MIDWAY) && w.stage.log.is_over()
+            Property::sometimes("the run is cancelled during compensation", |_, w: &World| {
+                w.cluster.log.holds(CANCELLED_MIDWAY) && w.cluster.log.is_over()
+            }),
+            Property::sometimes("the next owner continues a compensation", |_, w: &World| {
+                w.cluster.log.holds(TAKEN_OVER_MIDWAY) && w.cluster.log.is_over()
             }),
             Property::sometimes("a lost reply is settled", |_, w: &World| w.settled),
-            Property::sometimes("a person helps with an undoing", |_, w: &World| {
-                w.parks > 0 && w.stage.log.count("run.failed") > 0
+            Property::sometimes("an operator resumes a failed compensation", |_, w: &World| {
+                w.parks > 0 && w.cluster.log.count("run.failed") > 0
             }),
         ];
         if self.scope.takeovers > 0 {
             properties.push(Property::sometimes("a zombie is fenced", |_, w: &World| w.fenced));
             properties.push(Property::sometimes("a zombie's late effect is refused", |_, w: &World| {
-                w.repeated_late && w.fenced && w.stage.log.is_over()
+                w.repeated_late && w.fenced && w.cluster.log.is_over()
             }));
         }
         properties

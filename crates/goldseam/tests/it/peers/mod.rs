@@ -1,4 +1,4 @@
-//! Bugs that other engines shipped, played against this one. `docs/peers.md` says which is which.
+//! Bugs of other engines, as tests of this one. `docs/peers.md` lists them.
 
 mod recovery;
 mod signals;
@@ -18,29 +18,27 @@ use goldseam_store::conformance::Fixture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub(crate) use crate::support::run_id as id;
+
 /// Where virtual time begins.
 const START: Millis = Millis(1_700_000_000_000);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-pub(crate) fn id(run: &str) -> RunId {
-    RunId::new(run).unwrap()
-}
-
-/// A machine's clock under virtual time, wrong by so many milliseconds.
+/// The clock of a machine in virtual time, wrong by `wrong_by` milliseconds.
 #[derive(Debug, Clone, Copy)]
-struct Virtual {
+struct VirtualClock {
     began: Instant,
     wrong_by: i64,
 }
 
-impl Virtual {
-    #[expect(clippy::disallowed_methods, reason = "virtual time, which only passes where nobody is busy")]
+impl VirtualClock {
+    #[expect(clippy::disallowed_methods, reason = "virtual time, which passes only when all tasks wait")]
     fn passed(self) -> Duration {
         Instant::now().saturating_duration_since(self.began)
     }
 }
 
-impl Clock for Virtual {
+impl Clock for VirtualClock {
     fn now(&self) -> Millis {
         Millis((START + self.passed()).0 + self.wrong_by)
     }
@@ -50,10 +48,10 @@ impl Clock for Virtual {
     }
 }
 
-/// A store in memory, and nodes on it, all under virtual time.
+/// A memory store and its nodes, in virtual time.
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
-    time: Virtual,
+    time: VirtualClock,
     /// Milliseconds by which the store's clock was set forward.
     ahead: Arc<AtomicI64>,
 }
@@ -61,50 +59,50 @@ pub(crate) struct World {
 impl World {
     #[expect(clippy::disallowed_methods, reason = "where virtual time begins")]
     pub(crate) fn new() -> Self {
-        let time = Virtual { began: Instant::now(), wrong_by: 0 };
+        let time = VirtualClock { began: Instant::now(), wrong_by: 0 };
         let ahead = Arc::new(AtomicI64::new(0));
         let set = Arc::clone(&ahead);
         let clock = move || Millis(time.now().0 + set.load(Ordering::Relaxed));
         Self { store: Arc::new(MemoryStore::new(Arc::new(clock))), time, ahead }
     }
 
-    /// Somebody sets the store's clock.
+    /// Sets the store's clock forward.
     pub(crate) fn set_store_forward(&self, by_ms: i64) {
         self.ahead.fetch_add(by_ms, Ordering::Relaxed);
     }
 
-    /// A connection that fails when it is told to.
+    /// Returns a connection whose calls can be made to fail.
     pub(crate) fn link(&self) -> Arc<FaultyStore> {
         Arc::new(FaultyStore::new(self.store.clone(), Plan::pass()))
     }
 
-    /// An engine to be, over this connection.
+    /// Returns a builder of an engine on this connection.
     pub(crate) fn node(&self, link: Arc<dyn Store>) -> Builder {
         self.node_wrong_by(link, 0)
     }
 
-    /// The same on a machine whose clock is wrong.
+    /// Returns a builder of an engine on a machine whose clock is wrong.
     pub(crate) fn node_wrong_by(&self, link: Arc<dyn Store>, wrong_by: i64) -> Builder {
         let config = Config {
             beat_on_thread: false,
             limits: Limits { store_patience: Duration::from_secs(2), ..Limits::default() },
             ..Config::default()
         };
-        let clock = Arc::new(Virtual { wrong_by, ..self.time });
+        let clock = Arc::new(VirtualClock { wrong_by, ..self.time });
         Engine::on(link).config(config).clock(clock)
     }
 
-    /// Somebody from outside, who sees everything.
+    /// Returns a client on a connection without faults.
     pub(crate) fn client(&self) -> Client {
         self.client_on(self.store.clone())
     }
 
-    /// The same over this connection.
+    /// Returns a client on this connection.
     pub(crate) fn client_on(&self, link: Arc<dyn Store>) -> Client {
         Client::with(link, Arc::new(self.time), Arc::new(OsEntropy), Limits::default())
     }
 
-    /// The process of an engine dies.
+    /// Kills the process of an engine.
     pub(crate) fn kill(&self, engine: Engine) {
         let node = engine.node_id().clone();
         engine.crash();
@@ -112,26 +110,26 @@ impl World {
     }
 }
 
-/// Waits until it is so, for an hour at most: a virtual one, where time is virtual.
-pub(crate) async fn until<F, Fut>(what: &str, mut is_so: F)
+/// Polls `probe` until it returns true, for at most an hour, which is virtual if time is.
+pub(crate) async fn until<F, Fut>(what: &str, mut probe: F)
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = bool>,
 {
     let wait = async {
-        while !is_so().await {
+        while !probe().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(HOUR, wait).await.is_ok(), "never happened: {what}");
+    assert!(tokio::time::timeout(HOUR, wait).await.is_ok(), "timed out: {what}");
 }
 
-/// Every call fails.
+/// A plan by which every call fails.
 pub(crate) fn cut_off() -> Plan {
     Plan::seeded(0, Rates { fail_before: 1_000, ..Rates::default() })
 }
 
-/// Holds steps until the test lets them go on.
+/// Blocks steps until the test opens it.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate(Arc<watch::Sender<bool>>);
 
@@ -145,24 +143,24 @@ impl Gate {
     }
 
     pub(crate) async fn passed(&self) {
-        // The sender is ours, so it is not gone.
+        // Cannot fail: `self` owns the sender.
         let _ = self.0.subscribe().wait_for(|is_open| *is_open).await;
     }
 }
 
-/// Stores on a real clock whose hints can be lost.
+/// Returns stores on a real clock whose hints can be removed.
 pub(crate) async fn stores() -> [Fixture; 2] {
     let memory = Fixture::memory_on(goldseam_store_sqlite::system_clock());
     [memory, goldseam_store_sqlite::testing::fixture_on_real_clock().await]
 }
 
-/// Queues a run for whoever has its workflow.
+/// Queues a run for any engine that has its workflow.
 pub(crate) async fn queue(client: &Client, workflow: &str, run: &str) -> RunId {
     client.start(workflow, &id(run), Payload::null(), StartOptions::default()).await.unwrap();
     id(run)
 }
 
-/// The run has no task any more: nothing moves it.
+/// Removes the tasks of a run, so that nothing moves it.
 pub(crate) async fn lose_task(fixture: &Fixture, run: &RunId) {
     let filter = TaskFilter { run: Some(run.clone()), limit: 10, ..TaskFilter::default() };
     for task in fixture.store.tasks(filter).await.unwrap() {
@@ -170,11 +168,11 @@ pub(crate) async fn lose_task(fixture: &Fixture, run: &RunId) {
     }
 }
 
-/// How often an event of this name is in the log.
+/// Counts the events of this name in the log.
 pub(crate) async fn count(client: &Client, run: &RunId, name: &str) -> usize {
     let history = client.history(run).await.unwrap();
     history.iter().filter(|recorded| recorded.event.name() == name).count()
 }
 
-/// A workflow that is being executed.
+/// The future of a workflow.
 pub(crate) type Running = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<u32>> + Send>>;

@@ -1,4 +1,4 @@
-//! Mail against ends and branches, sagas, and followers that come and go.
+//! Signals at branch switches and ends of runs, sagas, and followers that reconnect.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use goldseam::store::faulty::{Fault, Plan, Rates};
 use goldseam::{EngineError, Path, RunId, Seq, Status};
 
 use super::{World, count, id, stores, until};
-use crate::support::{Witness, eventually, reaches};
+use crate::support::{Counter, eventually, ok, reaches};
 
-/// temporalio/temporal#2694, uber/cadence#2717: a signal met the moment in which a run began anew, and was refused.
+/// temporalio/temporal#2694, uber/cadence#2717: a signal was refused while a run continued as new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signal_races_branch_switch() {
     const MAIL: u32 = 30;
     for fixture in stores().await {
-        let anew = |ctx: Context, mut got: Vec<u32>| async move {
+        let renewing = |ctx: Context, mut got: Vec<u32>| async move {
             got.push(ctx.signal::<u32>("n").await?);
             if got.len() < MAIL as usize {
                 return ctx.continue_as_new(&got);
@@ -26,29 +26,32 @@ async fn signal_races_branch_switch() {
             Ok::<_, Error>(got)
         };
         let back = |ctx: Context, (): ()| async move {
-            ctx.step("begin", || async { Ok::<_, Error>(()) }).await?;
+            ctx.step("begin", || ok(())).await?;
             let mut got = Vec::new();
             for _ in 0..MAIL {
                 got.push(ctx.signal::<u32>("n").await?);
             }
             Ok::<_, Error>(got)
         };
-        let engine = Engine::on(fixture.store.clone()).workflow("anew", anew).workflow("back", back);
+        let engine = Engine::on(fixture.store.clone()).workflow("renewing", renewing).workflow("back", back);
         let engine = engine.start().await.unwrap();
-        let run = engine.run("anew", "anew", &Vec::<u32>::new()).await.unwrap();
+        let run = engine.run("renewing", "renewing", &Vec::<u32>::new()).await.unwrap();
         for number in 0..MAIL {
             run.signal("n", &number).await.unwrap();
         }
         assert_eq!(run.result::<Vec<u32>>().await.unwrap(), (0..MAIL).collect::<Vec<_>>());
         let run = engine.run("back", "back", &()).await.unwrap();
-        eventually("it has begun", || async { count(&engine, run.id(), "step.completed").await == 1 }).await;
+        eventually("the first step completes", || async {
+            count(&engine, run.id(), "step.completed").await == 1
+        })
+        .await;
         let to = Path::new("begin").unwrap();
         for number in 0..MAIL {
             run.signal("n", &number).await.unwrap();
             if number % 10 == 5 {
-                // There is no such step before the last jump has come to it.
+                // The jump is refused until the run has reached the step after the previous jump.
                 let back = || async { engine.jump(run.id(), &to, Jump::default()).await.is_ok() };
-                eventually("it goes back", back).await;
+                eventually("the jump is accepted", back).await;
             }
         }
         assert_eq!(run.result::<Vec<u32>>().await.unwrap(), (0..MAIL).collect::<Vec<_>>());
@@ -56,7 +59,7 @@ async fn signal_races_branch_switch() {
     }
 }
 
-/// cschleiden/go-workflows#137: a signal to a finished instance set it back to work.
+/// cschleiden/go-workflows#137: a signal to a finished instance restarted it.
 #[tokio::test]
 async fn terminal_is_final() {
     for fixture in stores().await {
@@ -85,7 +88,7 @@ async fn terminal_is_final() {
                 assert!(matches!(refusal, Err(EngineError::Refused { .. })), "{status}: {refusal:?}");
             }
             assert!(engine.resume(run.id(), By::default()).await.is_err());
-            // The same start again is the same run, which is over.
+            // A repeated start returns the same, ended run.
             let again = engine.run("w", status.as_str(), &status.as_str()).await.unwrap();
             assert_eq!(again.status().await.unwrap(), status);
             assert_eq!(engine.history(run.id()).await.unwrap(), before, "{status}");
@@ -98,22 +101,20 @@ async fn terminal_is_final() {
     }
 }
 
-/// Books a number of things, each with a way back, then fails.
-fn saga(witness: &Witness) -> impl Fn(Context, usize) -> super::Running + Send + Sync + use<> {
-    let witness = witness.clone();
+/// Books up to three things, each with a compensation, then fails.
+fn saga(counter: &Counter) -> impl Fn(Context, usize) -> super::Running + Send + Sync + use<> {
+    let counter = counter.clone();
     move |ctx, steps| {
-        let witness = witness.clone();
+        let counter = counter.clone();
         Box::pin(async move {
             for name in ["hotel", "flight", "car"].into_iter().take(steps) {
-                let (done, undone) = (witness.clone(), witness.clone());
+                let done = counter.clone();
+                let undone = counter.clone();
                 let book = move || {
-                    done.saw(format!("book {name}"));
-                    async move { Ok::<_, Error>(name.to_owned()) }
+                    done.add(format!("book {name}"));
+                    ok(name.to_owned())
                 };
-                let cancel = move |booked: String| {
-                    undone.saw(format!("cancel {booked}"));
-                    async { Ok::<_, Error>(()) }
-                };
+                let cancel = move |booked: String| undone.step(format!("cancel {booked}"));
                 ctx.step(name, book).compensate(cancel).await?;
             }
             Err(Error::terminal("the card was declined"))
@@ -121,7 +122,7 @@ fn saga(witness: &Witness) -> impl Fn(Context, usize) -> super::Running + Send +
     }
 }
 
-/// What was undone, in order.
+/// Returns the compensated paths, in order.
 async fn undone(client: &Client, run: &RunId) -> Vec<String> {
     let path = |event: &Event| match event {
         Event::CompensationCompleted { path } => Some(path.as_str().to_owned()),
@@ -130,39 +131,42 @@ async fn undone(client: &Client, run: &RunId) -> Vec<String> {
     client.history(run).await.unwrap().iter().filter_map(|recorded| path(&recorded.event)).collect()
 }
 
-/// python-cqrs#47, forge-loop#301, workflow-core#258, #288: sagas undone again with every start, or with a step left out.
+/// python-cqrs#47, forge-loop#301, workflow-core#258, #288: sagas were compensated again at every start, or skipped a
+/// step.
 #[tokio::test(start_paused = true)]
 async fn saga_matrix() {
     const BACK: [&str; 3] = ["car", "flight", "hotel"];
     for steps in 0..=BACK.len() {
         for fault in [Fault::FailBefore, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter] {
             for number in 1.. {
-                let (world, witness) = (World::new(), Witness::default());
+                let world = World::new();
+                let counter = Counter::default();
                 let link = world.link();
-                let first = world.node(link.clone()).workflow("trip", saga(&witness)).start().await.unwrap();
+                let first = world.node(link.clone()).workflow("trip", saga(&counter)).start().await.unwrap();
                 let offset = link.count();
                 link.follow(Plan::pass().at(offset + number, fault));
                 let _ = first.run("trip", "r", &steps).await;
                 let client = world.client();
-                let over = || async { client.get(&id("r")).await.is_ok_and(|run| run.status.is_terminal()) };
-                until("it ends, or its node dies", || async { link.is_crashed() || over().await }).await;
+                let ended = || async { client.get(&id("r")).await.is_ok_and(|run| run.status.is_terminal()) };
+                until("the run ends or its node crashes", || async { link.is_crashed() || ended().await })
+                    .await;
                 let passed = link.count() < offset + number;
                 world.kill(first);
-                let second = world.node(world.link()).workflow("trip", saga(&witness)).start().await.unwrap();
+                let second = world.node(world.link()).workflow("trip", saga(&counter)).start().await.unwrap();
                 let run = second.run("trip", "r", &steps).await.unwrap();
-                let ended = run.result::<u32>().await.unwrap_err();
-                assert_eq!(ended.code(), "GS0117", "{ended}");
+                let error = run.result::<u32>().await.unwrap_err();
+                assert_eq!(error.code(), "GS0117", "{error}");
                 let back = &BACK[BACK.len() - steps..];
                 let at = format!("{steps} steps, {fault:?} {number}");
                 assert_eq!(undone(&client, run.id()).await, back, "{at}");
                 assert_eq!(run.status().await.unwrap(), Status::Failed, "{at}");
-                // Whoever starts next has nothing to undo.
-                let seen = BACK.map(|name| witness.count(&format!("cancel {name}")));
+                // The next engine has nothing to compensate.
+                let seen = BACK.map(|name| counter.count(&format!("cancel {name}")));
                 second.shutdown().await;
-                let third = world.node(world.link()).workflow("trip", saga(&witness)).start().await.unwrap();
+                let third = world.node(world.link()).workflow("trip", saga(&counter)).start().await.unwrap();
                 third.sweeper(SweepOptions::default()).sweep().await.unwrap();
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                assert_eq!(BACK.map(|name| witness.count(&format!("cancel {name}"))), seen, "{at}");
+                assert_eq!(BACK.map(|name| counter.count(&format!("cancel {name}"))), seen, "{at}");
                 third.shutdown().await;
                 if passed {
                     break;
@@ -172,14 +176,14 @@ async fn saga_matrix() {
     }
 }
 
-/// etcd#17529, #18089, #20221, aiq#272, vayu#21: watchers lost events, saw some twice, or went back to old ones.
+/// etcd#17529, #18089, #20221, aiq#272, vayu#21: watchers lost events, repeated events, or returned to old ones.
 #[tokio::test(start_paused = true)]
 async fn follow_exactly_once_over_reconnects() {
     for seed in 0..20 {
         let world = World::new();
         let flow = |ctx: Context, (): ()| async move {
             for number in 0..12u32 {
-                ctx.step(("step", number), || async { Ok::<_, Error>("x".repeat(50)) }).await?;
+                ctx.step(("step", number), || ok("x".repeat(50))).await?;
                 ctx.sleep(("nap", number), Duration::from_millis(700)).await?;
             }
             ctx.signal::<()>("end").await
@@ -191,11 +195,12 @@ async fn follow_exactly_once_over_reconnects() {
             Rates { fail_before: 150, delay: 200, delay_max: Duration::from_millis(90), ..Rates::default() };
         link.follow(Plan::seeded(seed, rates));
         let client = world.client_on(link);
-        let (mut seen, mut breaks) = (Vec::new(), 0u64);
+        let mut seen = Vec::new();
+        let mut breaks = 0u64;
         while seen.last().is_none_or(|last: &goldseam::core::Recorded| !last.event.is_terminal()) {
             let after = seen.last().map_or(Seq::ZERO, |last| last.seq);
             let mut follower = client.follower(run.clone(), after);
-            // The line breaks by itself, or in the middle of what it brings.
+            // The follower fails by itself, or the test cuts it off within a page.
             while let Ok(Followed::Events(events)) = follower.next().await {
                 let kept = if (seed + breaks) % 3 == 0 { events.len().div_ceil(2) } else { events.len() };
                 seen.extend(events.into_iter().take(kept));

@@ -1,4 +1,4 @@
-//! What stood still for ever elsewhere moves on here.
+//! Situations in which other engines got stuck forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,19 @@ use goldseam::{Config, Limits, Payload, Seq, Status};
 use goldseam_store::conformance::Fixture;
 
 use super::{HOUR, World, count, cut_off, id, queue, stores};
-use crate::support::{Scratch, Witness, eventually, reaches};
+use crate::support::{Counter, Scratch, eventually, ok, reaches, with_state};
 
-/// How long after its faults a run moves again: a silent node is taken over, a sweep comes by, and some slack.
+/// Maximum time from the end of the faults to progress: the takeover of a silent node, a sweep, and some slack.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Three steps with a nap between them.
-fn steps(witness: &Witness) -> impl Fn(Context, String) -> super::Running + Send + Sync + use<> {
-    let witness = witness.clone();
+/// A workflow of three steps, each followed by a sleep.
+fn steps(counter: &Counter) -> impl Fn(Context, String) -> super::Running + Send + Sync + use<> {
+    let counter = counter.clone();
     move |ctx, name| {
-        let witness = witness.clone();
+        let counter = counter.clone();
         Box::pin(async move {
             for number in 0..3u32 {
-                let step = || {
-                    witness.saw(format!("{name} {number}"));
-                    async { Ok::<_, Error>(()) }
-                };
+                let step = || counter.step(format!("{name} {number}"));
                 ctx.step(("step", number), step).await?;
                 ctx.sleep(("nap", number), Duration::from_secs(2)).await?;
             }
@@ -35,16 +32,18 @@ fn steps(witness: &Witness) -> impl Fn(Context, String) -> super::Running + Send
     }
 }
 
-/// restatedev/restate#5033: a leader went on accepting invocations, and applied none of them.
+/// restatedev/restate#5033: a leader accepted invocations but applied none of them.
 #[tokio::test(start_paused = true)]
 async fn accepting_implies_progress() {
     for alone in [true, false] {
-        let (world, witness) = (World::new(), Witness::default());
+        let world = World::new();
+        let counter = Counter::default();
         let link = world.link();
-        let leader = world.node(link.clone()).workflow("w", steps(&witness)).start().await.unwrap();
-        let other = match alone {
-            true => None,
-            false => Some(world.node(world.link()).workflow("w", steps(&witness)).start().await.unwrap()),
+        let leader = world.node(link.clone()).workflow("w", steps(&counter)).start().await.unwrap();
+        let other = if alone {
+            None
+        } else {
+            Some(world.node(world.link()).workflow("w", steps(&counter)).start().await.unwrap())
         };
         leader.run("w", "r", &"r").await.unwrap();
         link.follow(cut_off());
@@ -52,7 +51,8 @@ async fn accepting_implies_progress() {
             tokio::time::sleep(Duration::from_secs(600)).await;
             link.follow(Plan::pass());
         }
-        let (client, since) = (world.client(), world.store.now().await.unwrap());
+        let client = world.client();
+        let since = world.store.now().await.unwrap();
         client.handle(id("r")).result::<u32>().await.unwrap();
         let took = world.store.now().await.unwrap().since(since);
         assert!(took <= BOUND, "alone: {alone}, {took:?}");
@@ -64,17 +64,18 @@ async fn accepting_implies_progress() {
     }
 }
 
-/// restatedev/restate#2565, #2655, #3067: after a partition had healed, some invocations stood still for ever.
+/// restatedev/restate#2565, #2655, #3067: after a partition healed, some invocations stayed stuck forever.
 #[tokio::test(start_paused = true)]
 async fn heal_then_progress() {
     const RUNS: usize = 12;
-    // Which nodes are cut off, one set after the other.
+    // The sets of nodes to cut off, one after another.
     let partitions: [&[usize]; 5] = [&[0], &[1, 2], &[0, 1, 2], &[2, 0], &[1]];
-    let (world, witness) = (World::new(), Witness::default());
+    let world = World::new();
+    let counter = Counter::default();
     let links: Vec<_> = (0..3).map(|_| world.link()).collect();
     let mut nodes = Vec::new();
     for link in &links {
-        nodes.push(world.node(link.clone()).workflow("w", steps(&witness)).start().await.unwrap());
+        nodes.push(world.node(link.clone()).workflow("w", steps(&counter)).start().await.unwrap());
     }
     for number in 0..RUNS {
         let run = format!("r-{number}");
@@ -90,7 +91,8 @@ async fn heal_then_progress() {
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    let (client, healed) = (world.client(), world.store.now().await.unwrap());
+    let client = world.client();
+    let healed = world.store.now().await.unwrap();
     for number in 0..RUNS {
         let run = id(&format!("r-{number}"));
         client.handle(run.clone()).result::<u32>().await.unwrap();
@@ -103,12 +105,12 @@ async fn heal_then_progress() {
     }
 }
 
-/// hatchet-dev/hatchet#4254: a worker that heard of no task any more went on beating, and passed for healthy.
+/// hatchet-dev/hatchet#4254: a worker that no longer received tasks still sent heartbeats and counted as healthy.
 #[tokio::test]
 async fn heartbeat_without_polls_is_unhealthy() {
     let fixture = Fixture::memory_on(goldseam_store_sqlite::system_clock());
-    let witness = Witness::default();
-    // Nobody waits for silence to last so long: if the run goes on, its node has said itself that it cannot work.
+    let counter = Counter::default();
+    // The test ends long before `silence_max`: if the run continues, its node reported itself as lame.
     let config = Config {
         beat: Duration::from_millis(20),
         poll: Duration::from_millis(20),
@@ -117,28 +119,24 @@ async fn heartbeat_without_polls_is_unhealthy() {
         ..Config::default()
     };
     let flow = |hangs: bool| {
-        let witness = witness.clone();
-        move |ctx: Context, (): ()| {
-            let witness = witness.clone();
-            async move {
-                let step = || {
-                    witness.saw("begun");
-                    async move {
-                        if hangs {
-                            std::future::pending::<()>().await;
-                        }
-                        Ok::<_, Error>(1)
+        with_state(&counter, move |ctx: Context, (): (), counter| async move {
+            let step = || {
+                counter.add("begun");
+                async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
                     }
-                };
-                ctx.step("step", step).await
-            }
-        }
+                    Ok::<_, Error>(1)
+                }
+            };
+            ctx.step("step", step).await
+        })
     };
     let link = Arc::new(FaultyStore::new(fixture.store.clone(), Plan::pass()));
-    let deaf = Engine::on(link.clone()).config(config.clone()).workflow("w", flow(true));
-    let deaf = deaf.start().await.unwrap();
-    deaf.run("w", "r", &()).await.unwrap();
-    eventually("it is executed", || async { witness.count("begun") == 1 }).await;
+    let lame = Engine::on(link.clone()).config(config.clone()).workflow("w", flow(true));
+    let lame = lame.start().await.unwrap();
+    lame.run("w", "r", &()).await.unwrap();
+    eventually("the step begins", || async { counter.count("begun") == 1 }).await;
     let other = Engine::on(fixture.store.clone()).config(config).workflow("w", flow(false));
     let other = other.start().await.unwrap();
     link.follow(Plan::pass().every(Op::Claim, Fault::Delay(HOUR)));
@@ -150,13 +148,13 @@ async fn heartbeat_without_polls_is_unhealthy() {
         .await
         .unwrap()
         .into_iter()
-        .filter(|seen| seen.record.id == *deaf.node_id() && seen.record.state == NodeState::Up);
+        .filter(|seen| seen.record.id == *lame.node_id() && seen.record.state == NodeState::Up);
     assert_eq!(up.count(), 0);
-    deaf.crash();
+    lame.crash();
     other.shutdown().await;
 }
 
-/// hatchet-dev/hatchet#2573: a NUL byte, or JSON that is no object, blocked an event and its run for ever.
+/// hatchet-dev/hatchet#2573: a NUL byte, or JSON other than an object, blocked an event and its run forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_json_never_sticks() {
     let texts = [
@@ -176,14 +174,14 @@ async fn hostile_json_never_sticks() {
     let [memory, sqlite] = stores().await;
     for fixture in [memory, sqlite, goldseam_store_postgres::testing::fixture_on_real_clock().await] {
         let flow = |ctx: Context, input: serde_json::Value| async move {
-            let echoed = ctx.step("echo", || async { Ok::<_, Error>(input.clone()) }).await?;
+            let echoed = ctx.step("echo", || ok(input.clone())).await?;
             let mail: serde_json::Value = ctx.signal("mail").await?;
             Ok::<_, Error>((echoed, mail))
         };
         let engine = Engine::on(fixture.store.clone()).workflow("w", flow).start().await.unwrap();
         let mut accepted = 0;
         for (number, text) in texts.iter().enumerate() {
-            // Refused here, brought to an end, or parked with the reason: nothing in between.
+            // Each text is refused here, or its run ends, or its run is parked with a reason.
             let Ok(payload) = Payload::parse(text, &Limits::default()) else { continue };
             accepted += 1;
             let run = id(&format!("r-{number}"));
@@ -200,14 +198,14 @@ async fn hostile_json_never_sticks() {
                 }
             };
             let settled = tokio::time::timeout(Duration::from_secs(20), settled).await;
-            assert!(settled.is_ok(), "{text} sticks");
+            assert!(settled.is_ok(), "the run with {text} is stuck");
         }
         assert!(accepted >= 5, "{accepted}");
         engine.shutdown().await;
     }
 }
 
-/// oxidecomputer/omicron#5948: recovery of a saga read the first pages of its log and took them for all.
+/// oxidecomputer/omicron#5948: the recovery of a saga read only the first pages of its log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_read_pages_complete() {
     const STEPS: u32 = 1_100;
@@ -215,37 +213,36 @@ async fn log_read_pages_complete() {
     let on_file = goldseam::open_store(&scratch.url()).await.unwrap();
     let in_memory = Fixture::memory_on(goldseam_store_sqlite::system_clock());
     for store in [in_memory.store.clone(), on_file] {
-        let (client, witness) = (Client::new(store.clone()), Witness::default());
+        let client = Client::new(store.clone());
+        let counter = Counter::default();
         let run = queue(&client, "w", "r").await;
-        let flow = |witness: Witness| {
-            move |ctx: Context, (): ()| {
-                let witness = witness.clone();
-                async move {
-                    let mut sum = 0;
-                    for number in 0..STEPS {
-                        let step = || {
-                            witness.saw("step");
-                            async move { Ok::<_, Error>(number) }
-                        };
-                        sum += ctx.step(("step", number), step).await?;
-                    }
-                    ctx.signal::<()>("end").await?;
-                    Ok::<_, Error>(sum)
+        let flow = || {
+            with_state(&counter, move |ctx: Context, (): (), counter| async move {
+                let mut sum = 0;
+                for number in 0..STEPS {
+                    let step = || {
+                        counter.add("step");
+                        ok(number)
+                    };
+                    sum += ctx.step(("step", number), step).await?;
                 }
-            }
+                ctx.signal::<()>("end").await?;
+                Ok(sum)
+            })
         };
-        let first = Engine::on(store.clone()).workflow("w", flow(witness.clone())).start().await.unwrap();
+        let first = Engine::on(store.clone()).workflow("w", flow()).start().await.unwrap();
         reaches(&client, "r", Status::Waiting).await;
         first.crash();
-        let second = Engine::on(store.clone()).workflow("w", flow(witness.clone())).start().await.unwrap();
+        let second = Engine::on(store.clone()).workflow("w", flow()).start().await.unwrap();
         client.handle(run.clone()).signal("end", &()).await.unwrap();
         let sum = second.handle(run.clone()).result::<u32>().await.unwrap();
-        assert_eq!((sum, witness.count("step")), (STEPS * (STEPS - 1) / 2, STEPS));
+        assert_eq!((sum, counter.count("step")), (STEPS * (STEPS - 1) / 2, STEPS));
         let history = client.history(&run).await.unwrap();
         assert!(history.len() > STEPS as usize, "{}", history.len());
         assert!(history.iter().zip(1..).all(|(recorded, seq)| recorded.seq == Seq(seq)));
         assert_eq!(client.readable(&run).await.unwrap(), history);
-        let (mut follower, mut followed) = (client.follower(run.clone(), Seq::ZERO), Vec::new());
+        let mut follower = client.follower(run.clone(), Seq::ZERO);
+        let mut followed = Vec::new();
         while followed.len() < history.len() {
             if let Followed::Events(events) = follower.next().await.unwrap() {
                 followed.extend(events);

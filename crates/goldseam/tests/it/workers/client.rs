@@ -1,7 +1,7 @@
-//! A worker in another process, as an SDK would be: written against `docs/protocol.md` only. It knows JSON documents
-//! and a way to send them, and nothing of the engine.
+//! A worker in another process, like an SDK: written against `docs/protocol.md` only. It uses JSON documents and no
+//! code of the engine.
 //!
-//! Its workflows are lists of operations; an interpreter replays them from the history and goes on.
+//! Its workflows are lists of operations; an interpreter replays them from the history and continues.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>>;
 
-/// A way to the server; a refusal is its code.
+/// A connection to the server. An error is its code.
 pub(crate) trait Server: Send + Sync {
     fn call<'a>(&'a self, method: &'a str, path: &'a str, body: Value) -> Answer<'a>;
 }
@@ -21,27 +21,27 @@ pub(crate) trait Server: Send + Sync {
 /// One operation of a workflow.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Does something; its output is its name.
+    /// A step; its output is its name.
     Step(&'static str),
-    /// The same, with a compensation.
+    /// A step with a compensation.
     Undoable(&'static str),
-    /// Fails so often, then works.
+    /// A step that fails this many times before it completes.
     Flaky(&'static str, u32),
     /// Waits for a signal.
     Signal(&'static str),
-    /// Sleeps for so many milliseconds.
+    /// Sleeps for a number of milliseconds.
     Sleep(&'static str, u64),
-    /// Starts a child of this workflow, and waits for its end.
+    /// Starts a child of this workflow and waits for its end.
     Child(&'static str, &'static str),
-    /// Has somebody else do a step.
+    /// A remote step.
     Remote(&'static str),
-    /// Begins anew with this input, if the input is not that already.
-    Anew(i64),
+    /// Continues as new with this input, unless the run already has it.
+    ContinueAsNew(i64),
     /// Fails for good.
     Fail,
 }
 
-/// What was really done, by name.
+/// Counts executed effects by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Effects(Arc<Mutex<BTreeMap<String, u32>>>);
 
@@ -58,20 +58,20 @@ impl Effects {
     }
 }
 
-/// Where a worker dies.
+/// When a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death {
     Never,
-    /// Once so many of its appends were answered.
+    /// After the response to this many appends.
     AfterAppends(u32),
-    /// With the append of this number sent, and its answer lost.
+    /// After it sent the append of this number, before the response.
     BeforeAnswer(u32),
 }
 
-/// Why an execution is not in this worker's hands any more.
+/// Why this worker no longer has an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It ended, rests or is parked.
+    /// The run ended, was released, or is parked.
     Over,
     /// The server refused with this code.
     Refused(String),
@@ -85,12 +85,12 @@ pub(crate) struct Worker<S> {
     pub(crate) effects: Effects,
     pub(crate) death: Death,
     /// Sends every append twice, as after a lost reply.
-    pub(crate) stutters: bool,
+    pub(crate) repeats_appends: bool,
     pub(crate) appends: u32,
     pub(crate) workflows: BTreeMap<String, Vec<Op>>,
 }
 
-/// A run, from one claim to its end.
+/// The execution of a run, from its claim to its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Execution {
     pub(crate) token: String,
@@ -102,10 +102,19 @@ pub(crate) struct Execution {
     events: Vec<Value>,
 }
 
-/// What the code of a workflow stops for.
+/// A step to execute.
+struct StepOp<'a> {
+    name: &'a str,
+    ord: usize,
+    undo: bool,
+    /// Number of attempts that fail.
+    fails: u32,
+}
+
+/// Why the code of a workflow stops.
 enum Stop {
     Left(Left),
-    /// It failed, or is to be cancelled: undo, and say so.
+    /// The run failed or is cancelled: compensate, then end it.
     Unwind(Value),
 }
 
@@ -135,7 +144,7 @@ impl Execution {
         self.cancelled |= self.events.iter().any(|e| e["event"]["type"] == "run.cancel_requested");
     }
 
-    /// The last event of these types about `path`.
+    /// Returns the last event of these types with this path.
     fn last(&self, path: &str, types: &[&str]) -> Option<&Value> {
         let about = |e: &&Value| {
             e["event"]["data"]["path"] == path && types.iter().any(|name| e["event"]["type"] == *name)
@@ -171,13 +180,13 @@ impl<S: Server> Worker<S> {
         let labels: Vec<String> = workflows.iter().map(|(name, _)| format!("{name}@1")).collect();
         let lease_ms = u64::try_from(lease.as_millis()).unwrap();
         let body = json!({ "name": name, "workflows": labels, "slots": 4, "lease_ms": lease_ms });
-        let told = server.call("POST", "/v1/workers", body).await.unwrap();
+        let response = server.call("POST", "/v1/workers", body).await.unwrap();
         Self {
             server: Arc::clone(server),
-            id: told["worker"].as_str().unwrap().to_owned(),
+            id: response["worker"].as_str().unwrap().to_owned(),
             effects: Effects::default(),
             death: Death::Never,
-            stutters: false,
+            repeats_appends: false,
             appends: 0,
             workflows: workflows.iter().map(|(name, ops)| ((*name).to_owned(), ops.clone())).collect(),
         }
@@ -191,18 +200,18 @@ impl<S: Server> Worker<S> {
     pub(crate) async fn claim(&self, limit: u32, holding: &[&str]) -> Result<Vec<Execution>, String> {
         let path = format!("/v1/workers/{}/claim", self.id);
         let body = json!({ "limit": limit, "holding": holding, "wait_ms": 5_000 });
-        let told = self.server.call("POST", &path, body).await?;
-        Ok(told["executions"].as_array().unwrap().iter().map(Execution::of).collect())
+        let response = self.server.call("POST", &path, body).await?;
+        Ok(response["executions"].as_array().unwrap().iter().map(Execution::of).collect())
     }
 
-    /// Claims until there is something.
+    /// Claims until there is an execution.
     pub(crate) async fn next(&self) -> Execution {
         for _ in 0..200 {
             if let Some(execution) = self.claim(1, &[]).await.unwrap().pop() {
                 return execution;
             }
         }
-        panic!("no execution came");
+        panic!("timed out: no execution");
     }
 
     pub(crate) async fn heartbeat(&self, of: &[&Execution], wait_ms: u64) -> Result<Value, String> {
@@ -211,7 +220,7 @@ impl<S: Server> Worker<S> {
         self.server.call("POST", &path, json!({ "holding": holding, "wait_ms": wait_ms })).await
     }
 
-    /// Executes until the run is out of this worker's hands.
+    /// Executes until this worker no longer has the run.
     pub(crate) async fn execute(&mut self, mut execution: Execution) -> Left {
         loop {
             let ops = self.workflows[&execution.workflow].clone();
@@ -223,7 +232,7 @@ impl<S: Server> Worker<S> {
                 Err(stop) => stop,
             };
             match stop {
-                // The code is called again, with what the log has now.
+                // Call the code again with the current log.
                 Stop::Left(Left::Refused(code)) if code == "again" => {}
                 Stop::Left(left) => return left,
                 Stop::Unwind(failure) => match self.unwind(&mut execution, failure).await {
@@ -235,7 +244,7 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Sends what was done; the answer is part of the history from then on.
+    /// Appends actions and adds the response to the history.
     async fn append(&mut self, execution: &mut Execution, doings: Value) -> Result<(), Stop> {
         if self.death == Death::AfterAppends(self.appends) {
             return Err(Left::Dead.into());
@@ -244,27 +253,27 @@ impl<S: Server> Worker<S> {
         let id = format!("a-{}", self.appends);
         let body = json!({ "token": execution.token, "id": id, "after": execution.after, "doings": doings });
         let call = || self.server.call("POST", "/v1/executions/append", body.clone());
-        let mut told = call().await;
+        let mut result = call().await;
         if self.death == Death::BeforeAnswer(self.appends) {
             return Err(Left::Dead.into());
         }
-        if self.stutters {
-            let first = told.unwrap();
+        if self.repeats_appends {
+            let first = result.unwrap();
             let second = call().await.unwrap();
             for same in ["outcome", "events", "end"] {
                 assert_eq!(first[same], second[same], "{same} of {doings}");
             }
-            told = Ok(second);
+            result = Ok(second);
         }
-        let told = told.map_err(Left::Refused)?;
-        match told["outcome"].as_str().unwrap() {
-            "held" => execution.learn(&told),
+        let response = result.map_err(Left::Refused)?;
+        match response["outcome"].as_str().unwrap() {
+            "held" => execution.learn(&response),
             "again" => {
-                execution.learn(&told);
+                execution.learn(&response);
                 return Err(Left::Refused("again".to_owned()).into());
             }
             "continued" => {
-                *execution = Execution::of(&told["next"]);
+                *execution = Execution::of(&response["next"]);
                 return Err(Left::Refused("again".to_owned()).into());
             }
             _ => return Err(Left::Over.into()),
@@ -275,9 +284,13 @@ impl<S: Server> Worker<S> {
     async fn walk(&mut self, execution: &mut Execution, ops: &[Op]) -> Result<(), Stop> {
         for (ord, op) in ops.iter().enumerate() {
             match op {
-                Op::Step(name) => self.step(execution, (name, ord), (false, 0)).await?,
-                Op::Undoable(name) => self.step(execution, (name, ord), (true, 0)).await?,
-                Op::Flaky(name, fails) => self.step(execution, (name, ord), (false, *fails)).await?,
+                Op::Step(name) => self.step(execution, StepOp { name, ord, undo: false, fails: 0 }).await?,
+                Op::Undoable(name) => {
+                    self.step(execution, StepOp { name, ord, undo: true, fails: 0 }).await?;
+                }
+                Op::Flaky(name, fails) => {
+                    self.step(execution, StepOp { name, ord, undo: false, fails: *fails }).await?;
+                }
                 Op::Signal(name) => {
                     let wait = json!({ "wait": { "path": name, "ord": ord, "signals": [name] } });
                     let resolved = self.wait(execution, name, wait).await?;
@@ -288,9 +301,9 @@ impl<S: Server> Worker<S> {
                     let sleep = json!({ "sleep": { "path": name, "ord": ord, "span_ms": span } });
                     self.wait(execution, name, sleep).await?;
                 }
-                Op::Child(name, workflow) => self.child(execution, (name, ord), workflow).await?,
-                Op::Remote(name) => self.remote(execution, (name, ord)).await?,
-                Op::Anew(input) => {
+                Op::Child(name, workflow) => self.child(execution, name, ord, workflow).await?,
+                Op::Remote(name) => self.remote(execution, name, ord).await?,
+                Op::ContinueAsNew(input) => {
                     if execution.input != *input {
                         self.append(execution, json!([{ "continue_as_new": { "input": input } }])).await?;
                     }
@@ -308,8 +321,8 @@ impl<S: Server> Worker<S> {
         self.append(execution, json!([{ "complete": { "output": output } }])).await
     }
 
-    /// Before an effect: a run that is to be cancelled begins nothing more.
-    fn gate(execution: &Execution) -> Result<(), Stop> {
+    /// Checks before an effect that the run is not to be cancelled.
+    fn check_cancelled(execution: &Execution) -> Result<(), Stop> {
         if !execution.cancelled {
             return Ok(());
         }
@@ -317,12 +330,8 @@ impl<S: Server> Worker<S> {
         Err(Stop::Unwind(failure))
     }
 
-    async fn step(
-        &mut self,
-        execution: &mut Execution,
-        (name, ord): (&str, usize),
-        (undo, fails): (bool, u32),
-    ) -> Result<(), Stop> {
+    async fn step(&mut self, execution: &mut Execution, step: StepOp<'_>) -> Result<(), Stop> {
+        let StepOp { name, ord, undo, fails } = step;
         loop {
             let types = ["step.completed", "step.failed", "step.retry_scheduled"];
             match execution.last(name, &types).map(|e| e["type"].as_str().unwrap()) {
@@ -333,7 +342,7 @@ impl<S: Server> Worker<S> {
                 }
                 _ => {}
             }
-            Self::gate(execution)?;
+            Self::check_cancelled(execution)?;
             let attempt = execution.attempts(name) + 1;
             let count = self.effects.add(format!("{}:{name}", execution.run));
             let doing = if count <= fails {
@@ -350,13 +359,13 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Opens a wait unless the log has it, and lets go of the run until it is resolved.
+    /// Opens a wait unless it is in the log, and releases the run until it is resolved.
     async fn wait(&mut self, execution: &mut Execution, name: &str, open: Value) -> Result<Value, Stop> {
         loop {
             if let Some(found) = execution.last(name, &["wait.resolved", "timer.fired"]) {
                 return Ok(found.clone());
             }
-            Self::gate(execution)?;
+            Self::check_cancelled(execution)?;
             let look = match execution.last(name, &["wait.started", "timer.set"]) {
                 Some(_) => json!({ "check": { "path": name } }),
                 None => open.clone(),
@@ -369,11 +378,12 @@ impl<S: Server> Worker<S> {
     async fn child(
         &mut self,
         execution: &mut Execution,
-        (name, ord): (&str, usize),
+        name: &str,
+        ord: usize,
         workflow: &str,
     ) -> Result<(), Stop> {
         if execution.last(name, &["child.started"]).is_none() {
-            Self::gate(execution)?;
+            Self::check_cancelled(execution)?;
             let child = json!({ "path": name, "ord": ord, "workflow": workflow, "input": null });
             self.append(execution, json!([{ "child": child }])).await?;
         }
@@ -383,12 +393,12 @@ impl<S: Server> Worker<S> {
         Ok(())
     }
 
-    async fn remote(&mut self, execution: &mut Execution, (name, ord): (&str, usize)) -> Result<(), Stop> {
+    async fn remote(&mut self, execution: &mut Execution, name: &str, ord: usize) -> Result<(), Stop> {
         loop {
             if execution.last(name, &["step.completed"]).is_some() {
                 return Ok(());
             }
-            Self::gate(execution)?;
+            Self::check_cancelled(execution)?;
             if execution.last(name, &["step.started"]).is_none() {
                 let step = json!({ "path": name, "ord": ord, "attempt": 1, "payload": execution.run });
                 self.append(execution, json!([{ "step_handed_out": step }])).await?;
@@ -398,7 +408,7 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Undoes what has a compensation, latest first, then says how the run ended.
+    /// Compensates completed steps in reverse order, then ends the run.
     async fn unwind(&mut self, execution: &mut Execution, failure: Value) -> Result<(), Stop> {
         loop {
             let undone =
@@ -415,9 +425,10 @@ impl<S: Server> Worker<S> {
             self.effects.add(format!("{}:undo {path}", execution.run));
             self.append(execution, json!([{ "undo_completed": { "path": path } }])).await?;
         }
-        let last = match failure["code"] == "cancelled" {
-            true => json!({ "cancelled": {} }),
-            false => json!({ "fail": { "failure": failure } }),
+        let last = if failure["code"] == "cancelled" {
+            json!({ "cancelled": {} })
+        } else {
+            json!({ "fail": { "failure": failure } })
         };
         self.append(execution, json!([last])).await
     }

@@ -1,4 +1,4 @@
-//! The test vectors of the protocol, `docs/protocol/*.json`, against the real engine.
+//! Runs the test vectors of the protocol, `docs/protocol/*.json`, against the real engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::client::Server;
 use crate::place::Place;
-use crate::support::{Scratch, eventually};
+use crate::support::{Scratch, eventually, ok};
 
 fn vectors() -> Vec<(PathBuf, Value)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol");
@@ -28,7 +28,7 @@ fn vectors() -> Vec<(PathBuf, Value)> {
     all.into_iter().map(read).collect()
 }
 
-/// Everything in `wanted` is in `found`; a list has as many items, each as wanted.
+/// Checks that `found` has all fields of `wanted`. Lists must have the same length.
 fn has(found: &Value, wanted: &Value, at: &str) -> Result<(), String> {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted.iter().try_for_each(|(key, wanted)| {
@@ -47,8 +47,8 @@ fn has(found: &Value, wanted: &Value, at: &str) -> Result<(), String> {
     }
 }
 
-/// One script on one store.
-struct Play {
+/// The state of one script.
+struct ScriptRun {
     server: Arc<Place>,
     run: RunId,
     worker: String,
@@ -60,23 +60,23 @@ fn payload(value: &Value) -> Payload {
     Payload::of(value, &Limits::default()).unwrap()
 }
 
-impl Play {
+impl ScriptRun {
     async fn register(&mut self) {
         let body = json!({ "name": "vectors", "workflows": ["order@1"], "slots": 4, "lease_ms": 60_000 });
-        let told = self.server.call("POST", "/v1/workers", body).await.unwrap();
-        told["worker"].as_str().unwrap().clone_into(&mut self.worker);
+        let response = self.server.call("POST", "/v1/workers", body).await.unwrap();
+        response["worker"].as_str().unwrap().clone_into(&mut self.worker);
     }
 
     async fn claim(&mut self) -> Value {
         let path = format!("/v1/workers/{}/claim", self.worker);
         let body = json!({ "limit": 1, "wait_ms": 20_000 });
-        let told = self.server.call("POST", &path, body).await.unwrap();
-        let execution = told["executions"][0].clone();
+        let response = self.server.call("POST", &path, body).await.unwrap();
+        let execution = response["executions"][0].clone();
         self.follow(&execution);
         execution
     }
 
-    /// Goes by this execution from now on.
+    /// Uses this execution from now on.
     fn follow(&mut self, execution: &Value) {
         execution["token"].as_str().unwrap().clone_into(&mut self.token);
         self.after = execution["end"].as_u64().unwrap();
@@ -86,16 +86,17 @@ impl Play {
         let after = append["after"].as_u64().unwrap_or(self.after);
         let body =
             json!({ "token": self.token, "id": append["id"], "after": after, "doings": append["doings"] });
-        let told = self.server.call("POST", "/v1/executions/append", body).await?;
-        self.after = told["end"].as_u64().unwrap();
-        if told["next"].is_object() {
-            self.follow(&told["next"]);
+        let response = self.server.call("POST", "/v1/executions/append", body).await?;
+        self.after = response["end"].as_u64().unwrap();
+        if response["next"].is_object() {
+            self.follow(&response["next"]);
         }
-        Ok(told)
+        Ok(response)
     }
 
     async fn outside(&mut self, what: &str, with: &Value) {
-        let (client, run) = (&self.server.client, &self.run);
+        let client = &self.server.client;
+        let run = &self.run;
         let by = || By { reason: with["reason"].as_str().unwrap_or_default().to_owned(), ..By::default() };
         match what {
             "signal" => {
@@ -127,12 +128,12 @@ impl Play {
                 eventually(wanted, || async { client.get(run).await.unwrap().status.to_string() == wanted })
                     .await;
             }
-            _ => panic!("nobody knows how to {what}"),
+            _ => panic!("unknown act {what}"),
         }
     }
 
     async fn act(&mut self, act: &Value, at: &str) {
-        let told = if act.get("claim").is_some() {
+        let result = if act.get("claim").is_some() {
             Ok(self.claim().await)
         } else if let Some(append) = act.get("append") {
             self.append(append).await
@@ -140,43 +141,43 @@ impl Play {
             let (what, with) = act.as_object().unwrap().iter().next().unwrap();
             return self.outside(what, with).await;
         };
-        match (told, act.get("refused").and_then(Value::as_str)) {
-            (Ok(told), None) => {
-                if let Err(why) = has(&told, &act["expect"], "") {
-                    panic!("{at}: {why}\n{told:#}");
+        match (result, act.get("refused").and_then(Value::as_str)) {
+            (Ok(response), None) => {
+                if let Err(why) = has(&response, &act["expect"], "") {
+                    panic!("{at}: {why}\n{response:#}");
                 }
             }
             (Err(code), Some(wanted)) => assert_eq!(code, wanted, "{at}"),
-            (told, wanted) => panic!("{at}: {told:?}, not {wanted:?}"),
+            (result, wanted) => panic!("{at}: {result:?}, not {wanted:?}"),
         }
     }
 }
 
-async fn play(name: &str, vector: &Value) {
+async fn run_script(name: &str, vector: &Value) {
     let scratch = Scratch::new();
     let server = Place::open(&scratch).await;
     let run = RunId::new(vector["run"]["id"].as_str().unwrap()).unwrap();
     let workflow = vector["run"]["workflow"].as_str().unwrap();
     let input = payload(&vector["run"]["input"]);
     server.client.start(workflow, &run, input, StartOptions::default()).await.unwrap();
-    let mut play = Play { server, run, worker: String::new(), token: String::new(), after: 0 };
-    play.register().await;
+    let mut script = ScriptRun { server, run, worker: String::new(), token: String::new(), after: 0 };
+    script.register().await;
     for (nth, act) in vector["script"].as_array().unwrap().iter().enumerate() {
-        play.act(act, &format!("{name}, act {nth}")).await;
+        script.act(act, &format!("{name}, act {nth}")).await;
     }
 }
 
 #[tokio::test]
-async fn every_script_plays_as_it_is_written() {
+async fn every_protocol_script_passes() {
     let scripts: Vec<_> = vectors().into_iter().filter(|(_, vector)| vector["script"].is_array()).collect();
     assert!(scripts.len() >= 12, "the vectors are missing");
     for (path, vector) in scripts {
-        play(&path.file_stem().unwrap().to_string_lossy(), &vector).await;
+        run_script(&path.file_stem().unwrap().to_string_lossy(), &vector).await;
     }
 }
 
 #[test]
-fn keys_are_made_as_they_are_written() {
+fn idempotency_keys_match_the_vectors() {
     let (_, vector) = vectors().into_iter().find(|(_, vector)| vector["keys"].is_array()).unwrap();
     for row in vector["keys"].as_array().unwrap() {
         let text = |key: &str| row[key].as_str().unwrap_or_default();
@@ -189,16 +190,16 @@ fn keys_are_made_as_they_are_written() {
     }
 }
 
-/// Makes the calls that the vector lists, in the engine's own language.
+/// Makes the calls of the vector through the Rust API.
 fn call(ctx: Context, calls: Vec<Value>) -> BoxFuture<'static, goldseam::Result<()>> {
     Box::pin(async move {
         for row in calls {
             let name = row["name"].as_str().unwrap().to_owned();
             let inside = row["inside"].as_array().cloned().unwrap_or_default();
             match (row["call"].as_str().unwrap(), row["key"].as_str()) {
-                ("step", None) => ctx.step(name.as_str(), || async { Ok::<(), Error>(()) }).await?,
+                ("step", None) => ctx.step(name.as_str(), || ok(())).await?,
                 ("step", Some(key)) => {
-                    ctx.step((name.as_str(), key), || async { Ok::<(), Error>(()) }).await?;
+                    ctx.step((name.as_str(), key), || ok(())).await?;
                 }
                 ("group", _) => ctx.group(name.as_str(), |ctx| call(ctx, inside)).await?,
                 ("arm", _) => call(ctx.arm(name.as_str())?, inside).await?,
@@ -213,7 +214,7 @@ fn call(ctx: Context, calls: Vec<Value>) -> BoxFuture<'static, goldseam::Result<
 
 fn listed(calls: &[Value], out: &mut Vec<(String, u64)>) {
     for row in calls {
-        // An arm is no operation of its own: only the place that it takes is seen.
+        // An arm is not an operation; it only takes an ordinal.
         if row["call"] != "arm" {
             out.push((row["path"].as_str().unwrap().to_owned(), row["ord"].as_u64().unwrap()));
         }
@@ -222,11 +223,11 @@ fn listed(calls: &[Value], out: &mut Vec<(String, u64)>) {
 }
 
 #[tokio::test]
-async fn names_become_paths_as_they_are_written() {
+async fn paths_match_the_vectors() {
     let (_, vector) = vectors().into_iter().find(|(_, vector)| vector["calls"].is_array()).unwrap();
     let calls = vector["calls"].as_array().unwrap().clone();
     let scratch = Scratch::new();
-    let engine = scratch.builder().await.workflow("calls", call).start().await.unwrap();
+    let engine = scratch.engine("calls", call).await;
     let run = engine.run("calls", "c-1", &calls).await.unwrap();
     run.signal("go", &()).await.unwrap();
     run.result::<()>().await.unwrap();

@@ -1,26 +1,26 @@
-//! The objects of one run, and the requests that processes make for it, one at a time.
+//! The objects of one run, and the requests of processes, one at a time.
 
 use goldseam_core::BranchId;
 
-use super::{Bucket, Bug, Intent};
-use crate::book::{Fenced, Log, Order, Outcome, node};
+use super::{Bug, Intent, ObjectModel};
+use crate::decisions::{Fenced, Log, Order, Outcome, node};
 
 /// The cached row as an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Row {
-    /// A batch that the log has.
+    /// Number of the batch from which it was computed.
     pub(super) batch: u8,
-    /// Where the log ends with it.
+    /// The end of the log with that batch.
     pub(super) end: u8,
     pub(super) over: bool,
     pub(super) branch: u32,
-    /// Behind which position the run went on last, which its marker names.
+    /// The position after which the current life of the run began, as named by its marker.
     pub(super) active: u8,
-    /// What the server calls this content; no two are alike.
+    /// The unique tag of this content.
     pub(super) tag: u16,
 }
 
-/// The request that is made next.
+/// The next request of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Mark(u8),
@@ -29,22 +29,22 @@ pub(super) enum Phase {
     Unmark(u8),
 }
 
-/// An append and what follows from it.
+/// An append and its follow-up requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Job {
     pub(super) order: Order<Intent>,
-    /// Where the log ended when it was decided.
+    /// The end of the log at the decision.
     pub(super) base: u8,
     pub(super) phase: Phase,
-    /// The row as it was last seen.
+    /// The row as last read.
     pub(super) known: Option<Row>,
-    /// The marker that was written for it.
+    /// The marker that this job wrote.
     pub(super) active: Option<u8>,
     /// The tag of the row that it writes.
     pub(super) tag: u16,
 }
 
-/// A process with its own store.
+/// A process with its own store client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) boot: u8,
@@ -52,8 +52,8 @@ pub(super) struct Process {
     pub(super) view: u8,
     pub(super) job: Option<Job>,
     pub(super) writes: u8,
-    /// What it wanted, and was answered.
-    pub(super) told: u8,
+    /// Number of intents that were answered.
+    pub(super) answered: u8,
 }
 
 /// A copy of a request that arrives later.
@@ -68,7 +68,7 @@ pub(super) enum Late {
 pub(crate) struct World {
     pub(super) log: Log,
     pub(super) row: Option<Row>,
-    /// A bit for each marker, by the position that it names.
+    /// One bit per marker, by the position that it names.
     pub(super) markers: u64,
     pub(super) processes: Vec<Process>,
     pub(super) late: Vec<Late>,
@@ -81,7 +81,7 @@ pub(crate) struct World {
     pub(super) seen: u8,
 }
 
-/// Things that should happen, a bit each.
+/// Expected situations, one bit each.
 pub(super) const SETTLED: u8 = 1;
 pub(super) const ROW_SETTLED: u8 = 2;
 pub(super) const BUSY: u8 = 4;
@@ -100,12 +100,12 @@ impl World {
         self.markers != 0
     }
 
-    /// Whether the row is what the log says.
+    /// Returns whether the row is behind the log.
     pub(super) fn row_is_late(&self) -> bool {
         self.log.appends > 0 && self.row.is_none_or(|row| row.batch < self.log.appends)
     }
 
-    /// Whether somebody has to look for this run: it is not over, or its row does not say so.
+    /// Returns whether a node or a sweep must find this run: it has not ended, or its row does not show the end.
     pub(super) fn must_be_found(&self) -> bool {
         self.log.appends > 0 && !(self.log.is_over() && self.row.is_some_and(|row| row.over))
     }
@@ -118,9 +118,10 @@ impl World {
         !self.processes.iter().enumerate().any(|(who, process)| node(small(who), process.boot) == *owner)
     }
 
-    /// Copies that can change nothing any more are as good as gone.
+    /// Removes copies that can no longer change anything.
     pub(super) fn forget_copies(&mut self) {
-        let (end, row) = (self.log.end(), self.row);
+        let end = self.log.end();
+        let row = self.row;
         self.late.retain(|late| match late {
             Late::Put(_, base) => *base == end,
             Late::Row(before, _) => *before == row,
@@ -128,18 +129,18 @@ impl World {
         });
     }
 
-    /// Everything is done, and nothing is left behind.
+    /// Returns whether the run has ended, its row is current, and no marker is left.
     pub(super) fn is_tidy(&self) -> bool {
         self.log.is_over() && !self.row_is_late() && !self.has_marker()
     }
 }
 
-impl Bucket {
+impl ObjectModel {
     fn marker(&self, after: u8) -> u64 {
         1 << if self.bug == Bug::OneMarkerForAllLives { 0 } else { after }
     }
 
-    /// A process looks, decides, and is about to write.
+    /// Lets a process read, decide, and prepare its first request.
     pub(super) fn begin(&self, world: &mut World, who: usize, intent: Intent) -> Option<()> {
         let process = &world.processes[who];
         let base = if process.fence.is_some() { process.view } else { world.log.end() };
@@ -159,9 +160,9 @@ impl Bucket {
         Some(())
     }
 
-    /// Decides on the log as the job knows it. Whether anything came of it.
+    /// Decides by the log that the job has read. Returns whether anything changed.
     fn decide(&self, world: &mut World, who: usize, job: Job) -> bool {
-        let outcome = self.book.outcome(world.log.until(job.base), job.order);
+        let outcome = self.decisions.outcome(world.log.until(job.base), job.order);
         let is_client = who >= self.scope.nodes;
         let process = &mut world.processes[who];
         match outcome {
@@ -172,11 +173,11 @@ impl Bucket {
                 return true;
             }
             Outcome::Nothing => {
-                process.told += u8::from(is_client);
+                process.answered += u8::from(is_client);
                 world.see(KNOWN);
             }
             Outcome::Refused(_) => {
-                process.told += u8::from(is_client);
+                process.answered += u8::from(is_client);
                 let had = process.fence.take().is_some() || process.job.is_some();
                 if !is_client && !had {
                     return false;
@@ -188,27 +189,27 @@ impl Bucket {
         true
     }
 
-    /// Whether a run that was over goes on. A row that is late may not say yet that it was over, but it cannot name
-    /// the branch on which the run goes on.
+    /// Returns whether an ended run continues. A late row may not show the end yet, but it cannot name the branch on
+    /// which the run continues.
     fn goes_on(&self, known: Option<Row>, after: &Log) -> bool {
         let summary = &after.now().summary;
         let is_elsewhere =
             known.map_or(BranchId::ROOT.0, |row| row.branch) != summary.branch.0 && summary.owner.is_none();
-        let by_branch = is_elsewhere && self.bug != Bug::GoesOnByTheRow;
+        let by_branch = is_elsewhere && self.bug != Bug::ContinuesByTheRow;
         !after.is_over() && (known.is_some_and(|row| row.over) || by_branch)
     }
 
-    pub(super) fn request(&self, world: &mut World, who: usize, heard: bool) -> Option<()> {
+    pub(super) fn request(&self, world: &mut World, who: usize, replied: bool) -> Option<()> {
         let job = world.processes[who].job?;
         match job.phase {
-            Phase::Mark(after) if heard => {
+            Phase::Mark(after) if replied => {
                 world.markers |= self.marker(after);
                 let phase = if job.order.intent == Intent::Sweep { Phase::Row } else { Phase::Put };
                 world.processes[who].job = Some(Job { phase, ..job });
             }
-            Phase::Put => self.put(world, who, (job, heard))?,
-            Phase::Row => self.write_row(world, who, (job, heard))?,
-            Phase::Unmark(after) if heard => {
+            Phase::Put => self.put(world, who, job, replied)?,
+            Phase::Row => self.write_row(world, who, job, replied)?,
+            Phase::Unmark(after) if replied => {
                 world.markers &= !self.marker(after);
                 let row_is_left = self.bug == Bug::UnmarksFirst;
                 world.processes[who].job = row_is_left.then_some(Job { phase: Phase::Row, ..job });
@@ -219,13 +220,13 @@ impl Bucket {
         Some(())
     }
 
-    fn put(&self, world: &mut World, who: usize, (job, heard): (Job, bool)) -> Option<()> {
+    fn put(&self, world: &mut World, who: usize, job: Job, replied: bool) -> Option<()> {
         let order = job.order;
         if world.log.has(order.write) {
-            if !heard {
+            if !replied {
                 return None;
             }
-            if self.bug == Bug::TakesItsOwnForAnothers {
+            if self.bug == Bug::MistakesItsOwnObject {
                 let intent = match order.intent {
                     Intent::Signal(k, again) => Intent::Signal(k, again + 1),
                     other => other,
@@ -241,12 +242,12 @@ impl Bucket {
             self.appended(world, who, job);
         } else if world.log.end() == job.base || self.bug == Bug::WritesBlindly {
             let base = world.log.until(job.base).clone();
-            let Outcome::Appended(log, _) = self.book.outcome(&base, order) else { return None };
+            let Outcome::Appended(log, _) = self.decisions.outcome(&base, order) else { return None };
             world.log = log;
-            if heard {
+            if replied {
                 self.appended(world, who, job);
             }
-        } else if heard {
+        } else if replied {
             self.conflict(world, who, job);
         } else {
             return None;
@@ -254,41 +255,43 @@ impl Bucket {
         Some(())
     }
 
-    /// Somebody was faster: the process reads on and decides again.
+    /// Handles a conflict: the process reads the log and decides again.
     fn conflict(&self, world: &mut World, who: usize, job: Job) {
-        let (base, known) = (world.log.end(), world.row);
+        let base = world.log.end();
+        let known = world.row;
         self.decide(world, who, Job { base, known, active: None, ..job });
     }
 
-    /// The batch is there, and its writer knows.
+    /// Handles the acknowledgement of a batch.
     fn appended(&self, world: &mut World, who: usize, job: Job) {
         world.acked.push(job.order.write);
         world.acked.sort_unstable();
-        let (fence, view) = world.log.heard(&job.order);
+        let (fence, view) = world.log.view_after(&job.order);
         let over = world.log.until(view).is_over();
         let process = &mut world.processes[who];
-        (process.fence, process.view) = (fence, view);
-        process.told += u8::from(who >= self.scope.nodes);
+        process.fence = fence;
+        process.view = view;
+        process.answered += u8::from(who >= self.scope.nodes);
         let phase = match (self.bug, over) {
             (Bug::UnmarksFirst, true) => Phase::Unmark(job.known.map_or(0, |row| row.active)),
             _ => Phase::Row,
         };
-        // A row that would say nothing new is not written.
+        // A completed step does not change the row.
         process.job = (job.order.intent != Intent::Step).then_some(Job { phase, ..job });
     }
 
-    /// The row that a job would write over `known`.
+    /// Returns the row that a job writes over `known`.
     fn row_of(world: &World, job: Job) -> Row {
         let log = match job.order.intent {
             Intent::Sweep => world.log.until(job.base),
-            _ => world.log.until(world.log.heard(&job.order).1),
+            _ => world.log.until(world.log.view_after(&job.order).1),
         };
         let active = job.active.or(job.known.map(|row| row.active)).unwrap_or(0);
         let branch = log.state.as_ref().map_or(0, |state| state.summary.branch.0);
         Row { batch: log.appends, end: log.end(), over: log.is_over(), branch, active, tag: job.tag }
     }
 
-    fn write_row(&self, world: &mut World, who: usize, (job, heard): (Job, bool)) -> Option<()> {
+    fn write_row(&self, world: &mut World, who: usize, job: Job, replied: bool) -> Option<()> {
         let row = Self::row_of(world, job);
         let there = world.row;
         let is_ours = there.is_some_and(|there| there.tag == job.tag);
@@ -296,27 +299,27 @@ impl Bucket {
         let unmark =
             |row: Row| Some(Job { phase: Phase::Unmark(row.active), ..job }).filter(|_| unmarks(&row));
         if is_ours {
-            if !heard {
+            if !replied {
                 return None;
             }
             world.see(ROW_SETTLED);
             world.processes[who].job = unmark(row);
         } else if there.is_some_and(|there| there.batch > row.batch) {
-            // Somebody has written a later row meanwhile.
-            if !heard {
+            // Another process has written a later row.
+            if !replied {
                 return None;
             }
             world.processes[who].job = there.and_then(unmark);
         } else if there == job.known {
             self.mark_for(world, job, row);
             world.row = Some(row);
-            if heard {
+            if replied {
                 world.processes[who].job = unmark(row);
             }
             if job.order.intent == Intent::Sweep {
                 world.see(SWEPT);
             }
-        } else if heard {
+        } else if replied {
             world.processes[who].job = Some(Job { known: there, ..job });
         } else {
             return None;
@@ -324,14 +327,14 @@ impl Bucket {
         Some(())
     }
 
-    /// Before a row is written, what its predecessor did not need is marked.
+    /// Writes the marker of a row whose predecessor needed none.
     fn mark_for(&self, world: &mut World, job: Job, row: Row) {
         if job.known.is_none_or(|known| known.over) && job.active.is_none() && !row.over {
             world.markers |= self.marker(row.active);
         }
     }
 
-    /// A copy of the request is on its way for longer than its sender waits.
+    /// Creates a copy of the request that arrives after its sender gave up.
     pub(super) fn delay(&self, world: &mut World, who: usize) -> Option<()> {
         let job = world.processes[who].job?;
         let late = match job.phase {
@@ -355,7 +358,9 @@ impl Bucket {
     pub(super) fn arrive(&self, world: &mut World, index: usize) -> Option<()> {
         match world.late.remove(index) {
             Late::Put(order, _) => {
-                let Outcome::Appended(log, _) = self.book.outcome(&world.log, order) else { return None };
+                let Outcome::Appended(log, _) = self.decisions.outcome(&world.log, order) else {
+                    return None;
+                };
                 world.log = log;
                 world.see(PUT_LATE);
             }

@@ -1,23 +1,23 @@
-//! Spans of time that read well in a workflow.
+//! Short constructors for durations.
 
 use std::time::Duration;
 
-/// So many seconds.
+/// Returns `count` seconds.
 pub const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// So many minutes.
+/// Returns `count` minutes.
 pub const fn mins(count: u64) -> Duration {
     Duration::from_secs(count * 60)
 }
 
-/// So many hours.
+/// Returns `count` hours.
 pub const fn hours(count: u64) -> Duration {
     Duration::from_secs(count * 3_600)
 }
 
-/// So many days of 24 hours.
+/// Returns `count` days of 24 hours.
 pub const fn days(count: u64) -> Duration {
     Duration::from_secs(count * 86_400)
 }

@@ -1,5 +1,5 @@
-//! Logs as many worlds share them, and what an order does to one. `decide`, `seal` and `derive` are the real ones;
-//! each is asked once for a log and an order, and every other world that comes by is told the same.
+//! Logs that are shared by many worlds, and memoized decisions. `decide`, `seal` and `derive` are the real functions;
+//! each is called once per log and order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,29 +17,29 @@ use goldseam_core::{
     Refusal, RunId, Seq, State, View, WriteId, decide, derive,
 };
 
-/// It is always now: no model is about time.
+/// The only time in the models.
 pub(crate) const NOW: Millis = Millis(1);
 
-/// What a log says, computed once.
-pub(crate) struct Kept {
+/// The content of a log and what is derived from it.
+pub(crate) struct LogData {
     pub(crate) records: Vec<Recorded>,
     pub(crate) head: Hash,
-    /// None: nothing is there yet.
+    /// None if the log is empty.
     pub(crate) state: Option<State>,
-    /// What the model's judge found in it.
+    /// The facts that the model's judge found, one bit each.
     pub(crate) facts: u32,
-    /// How many appends made it.
+    /// Number of appends.
     pub(crate) appends: u8,
     before: Option<Log>,
 }
 
-/// A log; its last fingerprint stands for all of it.
+/// A log, identified by its last hash.
 #[derive(Clone)]
-pub(crate) struct Log(Arc<Kept>);
+pub(crate) struct Log(Arc<LogData>);
 
 impl Deref for Log {
-    type Target = Kept;
-    fn deref(&self) -> &Kept {
+    type Target = LogData;
+    fn deref(&self) -> &LogData {
         &self.0
     }
 }
@@ -63,23 +63,29 @@ impl HashTrait for Log {
 }
 
 impl Log {
-    /// The log of a run that nobody has started.
+    /// Returns an empty log.
     pub(crate) fn empty() -> Self {
-        let (records, head, facts) = (vec![], Hash::ZERO, u32::MAX);
-        Self(Arc::new(Kept { records, head, state: None, facts, appends: 0, before: None }))
+        Self(Arc::new(LogData {
+            records: vec![],
+            head: Hash::ZERO,
+            state: None,
+            facts: u32::MAX,
+            appends: 0,
+            before: None,
+        }))
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub(crate) fn end(&self) -> u8 {
         u8::try_from(self.records.len()).unwrap_or(u8::MAX)
     }
 
-    /// What the engine believes about the run, which has begun.
+    /// Returns the state of the run, which must have begun.
     pub(crate) fn now(&self) -> &State {
         self.state.as_ref().unwrap_or_else(|| panic!("the run has not begun"))
     }
 
-    /// The log as it was after an earlier append.
+    /// Returns the log as it was when it ended at `end`.
     pub(crate) fn until(&self, end: u8) -> &Self {
         let mut log = self;
         while log.end() > end
@@ -90,8 +96,9 @@ impl Log {
         log
     }
 
-    /// What an owner knows once it has heard of its append: its claim if it still has one, and how far it has read.
-    pub(crate) fn heard<I>(&self, order: &Order<I>) -> (Option<Fenced>, u8) {
+    /// Returns what a writer knows after the reply to its append: its claim, if it still has one, and the end that it
+    /// has read.
+    pub(crate) fn view_after<I>(&self, order: &Order<I>) -> (Option<Fenced>, u8) {
         let own = |recorded: &&Recorded| recorded.write.0 == u64::from(order.write);
         let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
         let view = self.records.iter().rfind(own).map_or(0, |last| small(last.seq.0));
@@ -101,31 +108,31 @@ impl Log {
         (claim.or(order.fence).filter(|_| owner == Some(order.node())), view)
     }
 
-    /// Whether an append with this write-id is in it.
+    /// Returns whether the log contains the append with this write-id.
     pub(crate) fn has(&self, write: u16) -> bool {
         self.records.iter().any(|recorded| recorded.write.0 == u64::from(write))
     }
 
-    /// How many events of this name there are.
+    /// Counts the events of this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.records.iter().filter(|recorded| recorded.event.name() == name).count()
     }
 
-    /// Whether the run has ended.
+    /// Returns whether the run has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.summary.status.is_terminal())
     }
 
-    /// Whether the judge found that this holds.
+    /// Returns whether the judge found this fact.
     pub(crate) fn holds(&self, fact: u32) -> bool {
         self.facts & fact != 0
     }
 }
 
-/// A position and a branch, as an owner names them.
+/// The epoch and branch of an owner's fence.
 pub(crate) type Fenced = (u8, u8);
 
-/// Who wants what, under which claim and write-id.
+/// An intent of an actor, with its claim and write-id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Order<I> {
     pub(crate) who: u8,
@@ -136,41 +143,45 @@ pub(crate) struct Order<I> {
 }
 
 impl<I> Order<I> {
-    /// The node that acts: another one after every crash.
+    /// Returns the node of the actor, which changes with every crash.
     pub(crate) fn node(&self) -> NodeId {
         node(self.who, self.boot)
     }
 
-    /// Doings of the owner that gives this order.
-    pub(crate) fn owned(&self, doings: Vec<Owned>) -> Option<Deed> {
+    /// Proposes actions of the owner that gives this order.
+    pub(crate) fn owned(&self, doings: Vec<Owned>) -> Option<Proposal> {
         let (epoch, branch) = self.fence?;
         let doings = doings.into_iter().map(|what| Doing { at: NOW, what }).collect();
         let fence = Fence { epoch: Seq(epoch.into()), branch: BranchId(branch.into()) };
-        Some(Deed::Ask(Command::Owned(fence, doings)))
+        Some(Proposal::Ask(Command::Owned(fence, doings)))
     }
 
-    /// Takes a run that nobody has.
-    pub(crate) fn claim(&self) -> Option<Deed> {
-        Some(Deed::Ask(Command::Claim(Claim::by(self.node()))))
+    /// Proposes to claim a run without an owner.
+    pub(crate) fn claim(&self) -> Option<Proposal> {
+        Some(Proposal::Ask(Command::Claim(Claim::by(self.node()))))
     }
 
-    /// Takes a run from its owner.
-    pub(crate) fn take_over(&self, state: &State) -> Option<Deed> {
-        let (node, lived) = (state.summary.owner.clone()?, Lived::default());
-        let lost = goldseam_core::command::Lost { node, proven: true, evidence: String::new(), lived };
-        Some(Deed::Ask(Command::Claim(Claim { lost: Some(lost), ..Claim::by(self.node()) })))
+    /// Proposes to take a run over from its owner.
+    pub(crate) fn take_over(&self, state: &State) -> Option<Proposal> {
+        let lost = goldseam_core::command::Lost {
+            node: state.summary.owner.clone()?,
+            proven: true,
+            evidence: String::new(),
+            lived: Lived::default(),
+        };
+        Some(Proposal::Ask(Command::Claim(Claim { lost: Some(lost), ..Claim::by(self.node()) })))
     }
 }
 
-/// What an order comes down to.
-pub(crate) enum Deed {
-    /// The engine decides.
+/// The proposed change of an order.
+pub(crate) enum Proposal {
+    /// A command for the real `decide`.
     Ask(Command),
-    /// A broken twin writes this without asking.
+    /// Events that a broken twin writes without `decide`.
     Forge(Vec<Event>, TaskMove),
 }
 
-/// What an order does to a log.
+/// The result of an order on a log.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     Appended(Log, TaskMove),
@@ -178,26 +189,26 @@ pub(crate) enum Outcome {
     Refused(Refusal),
 }
 
-/// Says what an order comes down to.
-type Deeds<I> = dyn Fn(&Log, &Order<I>) -> Option<Deed> + Send + Sync;
+/// Returns the proposed change of an order.
+type Propose<I> = dyn Fn(&Log, &Order<I>) -> Option<Proposal> + Send + Sync;
 
-/// What every order did to every log so far.
-pub(crate) struct Book<I> {
-    deed: Box<Deeds<I>>,
+/// The memoized outcomes of orders on logs.
+pub(crate) struct Decisions<I> {
+    propose: Box<Propose<I>>,
     judge: fn(&[Recorded], &State) -> u32,
     known: Mutex<HashMap<(Hash, Order<I>), Outcome>>,
 }
 
-impl<I: Copy + Eq + HashTrait> Book<I> {
-    /// `deed` says what an order comes down to, `judge` which facts hold of a log, a bit each.
+impl<I: Copy + Eq + HashTrait> Decisions<I> {
+    /// `propose` returns the proposed change of an order; `judge` returns the facts of a log, one bit each.
     pub(crate) fn new(
-        deed: impl Fn(&Log, &Order<I>) -> Option<Deed> + Send + Sync + 'static,
+        propose: impl Fn(&Log, &Order<I>) -> Option<Proposal> + Send + Sync + 'static,
         judge: fn(&[Recorded], &State) -> u32,
     ) -> Self {
-        Self { deed: Box::new(deed), judge, known: Mutex::default() }
+        Self { propose: Box::new(propose), judge, known: Mutex::default() }
     }
 
-    /// What `order` does to `log`.
+    /// Returns the result of `order` on `log`.
     pub(crate) fn outcome(&self, log: &Log, order: Order<I>) -> Outcome {
         let key = (log.head, order);
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,12 +220,12 @@ impl<I: Copy + Eq + HashTrait> Book<I> {
     }
 
     fn decide(&self, log: &Log, order: Order<I>) -> Outcome {
-        let (events, task) = match (self.deed)(log, &order) {
+        let (events, task) = match (self.propose)(log, &order) {
             None => return Outcome::Nothing,
-            Some(Deed::Forge(events, task)) => {
+            Some(Proposal::Forge(events, task)) => {
                 (events.into_iter().map(|event| Stamped { at: NOW, event }).collect(), task)
             }
-            Some(Deed::Ask(command)) => {
+            Some(Proposal::Ask(command)) => {
                 let view = log.state.as_ref().map_or(View::Absent, View::Full);
                 match decide(view, &command, NOW, &Limits::default()) {
                     Err(refusal) => return Outcome::Refused(refusal),
@@ -239,18 +250,24 @@ impl<I: Copy + Eq + HashTrait> Book<I> {
         records.extend(sealed.records);
         let state = derive(&id::<RunId>("r1"), &records, head).unwrap_or_else(|e| panic!("{e}"));
         let facts = (self.judge)(&records, &state);
-        let (state, appends, before) = (Some(state), log.appends + 1, Some(log.clone()));
-        Log(Arc::new(Kept { records, head, state, facts, appends, before }))
+        Log(Arc::new(LogData {
+            records,
+            head,
+            state: Some(state),
+            facts,
+            appends: log.appends + 1,
+            before: Some(log.clone()),
+        }))
     }
 
-    /// A log that begins with the run's own beginning.
+    /// Returns the log of a queued run.
     pub(crate) fn begun(&self) -> Log {
         let events = vec![Stamped { at: NOW, event: Event::RunQueued(queued()) }];
         self.append(&Log::empty(), events, None, 9_999)
     }
 }
 
-/// The run as it is started.
+/// Returns the first event of the run.
 pub(crate) fn queued() -> RunQueued {
     RunQueued {
         workflow: id("w"),
@@ -264,7 +281,7 @@ pub(crate) fn queued() -> RunQueued {
     }
 }
 
-/// A step that is done.
+/// Returns the completion of a step.
 pub(crate) fn done(step: &str, ord: u32, undo: bool) -> Owned {
     Owned::StepCompleted(StepCompleted {
         path: path(step),
@@ -279,12 +296,12 @@ pub(crate) fn done(step: &str, ord: u32, undo: bool) -> Owned {
     })
 }
 
-/// Says which of these hold, a bit each in their order.
+/// Packs facts into bits, the first one into the lowest bit.
 pub(crate) fn bits<const N: usize>(facts: [bool; N]) -> u32 {
     facts.iter().rev().fold(0, |bits, fact| bits << 1 | u32::from(*fact))
 }
 
-/// Every event under a claim was written by whoever wrote the claim, and epochs never go down.
+/// Returns whether each event under a claim has the writer of the claim, and epochs never decrease.
 pub(crate) fn one_writer_per_epoch(records: &[Recorded]) -> bool {
     let claimed = |epoch: Seq| records.iter().find(|r| r.seq == epoch && r.event.name() == "run.claimed");
     let same = |recorded: &Recorded| match recorded.epoch.map(claimed) {
@@ -296,7 +313,7 @@ pub(crate) fn one_writer_per_epoch(records: &[Recorded]) -> bool {
     records.iter().all(same) && epochs.is_sorted()
 }
 
-/// A branch ends once, and nothing follows its end but another branch, or a request for one.
+/// Returns whether each branch ends once, followed only by another branch, a request for one, or a note.
 pub(crate) fn ends_once(records: &[Recorded]) -> bool {
     let mut over = false;
     records.iter().all(|recorded| {

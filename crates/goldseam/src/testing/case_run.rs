@@ -1,4 +1,4 @@
-//! One case: nodes that die and are followed by others, on one store in memory, in virtual time.
+//! Runs one case: nodes that crash and are replaced, on one store in memory, in virtual time.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -15,39 +15,41 @@ use goldseam_engine::{Client, Clock, Config, EngineError, Outcome, Seeded};
 use goldseam_store::faulty::Plan;
 use goldseam_store::{FaultyStore, MemoryStore, RunFilter, RunOrder, Store};
 
-use super::case::{Case, Dice, Storm};
+use super::actors::{Actors, Need, needs};
+use super::case::{Case, Random, SeededFaults};
 use super::failed::{Failed, Flaw, Incident, timeline};
-use super::people::{Need, People, needs};
-use super::report::Shown;
+use super::report::CaseResult;
 use super::tester::Tester;
 use super::world::World;
 use crate::{Builder, Engine};
 
-/// Runs `work` where no runtime is, whoever calls.
-pub(super) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// Runs `work` on a thread without a runtime, because the caller may have one.
+pub(super) fn on_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// Plays one case on a runtime of its own, whose clock stands still while anybody works.
-pub(super) fn play(tester: &Tester, case: Case, calm: Option<&Shown>) -> Result<Shown, Failed> {
+/// Runs one case on its own runtime, whose clock advances only when all tasks wait.
+pub(super) fn run_case(tester: &Tester, case: Case, calm: Option<&CaseResult>) -> Result<CaseResult, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| {
         Failed::new(&tester.workflow, case, Flaw::Setup(error.to_string()), String::new())
     })?;
     runtime.block_on(async {
-        let mut stage = Stage::set(tester, case);
-        let played = stage.play(calm).await;
-        let logs = stage.logs().await;
-        let judged = match played {
-            Ok(shown) => again(&stage, &logs).map_or_else(|| Ok(shown), Err),
-            Err(flaw) => Err(flaw),
-        };
-        let judged = judged.and_then(|shown| tester.judge(&stage.world, &shown, calm).map(|()| shown));
-        judged.map_err(|flaw| Failed::new(&tester.workflow, case, flaw, stage.timeline(&logs)))
+        let mut case_run = CaseRun::new(tester, case);
+        let result = case_run.run(calm).await;
+        let logs = case_run.logs().await;
+        let checked = result.and_then(|result| {
+            if let Some(flaw) = find_repeated_start(&case_run.recorder, &logs) {
+                return Err(flaw);
+            }
+            tester.judge(&case_run.world, &result, calm)?;
+            Ok(result)
+        });
+        checked.map_err(|flaw| Failed::new(&tester.workflow, case, flaw, case_run.timeline(&logs)))
     })
 }
 
-/// The wall clock of a node: its own offset and drift, and all the time that was skipped.
+/// The wall clock of a node: its offset and drift, plus the skipped time.
 #[derive(Debug)]
 struct NodeClock {
     own: SimClock,
@@ -59,21 +61,22 @@ impl Clock for NodeClock {
         self.own.now() + Duration::from_millis(self.skipped.load(Ordering::Relaxed))
     }
 
-    /// Skipped time counts, as time in suspend does: a node that goes by its store's clock keeps up with it.
+    /// Includes skipped time, as a real clock includes time in suspend, so the node stays in step with the store's
+    /// clock.
     fn elapsed(&self) -> Duration {
         self.own.elapsed() + Duration::from_millis(self.skipped.load(Ordering::Relaxed))
     }
 }
 
-/// Sees every beginning, and where the log ended then.
+/// Records each start of user code, and where the log ended at that time.
 #[derive(Debug)]
-struct Eyes {
+struct StartRecorder {
     memory: Arc<MemoryStore>,
-    seen: Mutex<Vec<Begun>>,
+    seen: Mutex<Vec<ObservedStart>>,
 }
 
 #[derive(Debug, Clone)]
-struct Begun {
+struct ObservedStart {
     run: RunId,
     path: String,
     key: String,
@@ -81,57 +84,60 @@ struct Begun {
     end: Seq,
 }
 
-impl Witness for Eyes {
+impl Witness for StartRecorder {
     fn begins(&self, beginning: Beginning<'_>) {
         let Beginning { run, path, key, work } = beginning;
-        // The store in memory answers at once.
+        // The memory store returns without waiting.
         let head = self.memory.head(run).now_or_never().and_then(Result::ok).flatten();
         let end = head.map_or(Seq::ZERO, |head| head.end);
-        let begun = Begun { run: run.clone(), path: path.to_string(), key: key.to_owned(), work, end };
+        let begun =
+            ObservedStart { run: run.clone(), path: path.to_string(), key: key.to_owned(), work, end };
         self.seen().push(begun);
     }
 }
 
-impl Eyes {
-    fn seen(&self) -> MutexGuard<'_, Vec<Begun>> {
+impl StartRecorder {
+    fn seen(&self) -> MutexGuard<'_, Vec<ObservedStart>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A node, one incarnation after another.
-struct Seat {
+/// A slot for one node at a time: a crashed node is replaced by a new one.
+struct NodeSlot {
     engine: Option<Engine>,
     link: Arc<FaultyStore>,
     number: u64,
 }
 
-/// Everything there is in one case.
-struct Stage<'a> {
+/// The nodes, the store and the actors of one case.
+struct CaseRun<'a> {
     tester: &'a Tester,
     case: Case,
     time: TrueTime,
     skipped: Arc<AtomicU64>,
     memory: Arc<MemoryStore>,
-    eyes: Arc<Eyes>,
+    recorder: Arc<StartRecorder>,
     world: World,
     client: Client,
-    seats: Vec<Seat>,
-    storm: Option<Storm>,
-    /// Names of all nodes that ever started.
+    slots: Vec<NodeSlot>,
+    faults: Option<SeededFaults>,
+    /// Numbers of all nodes that ever started, by id.
     names: BTreeMap<String, u64>,
     crashes: u64,
-    /// The connection of the first node that started.
+    /// The store connection of the first node that started.
     first: Option<Arc<FaultyStore>>,
     incidents: Vec<Incident>,
 }
 
-/// Quiet for so long, nothing but time can move a run: longer than a sweep takes to find a lost wake-up.
+/// After this time without an event, runs wait for time only. Longer than a sweep needs to find a lost wake-up.
 const QUIET: Duration = Duration::from_secs(6);
-/// Pauses between two looks, from the shortest to the longest.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// Shortest pause between two polls.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Longest pause between two polls.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// The user's configuration, in virtual time, where no run is to blame for a crash.
-fn tame(config: Config) -> Config {
+/// Adapts the user's configuration to virtual time, and never blames a run for the injected crashes.
+fn test_config(config: Config) -> Config {
     let recovery =
         Recovery { attempts_max: u32::MAX, stale_after: Duration::from_secs(2), ..config.recovery };
     Config {
@@ -149,39 +155,39 @@ fn tame(config: Config) -> Config {
     }
 }
 
-/// Whether the same call may succeed later.
-fn may_pass(error: &EngineError) -> bool {
+/// Returns whether the same call may succeed later.
+fn is_transient(error: &EngineError) -> bool {
     matches!(error, EngineError::Store(_) | EngineError::Patience { .. })
 }
 
-impl<'a> Stage<'a> {
-    fn set(tester: &'a Tester, case: Case) -> Self {
+impl<'a> CaseRun<'a> {
+    fn new(tester: &'a Tester, case: Case) -> Self {
         let time = TrueTime::begin();
         let skipped = Arc::new(AtomicU64::new(0));
-        let far = Arc::clone(&skipped);
+        let store_skipped = Arc::clone(&skipped);
         let memory = Arc::new(MemoryStore::new(Arc::new(move || {
-            time.now() + Duration::from_millis(far.load(Ordering::Relaxed))
+            time.now() + Duration::from_millis(store_skipped.load(Ordering::Relaxed))
         })));
         let clock = NodeClock { own: SimClock::new(time, 0, 0), skipped: Arc::clone(&skipped) };
         let limits = goldseam_core::Limits::default();
         let client = Client::with(memory.clone(), Arc::new(clock), Arc::new(Seeded::new(7)), limits);
-        let storm = match case {
-            Case::Seed(seed) => Some(Storm::of(seed)),
+        let faults = match case {
+            Case::Seed(seed) => Some(SeededFaults::new(seed)),
             Case::Calm | Case::CrashBefore(_) | Case::CrashAfter(_) => None,
         };
-        let seats = storm.as_ref().map_or(1, |storm| storm.nodes);
-        let seat = |_| Seat { engine: None, link: link(&memory, Plan::pass()), number: 0 };
+        let slots = faults.as_ref().map_or(1, |faults| faults.nodes);
+        let slot = |_| NodeSlot { engine: None, link: connect(&memory, Plan::pass()), number: 0 };
         Self {
             tester,
             case,
             time,
             skipped,
-            eyes: Arc::new(Eyes { memory: memory.clone(), seen: Mutex::default() }),
+            recorder: Arc::new(StartRecorder { memory: memory.clone(), seen: Mutex::default() }),
             world: World::default(),
             client,
-            seats: (0..seats).map(seat).collect(),
+            slots: (0..slots).map(slot).collect(),
             memory,
-            storm,
+            faults,
             names: BTreeMap::new(),
             crashes: 0,
             first: None,
@@ -189,7 +195,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Virtual time that passed, without what was skipped.
+    /// Returns the virtual time since the start, without skipped time.
     fn elapsed(&self) -> Duration {
         self.time.elapsed()
     }
@@ -198,76 +204,83 @@ impl<'a> Stage<'a> {
         Duration::from_millis(self.skipped.load(Ordering::Relaxed))
     }
 
-    /// Until the run is over.
-    async fn play(&mut self, calm: Option<&Shown>) -> Result<Shown, Flaw> {
+    /// Polls the nodes and actors until the run ends.
+    async fn run(&mut self, calm: Option<&CaseResult>) -> Result<CaseResult, Flaw> {
         let tester = self.tester;
-        let dice = self.storm.as_ref().map(|storm| Dice::new(storm.dice.draw()));
-        let mut people = People::new(&tester.script, &tester.workers, dice);
+        let random = self.faults.as_ref().map(|faults| Random::new(faults.random.draw()));
+        let mut actors = Actors::new(&tester.script, &tester.workers, random);
         if let Some(calm) = calm {
-            people = people.knowing(&calm.got);
+            actors = actors.with_recipients(&calm.recipients);
         }
-        let (mut seen, mut changed, mut look, mut begun) = (Vec::new(), self.elapsed(), LOOKS.0, false);
+        let mut seen = Vec::new();
+        let mut changed = self.elapsed();
+        let mut pause = PAUSE_MIN;
+        let mut started = false;
         loop {
-            self.tend().await?;
-            begun = begun || self.begin().await?;
+            self.replace_dead_nodes().await?;
+            started = started || self.start_run().await?;
             let runs = self.runs().await;
-            if let Some(outcome) = self.over(&runs).await? {
-                return Ok(self.shown(outcome, &people));
+            if let Some(outcome) = self.outcome(&runs).await? {
+                return Ok(self.result(outcome, &actors));
             }
             let now: Vec<(RunId, Seq)> = runs.iter().map(|run| (run.run.clone(), run.as_of)).collect();
             if now != seen {
-                (seen, changed, look) = (now, self.elapsed(), LOOKS.0);
+                seen = now;
+                changed = self.elapsed();
+                pause = PAUSE_MIN;
             }
-            let busy = people.act(&self.client, &runs).await?;
-            people.work(&self.client, &self.world).await.map_err(|error| Flaw::Refused(error.to_string()))?;
+            let busy = actors.act(&self.client, &runs).await?;
+            actors
+                .run_workers(&self.client, &self.world)
+                .await
+                .map_err(|error| Flaw::Refused(error.to_string()))?;
             let quiet = self.elapsed().saturating_sub(changed);
             if quiet >= tester.patience {
-                return Err(Flaw::NoEnd(stuck(&runs)));
+                return Err(Flaw::NoEnd(describe_stall(&runs)));
             }
-            if !busy && quiet >= QUIET && self.skip(&runs) {
+            if !busy && quiet >= QUIET && self.skip_to_next_due(&runs) {
                 changed = self.elapsed();
             }
-            self.pause(look).await;
-            look = (look * 2).min(LOOKS.1);
+            self.pause(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Buries nodes that died, starts those that are missing, ends the storm.
-    async fn tend(&mut self) -> Result<(), Flaw> {
+    /// Removes crashed nodes, starts new ones, and stops the injected faults when their time is over.
+    async fn replace_dead_nodes(&mut self) -> Result<(), Flaw> {
         let now = self.elapsed();
-        if self.storm.as_ref().is_some_and(|storm| now >= storm.until) {
-            self.seats.iter().for_each(|seat| seat.link.follow(Plan::pass()));
+        if self.faults.as_ref().is_some_and(|faults| now >= faults.until) {
+            self.slots.iter().for_each(|slot| slot.link.follow(Plan::pass()));
         }
-        for index in 0..self.seats.len() {
-            if self.seats[index].link.is_crashed() {
-                self.bury(index).await;
+        for index in 0..self.slots.len() {
+            if self.slots[index].link.is_crashed() {
+                self.remove_dead(index).await;
             }
-            if self.seats[index].engine.is_none() {
-                self.start(index).await?;
+            if self.slots[index].engine.is_none() {
+                self.start_node(index).await?;
             }
         }
         Ok(())
     }
 
-    async fn bury(&mut self, index: usize) {
-        let Some(engine) = self.seats[index].engine.take() else { return };
+    async fn remove_dead(&mut self, index: usize) {
+        let Some(engine) = self.slots[index].engine.take() else { return };
         self.crashes += 1;
         self.memory.kill(engine.node_id());
         engine.crash();
-        let what = format!("node {} dies", self.seats[index].number);
-        self.happened(what).await;
+        self.record_incident(format!("node {} dies", self.slots[index].number)).await;
     }
 
-    async fn start(&mut self, index: usize) -> Result<(), Flaw> {
+    async fn start_node(&mut self, index: usize) -> Result<(), Flaw> {
         let number = self.names.len() as u64 + 1;
-        let plan = match &self.storm {
-            Some(storm) => storm.plan(self.elapsed(), self.crashes),
+        let plan = match &self.faults {
+            Some(faults) => faults.plan(self.elapsed(), self.crashes),
             None if self.first.is_none() => self.case.plan(),
             None => Plan::pass(),
         };
-        // Hosts disagree by up to half a minute and drift by up to a hundredth.
-        let skew = |bound: u64| match &self.storm {
-            Some(storm) => i64::try_from(storm.dice.below(2 * bound)).unwrap_or(0) - bound.cast_signed(),
+        // Clocks differ by up to 30 s and drift by up to 1 %.
+        let skew = |bound: u64| match &self.faults {
+            Some(faults) => i64::try_from(faults.random.below(2 * bound)).unwrap_or(0) - bound.cast_signed(),
             None => 0,
         };
         let own = SimClock::new(self.time, skew(30_000), skew(10_000));
@@ -276,56 +289,57 @@ impl<'a> Stage<'a> {
             Case::Seed(seed) => seed.wrapping_mul(1_000).wrapping_add(number),
             Case::Calm | Case::CrashBefore(_) | Case::CrashAfter(_) => number,
         };
-        let link = link(&self.memory, plan);
+        let link = connect(&self.memory, plan);
         let Builder(builder) = (self.tester.setup)(Engine::on(link.clone()), self.world.clone());
-        let builder = builder.configure(tame).clock(Arc::new(clock)).entropy(Arc::new(Seeded::new(seed)));
-        match Builder(builder.witness(self.eyes.clone())).start().await {
+        let builder =
+            builder.configure(test_config).clock(Arc::new(clock)).entropy(Arc::new(Seeded::new(seed)));
+        match Builder(builder.witness(self.recorder.clone())).start().await {
             Ok(engine) => {
                 self.names.insert(engine.node_id().as_str().to_owned(), number);
                 self.first.get_or_insert_with(|| link.clone());
-                self.seats[index] = Seat { engine: Some(engine), link, number };
-                self.happened(format!("node {number} starts")).await;
+                self.slots[index] = NodeSlot { engine: Some(engine), link, number };
+                self.record_incident(format!("node {number} starts")).await;
                 Ok(())
             }
-            Err(error) if may_pass(&error) => Ok(()),
+            Err(error) if is_transient(&error) => Ok(()),
             Err(error) => Err(Flaw::Setup(error.to_string())),
         }
     }
 
-    /// Starts the run, as often as it takes.
-    async fn begin(&self) -> Result<bool, Flaw> {
+    /// Starts the run; returns false if the call must be repeated.
+    async fn start_run(&self) -> Result<bool, Flaw> {
         let Tester { workflow, run, input, .. } = self.tester;
-        for engine in self.seats.iter().filter_map(|seat| seat.engine.as_ref()) {
+        for engine in self.slots.iter().filter_map(|slot| slot.engine.as_ref()) {
             match engine.run(workflow, run, input).await {
                 Ok(_) => return Ok(true),
-                Err(error) if may_pass(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(Flaw::Setup(error.to_string())),
             }
         }
         Ok(false)
     }
 
-    /// Every run there is, children included, as its log says.
+    /// Returns all runs with their children, in the state of their logs.
     async fn runs(&self) -> Vec<Summary> {
         let filter = RunFilter { order: RunOrder::Oldest, limit: u32::MAX, ..RunFilter::default() };
         let mut runs = Vec::new();
         for row in self.memory.runs(filter).await.unwrap_or_default().items {
-            // A row may be late.
+            // The cached row may be late.
             runs.push(self.client.get(&row.summary.run).await.unwrap_or(row.summary));
         }
         runs
     }
 
-    /// How the run ended, if it did.
-    async fn over(&self, runs: &[Summary]) -> Result<Option<Outcome>, Flaw> {
-        let unsettled = |error: EngineError| Flaw::Setup(error.to_string());
+    /// Returns the outcome of the run, if it has ended. Fails if a run is parked.
+    async fn outcome(&self, runs: &[Summary]) -> Result<Option<Outcome>, Flaw> {
+        let unreadable = |error: EngineError| Flaw::Setup(error.to_string());
         if let Some(parked) = runs.iter().find(|run| run.parked) {
-            let history = self.client.history(&parked.run).await.map_err(unsettled)?;
-            let said = history.iter().rev().find_map(|recorded| match &recorded.event {
+            let history = self.client.history(&parked.run).await.map_err(unreadable)?;
+            let cause = history.iter().rev().find_map(|recorded| match &recorded.event {
                 Event::RunParked { code, reason } => Some((code.clone(), reason.clone())),
                 _ => None,
             });
-            let (code, reason) = said.unwrap_or_default();
+            let (code, reason) = cause.unwrap_or_default();
             return Err(match code.as_str() {
                 "V1" => Flaw::NotDeterministic(reason),
                 _ => Flaw::Parked { code, reason },
@@ -333,14 +347,14 @@ impl<'a> Stage<'a> {
         }
         match runs.iter().find(|run| run.run.as_str() == self.tester.run) {
             Some(root) if root.status.is_terminal() => {
-                Ok(self.client.state(&root.run).await.map_err(unsettled)?.outcome)
+                Ok(self.client.state(&root.run).await.map_err(unreadable)?.outcome)
             }
             _ => Ok(None),
         }
     }
 
-    /// If nothing but time can move a run, it is moved to the next moment that is due.
-    fn skip(&self, runs: &[Summary]) -> bool {
+    /// Skips to the next due time if all open runs wait and no node owns one; returns whether it skipped.
+    fn skip_to_next_due(&self, runs: &[Summary]) -> bool {
         let mut open = runs.iter().filter(|run| !run.status.is_terminal()).peekable();
         if open.peek().is_none() || open.clone().any(|run| run.owner.is_some()) {
             return false;
@@ -352,25 +366,25 @@ impl<'a> Stage<'a> {
         left > 0
     }
 
-    /// Lets time pass, unless a node dies meanwhile.
+    /// Waits for `span` of virtual time, or until a node crashes.
     async fn pause(&self, span: Duration) {
-        let alive = self.seats.iter().filter(|seat| seat.engine.is_some());
-        let deaths: Vec<_> = alive.map(|seat| Box::pin(seat.link.crashed())).collect();
-        let nap = tokio::time::sleep(span);
-        if deaths.is_empty() {
-            return nap.await;
+        let alive = self.slots.iter().filter(|slot| slot.engine.is_some());
+        let crashes: Vec<_> = alive.map(|slot| Box::pin(slot.link.crashed())).collect();
+        let sleep = tokio::time::sleep(span);
+        if crashes.is_empty() {
+            return sleep.await;
         }
         tokio::select! {
             biased;
-            _ = select_all(deaths) => {}
-            () = nap => {}
+            _ = select_all(crashes) => {}
+            () = sleep => {}
         }
     }
 
-    async fn happened(&mut self, what: String) {
+    async fn record_incident(&mut self, what: String) {
         let mut ends = BTreeMap::new();
         for run in self.runs().await {
-            // The log itself: what is known of it may be late.
+            // Ask the log: the summary may be late.
             let head = self.memory.head(&run.run).await.ok().flatten();
             ends.insert(run.run, head.map_or(Seq::ZERO, |head| head.end));
         }
@@ -378,21 +392,21 @@ impl<'a> Stage<'a> {
         self.incidents.push(Incident { at, what, ends });
     }
 
-    fn shown(&self, outcome: Outcome, people: &People<'_>) -> Shown {
+    fn result(&self, outcome: Outcome, actors: &Actors<'_>) -> CaseResult {
         let mut begun: BTreeMap<String, u64> = BTreeMap::new();
-        for seen in self.eyes.seen().iter().filter(|seen| seen.work == Work::Step) {
+        for seen in self.recorder.seen().iter().filter(|seen| seen.work == Work::Step) {
             *begun.entry(seen.path.clone()).or_default() += 1;
         }
-        // One that died with the last event is not buried yet.
-        let dying = self.seats.iter().filter(|seat| seat.engine.is_some() && seat.link.is_crashed()).count();
-        Shown {
+        // A node that crashed at the last event is still in its slot.
+        let dying = self.slots.iter().filter(|slot| slot.engine.is_some() && slot.link.is_crashed()).count();
+        CaseResult {
             outcome,
             effects: self.world.effects(),
             begun,
             appends: self.first.as_ref().map_or(0, |link| link.appends()),
             crashes: self.crashes + dying as u64,
-            mail: people.mail(),
-            got: people.got().to_vec(),
+            mail: actors.mail(),
+            recipients: actors.recipients().to_vec(),
             took: self.elapsed() + self.skipped(),
         }
     }
@@ -416,12 +430,12 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn link(memory: &Arc<MemoryStore>, plan: Plan) -> Arc<FaultyStore> {
+fn connect(memory: &Arc<MemoryStore>, plan: Plan) -> Arc<FaultyStore> {
     Arc::new(FaultyStore::new(memory.clone(), plan))
 }
 
-/// User code that began although the log had its completion already.
-fn again(stage: &Stage<'_>, logs: &BTreeMap<RunId, Log>) -> Option<Flaw> {
+/// Finds user code that began after its completion was recorded.
+fn find_repeated_start(recorder: &StartRecorder, logs: &BTreeMap<RunId, Log>) -> Option<Flaw> {
     let mut completed: BTreeMap<(String, Work), Seq> = BTreeMap::new();
     for (run, log) in logs {
         for recorded in &log.events {
@@ -433,29 +447,30 @@ fn again(stage: &Stage<'_>, logs: &BTreeMap<RunId, Log>) -> Option<Flaw> {
             completed.entry((log.key(run, recorded, path), work)).or_insert(recorded.seq);
         }
     }
-    let late =
-        |seen: &&Begun| completed.get(&(seen.key.clone(), seen.work)).is_some_and(|done| seen.end >= *done);
-    let seen = stage.eyes.seen();
+    let late = |seen: &&ObservedStart| {
+        completed.get(&(seen.key.clone(), seen.work)).is_some_and(|done| seen.end >= *done)
+    };
+    let seen = recorder.seen();
     seen.iter().find(late).map(|seen| {
         let what = if seen.work == Work::Step { "step" } else { "the compensation of" };
         Flaw::Again(format!("{what} {} of run {}", seen.path, seen.run))
     })
 }
 
-/// Why nothing moves, in words.
-fn stuck(runs: &[Summary]) -> String {
+/// Describes what the open runs wait for.
+fn describe_stall(runs: &[Summary]) -> String {
     let mut reasons = Vec::new();
     for run in runs.iter().filter(|run| !run.status.is_terminal()) {
         for (need, ..) in needs(run) {
             reasons.push(match need {
                 Need::Signals(names) => format!(
-                    "run {} waits for signal {}, and nobody sends it: add .signal({:?}, …)",
+                    "run {} waits for signal {}, which the test does not send: add .signal({:?}, …)",
                     run.run,
                     names.join(" or "),
                     names.first().map_or("", String::as_str)
                 ),
                 Need::Answer(path) => format!(
-                    "run {} asks {path}, and nobody answers: add .answer({:?}, …)",
+                    "run {} asks question {path}, which the test does not answer: add .answer({:?}, …)",
                     run.run,
                     path.name()
                 ),
@@ -464,13 +479,14 @@ fn stuck(runs: &[Summary]) -> String {
         if run.waits.iter().any(|wait| !wait.tasks.is_empty()) {
             let step = run.step.as_ref().map_or("", goldseam_core::Path::as_str);
             reasons.push(format!(
-                "run {} waits for remote step {step}, and nobody does it: add .worker(queue, …)",
+                "run {} waits for remote step {step}, which has no worker: add .worker(queue, …)",
                 run.run
             ));
         }
     }
-    match reasons.is_empty() {
-        true => "nothing happened for too long; raise it with .patience(…) if a step takes longer".to_owned(),
-        false => reasons.join("; "),
+    if reasons.is_empty() {
+        "no event for too long; raise the limit with .patience(…) if a step takes longer".to_owned()
+    } else {
+        reasons.join("; ")
     }
 }

@@ -1,4 +1,4 @@
-//! The last wrapper before the store: writes down every call that reaches it, in order.
+//! The innermost store wrapper: records every call that reaches the store, in order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use goldseam_store::{
     Page, Record, RecordKind, Row, RunFilter, Store, StoreError, TaskFilter, Unreadable, Written,
 };
 
-use crate::book::{Book, Rush};
-use crate::dice::fold;
+use crate::journal::{CallLoop, Journal};
+use crate::random::fold;
 
-/// One connection to the store, written down.
-pub struct Tap {
+/// A connection to the store whose calls are recorded.
+pub struct RecordingStore {
     inner: Arc<dyn Store>,
-    book: Arc<Book>,
+    journal: Arc<Journal>,
     by: usize,
 }
 
-impl Tap {
-    /// The connection of node `by`.
-    pub fn new(inner: Arc<dyn Store>, book: Arc<Book>, by: usize) -> Self {
-        Self { inner, book, by }
+impl RecordingStore {
+    /// Creates the connection of node `by`.
+    pub fn new(inner: Arc<dyn Store>, journal: Arc<Journal>, by: usize) -> Self {
+        Self { inner, journal, by }
     }
 
     async fn put<T>(&self, what: &str, written: &Result<Written<T>, StoreError>) {
         if matches!(written, Ok(Written::Done)) {
-            self.book.wrote();
+            self.journal.wrote();
         }
         let outcome = match written {
             Ok(Written::Done) => "done",
@@ -42,33 +42,34 @@ impl Tap {
         self.call(&format!("{what} {outcome}")).await;
     }
 
-    /// Writes a call down. Where calls never end at one moment, time goes on all the same, so that the seed ends.
+    /// Records a call. In an endless loop of calls it lets time pass, so that the seed ends.
     async fn call(&self, what: &str) {
-        if self.book.call(self.by, what) == Rush::Endless {
+        if self.journal.call(self.by, what) == CallLoop::Endless {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-impl fmt::Debug for Tap {
+impl fmt::Debug for RecordingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tap").field("by", &self.by).finish_non_exhaustive()
+        f.debug_struct("RecordingStore").field("by", &self.by).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl Store for Tap {
+impl Store for RecordingStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
-        let (run, after, bodies) = (append.run.clone(), append.after, append.bodies.clone());
+        let run = append.run.clone();
+        let after = append.after;
+        let bodies = append.bodies.clone();
         let outcome = self.inner.append(append).await;
         let hash = fold(&bodies.concat());
         let ok = outcome.is_ok();
         let names: Vec<&str> =
             bodies.iter().filter_map(|body| Some(decode(after, body).ok()?.event.name())).collect();
-        let (after_seq, names) = (after.0, names.join(" "));
-        self.call(&format!("append {run} after {after_seq} {hash:016x} {ok} {names}")).await;
+        self.call(&format!("append {run} after {} {hash:016x} {ok} {}", after.0, names.join(" "))).await;
         if ok {
-            self.book.executed(self.by, (&run, after), bodies);
+            self.journal.executed(self.by, &run, after, bodies);
         }
         outcome
     }
@@ -107,7 +108,7 @@ impl Store for Tap {
         self.call("tasks").await;
         let listed = self.inner.tasks(filter).await;
         for (task, flaw) in listed.iter().flatten().filter_map(|task| Some((task, task.flaw()?))) {
-            self.book.flaw(format!("task {}: {flaw}", task.id));
+            self.journal.flaw(format!("task {}: {flaw}", task.id));
         }
         listed
     }

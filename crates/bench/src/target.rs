@@ -1,4 +1,5 @@
-//! Where is measured: a SQLite file, a Postgres server or a bucket, with scratch stores for each side of a comparison.
+//! The target of a measurement: a SQLite file, a Postgres server or a bucket, with scratch stores for each side of a
+//! comparison.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -10,31 +11,31 @@ use goldseam_testbed::seaweedfs;
 use crate::Fallible;
 use crate::raw::postgres;
 
-/// Where to measure.
-pub(crate) struct Place {
-    /// The store of measures that need no more than one.
+/// The target of a measurement.
+pub(crate) struct Target {
+    /// The store of measures that need only one.
     pub(crate) url: String,
-    /// A folder for files.
+    /// A directory for files.
     pub(crate) dir: PathBuf,
     base: Base,
 }
 
-/// What scratch stores are made in.
+/// The container of scratch stores.
 enum Base {
-    /// Files in the folder.
+    /// Files in the directory.
     Folder,
-    /// Schemas in a database, which are ours to remove.
+    /// Schemas in a database, removed afterwards.
     Database { url: String, schemas: RefCell<Vec<String>>, _cluster: Option<Box<Cluster>> },
-    /// Prefixes in a bucket, on a server that ends with this.
+    /// Prefixes in a bucket, on a server that stops on drop.
     Bucket { _server: Box<Server>, bucket: s3::Bucket },
 }
 
-/// Settings that a server has if nobody sets them; those of a test's server are smaller.
+/// Default settings of a server; a test cluster has smaller ones.
 const SETTINGS: [(&str, &str); 2] = [("shared_buffers", "128MB"), ("max_wal_size", "1GB")];
 
-impl Place {
-    /// What `--store` names: nothing (a scratch file), `sqlite:PATH`, `postgres://…`, or a private server that ends with
-    /// this: `postgres` for a durable one on a socket, `s3` for a bucket.
+impl Target {
+    /// Opens the target of `--store`: none (a scratch file), `sqlite:PATH`, `postgres://…`, or a private server that
+    /// stops on drop: `postgres` (durable, on a socket) or `s3` (a bucket).
     pub(crate) fn open(store: Option<&str>, dir: &Path) -> Fallible<Self> {
         let dir = dir.to_owned();
         let (url, cluster) = match store {
@@ -50,26 +51,26 @@ impl Place {
             Some("s3") => {
                 let server = seaweedfs::start()?;
                 let bucket = server.bucket();
-                let (url, _server) = (bucket.url("bench"), Box::new(server));
-                return Ok(Self { url, dir, base: Base::Bucket { _server, bucket } });
+                let url = bucket.url("bench");
+                return Ok(Self { url, dir, base: Base::Bucket { _server: Box::new(server), bucket } });
             }
             Some(url) if is_postgres(url) => (url.to_owned(), None),
             Some(url) => return Ok(Self { url: url.to_owned(), dir, base: Base::Folder }),
         };
         let base = Base::Database { url, schemas: RefCell::default(), _cluster: cluster.map(Box::new) };
-        let mut place = Self { url: String::new(), dir, base };
-        // Nothing is measured among somebody's own runs.
-        place.url = place.scratch("bench");
-        Ok(place)
+        let mut target = Self { url: String::new(), dir, base };
+        // Measure in a new schema, not among existing runs.
+        target.url = target.scratch("bench");
+        Ok(target)
     }
 
-    /// A scratch store of its own for one side of a comparison.
+    /// Returns the URL of a new scratch store.
     pub(crate) fn scratch(&self, name: &str) -> String {
         match &self.base {
             Base::Folder => format!("sqlite:{}", self.dir.join(format!("{name}.db")).display()),
             Base::Database { url, schemas, .. } => {
                 let schema = format!("bench_{}_{}", std::process::id(), name.replace('-', "_"));
-                // A session says whose it is.
+                // The application name identifies the sessions of this store.
                 let scratch = with(&with(url, "schema", &schema), "application_name", &schema);
                 schemas.borrow_mut().push(schema);
                 scratch
@@ -78,7 +79,7 @@ impl Place {
         }
     }
 
-    /// The file behind a URL.
+    /// Returns the file of a SQLite URL.
     pub(crate) fn file(url: &str) -> PathBuf {
         PathBuf::from(url.trim_start_matches("sqlite:").split('?').next().unwrap_or_default())
     }
@@ -92,22 +93,22 @@ impl Place {
         is_postgres(&self.url)
     }
 
-    /// The server, for measures that ask it about itself.
+    /// Returns the URL of the server, for measures that read its statistics.
     pub(crate) fn server(&self) -> Fallible<&str> {
         match &self.base {
             Base::Folder | Base::Bucket { .. } => {
-                Err("this is measured on a server only: --store postgres, or postgres://…".into())
+                Err("this measure needs a server: pass --store postgres or --store postgres://…".into())
             }
             Base::Database { url, .. } => Ok(url),
         }
     }
 
-    /// Whether every call is a request that is counted.
+    /// Returns whether the target is a bucket, where requests are counted.
     pub(crate) fn is_bucket(&self) -> bool {
         matches!(self.base, Base::Bucket { .. })
     }
 
-    /// Removes the scratch stores that a server would keep.
+    /// Removes the scratch stores from a server.
     pub(crate) async fn clear(&self) -> Fallible<()> {
         let Base::Database { url, schemas, .. } = &self.base else { return Ok(()) };
         let names = schemas.borrow().clone();
@@ -119,12 +120,12 @@ impl Place {
     }
 }
 
-/// Whether a URL names a Postgres database.
+/// Returns whether this is the URL of a Postgres database.
 pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// The URL with one more option; of two of the same name the last one counts.
+/// Returns the URL with an additional option, which overrides an earlier one of the same name.
 pub(crate) fn with(url: &str, name: &str, value: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
     format!("{url}{mark}{name}={value}")

@@ -1,30 +1,24 @@
-//! Children, cancellation down the tree, sagas, and beginning anew.
+//! Children, cancellation of children, sagas, and `continue_as_new`.
 
 use std::sync::{Arc, Mutex};
 
 use goldseam::prelude::*;
-use goldseam::{EngineError, RunId, Status};
+use goldseam::{EngineError, Status};
 
-use crate::support::{Scratch, Witness, eventually, reaches};
+use crate::support::{Counter, Scratch, eventually, ok, reaches, run_id, with_state};
 
 #[tokio::test]
-async fn a_child_runs_once_and_returns_its_result_to_its_parent() {
+async fn child_returns_its_result_to_its_parent() {
+    async fn double(ctx: Context, n: u32) -> goldseam::Result<u32> {
+        ctx.step("double", || ok(n * 2)).await
+    }
+    async fn parent(ctx: Context, n: u32) -> goldseam::Result<u32> {
+        let one: u32 = ctx.child("one", "double", &n).await?;
+        ctx.child::<u32>("two", "double", &one).start().await?.result().await
+    }
     let scratch = Scratch::new();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("double", |ctx: Context, n: u32| async move {
-            ctx.step("double", || async { Ok::<_, Error>(n * 2) }).await
-        })
-        .workflow("parent", |ctx: Context, n: u32| async move {
-            let one: u32 = ctx.child("one", "double", &n).await?;
-            let later = ctx.child::<u32>("two", "double", &one).start().await?;
-            let two: u32 = later.result().await?;
-            Ok::<_, Error>(two)
-        })
-        .start()
-        .await
-        .unwrap();
+    let builder = scratch.builder().await.workflow("double", double).workflow("parent", parent);
+    let engine = builder.start().await.unwrap();
     let run = engine.run("parent", "p", &10).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 40);
     let filter =
@@ -36,19 +30,17 @@ async fn a_child_runs_once_and_returns_its_result_to_its_parent() {
 }
 
 #[tokio::test]
-async fn a_failed_child_fails_the_call_and_the_parent_may_go_on() {
+async fn parent_may_continue_after_a_failed_child() {
+    async fn bad(_: Context, (): ()) -> goldseam::Result<()> {
+        Err(Error::terminal("no luck"))
+    }
+    async fn parent(ctx: Context, (): ()) -> goldseam::Result<String> {
+        let failed = ctx.child::<()>("bad", "bad", &()).await.unwrap_err();
+        Ok(failed.to_string())
+    }
     let scratch = Scratch::new();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("bad", |_: Context, (): ()| async move { Err::<(), _>(Error::terminal("no luck")) })
-        .workflow("parent", |ctx: Context, (): ()| async move {
-            let failed = ctx.child::<()>("bad", "bad", &()).await.unwrap_err();
-            Ok::<_, Error>(failed.to_string())
-        })
-        .start()
-        .await
-        .unwrap();
+    let builder = scratch.builder().await.workflow("bad", bad).workflow("parent", parent);
+    let engine = builder.start().await.unwrap();
     let run = engine.run("parent", "p", &()).await.unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "step bad failed: no luck");
     engine.shutdown().await;
@@ -66,11 +58,7 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
         .await
         .unwrap();
     let run = engine.run("parent", "p", &()).await.unwrap();
-    let filter = || goldseam::store::RunFilter {
-        parent: Some(RunId::new("p").unwrap()),
-        limit: 10,
-        ..Default::default()
-    };
+    let filter = || goldseam::store::RunFilter { parent: Some(run_id("p")), limit: 10, ..Default::default() };
     eventually("the child waits", || async {
         let page = engine.list(filter()).await.unwrap();
         page.items.iter().any(|row| row.summary.status == Status::Waiting)
@@ -80,7 +68,7 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
     let error = run.result::<()>().await.unwrap_err();
     assert!(matches!(error, EngineError::Ended { status: Status::Cancelled, .. }), "{error:?}");
     let child = engine.list(filter()).await.unwrap().items.remove(0).summary;
-    assert!(child.cancel.is_some(), "the child had the request before the parent ended");
+    assert!(child.cancel.is_some(), "the child received the request before the parent ended");
     reaches(&engine, child.run.as_str(), Status::Cancelled).await;
     assert_eq!(run.cancel().await.unwrap_err().code(), "GS0105");
     engine.shutdown().await;
@@ -88,7 +76,7 @@ async fn cancellation_reaches_every_open_child_before_the_parent_ends() {
 
 type Journal = Arc<Mutex<Vec<String>>>;
 
-/// Two steps with compensations, then one that fails if told so.
+/// Two steps with compensations, then one with the result `last`.
 fn saga(
     journal: Journal,
     last: Result<(), &'static str>,
@@ -97,7 +85,8 @@ fn saga(
         let journal = Arc::clone(&journal);
         Box::pin(async move {
             for name in ["hotel", "flight"] {
-                let (done, undone) = (Arc::clone(&journal), Arc::clone(&journal));
+                let done = Arc::clone(&journal);
+                let undone = Arc::clone(&journal);
                 ctx.step(name, move || {
                     let done = Arc::clone(&done);
                     async move {
@@ -122,11 +111,11 @@ fn saga(
 type BoxedResult = std::pin::Pin<Box<dyn Future<Output = goldseam::Result<()>> + Send>>;
 
 #[tokio::test]
-async fn a_failed_saga_is_undone_latest_first_and_ends_failed() {
+async fn failed_saga_is_compensated_in_reverse_order() {
     let scratch = Scratch::new();
     let journal = Journal::default();
     let flow = saga(Arc::clone(&journal), Err("card declined"));
-    let engine = scratch.builder().await.workflow("trip", flow).start().await.unwrap();
+    let engine = scratch.engine("trip", flow).await;
     let run = engine.run("trip", "t", &()).await.unwrap();
     assert!(run.result::<()>().await.is_err());
     assert_eq!(run.status().await.unwrap(), Status::Failed);
@@ -135,17 +124,17 @@ async fn a_failed_saga_is_undone_latest_first_and_ends_failed() {
 }
 
 #[tokio::test]
-async fn retry_of_a_compensated_run_does_again_what_was_undone() {
+async fn retry_of_a_compensated_run_repeats_undone_steps() {
     let scratch = Scratch::new();
     let journal = Journal::default();
     let failing = saga(Arc::clone(&journal), Err("card declined"));
-    let first = scratch.builder().await.workflow("trip", failing).start().await.unwrap();
+    let first = scratch.engine("trip", failing).await;
     let run = first.run("trip", "t", &()).await.unwrap();
     assert!(run.result::<()>().await.is_err());
     first.shutdown().await;
     journal.lock().unwrap().clear();
     let paying = saga(Arc::clone(&journal), Ok(()));
-    let second = scratch.builder().await.workflow("trip", paying).start().await.unwrap();
+    let second = scratch.engine("trip", paying).await;
     second.retry(run.id(), Default::default()).await.unwrap();
     second.handle(run.id().clone()).result::<()>().await.unwrap();
     assert_eq!(*journal.lock().unwrap(), ["book hotel", "book flight"]);
@@ -153,52 +142,36 @@ async fn retry_of_a_compensated_run_does_again_what_was_undone() {
 }
 
 #[tokio::test]
-async fn cancelling_a_saga_undoes_it_and_ends_cancelled() {
+async fn cancelled_saga_is_compensated() {
     let scratch = Scratch::new();
-    let witness = Witness::default();
-    let seen = witness.clone();
-    let engine = scratch
-        .builder()
-        .await
-        .workflow("w", move |ctx: Context, (): ()| {
-            let seen = seen.clone();
-            async move {
-                let undo = move |(): ()| {
-                    seen.saw("undone");
-                    async { Ok::<_, Error>(()) }
-                };
-                ctx.step("do", || async { Ok::<_, Error>(()) }).compensate(undo).await?;
-                ctx.signal::<()>("never").await
-            }
-        })
-        .start()
-        .await
-        .unwrap();
+    let counter = Counter::default();
+    let workflow = with_state(&counter, |ctx: Context, (): (), counter| async move {
+        let undo = move |(): ()| counter.step("undone");
+        ctx.step("do", || ok(())).compensate(undo).await?;
+        ctx.signal::<()>("never").await
+    });
+    let engine = scratch.engine("w", workflow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
     reaches(&engine, "r", Status::Waiting).await;
     run.cancel().await.unwrap();
     assert!(run.result::<()>().await.is_err());
-    assert_eq!((run.status().await.unwrap(), witness.count("undone")), (Status::Cancelled, 1));
+    assert_eq!((run.status().await.unwrap(), counter.count("undone")), (Status::Cancelled, 1));
     engine.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_compensation_that_cannot_succeed_parks_the_run() {
+async fn failing_compensation_parks_the_run() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("w", |ctx: Context, (): ()| async move {
+        .engine("w", |ctx: Context, (): ()| async move {
             let undo = |(): ()| async { Err::<(), _>(Error::terminal("the hotel is gone")) };
-            ctx.step("do", || async { Ok::<_, Error>(()) }).compensate(undo).await?;
+            ctx.step("do", || ok(())).compensate(undo).await?;
             Err::<(), _>(Error::terminal("no"))
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     engine.run("w", "r", &()).await.unwrap();
     reaches(&engine, "r", Status::Parked).await;
-    let summary = engine.get(&RunId::new("r").unwrap()).await.unwrap();
+    let summary = engine.get(&run_id("r")).await.unwrap();
     let trouble = summary.trouble.unwrap();
     assert_eq!(trouble.message, "step do could not be undone: the hotel is gone");
     engine.shutdown().await;
@@ -208,18 +181,14 @@ async fn a_compensation_that_cannot_succeed_parks_the_run() {
 async fn continue_as_new_keeps_the_run_and_its_unread_mail() {
     let scratch = Scratch::new();
     let engine = scratch
-        .builder()
-        .await
-        .workflow("loop", |ctx: Context, (round, sum): (u32, u32)| async move {
+        .engine("loop", |ctx: Context, (round, sum): (u32, u32)| async move {
             let got: u32 = ctx.signal("n").await?;
             if round < 3 {
                 return ctx.continue_as_new(&(round + 1, sum + got));
             }
-            Ok::<_, Error>(sum + got)
+            Ok(sum + got)
         })
-        .start()
-        .await
-        .unwrap();
+        .await;
     let run = engine.run("loop", "l", &(0u32, 0u32)).await.unwrap();
     for number in [1u32, 10, 100, 1000] {
         run.signal("n", &number).await.unwrap();

@@ -1,12 +1,12 @@
-//! What three of the models have in common: actors who append to one log by compare-and-append, over a network that
-//! delays writes and loses replies, and who crash between sending and hearing.
+//! Shared by three of the models: actors that append to one log by compare-and-append, over a network that delays
+//! writes and loses replies. Actors may crash between a write and its reply.
 
 use std::hash::Hash as HashTrait;
 
 use goldseam_core::decide::TaskMove;
 use goldseam_core::{Millis, Refusal};
 
-use crate::book::{Book, Fenced, Log, Order, Outcome, node};
+use crate::decisions::{Decisions, Fenced, Log, Order, Outcome, node};
 
 /// The run's advance task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// The task after an append; `claimed`: whoever wrote it has the run now.
+    /// Returns the task after an append; `claimed` means that the append contains a claim.
     pub(crate) fn after(self, moved: TaskMove, claimed: bool) -> Self {
         match (moved, self) {
             (TaskMove::Rest(Millis::NEVER), _) => Self::Dormant,
@@ -38,49 +38,49 @@ pub(crate) struct Sent<I> {
     pub(crate) after: u8,
 }
 
-/// Whoever writes.
+/// A process that writes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Actor<I> {
-    /// How often it crashed: it comes back as another.
+    /// Number of crashes. After each crash it is another node.
     pub(crate) boot: u8,
-    /// Its claim, as far as it knows.
+    /// The claim that it believes to have.
     pub(crate) fence: Option<Fenced>,
-    /// How far it has read.
+    /// The end of the log that it has read.
     pub(crate) view: u8,
     pub(crate) sent: Option<Sent<I>>,
     writes: u8,
 }
 
-/// The log, its task and everybody who writes.
+/// The log, its task and all writers.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub(crate) struct Stage<I> {
+pub(crate) struct Cluster<I> {
     pub(crate) log: Log,
     pub(crate) actors: Vec<Actor<I>>,
-    /// Writes whose senders are gone.
+    /// Writes of crashed senders.
     pub(crate) orphans: Vec<Sent<I>>,
     pub(crate) task: Task,
-    /// Writes whose senders know that they were done.
+    /// Acknowledged writes.
     pub(crate) acked: Vec<u16>,
 }
 
-/// What became of a write that was to land.
+/// The result of a write that reached the store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Landed {
-    /// It was done, and its sender knows; what becomes of the task.
+    /// Appended and acknowledged, with this change of the task.
     Done(TaskMove),
-    /// It was done, and its sender does not know; what becomes of the task.
-    Unheard(TaskMove),
-    /// It had been done before, and now its sender knows.
+    /// Appended but not acknowledged, with this change of the task.
+    ReplyLost(TaskMove),
+    /// Appended earlier, and now acknowledged.
     Settled,
-    /// Somebody was faster: it is sent again behind that.
+    /// A conflict: sent again after the new end.
     Again,
-    /// Somebody was faster, and nothing is left to do.
+    /// A conflict, after which nothing is left to do.
     Nothing,
-    /// Somebody was faster, and now it is refused.
+    /// A conflict, after which the order is refused.
     Refused(Refusal),
 }
 
-impl<I: Copy + Eq + HashTrait> Stage<I> {
+impl<I: Copy + Eq + HashTrait> Cluster<I> {
     pub(crate) fn new(log: Log, actors: usize) -> Self {
         let actor = Actor { boot: 0, fence: None, view: 0, sent: None, writes: 0 };
         Self { log, actors: vec![actor; actors], orphans: vec![], task: Task::Ready, acked: vec![] }
@@ -93,7 +93,7 @@ impl<I: Copy + Eq + HashTrait> Stage<I> {
         Order { who: index, boot, intent, fence, write }
     }
 
-    /// Whether the run's owner is a process that is gone.
+    /// Returns whether the owner of the run has crashed.
     pub(crate) fn is_orphaned(&self) -> bool {
         let living =
             |(who, actor): (usize, &Actor<I>)| node(u8::try_from(who).unwrap_or(u8::MAX), actor.boot);
@@ -103,12 +103,12 @@ impl<I: Copy + Eq + HashTrait> Stage<I> {
         }
     }
 
-    /// An actor decides and sends. An owner decides on what it has read; anybody else looks first. None: it would
-    /// do nothing.
-    pub(crate) fn send(&mut self, book: &Book<I>, who: usize, intent: I) -> Option<()> {
+    /// Lets an actor decide and send. An owner decides by the log that it has read; other actors read it first. None if
+    /// there is nothing to do.
+    pub(crate) fn send(&mut self, decisions: &Decisions<I>, who: usize, intent: I) -> Option<()> {
         let view = if self.actors[who].fence.is_some() { self.actors[who].view } else { self.log.end() };
         let order = self.order(who, intent);
-        let outcome = book.outcome(self.log.until(view), order);
+        let outcome = decisions.outcome(self.log.until(view), order);
         let actor = &mut self.actors[who];
         actor.view = view;
         match outcome {
@@ -122,39 +122,40 @@ impl<I: Copy + Eq + HashTrait> Stage<I> {
         Some(())
     }
 
-    /// A write reaches the store. `heard` tells whether its reply comes back; `again` makes the order that is sent
-    /// after a conflict. None: nothing would change.
+    /// Lets a write reach the store. `replied` says whether the reply arrives; `again` returns the order to send
+    /// after a conflict. None if nothing changes.
     pub(crate) fn land(
         &mut self,
-        book: &Book<I>,
+        decisions: &Decisions<I>,
         who: usize,
-        heard: bool,
+        replied: bool,
         again: impl Fn(&Log, Sent<I>) -> Order<I>,
     ) -> Option<Landed> {
         let sent = self.actors[who].sent?;
         if self.log.has(sent.order.write) {
-            return heard.then(|| {
-                self.hear(who, sent);
+            return replied.then(|| {
+                self.acknowledge(who, sent);
                 Landed::Settled
             });
         }
         if self.log.end() == sent.after {
-            let moved = self.append(book, sent)?;
-            return Some(if heard {
-                self.hear(who, sent);
+            let moved = self.append(decisions, sent)?;
+            return Some(if replied {
+                self.acknowledge(who, sent);
                 Landed::Done(moved)
             } else {
-                Landed::Unheard(moved)
+                Landed::ReplyLost(moved)
             });
         }
-        if !heard {
+        if !replied {
             return None;
         }
         let order = again(&self.log, sent);
         let after = self.log.end();
-        let outcome = book.outcome(&self.log, order);
+        let outcome = decisions.outcome(&self.log, order);
         let actor = &mut self.actors[who];
-        (actor.view, actor.sent) = (after, None);
+        actor.view = after;
+        actor.sent = None;
         Some(match outcome {
             Outcome::Appended(..) => {
                 actor.sent = Some(Sent { order, after });
@@ -168,26 +169,28 @@ impl<I: Copy + Eq + HashTrait> Stage<I> {
         })
     }
 
-    fn append(&mut self, book: &Book<I>, sent: Sent<I>) -> Option<TaskMove> {
-        let Outcome::Appended(log, moved) = book.outcome(&self.log, sent.order) else { return None };
+    fn append(&mut self, decisions: &Decisions<I>, sent: Sent<I>) -> Option<TaskMove> {
+        let Outcome::Appended(log, moved) = decisions.outcome(&self.log, sent.order) else { return None };
         let claimed = log.records[self.log.records.len()..].iter().any(|r| r.event.name() == "run.claimed");
         self.log = log;
         self.task = self.task.after(moved, claimed);
-        // Whatever was to stand here cannot land any more.
+        // Other writes for this position can no longer succeed.
         self.orphans.retain(|orphan| orphan.after == self.log.end());
         Some(moved)
     }
 
-    /// The sender learns that its write was done.
-    fn hear(&mut self, who: usize, Sent { order, .. }: Sent<I>) {
+    /// Records that the sender received the reply to its write.
+    fn acknowledge(&mut self, who: usize, Sent { order, .. }: Sent<I>) {
         self.acked.push(order.write);
         self.acked.sort_unstable();
-        let (fence, view) = self.log.heard(&order);
+        let (fence, view) = self.log.view_after(&order);
         let actor = &mut self.actors[who];
-        (actor.fence, actor.view, actor.sent) = (fence, view, None);
+        actor.fence = fence;
+        actor.view = view;
+        actor.sent = None;
     }
 
-    /// An actor's process is gone: what it sent may land yet.
+    /// Crashes an actor. Its last write may still reach the store.
     pub(crate) fn crash(&mut self, who: usize) {
         let actor = &mut self.actors[who];
         let sent = actor.sent.filter(|sent| sent.after == self.log.end());
@@ -195,14 +198,14 @@ impl<I: Copy + Eq + HashTrait> Stage<I> {
         self.orphans.extend(sent);
     }
 
-    /// A write whose sender is gone reaches the store.
-    pub(crate) fn land_orphan(&mut self, book: &Book<I>, index: usize) -> Option<()> {
+    /// Lets the write of a crashed sender reach the store.
+    pub(crate) fn land_orphan(&mut self, decisions: &Decisions<I>, index: usize) -> Option<()> {
         let sent = self.orphans[index];
-        self.append(book, sent).map(drop)
+        self.append(decisions, sent).map(drop)
     }
 
-    /// What was acknowledged stands in the log.
-    pub(crate) fn keeps_its_word(&self) -> bool {
+    /// Returns whether all acknowledged writes are in the log.
+    pub(crate) fn keeps_acknowledged_writes(&self) -> bool {
         self.acked.iter().all(|write| self.log.has(*write))
     }
 }

@@ -1,10 +1,10 @@
-//! A history has a bound in bytes, and a way to stay below it.
+//! The limit on the size of a history, and `continue_as_new` as the way to stay below it.
 
 use goldseam::client::By;
 use goldseam::prelude::*;
-use goldseam::{Config, Engine, Limits, RunId, Status};
+use goldseam::{Config, Engine, Limits, Status};
 
-use crate::support::{Scratch, reaches};
+use crate::support::{Scratch, ok, reaches, run_id};
 
 const BYTES_MAX: u64 = 30_000;
 
@@ -13,7 +13,7 @@ async fn engine(scratch: &Scratch, history_bytes_max: u64) -> Engine {
     let builder = scratch.builder().await.limits(limits);
     let builder = builder.workflow("hoard", |ctx: Context, pages: u32| async move {
         for page in 0..pages {
-            ctx.step(format!("page-{page}").as_str(), || async { Ok::<_, Error>("x".repeat(1_000)) }).await?;
+            ctx.step(format!("page-{page}").as_str(), || ok("x".repeat(1_000))).await?;
         }
         Ok::<_, Error>(pages)
     });
@@ -26,12 +26,12 @@ async fn engine(scratch: &Scratch, history_bytes_max: u64) -> Engine {
 }
 
 #[tokio::test]
-async fn a_run_whose_history_is_too_large_rests_and_goes_on_once_it_may() {
+async fn parks_at_history_limit_and_resumes_after_it_is_raised() {
     let scratch = Scratch::new();
     let small = engine(&scratch, BYTES_MAX).await;
     small.run("hoard", "r", &100).await.unwrap();
     reaches(&small, "r", Status::Parked).await;
-    let run = RunId::new("r").unwrap();
+    let run = run_id("r");
     let row = small.get(&run).await.unwrap();
     let trouble = row.trouble.unwrap();
     assert_eq!(trouble.code.as_deref(), Some("GS0112"));
@@ -48,12 +48,12 @@ async fn a_run_whose_history_is_too_large_rests_and_goes_on_once_it_may() {
 }
 
 #[tokio::test]
-async fn a_run_that_begins_anew_reads_more_than_one_history_holds() {
+async fn continue_as_new_reads_more_than_one_history_holds() {
     let scratch = Scratch::new();
     let engine = engine(&scratch, BYTES_MAX).await;
     let run = engine.run("tidy", "r", &(0, 0)).await.unwrap();
     for _ in 0..6 {
-        // A letter has room as soon as those before it are read.
+        // A letter is accepted once the run has read the earlier ones.
         while let Err(error) = run.signal("letter", &"x".repeat(20_000)).await {
             assert_eq!(error.code(), "GS0112", "{error}");
             tokio::task::yield_now().await;
@@ -65,7 +65,7 @@ async fn a_run_that_begins_anew_reads_more_than_one_history_holds() {
 }
 
 #[tokio::test]
-async fn an_engine_does_not_start_with_a_bound_beyond_all_bounds() {
+async fn engine_refuses_a_payload_limit_above_the_maximum() {
     let scratch = Scratch::new();
     let limits = Limits { payload_bytes_max: Limits::PAYLOAD_BYTES_MOST + 1, ..Limits::default() };
     let config = Config { limits, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Those who answer, signal and do remote steps while the workflow runs.
+//! Scripted actors: they send signals and answers and execute remote steps while the workflow runs.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,44 +9,44 @@ use goldseam_engine::client::By;
 use goldseam_engine::queue::Want;
 use goldseam_engine::{Client, EngineError};
 
-use super::case::Dice;
+use super::case::Random;
 use super::failed::Flaw;
 use super::report::Mail;
 use super::world::World;
 
-/// What somebody says.
+/// The kind of a scripted message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum MessageKind {
     /// A signal of this name.
     Signal(String),
     /// The answer to the question of this name.
     Answer(String),
 }
 
-/// One thing that somebody says, once the workflow waits for it.
+/// A scripted message, sent once the workflow waits for it.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
-    pub(super) says: Says,
+    pub(super) kind: MessageKind,
     pub(super) value: Payload,
 }
 
 impl Message {
     fn answers(&self, question: &Path) -> bool {
-        matches!(&self.says, Says::Answer(name) if question.name() == name || question.as_str() == name)
+        matches!(&self.kind, MessageKind::Answer(name) if question.name() == name || question.as_str() == name)
     }
 
     fn signal_of<'a>(&'a self, names: &[String]) -> Option<&'a str> {
-        match &self.says {
-            Says::Signal(name) if names.contains(name) => Some(name),
-            Says::Signal(_) | Says::Answer(_) => None,
+        match &self.kind {
+            MessageKind::Signal(name) if names.contains(name) => Some(name),
+            MessageKind::Signal(_) | MessageKind::Answer(_) => None,
         }
     }
 }
 
-/// What is done with a task of a remote step.
+/// The code that executes a task of a remote step.
 pub(super) type Work = dyn Fn(&World, &Task) -> Result<Payload, Failure> + Send + Sync;
 
-/// Somebody who does the remote steps of one queue.
+/// A worker that executes the remote steps of one queue.
 pub(super) struct Worker {
     pub(super) queue: QueueName,
     pub(super) work: Box<Work>,
@@ -58,52 +58,58 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// The people of one case.
+/// The actors of one case.
 #[derive(Debug)]
-pub(super) struct People<'a> {
+pub(super) struct Actors<'a> {
     script: &'a [Message],
     workers: &'a [Worker],
-    /// Who got each message.
-    got: Vec<Option<RunId>>,
-    /// Who got it when nothing went wrong: a message that comes early goes there.
+    /// The run that received each message.
+    recipients: Vec<Option<RunId>>,
+    /// The recipients without faults: an early message goes to its expected recipient.
     expected: Vec<Option<RunId>>,
-    /// Waits that were served: one message each.
+    /// Waits that received their one message.
     served: BTreeSet<(RunId, Path, i64)>,
-    /// Turns that a lost message is not sent again.
-    lost: u64,
-    /// What became of messages on their way.
+    /// Number of turns until the lost message is sent again.
+    turns_lost: u64,
     mail: Mail,
-    dice: Option<Dice>,
+    random: Option<Random>,
 }
 
-impl<'a> People<'a> {
-    pub(super) fn new(script: &'a [Message], workers: &'a [Worker], dice: Option<Dice>) -> Self {
-        let got = vec![None; script.len()];
-        let (expected, served, mail) = (got.clone(), BTreeSet::new(), Mail::default());
-        Self { script, workers, expected, got, served, lost: 0, mail, dice }
+impl<'a> Actors<'a> {
+    pub(super) fn new(script: &'a [Message], workers: &'a [Worker], random: Option<Random>) -> Self {
+        Self {
+            script,
+            workers,
+            recipients: vec![None; script.len()],
+            expected: vec![None; script.len()],
+            served: BTreeSet::new(),
+            turns_lost: 0,
+            mail: Mail::default(),
+            random,
+        }
     }
 
-    /// The same people, who know where each message belongs.
-    pub(super) fn knowing(mut self, expected: &[Option<RunId>]) -> Self {
+    /// Sets the expected recipient of each message.
+    pub(super) fn with_recipients(mut self, expected: &[Option<RunId>]) -> Self {
         self.expected = expected.to_vec();
         self
     }
 
-    pub(super) fn got(&self) -> &[Option<RunId>] {
-        &self.got
+    pub(super) fn recipients(&self) -> &[Option<RunId>] {
+        &self.recipients
     }
 
     pub(super) fn mail(&self) -> Mail {
         self.mail
     }
 
-    /// Does what people would do now; says whether something is still on its way.
+    /// Sends the messages that runs wait for; returns whether any was sent or is still on its way.
     pub(super) async fn act(&mut self, client: &Client, runs: &[Summary]) -> Result<bool, Flaw> {
-        if self.lost > 0 {
-            self.lost -= 1;
+        if self.turns_lost > 0 {
+            self.turns_lost -= 1;
             return Ok(true);
         }
-        let mut busy = self.come_early(client, runs).await?;
+        let mut busy = self.send_early(client, runs).await?;
         for run in runs.iter().filter(|run| !run.status.is_terminal()) {
             for (wait, path, since) in needs(run) {
                 let key = (run.run.clone(), path, since);
@@ -111,13 +117,14 @@ impl<'a> People<'a> {
                     continue;
                 }
                 let fits = |message: &Message| wait.is_met_by(message);
-                let next = (0..self.script.len()).find(|i| self.got[*i].is_none() && fits(&self.script[*i]));
+                let next =
+                    (0..self.script.len()).find(|i| self.recipients[*i].is_none() && fits(&self.script[*i]));
                 let Some(index) = next else { continue };
                 busy = true;
-                if self.is_lost() {
+                if self.loses_message() {
                     return Ok(true);
                 }
-                if self.send(client, (&run.run, &key.1), index).await? {
+                if self.send(client, Recipient { run: &run.run, question: &key.1 }, index).await? {
                     self.served.insert(key);
                 }
             }
@@ -125,56 +132,52 @@ impl<'a> People<'a> {
         Ok(busy)
     }
 
-    /// Sometimes a message gets lost on its way, and is sent again later.
-    fn is_lost(&mut self) -> bool {
-        let Some(dice) = &self.dice else { return false };
-        if dice.percent(25) {
-            self.lost = 1 + dice.below(5);
+    /// Decides at random whether the next message is lost. A lost message is sent again later.
+    fn loses_message(&mut self) -> bool {
+        let Some(random) = &self.random else { return false };
+        if random.percent(25) {
+            self.turns_lost = 1 + random.below(5);
             self.mail.lost += 1;
         }
-        self.lost > 0
+        self.turns_lost > 0
     }
 
-    /// Sometimes a signal comes before anybody waits for it.
-    async fn come_early(&mut self, client: &Client, runs: &[Summary]) -> Result<bool, Flaw> {
-        let Some(dice) = &self.dice else { return Ok(false) };
-        if !dice.percent(10) {
+    /// Decides at random whether to send the next signal early, before a run waits for it.
+    async fn send_early(&mut self, client: &Client, runs: &[Summary]) -> Result<bool, Flaw> {
+        let Some(random) = &self.random else { return Ok(false) };
+        if !random.percent(10) {
             return Ok(false);
         }
-        let Some(index) = self.got.iter().position(Option::is_none) else { return Ok(false) };
+        let Some(index) = self.recipients.iter().position(Option::is_none) else { return Ok(false) };
         let Some(run) = self.expected[index].clone() else { return Ok(false) };
-        let there = runs.iter().any(|row| row.run == run && !row.status.is_terminal());
-        if !there || !matches!(self.script[index].says, Says::Signal(_)) {
+        let is_open = runs.iter().any(|row| row.run == run && !row.status.is_terminal());
+        if !is_open || !matches!(self.script[index].kind, MessageKind::Signal(_)) {
             return Ok(false);
         }
         let mut awaited = runs.iter().flat_map(needs);
         let is_early = !awaited.any(|(need, _, _)| need.is_met_by(&self.script[index]));
-        let sent = self.send(client, (&run, &Path::root()), index).await?;
+        let sent = self.send(client, Recipient { run: &run, question: &Path::root() }, index).await?;
         self.mail.early += u64::from(sent && is_early);
         Ok(sent)
     }
 
-    /// Sends a message under an id of its own; sometimes twice.
-    async fn send(
-        &mut self,
-        client: &Client,
-        (run, question): (&RunId, &Path),
-        index: usize,
-    ) -> Result<bool, Flaw> {
-        let twice = self.dice.as_ref().is_some_and(|dice| dice.percent(30));
-        let Message { says, value } = &self.script[index];
+    /// Sends a message with its own id, at random twice; returns whether the run received it.
+    async fn send(&mut self, client: &Client, to: Recipient<'_>, index: usize) -> Result<bool, Flaw> {
+        let Recipient { run, question } = to;
+        let twice = self.random.as_ref().is_some_and(|random| random.percent(30));
+        let Message { kind, value } = &self.script[index];
         for _ in 0..1 + u32::from(twice) {
             let id = Some(format!("message-{}", index + 1));
-            let sent = match says {
-                Says::Signal(name) => client.signal(run, name, value.clone(), id).await,
-                Says::Answer(_) => {
+            let sent = match kind {
+                MessageKind::Signal(name) => client.signal(run, name, value.clone(), id).await,
+                MessageKind::Answer(_) => {
                     client.answer(run, question, value.clone(), By { id, ..By::default() }).await
                 }
             };
             match sent {
                 Ok(_) => {
-                    self.mail.twice += u64::from(self.got[index].is_some());
-                    self.got[index] = Some(run.clone());
+                    self.mail.twice += u64::from(self.recipients[index].is_some());
+                    self.recipients[index] = Some(run.clone());
                 }
                 Err(error) => {
                     if !is_over(client, run).await {
@@ -183,11 +186,11 @@ impl<'a> People<'a> {
                 }
             }
         }
-        Ok(self.got[index].is_some())
+        Ok(self.recipients[index].is_some())
     }
 
-    /// Does the remote steps that are to be done now.
-    pub(super) async fn work(&self, client: &Client, world: &World) -> Result<(), EngineError> {
+    /// Executes the remote steps that are ready.
+    pub(super) async fn run_workers(&self, client: &Client, world: &World) -> Result<(), EngineError> {
         let queue = client.queue();
         for worker in self.workers {
             let owner = "tester".to_owned();
@@ -203,12 +206,19 @@ impl<'a> People<'a> {
     }
 }
 
-/// A run that ended meanwhile takes no more mail; that is nobody's fault.
+/// The run of a message and, for an answer, its question.
+#[derive(Clone, Copy)]
+struct Recipient<'a> {
+    run: &'a RunId,
+    question: &'a Path,
+}
+
+/// Returns whether the run has ended: an ended run refuses mail, which is not a flaw.
 async fn is_over(client: &Client, run: &RunId) -> bool {
     client.get(run).await.is_ok_and(|summary| summary.status.is_terminal())
 }
 
-/// Something that people can do for a run.
+/// A message that a run waits for.
 pub(super) enum Need {
     /// One of these signals.
     Signals(Vec<String>),
@@ -225,7 +235,7 @@ impl Need {
     }
 }
 
-/// What people can do for this run, by the wait's identity.
+/// Returns the messages that this run waits for, each with the path and the start of its wait.
 pub(super) fn needs(run: &Summary) -> Vec<(Need, Path, i64)> {
     let signals = run.waits.iter().filter(|wait| !wait.signals.is_empty()).map(|wait| {
         let names = wait.signals.iter().map(|name| name.as_str().to_owned()).collect();

@@ -1,4 +1,4 @@
-//! The rights that the guide lists are enough for a node, and none of them is more than it needs for the log.
+//! The SQL grants in the guide are sufficient for a node, and do not let it rewrite the log.
 
 use goldseam::Engine;
 use goldseam_store_postgres::PostgresStore;
@@ -6,7 +6,7 @@ use goldseam_testbed::postgres::{Cluster, Options};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/from-one-machine-to-many.md");
 
-/// The statements of the guide's only block of SQL.
+/// Returns the SQL block of the guide.
 fn grants() -> &'static str {
     let (_, rest) = GUIDE.split_once("```sql\n").unwrap();
     rest.split_once("```").unwrap().0
@@ -22,14 +22,11 @@ async fn hello(name: &str) -> goldseam::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_works_with_the_rights_that_the_guide_lists() {
+async fn node_works_with_the_grants_of_the_guide() {
     let cluster = Cluster::start(&Options::default()).unwrap();
     drop(PostgresStore::open_url(&cluster.url()).await.unwrap());
     let url = cluster.user("node", "secret").unwrap();
-    assert!(
-        Engine::open(&url).await.unwrap_err().to_string().contains("may not"),
-        "without them it does not"
-    );
+    assert!(Engine::open(&url).await.unwrap_err().to_string().contains("may not"), "a node needs the grants");
     cluster.sql(grants()).unwrap();
     let engine = Engine::open(&url).await.unwrap().workflow("greet", greet).start().await.unwrap();
     let greeting: String = engine.run("greet", "g", &"Ada").await.unwrap().result().await.unwrap();

@@ -1,4 +1,4 @@
-//! People who follow runs: their connection breaks now and then, and they go on after the last event they saw.
+//! Followers of runs: they reconnect at random and continue after the last event that they received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use goldseam_core::{RunId, Seq};
 use goldseam_engine::Client;
 use goldseam_engine::healer::follow::Followed;
 
-use crate::book::{Ack, Book};
-use crate::dice::Dice;
+use crate::journal::{Ack, Journal};
+use crate::random::Random;
 
-/// Somebody who follows a run.
+/// A follower of a run.
 #[derive(Debug)]
-pub struct Reader {
-    /// Their number.
+pub struct RunFollower {
+    /// The number of the follower.
     pub number: usize,
-    /// Their client.
+    /// Its client.
     pub client: Client,
-    /// Where what they were shown is written down.
-    pub book: Arc<Book>,
-    /// Decides when they connect anew.
-    pub dice: Dice,
+    /// The record of received events.
+    pub journal: Arc<Journal>,
+    /// Decides when to reconnect.
+    pub random: Random,
 }
 
-impl Reader {
-    /// Follows `run` for ever, over any number of connections.
+impl RunFollower {
+    /// Follows `run` until the task is aborted, over any number of connections.
     pub async fn keep_reading(mut self, run: RunId) {
         let mut after = Seq::ZERO;
         loop {
             let mut follower = self.client.follower(run.clone(), after);
-            while !self.dice.percent(15) {
+            while !self.random.percent(15) {
                 match follower.next().await {
                     Ok(Followed::Events(events)) => {
                         let seqs: Vec<Seq> = events.iter().map(|recorded| recorded.seq).collect();
                         after = seqs.last().copied().unwrap_or(after);
-                        self.book.told(Ack::Followed(self.number, run.clone(), seqs));
+                        self.journal.acknowledged(Ack::Followed(self.number, run.clone(), seqs));
                     }
                     Ok(Followed::Stalled(_)) => {}
                     Err(_) => break,
