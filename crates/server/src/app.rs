@@ -9,22 +9,22 @@ use goldseam::engine::{Clock, Entropy, OsEntropy, SystemClock};
 use goldseam_api::Problem;
 use tokio::sync::{Semaphore, watch};
 
-use crate::addresses::Addresses;
-use crate::bodies::Bodies;
+use crate::address_slots::AddressSlots;
+use crate::auth::Principal;
+use crate::body_memory::BodyMemory;
+use crate::concurrency::RequestSlots;
 use crate::config::Config;
-use crate::extract::In;
-use crate::guard::Principal;
+use crate::extract::Access;
 use crate::keyring::Keyring;
 use crate::keys::Keys;
+use crate::namespace::Namespace;
 use crate::otlp;
 use crate::pass::Passes;
 use crate::rate::Rates;
 use crate::routes::{Readiness, Scopes};
-use crate::space::Space;
 use crate::spawn::spawn;
-use crate::stream::Places;
+use crate::stream::FollowerSlots;
 use crate::token::{FileSecret, Tokens};
-use crate::turns::Turns;
 use crate::waits::Waits;
 
 /// What a running server has.
@@ -45,16 +45,16 @@ pub(crate) struct App {
     /// How much anybody may ask.
     pub(crate) rates: Rates,
     /// Requests of the clients behind trusted proxies.
-    pub(crate) clients: Addresses,
+    pub(crate) clients: AddressSlots,
     /// Seats of followers.
-    pub(crate) places: Places,
+    pub(crate) followers: FollowerSlots,
     /// Permits of followers to read and encode events. Without them thousands of followers would delay every other
     /// request.
     pub(crate) catching_up: Arc<Semaphore>,
     /// Requests that wait.
     pub(crate) waits: Waits,
     /// Bodies that are taken in.
-    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) bodies: Arc<BodyMemory>,
     /// True once the server was told to end: it still accepts connections, and says that it is not ready.
     pub(crate) draining: AtomicBool,
     /// True once the server is leaving.
@@ -63,7 +63,7 @@ pub(crate) struct App {
     pub(crate) clock: Arc<dyn Clock>,
     /// What is kept out of everything that it shows.
     pub(crate) redactor: Arc<Redactor>,
-    spaces: BTreeMap<String, Arc<Space>>,
+    namespaces: BTreeMap<String, Arc<Namespace>>,
     /// Whether the stores answered when they were last asked.
     pub(crate) ready: Readiness,
 }
@@ -75,31 +75,36 @@ impl App {
             (Arc::new(SystemClock), Arc::new(OsEntropy));
         let redactor = Arc::new(config.redactor(|name| std::env::var(name).ok())?);
         let own = FileSecret::read(config.secret_file.as_deref())?;
-        let mut spaces = BTreeMap::new();
-        let namespaces = config.stores().count();
+        let mut namespaces = BTreeMap::new();
+        let namespace_count = config.stores().count();
         for (name, url) in config.stores() {
             let store = goldseam::open_store(url).await?;
             let place = config.archive_of(name);
             let archive = place.map(|place| goldseam::retention::open_archive(&place)).transpose()?;
-            let turns = Turns::share(config.requests_at_once, namespaces);
+            let request_slots = RequestSlots::share(config.requests_at_once, namespace_count);
             let engine = goldseam::Engine::on(store).config(config.engine(name)).start().await?;
-            let space =
-                Space::new(name.to_owned(), engine, archive, (turns, &redactor, config.workers_per_key));
-            spaces.insert(name.to_owned(), Arc::new(space));
+            let namespace = Namespace::new(
+                name.to_owned(),
+                engine,
+                archive,
+                (request_slots, &redactor, config.workers_per_key),
+            );
+            namespaces.insert(name.to_owned(), Arc::new(namespace));
         }
-        let main = spaces.get(crate::NAMESPACE_DEFAULT).map(|space| Arc::clone(space.client().store()));
+        let main =
+            namespaces.get(crate::NAMESPACE_DEFAULT).map(|namespace| Arc::clone(namespace.client().store()));
         let main = main.ok_or_else(|| Problem::new(500, "a server needs a main store"))?;
         let tokens = Tokens::of(&*main, &*entropy, &own).await?;
         let passes = Passes::new(Arc::clone(&main), Arc::clone(&entropy), Arc::clone(&clock), own);
         let keyring = Keyring::new(Keys::new(main, entropy), Arc::clone(&clock));
         let rates = Rates::new(Arc::clone(&clock), config.rates, config.rate_failures);
         let (leaving, _) = watch::channel(false);
-        let places = Places::new(config.followers_max);
+        let followers = FollowerSlots::new(config.followers_max);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let catching_up = Arc::new(Semaphore::new(cores));
-        let waits = Waits::new(config.waits_max, config.connections_max, namespaces);
-        let clients = Addresses::new(config.connections_per_address);
-        let bodies = Bodies::new(config.bodies_bytes_max);
+        let waits = Waits::new(config.waits_max, config.connections_max, namespace_count);
+        let clients = AddressSlots::new(config.connections_per_address);
+        let bodies = BodyMemory::new(config.bodies_bytes_max);
         let app = Self {
             config,
             is_loopback,
@@ -109,7 +114,7 @@ impl App {
             tokens,
             rates,
             clients,
-            places,
+            followers,
             catching_up,
             waits,
             bodies,
@@ -117,12 +122,12 @@ impl App {
             leaving,
             clock,
             redactor,
-            spaces,
+            namespaces,
             ready: Readiness::default(),
         };
         app.check_keys().await?;
-        for space in app.spaces() {
-            spawn(Arc::clone(&space.tails).run(app.leaving.subscribe()));
+        for namespace in app.namespaces() {
+            spawn(Arc::clone(&namespace.tails).run(app.leaving.subscribe()));
         }
         if let Some(url) = &app.config.otlp {
             app.trace(url)?;
@@ -150,8 +155,8 @@ impl App {
     /// Begins to send traces.
     fn trace(&self, url: &str) -> Result<(), Problem> {
         let http = otlp::http()?;
-        for space in self.spaces() {
-            let (client, namespace) = (space.client().clone(), space.name.clone());
+        for namespace in self.namespaces() {
+            let (client, namespace) = (namespace.client().clone(), namespace.name.clone());
             let (redactor, http) = (Arc::clone(&self.redactor), http.clone());
             let tracer = otlp::Tracer { client, namespace, url: url.to_owned(), http, redactor };
             spawn(tracer.run(self.leaving.subscribe()));
@@ -182,25 +187,25 @@ impl App {
     }
 
     /// Somebody in a namespace.
-    pub(crate) fn space(&self, name: &str, principal: Principal) -> Result<In, Problem> {
-        let space = self.spaces.get(name).cloned();
-        let space = space.ok_or_else(|| {
+    pub(crate) fn namespace(&self, name: &str, principal: Principal) -> Result<Access, Problem> {
+        let namespace = self.namespaces.get(name).cloned();
+        let namespace = namespace.ok_or_else(|| {
             Problem::new(403, "the namespace of this key is not served here")
                 .code("GS0602")
                 .hint("list its store under [namespaces] in the server's configuration")
         })?;
-        Ok(In { space, principal: Arc::new(principal) })
+        Ok(Access { namespace, principal: Arc::new(principal) })
     }
 
     /// Every namespace.
-    pub(crate) fn spaces(&self) -> impl Iterator<Item = &Arc<Space>> {
-        self.spaces.values()
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
+        self.namespaces.values()
     }
 
     /// Hands over what is under way and leaves every store.
     pub(crate) async fn leave(&self) {
-        for space in self.spaces.values() {
-            space.leave().await;
+        for namespace in self.namespaces.values() {
+            namespace.leave().await;
         }
     }
 }

@@ -4,7 +4,7 @@ use goldseam_api::Problem;
 use goldseam_api::doc::Page;
 
 use crate::app::App;
-use crate::extract::In;
+use crate::extract::Access;
 use crate::token::Tokens;
 
 /// The cursors of one list in one namespace.
@@ -17,8 +17,8 @@ pub(crate) struct Cursors<'a> {
 
 impl App {
     /// The cursors of a list.
-    pub(crate) fn cursors<'a>(&'a self, list: &'static str, place: &'a In) -> Cursors<'a> {
-        Cursors { tokens: &self.tokens, list, namespace: &place.space.name }
+    pub(crate) fn cursors<'a>(&'a self, list: &'static str, access: &'a Access) -> Cursors<'a> {
+        Cursors { tokens: &self.tokens, list, namespace: &access.namespace.name }
     }
 }
 

@@ -8,8 +8,8 @@ use goldseam::Millis;
 use goldseam::engine::Clock;
 use goldseam_api::Problem;
 
+use crate::cached_read::CachedRead;
 use crate::keys::{self, Keys, Stored};
-use crate::remembered::Remembered;
 
 /// A key that was revoked elsewhere opens nothing after so long.
 const FRESH: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const UNKNOWN: Duration = Duration::from_millis(100);
 pub(crate) struct Keyring {
     pub(crate) keys: Keys,
     clock: Arc<dyn Clock>,
-    known: Remembered<Arc<Known>>,
+    known: CachedRead<Arc<Known>>,
     /// When a key that nobody knew was last looked for.
     sought_at: Mutex<Option<Duration>>,
 }
@@ -37,7 +37,7 @@ struct Known {
 
 impl Keyring {
     pub(crate) fn new(keys: Keys, clock: Arc<dyn Clock>) -> Self {
-        let known = Remembered::new(Arc::clone(&clock));
+        let known = CachedRead::new(Arc::clone(&clock));
         Self { keys, clock, known, sought_at: Mutex::default() }
     }
 

@@ -5,17 +5,17 @@
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | what a server goes by, and where each value comes from |
-//! | [`keys`], `keyring`, `remembered` | who may do what, in which namespace |
+//! | [`keys`], `keyring`, `cached_read` | who may do what, in which namespace |
 //! | [`pass`] | one thing that whoever holds one may do, once |
 //! | [`token`] | opaque text that only servers of this store can have made |
-//! | `shield`, `guard`, `rate` | what a request passes before anything is done for it |
-//! | `bodies`, `turns`, `waits`, `addresses`, `counts` | how much of the server one client may take |
+//! | `hardening`, `auth`, `rate` | what a request passes before anything is done for it |
+//! | `body_memory`, `concurrency`, `waits`, `address_slots`, `slots` | how much of the server one client may take |
 //! | `proxies` | the clients behind trusted proxies |
 //! | `routes`, `extract`, `reply` | every route, what it takes, what it answers |
-//! | `veil` | answers without secrets |
+//! | `redact` | answers without secrets |
 //! | `stream` | logs as they grow |
-//! | `app`, `space` | what a running server has: one store per namespace |
-//! | `listen`, `activity`, `tls`, `private`, `patient`, `spawn` | connections |
+//! | `app`, `namespace` | what a running server has: one store per namespace |
+//! | `listen`, `connection`, `tls`, `file_mode`, `write_timeout`, `spawn` | connections |
 //! | [`meter`], `otlp` | numbers for Prometheus, traces for a collector |
 //!
 //! Invariant: a request sees the namespace of its credential and no other: the guard picks the store, and nothing that
@@ -27,36 +27,36 @@ pub mod meter;
 pub mod pass;
 pub mod token;
 
-mod activity;
-mod addresses;
+mod address_slots;
 mod app;
-mod bodies;
-mod counts;
+mod auth;
+mod body_memory;
+mod cached_read;
+mod concurrency;
+mod connection;
 mod cursor;
 mod extract;
-mod guard;
+mod file_mode;
+mod hardening;
 mod keyring;
 mod listen;
+mod namespace;
 mod otlp;
-mod patient;
-mod private;
 mod proxies;
 mod rate;
-mod remembered;
+mod redact;
 mod reply;
 mod routes;
-mod shield;
-mod space;
+mod slots;
 mod spawn;
 mod stream;
-mod strict;
+mod strict_json;
 mod tls;
-mod turns;
-mod veil;
 mod waits;
+mod write_timeout;
 
+pub use auth::Principal;
 pub use config::Config;
-pub use guard::Principal;
 pub use listen::{Running, serve};
 pub use proxies::{Forwarding, Network, Proxies};
 pub use rate::{KeyRates, Rate};

@@ -25,13 +25,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::activity::{Activity, Answer, Bounds, Sent, Timed};
-use crate::addresses::{Addresses, Connection};
+use crate::address_slots::{AddressSlots, Connection};
 use crate::app::App;
+use crate::auth::Peer;
 use crate::config::Config;
-use crate::guard::Peer;
-use crate::patient::Patient;
+use crate::connection::{Activity, Bounds, RequestBody, ResponseBody, Timed};
 use crate::spawn::spawn;
+use crate::write_timeout::WriteTimeout;
 use crate::{meter, routes, tls, waits};
 
 /// How long a handshake may take.
@@ -125,7 +125,7 @@ pub async fn serve(config: Config) -> Result<Running, Problem> {
         acceptor: acceptor.clone(),
         is_loopback: address.ip().is_loopback(),
         connections_max: most,
-        addresses: Addresses::new(per_address),
+        addresses: AddressSlots::new(per_address),
     };
     let health_address = beside.as_ref().map(|(_, address)| *address);
     let health = beside.map(|(listener, address)| {
@@ -147,7 +147,7 @@ struct Accepting {
     /// Whether only this machine can reach it.
     is_loopback: bool,
     connections_max: usize,
-    addresses: Addresses,
+    addresses: AddressSlots,
 }
 
 impl Accepting {
@@ -225,7 +225,7 @@ impl Accepting {
         let acceptor = self.acceptor.clone();
         spawn(async move {
             let _place = place;
-            let stream = Patient::new(stream, WRITE_PATIENCE, Arc::clone(&talk.activity));
+            let stream = WriteTimeout::new(stream, WRITE_PATIENCE, Arc::clone(&talk.activity));
             match acceptor {
                 None => answer(stream, service, talk).await,
                 Some(acceptor) => {
@@ -272,7 +272,7 @@ impl tower::Service<Request<Incoming>> for Service {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let under_way = self.activity.begin();
-        let mut request = request.map(|body| Body::new(Sent::new(body, Arc::clone(&self.activity))));
+        let mut request = request.map(|body| Body::new(RequestBody::new(body, Arc::clone(&self.activity))));
         let client = self.app.config.proxies.client(self.peer, request.headers());
         let is_behind_proxy = client != self.peer.to_canonical();
         request.extensions_mut().insert(Peer { client, is_behind_proxy, is_loopback: self.is_loopback });
@@ -282,7 +282,7 @@ impl tower::Service<Request<Incoming>> for Service {
             if app.is_draining() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(response.map(|body| Body::new(Answer::new(body, under_way))))
+            Ok(response.map(|body| Body::new(ResponseBody::new(body, under_way))))
         })
     }
 }

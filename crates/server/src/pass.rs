@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::cached_read::CachedRead;
 use crate::keys::Secret;
-use crate::remembered::Remembered;
 use crate::token::{self, FileSecret, Tokens};
 use crate::{hex, unhex};
 
@@ -87,12 +87,12 @@ pub struct Maker {
 
 /// A pass whose ticket was opened.
 #[derive(Debug, Clone)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedPass {
     pub(crate) pass: Pass,
     secret: Secret,
 }
 
-impl Opened {
+impl OpenedPass {
     /// Whether this is the secret of the pass.
     fn is_opened_by(&self, secret: &str) -> bool {
         self.secret.reveal().as_bytes().ct_eq(secret.as_bytes()).into()
@@ -129,7 +129,7 @@ pub struct Passes {
     clock: Arc<dyn Clock>,
     own: FileSecret,
     /// What tickets are sealed with: the present one, and the one before.
-    known: Remembered<Arc<[Tokens]>>,
+    known: CachedRead<Arc<[Tokens]>>,
 }
 
 impl Passes {
@@ -140,7 +140,7 @@ impl Passes {
         clock: Arc<dyn Clock>,
         own: FileSecret,
     ) -> Self {
-        let known = Remembered::new(Arc::clone(&clock));
+        let known = CachedRead::new(Arc::clone(&clock));
         Self { store, entropy, clock, own, known }
     }
 
@@ -190,18 +190,18 @@ impl Passes {
     }
 
     /// The pass that a credential is, if it is one and valid now.
-    pub(crate) async fn check(&self, credential: &str) -> Result<Option<Opened>, Problem> {
+    pub(crate) async fn check(&self, credential: &str) -> Result<Option<OpenedPass>, Problem> {
         let parts = credential.strip_prefix(MARK).and_then(|rest| rest.split_once('_'));
         let Some((ticket, secret)) = parts else { return Ok(None) };
         Ok(self.open(ticket).await?.filter(|opened| opened.is_opened_by(secret)))
     }
 
     /// The pass of a ticket, if it is one and valid now. A ticket alone proves nothing.
-    pub(crate) async fn open(&self, ticket: &str) -> Result<Option<Opened>, Problem> {
+    pub(crate) async fn open(&self, ticket: &str) -> Result<Option<OpenedPass>, Problem> {
         let open = |tokens: &[Tokens]| {
             tokens.iter().find_map(|tokens| {
                 let pass: Pass = tokens.open(PURPOSE, "", ticket)?;
-                Some(Opened { pass, secret: Secret::new(tokens.derive(PURPOSE, ticket)) })
+                Some(OpenedPass { pass, secret: Secret::new(tokens.derive(PURPOSE, ticket)) })
             })
         };
         let opened = open(&self.tokens().await?);
@@ -255,12 +255,12 @@ mod tests {
 
     const PATH: &str = "/v1/callbacks/t";
 
-    fn opened() -> Opened {
+    fn opened() -> OpenedPass {
         let allows = Allows::Signal { name: SignalName::new("paid").unwrap() };
         let run = "r".parse().unwrap();
         let (id, namespace) = ("1".to_owned(), "default".to_owned());
         let pass = Pass { id, namespace, run, allows, by: None, key: None, expires_at: Millis::NEVER };
-        Opened { pass, secret: Secret::new("s".to_owned()) }
+        OpenedPass { pass, secret: Secret::new("s".to_owned()) }
     }
 
     fn signed(secret: &str, time: i64, path: &str, body: &[u8]) -> String {

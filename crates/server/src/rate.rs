@@ -10,9 +10,9 @@ use goldseam::engine::Clock;
 use goldseam_api::Problem;
 use goldseam_api::doc::key::Scope;
 
-use crate::addresses::counted_as;
-use crate::extract::In;
-use crate::guard::Need;
+use crate::address_slots::counted_as;
+use crate::auth::Need;
+use crate::extract::Access;
 
 /// Buckets kept; past it those that are full again go.
 const BUCKETS_MAX: usize = 10_000;
@@ -113,14 +113,14 @@ impl Rates {
     }
 
     /// Counts a request of somebody who is known.
-    pub(crate) fn request(&self, by: &In, kind: Kind) -> Result<(), Problem> {
+    pub(crate) fn request(&self, by: &Access, kind: Kind) -> Result<(), Problem> {
         let (now, rate) = (self.clock.elapsed(), self.rates.get(kind));
         let key = by.principal.key.as_ref().unwrap_or(&by.principal.name).clone();
         if !self.by_key.take((key, kind), rate, now) {
             return Err(too_many("this key", kind.word(), rate));
         }
         let rate = rate.doubled();
-        match self.by_space.take((by.space.name.clone(), kind), rate, now) {
+        match self.by_space.take((by.namespace.name.clone(), kind), rate, now) {
             true => Ok(()),
             false => Err(too_many("this namespace", kind.word(), rate)),
         }

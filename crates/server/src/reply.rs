@@ -7,15 +7,15 @@ use serde::Serialize;
 
 /// A problem on its way out.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) Problem);
+pub(crate) struct ProblemResponse(pub(crate) Problem);
 
-impl<E: Into<Problem>> From<E> for Refused {
+impl<E: Into<Problem>> From<E> for ProblemResponse {
     fn from(error: E) -> Self {
         Self(error.into())
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         let Self(problem) = self;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -49,7 +49,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 }
 
 /// What a handler gives back.
-pub(crate) type Answer<T> = Result<Json<T>, Refused>;
+pub(crate) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
 fn document<T: Serialize>(status: StatusCode, kind: &'static str, document: &T) -> Response {
     match serde_json::to_vec(document) {

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::private;
+use crate::file_mode;
 
 /// What ends TLS here.
 pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem> {
@@ -20,7 +20,7 @@ pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Problem>
     let certificates: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(chain).map_err(|error| bad(chain, &error))?.collect();
     let certificates = certificates.map_err(|error| bad(chain, &error))?;
-    private::check("tls_key", key)?;
+    file_mode::check("tls_key", key)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, &error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

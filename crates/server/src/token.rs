@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
-use crate::{hex, keys, private, unhex};
+use crate::{file_mode, hex, keys, unhex};
 
 /// The lock that holds what all servers of a store sign with.
 const NAME: &str = "goldseam.secret";
@@ -56,7 +56,7 @@ impl FileSecret {
                 .code("GS0610")
                 .hint(format!("make one: (umask 077 && openssl rand -hex 32 > {})", file.display()))
         };
-        private::check("secret_file", file)?;
+        file_mode::check("secret_file", file)?;
         let content = std::fs::read(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
         if content.len() < FILE_BYTES_MIN {
             return Err(bad(format!("has {} bytes, fewer than {FILE_BYTES_MIN}", content.len())));

@@ -9,9 +9,9 @@ use goldseam_api::Problem;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::counts::{Counts, Place};
-use crate::extract::In;
-use crate::guard;
+use crate::auth;
+use crate::extract::Access;
+use crate::slots::{Slot, Slots};
 use crate::spawn::spawn;
 
 /// Keys of what waits, and of workers, are looked at this often.
@@ -21,15 +21,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 pub(crate) struct Waits {
     /// By id of the key; none: no key was asked for.
-    keys: Counts<Option<String>>,
-    spaces: Counts<String>,
+    keys: Slots<Option<String>>,
+    namespaces: Slots<String>,
     ends: Mutex<HashMap<Option<String>, watch::Sender<Option<Problem>>>>,
 }
 
 /// A request that waits; its place is free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
-    _places: (Place<Option<String>>, Place<String>),
+    _places: (Slot<Option<String>>, Slot<String>),
     ended: watch::Receiver<Option<Problem>>,
 }
 
@@ -37,17 +37,19 @@ impl Waits {
     /// Places for each key; those that wait leave a quarter of all connections to others.
     pub(crate) fn new(per_key: usize, connections: usize, namespaces: usize) -> Self {
         let share = connections / 4 * 3 / namespaces.max(1);
-        Self { keys: Counts::new(per_key), spaces: Counts::new(share.max(1)), ends: Mutex::default() }
+        Self { keys: Slots::new(per_key), namespaces: Slots::new(share.max(1)), ends: Mutex::default() }
     }
 
     /// A place for a request, if its key and its namespace have one left.
-    pub(crate) fn take(&self, place: &In) -> Result<Wait, Problem> {
-        self.take_for(place.principal.key.clone(), place.space.name.clone())
+    pub(crate) fn take(&self, access: &Access) -> Result<Wait, Problem> {
+        self.take_for(access.principal.key.clone(), access.namespace.name.clone())
     }
 
-    fn take_for(&self, key: Option<String>, space: String) -> Result<Wait, Problem> {
-        let of_space =
-            self.spaces.take(space).ok_or_else(|| too_many("this namespace has", self.spaces.most()))?;
+    fn take_for(&self, key: Option<String>, namespace: String) -> Result<Wait, Problem> {
+        let of_space = self
+            .namespaces
+            .take(namespace)
+            .ok_or_else(|| too_many("this namespace has", self.namespaces.most()))?;
         let of_key = self.keys.take(key.clone()).ok_or_else(|| too_many("this key has", self.keys.most()))?;
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let end = ends.entry(key).or_insert_with(|| watch::Sender::new(None));
@@ -106,17 +108,17 @@ pub(crate) async fn watch(app: Arc<App>) {
 }
 
 async fn look(app: &Arc<App>) {
-    let workers = app.spaces().filter_map(|space| space.workers_here());
+    let workers = app.namespaces().filter_map(|namespace| namespace.workers_here());
     let keys: BTreeSet<_> =
         app.waits.keys().into_iter().chain(workers.flat_map(|all| all.holders())).collect();
     for key in keys {
         let Some(problem) = over(app, key.as_deref()).await else { continue };
         app.waits.end(&key, &problem);
         // A store that does not answer is no reason to send workers away.
-        if problem.status == guard::unauthenticated().status {
+        if problem.status == auth::unauthenticated().status {
             let app = Arc::clone(app);
             spawn(async move {
-                for workers in app.spaces().filter_map(|space| space.workers_here()) {
+                for workers in app.namespaces().filter_map(|namespace| namespace.workers_here()) {
                     workers.dismiss(key.as_deref()).await;
                 }
             });
@@ -132,7 +134,7 @@ async fn over(app: &App, key: Option<&str>) -> Option<Problem> {
     };
     match valid {
         Ok(true) => None,
-        Ok(false) => Some(guard::unauthenticated()),
+        Ok(false) => Some(auth::unauthenticated()),
         Err(problem) => Some(problem),
     }
 }
@@ -141,8 +143,8 @@ async fn over(app: &App, key: Option<&str>) -> Option<Problem> {
 mod tests {
     use super::*;
 
-    fn take(waits: &Waits, key: &str, space: &str) -> Result<Wait, u64> {
-        waits.take_for(Some(key.to_owned()), space.to_owned()).map_err(|problem| {
+    fn take(waits: &Waits, key: &str, namespace: &str) -> Result<Wait, u64> {
+        waits.take_for(Some(key.to_owned()), namespace.to_owned()).map_err(|problem| {
             assert_eq!(problem.status, 429);
             problem.limit.unwrap()
         })
@@ -167,7 +169,7 @@ mod tests {
     async fn what_waits_with_a_key_ends_with_it_and_nothing_else_does() {
         let waits = Waits::new(2, 8, 1);
         let (ends, stays) = (take(&waits, "a", "default").unwrap(), take(&waits, "b", "default").unwrap());
-        waits.end(&Some("a".to_owned()), &guard::unauthenticated());
+        waits.end(&Some("a".to_owned()), &auth::unauthenticated());
         assert_eq!(ends.ended().await.status, 401);
         assert!(stays.problem().is_none());
         assert!(take(&waits, "a", "default").unwrap().problem().is_none(), "a new one is judged again");

@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Query};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, Query};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -33,29 +33,33 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     responses((status = 200, body = Page<Healing>), (status = 400, body = Problem)))]
 async fn recoveries(
     State(app): State<Arc<App>>,
-    place: In,
+    access: Access,
     Query(mut query): Query<RecoveriesQuery>,
-) -> Answer<Page<Healing>> {
-    app.cursors("recoveries", &place).open(&mut query.after)?;
-    let page = place.space.api.recoveries(query).await?;
-    Ok(Json(app.cursors("recoveries", &place).seal(page)?))
+) -> JsonResult<Page<Healing>> {
+    app.cursors("recoveries", &access).open(&mut query.after)?;
+    let page = access.namespace.api.recoveries(query).await?;
+    Ok(Json(app.cursors("recoveries", &access).seal(page)?))
 }
 
 /// What was healed, counted by rule.
 #[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", security(("key" = ["read"])),
     params(HealingStatsQuery),
     responses((status = 200, body = Items<HealingStats>), (status = 400, body = Problem)))]
-async fn stats(place: In, Query(query): Query<HealingStatsQuery>) -> Answer<Items<HealingStats>> {
-    Ok(Json(place.space.api.recovery_stats(query).await?))
+async fn stats(access: Access, Query(query): Query<HealingStatsQuery>) -> JsonResult<Items<HealingStats>> {
+    Ok(Json(access.namespace.api.recovery_stats(query).await?))
 }
 
 /// Looks over the next batch of active runs, and heals those that are stalled.
 #[utoipa::path(post, path = "/v1/sweep", tag = "healing", security(("key" = ["operate"])),
     request_body = Option<NewSweep>,
     responses((status = 200, body = Sweep), (status = 400, body = Problem)))]
-async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answer<Sweep> {
+async fn sweep(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    body: Option<Body<NewSweep>>,
+) -> JsonResult<Sweep> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.sweep(&caller, new).await?))
+    Ok(Json(access.namespace.api.sweep(&caller, new).await?))
 }
 
 /// Examines the whole store by every rule; heals what can be healed if that is wanted. The answer has 500 findings at the
@@ -63,7 +67,11 @@ async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answe
 #[utoipa::path(post, path = "/v1/doctor", tag = "healing", security(("key" = ["operate"])),
     request_body = Option<NewCheckup>,
     responses((status = 200, body = Checkup), (status = 400, body = Problem)))]
-async fn doctor(place: In, By(caller): By, body: Option<Body<NewCheckup>>) -> Answer<Checkup> {
+async fn doctor(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    body: Option<Body<NewCheckup>>,
+) -> JsonResult<Checkup> {
     let mut new = body.map(|Body(new)| new).unwrap_or_default();
     match new.limit.get_or_insert(PAGE_MAX) {
         1..=PAGE_MAX => {}
@@ -72,32 +80,36 @@ async fn doctor(place: In, By(caller): By, body: Option<Body<NewCheckup>>) -> An
             return Err(Problem::bad_request(words).limit(u64::from(PAGE_MAX)).into());
         }
     }
-    Ok(Json(place.space.api.doctor(&caller, new, &mut |_| ()).await?))
+    Ok(Json(access.namespace.api.doctor(&caller, new, &mut |_| ()).await?))
 }
 
 /// Engines that work on the store, or did.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes", security(("key" = ["read"])),
     responses((status = 200, body = Items<Node>), (status = 503, body = Problem)))]
-async fn nodes(place: In) -> Answer<Items<Node>> {
-    Ok(Json(place.space.api.nodes().await?))
+async fn nodes(access: Access) -> JsonResult<Items<Node>> {
+    Ok(Json(access.namespace.api.nodes().await?))
 }
 
 /// Workflows that live nodes have.
 #[utoipa::path(get, path = "/v1/workflows", tag = "nodes", security(("key" = ["read"])),
     responses((status = 200, body = Items<Workflow>), (status = 503, body = Problem)))]
-async fn workflows(place: In) -> Answer<Items<Workflow>> {
-    Ok(Json(place.space.api.workflows().await?))
+async fn workflows(access: Access) -> JsonResult<Items<Workflow>> {
+    Ok(Json(access.namespace.api.workflows().await?))
 }
 
 /// Returns once something may have changed since a mark, or after a while.
 #[utoipa::path(get, path = "/v1/changes", tag = "nodes", security(("key" = ["read"])),
     params(ChangesQuery),
     responses((status = 200, body = Mark), (status = 400, body = Problem)))]
-async fn changes(State(app): State<Arc<App>>, place: In, Query(query): Query<ChangesQuery>) -> Answer<Mark> {
+async fn changes(
+    State(app): State<Arc<App>>,
+    access: Access,
+    Query(query): Query<ChangesQuery>,
+) -> JsonResult<Mark> {
     let now = ChangesQuery { wait_ms: None, ..query };
     let mark = tokio::select! {
-        mark = place.space.api.changed(query) => mark?,
-        () = app.left() => place.space.api.changed(now).await?,
+        mark = access.namespace.api.changed(query) => mark?,
+        () = app.left() => access.namespace.api.changed(now).await?,
     };
     Ok(Json(mark))
 }

@@ -13,10 +13,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{In, Named};
+use crate::extract::{Access, PathParam};
 use crate::meter;
-use crate::reply::{Json, Refused};
-use crate::space::Space;
+use crate::namespace::Namespace;
+use crate::reply::{Json, ProblemResponse};
 
 /// A store that takes longer than this to look for a run is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
@@ -77,14 +77,14 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn all_answer(app: &App) -> bool {
-    let looks = app.spaces().map(|space| answers(space));
+    let looks = app.namespaces().map(|namespace| answers(namespace));
     join_all(looks).await.into_iter().all(|answers| answers)
 }
 
 /// Whether a store answers a question that it cannot answer from memory.
-async fn answers(space: &Space) -> bool {
+async fn answers(namespace: &Namespace) -> bool {
     let Ok(nobody) = RunId::new(NOBODY) else { return false };
-    let look = space.client().store().head(&nobody);
+    let look = namespace.client().store().head(&nobody);
     matches!(tokio::time::timeout(READY_WITHIN, look).await, Ok(Ok(_)))
 }
 
@@ -92,9 +92,9 @@ async fn answers(space: &Space) -> bool {
 #[utoipa::path(get, path = "/metrics", tag = "server", security(("key" = ["read"])),
     responses((status = 200, description = "the numbers", body = String, content_type = "text/plain"),
         (status = 501, body = Problem)))]
-async fn numbers(State(app): State<Arc<App>>, place: In) -> Result<Response, Refused> {
-    place.space.count_queues(app.clock.elapsed()).await;
-    let text = meter::render(&place.space.name)
+async fn numbers(State(app): State<Arc<App>>, access: Access) -> Result<Response, ProblemResponse> {
+    access.namespace.count_queues(app.clock.elapsed()).await;
+    let text = meter::render(&access.namespace.name)
         .ok_or_else(|| Problem::new(501, "this process sends its numbers somewhere else"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
@@ -111,7 +111,7 @@ async fn description() -> Json<&'static serde_json::Value> {
     params(("code" = String, Path, description = "as in GS0104")),
     responses((status = 200, description = "the page", body = String, content_type = "text/markdown"),
         (status = 404, body = Problem)))]
-async fn page(Named(code): Named<String>) -> Result<Response, Refused> {
+async fn page(PathParam(code): PathParam<String>) -> Result<Response, ProblemResponse> {
     let page = codes::page(&code).ok_or_else(|| Problem::not_found("there is no page for that code"))?;
     Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
 }

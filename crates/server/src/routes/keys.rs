@@ -10,8 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Named};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, PathParam};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
@@ -20,9 +20,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// The keys of this namespace.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", security(("key" = ["admin"])),
     responses((status = 200, body = Items<Key>), (status = 403, body = Problem)))]
-async fn list(State(app): State<Arc<App>>, place: In) -> Answer<Items<Key>> {
+async fn list(State(app): State<Arc<App>>, access: Access) -> JsonResult<Items<Key>> {
     let mut items = app.keyring.keys.list().await?;
-    items.retain(|key| key.namespace == place.space.name);
+    items.retain(|key| key.namespace == access.namespace.name);
     Ok(Json(items.into()))
 }
 
@@ -32,11 +32,11 @@ async fn list(State(app): State<Arc<App>>, place: In) -> Answer<Items<Key>> {
         (status = 409, body = Problem)))]
 async fn create(
     State(app): State<Arc<App>>,
-    place: In,
-    By(caller): By,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
     Body(mut new): Body<NewKey>,
-) -> Answer<MadeKey> {
-    let own = place.space.name.clone();
+) -> JsonResult<MadeKey> {
+    let own = access.namespace.name.clone();
     if new.namespace.as_ref().is_some_and(|namespace| *namespace != own) {
         return Err(Problem::new(403, "a key can be made for one's own namespace only")
             .code("GS0602")
@@ -54,12 +54,12 @@ async fn create(
     responses((status = 200, body = Key), (status = 404, body = Problem)))]
 async fn revoke(
     State(app): State<Arc<App>>,
-    place: In,
-    By(caller): By,
-    Named(id): Named<String>,
-) -> Answer<Key> {
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(id): PathParam<String>,
+) -> JsonResult<Key> {
     let known = app.keyring.keys.list().await?;
-    if !known.iter().any(|key| key.id == id && key.namespace == place.space.name) {
+    if !known.iter().any(|key| key.id == id && key.namespace == access.namespace.name) {
         return Err(Problem::not_found("there is no such key").hint("goldseam key list lists them").into());
     }
     let key = app.keyring.keys.revoke(&id, caller.who.as_deref()).await?;

@@ -1,16 +1,16 @@
 //! Every route. What it needs, takes and answers stands in its own description, and the guard goes by that.
 
 mod bounds;
-mod ending;
-mod everywhere;
+mod common;
 mod healing;
 mod health;
 mod keys;
 mod locks;
+mod openapi;
 mod passes;
-mod published;
 mod questions;
 mod retention;
+mod run_endings;
 mod runs;
 mod tasks;
 mod workers;
@@ -32,9 +32,9 @@ use utoipa_axum::router::OpenApiRouter;
 pub(crate) use health::Readiness;
 
 use crate::app::App;
-use crate::guard::Need;
-use crate::reply::Refused;
-use crate::{guard, meter, shield, stream, turns, veil};
+use crate::auth::Need;
+use crate::reply::ProblemResponse;
+use crate::{auth, concurrency, hardening, meter, redact, stream};
 
 /// Names of the security schemes in the description.
 const KEY: &str = "key";
@@ -106,8 +106,7 @@ fn need_of(operation: &Operation) -> Option<Need> {
 
 /// The description of everything, as `/v1/openapi.json` has it.
 pub fn openapi() -> &'static Value {
-    static PUBLISHED: LazyLock<Value> =
-        LazyLock::new(|| published::publish(&described().split_for_parts().1));
+    static PUBLISHED: LazyLock<Value> = LazyLock::new(|| openapi::publish(&described().split_for_parts().1));
     &PUBLISHED
 }
 
@@ -127,7 +126,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
     let mut router = OpenApiRouter::with_openapi(openapi)
         .merge(health::routes())
         .merge(runs::routes())
-        .merge(ending::routes())
+        .merge(run_endings::routes())
         .merge(stream::routes())
         .merge(questions::routes())
         .merge(passes::routes())
@@ -137,7 +136,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(retention::routes())
         .merge(keys::routes())
         .merge(workers::routes());
-    everywhere::add_to(router.get_openapi_mut());
+    common::add_to(router.get_openapi_mut());
     router
 }
 
@@ -159,19 +158,21 @@ pub(crate) fn layered(router: Router<Arc<App>>, app: Arc<App>) -> Router {
     let state = || Arc::clone(&app);
     router
         .method_not_allowed_fallback(|| async {
-            Refused(Problem::new(405, "this route does not take that method"))
+            ProblemResponse(Problem::new(405, "this route does not take that method"))
         })
         .fallback(no_route)
-        .route_layer(from_fn_with_state(state(), turns::admit))
-        .route_layer(from_fn_with_state(state(), shield::body))
-        .route_layer(from_fn_with_state(state(), guard::authorise))
-        .layer(from_fn_with_state(state(), guard::authenticate))
-        .layer(from_fn_with_state(state(), shield::outermost))
-        .layer(from_fn_with_state(state(), veil::answers))
+        .route_layer(from_fn_with_state(state(), concurrency::admit))
+        .route_layer(from_fn_with_state(state(), hardening::body))
+        .route_layer(from_fn_with_state(state(), auth::authorise))
+        .layer(from_fn_with_state(state(), auth::authenticate))
+        .layer(from_fn_with_state(state(), hardening::outermost))
+        .layer(from_fn_with_state(state(), redact::answers))
         .layer(from_fn_with_state(state(), meter::count))
         .with_state(app)
 }
 
-async fn no_route(_: Request) -> Refused {
-    Refused(Problem::not_found("there is no such route").hint("GET /v1/openapi.json lists all of them"))
+async fn no_route(_: Request) -> ProblemResponse {
+    ProblemResponse(
+        Problem::not_found("there is no such route").hint("GET /v1/openapi.json lists all of them"),
+    )
 }

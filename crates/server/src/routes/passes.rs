@@ -14,10 +14,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Named};
-use crate::guard::{self, Held, Peer};
+use crate::auth::{self, Peer, PresentedPass};
+use crate::extract::{Access, Body, CallerInfo, PathParam};
 use crate::pass::{Allows, Maker, Pass};
-use crate::reply::{Answer, Json};
+use crate::reply::{Json, JsonResult};
 
 /// Where a program says that it has the secret.
 const SIGNATURE: &str = "goldseam-signature";
@@ -36,14 +36,14 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     responses((status = 200, body = MadePass), (status = 400, body = Problem), (status = 404, body = Problem)))]
 async fn create(
     State(app): State<Arc<App>>,
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     Body(new): Body<NewPass>,
-) -> Answer<MadePass> {
-    let space = (place.space.name.as_str(), &place.space.api as &dyn Api);
+) -> JsonResult<MadePass> {
+    let space = (access.namespace.name.as_str(), &access.namespace.api as &dyn Api);
     let once = caller.command_id("create pass", run.as_str());
-    let key = place.principal.key.clone();
+    let key = access.principal.key.clone();
     let key_expires_at = match &key {
         Some(key) => app.keyring.expiry(key).await?,
         None => None,
@@ -55,11 +55,11 @@ async fn create(
 /// What the pass allows that this was asked with.
 #[utoipa::path(get, path = "/v1/pass", tag = "passes", security(("pass" = [])),
     responses((status = 200, body = ShownPass), (status = 403, body = Problem), (status = 410, body = Problem)))]
-async fn show(place: In, held: Held) -> Answer<ShownPass> {
+async fn show(access: Access, held: PresentedPass) -> JsonResult<ShownPass> {
     let pass = &held.opened.pass;
     let (question, signal) = match &pass.allows {
         Allows::Answer { question, since } => {
-            let open = place.space.api.questions_of(&pass.run).await?.items;
+            let open = access.namespace.api.questions_of(&pass.run).await?.items;
             let is_it =
                 |open: &Question| (&open.open.input.path, open.open.input.since) == (question, *since);
             (Some(open.into_iter().find(is_it).ok_or_else(over)?.open), None)
@@ -73,8 +73,8 @@ async fn show(place: In, held: Held) -> Answer<ShownPass> {
 #[utoipa::path(post, path = "/v1/pass", tag = "passes", security(("pass" = [])), request_body = UsePass,
     responses((status = 200, body = UsedPass), (status = 400, body = Problem), (status = 403, body = Problem),
         (status = 409, body = Problem), (status = 410, body = Problem), (status = 422, body = Problem)))]
-async fn spend(place: In, held: Held, Body(usage): Body<UsePass>) -> Answer<UsedPass> {
-    used(&place, &held.opened.pass, usage).await
+async fn spend(access: Access, held: PresentedPass, Body(usage): Body<UsePass>) -> JsonResult<UsedPass> {
+    used(&access, &held.opened.pass, usage).await
 }
 
 /// Uses a pass by a signature instead of showing it: for programs. The body is the payload itself.
@@ -89,26 +89,30 @@ async fn spend(place: In, held: Held, Body(usage): Body<UsePass>) -> Answer<Used
         (status = 409, body = Problem), (status = 410, body = Problem), (status = 422, body = Problem)))]
 async fn callback(
     State(app): State<Arc<App>>,
-    (place, held, uri): (In, Held, Uri),
+    (access, held, uri): (Access, PresentedPass, Uri),
     axum::Extension(Peer { client, .. }): axum::Extension<Peer>,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer<UsedPass> {
+) -> JsonResult<UsedPass> {
     let signature = headers.get(SIGNATURE).and_then(|signature| signature.to_str().ok()).unwrap_or_default();
     if !held.opened.is_signed(signature, uri.path(), &body, app.clock.now()) {
-        return Err(guard::turned_away(&app, Some(client), guard::unauthenticated()).into());
+        return Err(auth::turned_away(&app, Some(client), auth::unauthenticated()).into());
     }
     let text = if body.is_empty() { b"null" } else { body.as_ref() };
     let payload: Payload = serde_json::from_slice(text)
         .map_err(|error| Problem::bad_request(format!("the body is no JSON: {error}")).code("GS0608"))?;
-    used(&place, &held.opened.pass, UsePass { payload, by: None }).await
+    used(&access, &held.opened.pass, UsePass { payload, by: None }).await
 }
 
 /// Makes passes with something new from now on. Those that were made before the last time open nothing any more.
 #[utoipa::path(post, path = "/v1/passes/rotate", tag = "passes", security(("key" = ["admin"])),
     responses((status = 200, body = Rotated), (status = 403, body = Problem)))]
-async fn rotate(State(app): State<Arc<App>>, place: In, By(caller): By) -> Answer<Rotated> {
-    if place.space.name != crate::NAMESPACE_DEFAULT {
+async fn rotate(
+    State(app): State<Arc<App>>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+) -> JsonResult<Rotated> {
+    if access.namespace.name != crate::NAMESPACE_DEFAULT {
         return Err(Problem::new(
             403,
             "passes of all namespaces are made with the same: ask in the main one",
@@ -120,10 +124,10 @@ async fn rotate(State(app): State<Arc<App>>, place: In, By(caller): By) -> Answe
 }
 
 /// Does what a pass allows. Its id is the idempotency key, so that the run's log knows whether it was used.
-async fn used(place: &In, pass: &Pass, UsePass { payload, by }: UsePass) -> Answer<UsedPass> {
+async fn used(access: &Access, pass: &Pass, UsePass { payload, by }: UsePass) -> JsonResult<UsedPass> {
     let key = Some(format!("pass {}", pass.id));
-    let caller = Caller { who: Some(place.principal.name.clone()), key, ..Caller::default() };
-    let (api, run) = (&place.space.api, &pass.run);
+    let caller = Caller { who: Some(access.principal.name.clone()), key, ..Caller::default() };
+    let (api, run) = (&access.namespace.api, &pass.run);
     let event = match &pass.allows {
         Allows::Signal { name } => {
             let new = NewSignal { name: name.to_string(), payload, id: None };

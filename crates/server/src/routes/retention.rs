@@ -8,8 +8,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Query};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, Query};
+use crate::reply::{Json, JsonResult};
 
 /// Most runs in a plan.
 pub(super) const PLAN_MAX: u64 = 10_000;
@@ -32,9 +32,9 @@ fn up_to(limit: Option<u64>, max: u64) -> Result<Option<u64>, Problem> {
 /// Which runs a prune would archive and remove, the oldest 10,000 of them at most. Changes nothing.
 #[utoipa::path(get, path = "/v1/prune", tag = "retention", security(("key" = ["read"])), params(PruneQuery),
     responses((status = 200, body = PrunePlan), (status = 400, body = Problem)))]
-async fn plan(place: In, Query(query): Query<PruneQuery>) -> Answer<PrunePlan> {
+async fn plan(access: Access, Query(query): Query<PruneQuery>) -> JsonResult<PrunePlan> {
     let limit = up_to(query.limit, PLAN_MAX)?;
-    Ok(Json(place.space.api.plan_prune(PruneQuery { limit, ..query }).await?))
+    Ok(Json(access.namespace.api.plan_prune(PruneQuery { limit, ..query }).await?))
 }
 
 /// Archives runs that ended long ago where the server archives, then leaves a tombstone in place of each log.
@@ -44,14 +44,18 @@ async fn plan(place: In, Query(query): Query<PruneQuery>) -> Answer<PrunePlan> {
 #[utoipa::path(post, path = "/v1/prune", tag = "retention", security(("key" = ["admin"])), request_body = NewPrune,
     responses((status = 200, body = Pruned), (status = 400, body = Problem), (status = 409, body = Problem),
         (status = 413, body = Problem), (status = 503, body = Problem)))]
-async fn prune(place: In, By(caller): By, Body(new): Body<NewPrune>) -> Answer<Pruned> {
+async fn prune(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    Body(new): Body<NewPrune>,
+) -> JsonResult<Pruned> {
     let limit = up_to(new.limit, PRUNE_MAX)?;
-    let Some(archive) = &place.space.archive else {
+    let Some(archive) = &access.namespace.archive else {
         return Err(Problem::new(409, "this server has no archive, and nothing is removed without one")
             .code("GS0614")
             .hint("set archive in the server's configuration")
             .into());
     };
     let new = NewPrune { limit, ..new };
-    Ok(Json(place.space.api.prune(&caller, new, &**archive, &mut |_| ()).await?))
+    Ok(Json(access.namespace.api.prune(&caller, new, &**archive, &mut |_| ()).await?))
 }

@@ -18,8 +18,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Named, Query};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, PathParam, Query};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -47,10 +47,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     responses((status = 200, body = Page<Summary>), (status = 400, body = Problem)))]
 async fn list(
     State(app): State<Arc<App>>,
-    place: In,
+    access: Access,
     Query(mut query): Query<RunsQuery>,
-) -> Answer<Page<Summary>> {
-    app.cursors("runs", &place).open(&mut query.after)?;
+) -> JsonResult<Page<Summary>> {
+    app.cursors("runs", &access).open(&mut query.after)?;
     if let Some((key, value)) = query.tag.as_deref().and_then(|tag| tag.split_once('=')) {
         if app.redactor.is_secret_name(key) {
             return Err(hidden_tag(key).into());
@@ -60,8 +60,8 @@ async fn list(
             return Ok(Json(Page::new(Vec::new(), None)));
         }
     }
-    let page = place.space.api.runs(query).await?;
-    Ok(Json(app.cursors("runs", &place).seal(page)?))
+    let page = access.namespace.api.runs(query).await?;
+    Ok(Json(app.cursors("runs", &access).seal(page)?))
 }
 
 /// A search by a tag whose values are hidden would confirm guesses.
@@ -78,32 +78,40 @@ fn hidden_tag(key: &str) -> Problem {
 #[utoipa::path(post, path = "/v1/runs", tag = "runs", security(("key" = ["start"])),
     request_body = NewRun,
     responses((status = 200, body = Started), (status = 400, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
-async fn start(place: In, By(caller): By, Body(new): Body<NewRun>) -> Answer<Started> {
-    Ok(Json(place.space.api.start(&caller, new).await?))
+async fn start(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    Body(new): Body<NewRun>,
+) -> JsonResult<Started> {
+    Ok(Json(access.namespace.api.start(&caller, new).await?))
 }
 
 /// Why a run is where it is, and what would move it.
 #[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run")),
     responses((status = 200, body = Explanation), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn why(place: In, Named(run): Named<RunId>) -> Answer<Explanation> {
-    Ok(Json(place.space.api.why(&run).await?))
+async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Explanation> {
+    Ok(Json(access.namespace.api.why(&run).await?))
 }
 
 /// Everything about one run.
 #[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run")),
     responses((status = 200, body = Detail), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn get(place: In, Named(run): Named<RunId>) -> Answer<Detail> {
-    Ok(Json(place.space.api.detail(&run).await?))
+async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Detail> {
+    Ok(Json(access.namespace.api.detail(&run).await?))
 }
 
 /// A page of a run's log.
 #[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run"), HistoryQuery),
     responses((status = 200, body = History), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn history(place: In, Named(run): Named<RunId>, Query(query): Query<HistoryQuery>) -> Answer<History> {
-    Ok(Json(place.space.api.history(&run, query).await?))
+async fn history(
+    access: Access,
+    PathParam(run): PathParam<RunId>,
+    Query(query): Query<HistoryQuery>,
+) -> JsonResult<History> {
+    Ok(Json(access.namespace.api.history(&run, query).await?))
 }
 
 /// How a run ended; waits for it if that is wanted.
@@ -112,14 +120,14 @@ async fn history(place: In, Named(run): Named<RunId>, Query(query): Query<Histor
     responses((status = 200, body = Ending), (status = 400, body = Problem), (status = 404, body = Problem)))]
 async fn result(
     State(app): State<Arc<App>>,
-    place: In,
-    Named(run): Named<RunId>,
+    access: Access,
+    PathParam(run): PathParam<RunId>,
     Query(query): Query<WaitQuery>,
-) -> Answer<Ending> {
+) -> JsonResult<Ending> {
     let now = WaitQuery { wait_ms: None };
     let ending = tokio::select! {
-        ending = place.space.api.result(&run, query) => ending?,
-        () = app.left() => place.space.api.result(&run, now).await?,
+        ending = access.namespace.api.result(&run, query) => ending?,
+        () = app.left() => access.namespace.api.result(&run, now).await?,
     };
     Ok(Json(ending))
 }
@@ -128,16 +136,20 @@ async fn result(
 #[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run")),
     responses((status = 200, body = Items<BranchItem>), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn branches(place: In, Named(run): Named<RunId>) -> Answer<Items<BranchItem>> {
-    Ok(Json(place.space.api.branches(&run).await?))
+async fn branches(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Items<BranchItem>> {
+    Ok(Json(access.namespace.api.branches(&run).await?))
 }
 
 /// Two timelines of a run, compared.
 #[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", security(("key" = ["read"])),
     params(("run" = String, Path, description = "the run"), DiffQuery),
     responses((status = 200, body = Diff), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn diff(place: In, Named(run): Named<RunId>, Query(query): Query<DiffQuery>) -> Answer<Diff> {
-    Ok(Json(place.space.api.diff(&run, query).await?))
+async fn diff(
+    access: Access,
+    PathParam(run): PathParam<RunId>,
+    Query(query): Query<DiffQuery>,
+) -> JsonResult<Diff> {
+    Ok(Json(access.namespace.api.diff(&run, query).await?))
 }
 
 /// Sends a signal; durable once it is answered.
@@ -146,12 +158,12 @@ async fn diff(place: In, Named(run): Named<RunId>, Query(query): Query<DiffQuery
     request_body = NewSignal,
     responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
 async fn signal(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     Body(new): Body<NewSignal>,
-) -> Answer<Signalled> {
-    Ok(Json(place.space.api.signal(&caller, &run, new).await?))
+) -> JsonResult<Signalled> {
+    Ok(Json(access.namespace.api.signal(&caller, &run, new).await?))
 }
 
 /// Stops a run between two effects.
@@ -160,13 +172,13 @@ async fn signal(
     request_body = Option<Reason>,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<Reason>>,
-) -> Answer<Done> {
+) -> JsonResult<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.pause(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.pause(&caller, &run, new).await?))
 }
 
 /// Gives a run a new task, due now.
@@ -175,13 +187,13 @@ async fn pause(
     request_body = Option<Reason>,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn requeue(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<Reason>>,
-) -> Answer<Done> {
+) -> JsonResult<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.requeue(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.requeue(&caller, &run, new).await?))
 }
 
 /// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused: pause
@@ -191,12 +203,12 @@ async fn requeue(
     request_body = NewMigration,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn migrate(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     Body(new): Body<NewMigration>,
-) -> Answer<Done> {
-    Ok(Json(place.space.api.migrate(&caller, &run, new).await?))
+) -> JsonResult<Done> {
+    Ok(Json(access.namespace.api.migrate(&caller, &run, new).await?))
 }
 
 /// Leaves a note in a run's log.
@@ -204,8 +216,13 @@ async fn migrate(
     params(("run" = String, Path, description = "the run")),
     request_body = Reason,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn note(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Body<Reason>) -> Answer<Done> {
-    Ok(Json(place.space.api.annotate(&caller, &run, new).await?))
+async fn note(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
+    Body(new): Body<Reason>,
+) -> JsonResult<Done> {
+    Ok(Json(access.namespace.api.annotate(&caller, &run, new).await?))
 }
 
 /// Lets a run go on. Looks for something to recover first, and says what it did.
@@ -214,13 +231,13 @@ async fn note(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Bo
     request_body = Option<Reason>,
     responses((status = 200, body = Resumed), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn resume(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<Reason>>,
-) -> Answer<Resumed> {
+) -> JsonResult<Resumed> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.resume(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.resume(&caller, &run, new).await?))
 }
 
 /// Takes back what has not settled, on a new branch.
@@ -229,13 +246,13 @@ async fn resume(
     request_body = Option<Reason>,
     responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn reset(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<Reason>>,
-) -> Answer<Branched> {
+) -> JsonResult<Branched> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.reset(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.reset(&caller, &run, new).await?))
 }
 
 /// Goes back to the other side of the latest seam.
@@ -244,13 +261,13 @@ async fn reset(
     request_body = Option<Reason>,
     responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn undo_recovery(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<Reason>>,
-) -> Answer<Branched> {
+) -> JsonResult<Branched> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.undo_recovery(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.undo_recovery(&caller, &run, new).await?))
 }
 
 /// Goes back to a step, on a new branch.
@@ -259,12 +276,12 @@ async fn undo_recovery(
     request_body = NewJump,
     responses((status = 200, body = Jumped), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
 async fn jump(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     Body(new): Body<NewJump>,
-) -> Answer<Jumped> {
-    Ok(Json(place.space.api.jump(&caller, &run, new).await?))
+) -> JsonResult<Jumped> {
+    Ok(Json(access.namespace.api.jump(&caller, &run, new).await?))
 }
 
 /// Finds out what is wrong with a run, and heals it.
@@ -273,11 +290,11 @@ async fn jump(
     request_body = Option<NewRecovery>,
     responses((status = 200, body = Recovery), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn recover(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<NewRecovery>>,
-) -> Answer<Recovery> {
+) -> JsonResult<Recovery> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.recover(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.recover(&caller, &run, new).await?))
 }

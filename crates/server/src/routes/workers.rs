@@ -17,8 +17,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, In, Named};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, PathParam};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -37,21 +37,21 @@ pub(crate) struct LeftWorker {
     worker: NodeId,
 }
 
-fn workers<'a>(app: &App, place: &'a In) -> &'a RemoteWorkers {
-    place.space.workers(&app.tokens)
+fn workers<'a>(app: &App, access: &'a Access) -> &'a RemoteWorkers {
+    access.namespace.workers(&app.tokens)
 }
 
 /// The credential of a request, as workers know it.
-fn holder(place: &In) -> Holder {
-    let principal = &place.principal;
+fn holder(access: &Access) -> Holder {
+    let principal = &access.principal;
     let operates = principal.scopes.contains(&Scope::Operate);
     Holder { key: principal.key.clone(), queues: principal.queues.clone(), operates }
 }
 
 /// The same, for the key that this one of them was registered with: ids of nodes are no secret.
-fn workers_as<'a>(app: &App, place: &'a In, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
-    let workers = workers(app, place);
-    workers.is_held_by(&holder(place), worker)?;
+fn workers_as<'a>(app: &App, access: &'a Access, worker: &NodeId) -> Result<&'a RemoteWorkers, Problem> {
+    let workers = workers(app, access);
+    workers.is_held_by(&holder(access), worker)?;
     Ok(workers)
 }
 
@@ -59,20 +59,28 @@ fn workers_as<'a>(app: &App, place: &'a In, worker: &NodeId) -> Result<&'a Remot
 #[utoipa::path(post, path = "/v1/workers", tag = "workers", security(("key" = ["worker"])), request_body = Register,
     responses((status = 200, body = Registered), (status = 400, body = Problem), (status = 403, body = Problem),
         (status = 503, body = Problem)))]
-async fn register(State(app): State<Arc<App>>, place: In, Body(new): Body<Register>) -> Answer<Registered> {
-    let workers = workers(&app, &place);
+async fn register(
+    State(app): State<Arc<App>>,
+    access: Access,
+    Body(new): Body<Register>,
+) -> JsonResult<Registered> {
+    let workers = workers(&app, &access);
     let queues = new.queues_taken();
     queues.iter().try_for_each(goldseam_api::open_queue)?;
-    place.principal.may_claim_from(&queues)?;
-    Ok(Json(workers.register_for(&holder(&place), new).await?))
+    access.principal.may_claim_from(&queues)?;
+    Ok(Json(workers.register_for(&holder(&access), new).await?))
 }
 
 /// A worker leaves: what it has is given back, and counts as no attempt.
 #[utoipa::path(delete, path = "/v1/workers/{worker}", tag = "workers", security(("key" = ["worker"])),
     params(("worker" = String, Path, description = "its id")),
     responses((status = 200, body = LeftWorker), (status = 404, body = Problem)))]
-async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<NodeId>) -> Answer<LeftWorker> {
-    workers_as(&app, &place, &worker)?.leave(&worker).await?;
+async fn leave(
+    State(app): State<Arc<App>>,
+    access: Access,
+    PathParam(worker): PathParam<NodeId>,
+) -> JsonResult<LeftWorker> {
+    workers_as(&app, &access, &worker)?.leave(&worker).await?;
     Ok(Json(LeftWorker { worker }))
 }
 
@@ -82,11 +90,11 @@ async fn leave(State(app): State<Arc<App>>, place: In, Named(worker): Named<Node
     responses((status = 200, body = Beaten), (status = 404, body = Problem)))]
 async fn heartbeat(
     State(app): State<Arc<App>>,
-    place: In,
-    Named(worker): Named<NodeId>,
+    access: Access,
+    PathParam(worker): PathParam<NodeId>,
     Body(beat): Body<Heartbeat>,
-) -> Answer<Beaten> {
-    let workers = workers_as(&app, &place, &worker)?;
+) -> JsonResult<Beaten> {
+    let workers = workers_as(&app, &access, &worker)?;
     let now = Heartbeat { wait_ms: 0, ..beat.clone() };
     let told = tokio::select! {
         told = workers.heartbeat(&worker, beat) => told?,
@@ -101,11 +109,11 @@ async fn heartbeat(
     responses((status = 200, body = Claimed), (status = 404, body = Problem)))]
 async fn claim(
     State(app): State<Arc<App>>,
-    place: In,
-    Named(worker): Named<NodeId>,
+    access: Access,
+    PathParam(worker): PathParam<NodeId>,
     Body(claim): Body<Claim>,
-) -> Answer<Claimed> {
-    let workers = workers_as(&app, &place, &worker)?;
+) -> JsonResult<Claimed> {
+    let workers = workers_as(&app, &access, &worker)?;
     let nothing = Claim { limit: 0, wait_ms: 0, ..claim.clone() };
     let told = tokio::select! {
         told = workers.claim(&worker, claim) => told?,
@@ -119,8 +127,12 @@ async fn claim(
     request_body = Append,
     responses((status = 200, body = Appended), (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
-async fn append(State(app): State<Arc<App>>, place: In, Body(append): Body<Append>) -> Answer<Appended> {
-    let told = workers(&app, &place).append_for(&holder(&place), append).await?;
+async fn append(
+    State(app): State<Arc<App>>,
+    access: Access,
+    Body(append): Body<Append>,
+) -> JsonResult<Appended> {
+    let told = workers(&app, &access).append_for(&holder(&access), append).await?;
     let leaving = told.leaving || *app.leaving.borrow();
     Ok(Json(Appended { leaving, ..told }))
 }
@@ -129,6 +141,6 @@ async fn append(State(app): State<Arc<App>>, place: In, Body(append): Body<Appen
 #[utoipa::path(post, path = "/v1/executions/events", tag = "workers", security(("key" = ["worker"])),
     request_body = Events,
     responses((status = 200, body = News), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn events(State(app): State<Arc<App>>, place: In, Body(events): Body<Events>) -> Answer<News> {
-    Ok(Json(workers(&app, &place).events_for(&holder(&place), events).await?))
+async fn events(State(app): State<Arc<App>>, access: Access, Body(events): Body<Events>) -> JsonResult<News> {
+    Ok(Json(workers(&app, &access).events_for(&holder(&access), events).await?))
 }

@@ -22,8 +22,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::message::Message;
 use super::{Sending, last_seen, printed, sent};
 use crate::app::App;
-use crate::extract::{In, Query};
-use crate::reply::Refused;
+use crate::extract::{Access, Query};
+use crate::reply::ProblemResponse;
 use crate::waits::Wait;
 
 /// Events read at a time.
@@ -74,12 +74,12 @@ struct Told {
         (status = 429, body = Problem), (status = 501, body = Problem)))]
 pub(super) async fn of_all(
     State(app): State<Arc<App>>,
-    place: In,
+    access: Access,
     Query(query): Query<FeedQuery>,
     Extension(wait): Extension<Arc<Wait>>,
     headers: HeaderMap,
-) -> Result<Response, Refused> {
-    let store = Arc::clone(place.space.client().store());
+) -> Result<Response, ProblemResponse> {
+    let store = Arc::clone(access.namespace.client().store());
     let none = || {
         Problem::new(501, "this store knows no order of everything that happens in it")
             .code("GS0612")
@@ -91,8 +91,8 @@ pub(super) async fn of_all(
         (None, From::Now) => feed.latest().await?,
         (None, From::Start) => None,
     };
-    let seat = app.places.take(&place)?;
-    let wake = place.space.tails.any();
+    let seat = app.followers.take(&access)?;
+    let wake = access.namespace.tails.any();
     let (shown_by, store) = (Arc::clone(&app), Arc::clone(&store));
     let read = VecDeque::new();
     let mut tail = Tail { app: shown_by, store, behind, wake, read, most: FIRST, woken: false };

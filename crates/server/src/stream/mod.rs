@@ -3,10 +3,10 @@
 //! Invariant: the log is what is sent. Only events of a log have an id; whoever comes back with the last one that he
 //! saw gets what stands behind it, each once and in order, from whichever server he reaches.
 
+mod fan_out;
 mod feed;
 mod message;
-mod places;
-mod tails;
+mod slots;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{In, Named, Query};
-use crate::reply::Refused;
+use crate::extract::{Access, PathParam, Query};
+use crate::reply::ProblemResponse;
 use crate::waits::Wait;
 
+pub(crate) use fan_out::FanOut;
 use message::Message;
-pub(crate) use places::Places;
-pub(crate) use tails::Tails;
+pub(crate) use slots::FollowerSlots;
 
 /// While nothing happens, a comment is sent this often: it shows both ends that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -64,26 +64,26 @@ pub(crate) struct FollowQuery {
         (status = 204, description = "it is over"), (status = 400, body = Problem), (status = 404, body = Problem), (status = 429, body = Problem)))]
 async fn of_run(
     State(app): State<Arc<App>>,
-    (place, Extension(wait)): (In, Extension<Arc<Wait>>),
-    Named(run): Named<RunId>,
+    (access, Extension(wait)): (Access, Extension<Arc<Wait>>),
+    PathParam(run): PathParam<RunId>,
     Query(query): Query<FollowQuery>,
     headers: HeaderMap,
-) -> Result<Response, Refused> {
+) -> Result<Response, ProblemResponse> {
     let after = match last_seen(&headers)? {
         Some(seen) => seen.parse().map_err(|_| not_an_id(seen))?,
         None => query.after.unwrap_or(0),
     };
-    let summary = place.space.client().get(&run).await?;
+    let summary = access.namespace.client().get(&run).await?;
     if after > summary.as_of.0 {
         return Err(not_an_id(&after.to_string()).into());
     }
     if summary.status.is_terminal() && summary.as_of.0 <= after && after > 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let seat = app.places.take(&place)?;
-    let wake = place.space.tails.of(&run);
+    let seat = app.followers.take(&access)?;
+    let wake = access.namespace.tails.of(&run);
     let turns = Arc::clone(&app.catching_up);
-    let following = place.space.api.follow_among(&run, Seq(after), (wake, turns)).await?;
+    let following = access.namespace.api.follow_among(&run, Seq(after), (wake, turns)).await?;
     let sending = told(&app, following);
     Ok(sent(app, (seat, wait), sending))
 }
@@ -134,13 +134,13 @@ struct Served {
     app: Arc<App>,
     sending: Sending,
     /// Its seat, which is free again when it has gone.
-    _seat: places::Seat,
+    _seat: slots::FollowerSlot,
     /// Ends when its key is not valid any more.
     wait: Arc<Wait>,
 }
 
 /// Sends a stream until it ends, the server leaves, or the key is not valid any more.
-fn sent(app: Arc<App>, (seat, wait): (places::Seat, Arc<Wait>), sending: Sending) -> Response {
+fn sent(app: Arc<App>, (seat, wait): (slots::FollowerSlot, Arc<Wait>), sending: Sending) -> Response {
     let served = Served { app, sending, _seat: seat, wait };
     let next = |served: Option<Served>| async move {
         let mut served = served?;

@@ -15,13 +15,13 @@ use futures_util::{FutureExt, StreamExt as _};
 use goldseam_api::Problem;
 use hyper::body::Body as _;
 
-use crate::activity::Answer;
-use crate::addresses::Connection;
+use crate::address_slots::Connection;
 use crate::app::App;
-use crate::bodies::Share;
-use crate::extract::In;
-use crate::guard::{Held, Need, Peer};
-use crate::reply::Refused;
+use crate::auth::{Need, Peer, PresentedPass};
+use crate::body_memory::BodyShare;
+use crate::connection::ResponseBody;
+use crate::extract::Access;
+use crate::reply::ProblemResponse;
 
 /// On every answer: nothing is guessed, framed, kept or run.
 const HEADERS: [(header::HeaderName, &str); 5] = [
@@ -45,15 +45,16 @@ pub(crate) async fn outermost(State(app): State<Arc<App>>, request: Request, nex
     let checked =
         host(&app, &request).and_then(|()| origin(&app, &request)).and_then(|()| place(&app, &request));
     let mut response = match checked {
-        Err(problem) => Refused(problem).into_response(),
+        Err(problem) => ProblemResponse(problem).into_response(),
         Ok(place) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => response.map(|body| match place {
-                Some(place) => Body::new(Answer::new(body, place)),
+                Some(place) => Body::new(ResponseBody::new(body, place)),
                 None => body,
             }),
             Err(_) => {
                 tracing::error!(%method, path, "a handler panicked");
-                Refused(Problem::new(500, "this request met a mistake of the server's own")).into_response()
+                ProblemResponse(Problem::new(500, "this request met a mistake of the server's own"))
+                    .into_response()
             }
         },
     };
@@ -156,18 +157,18 @@ fn origin(app: &App, request: &Request) -> Result<(), Problem> {
 /// Takes the whole body in, once its sender is known to be allowed to send it: no larger than the limit, no slower than
 /// patience, and together with all other bodies in no more memory than there is for them.
 pub(crate) async fn body(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let by = request.extensions().get::<In>().map(|by| by.principal.key.clone().unwrap_or_default());
+    let by = request.extensions().get::<Access>().map(|by| by.principal.key.clone().unwrap_or_default());
     let takes_none = matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE);
     let Some(by) = by.filter(|_| !takes_none) else {
         return match has_body(&request) {
-            true => Refused(unwanted()).into_response(),
+            true => ProblemResponse(unwanted()).into_response(),
             false => next.run(request).await,
         };
     };
     let mut share = app.bodies.share(by);
     match taken_in(&app, request, &mut share).await {
         Ok(request) => next.run(request).await,
-        Err(problem) => Refused(problem).into_response(),
+        Err(problem) => ProblemResponse(problem).into_response(),
     }
 }
 
@@ -180,7 +181,7 @@ fn unwanted() -> Problem {
     Problem::bad_request("this request takes no body").code("GS0608").hint("send it without a body")
 }
 
-async fn taken_in(app: &App, request: Request, share: &mut Share) -> Result<Request, Problem> {
+async fn taken_in(app: &App, request: Request, share: &mut BodyShare) -> Result<Request, Problem> {
     let max = body_bytes_max(app, &request);
     let (parts, body) = request.into_parts();
     if parts.headers.contains_key(header::CONTENT_ENCODING) {
@@ -198,14 +199,14 @@ async fn taken_in(app: &App, request: Request, share: &mut Share) -> Result<Requ
 /// How large a body may be. The body of a callback is a payload, and its sender has shown nothing but an address so far.
 fn body_bytes_max(app: &App, request: &Request) -> u64 {
     let max = app.config.body_bytes_max;
-    match request.extensions().get::<Held>().map(Held::need) {
+    match request.extensions().get::<PresentedPass>().map(PresentedPass::need) {
         Some(Need::Signature) => max.min(app.config.payload_bytes_max as u64),
         _ => max,
     }
 }
 
 /// Counts what comes, not what was announced: a sender that only announces takes nothing from others.
-async fn read(body: Body, max: u64, share: &mut Share) -> Result<BytesMut, Problem> {
+async fn read(body: Body, max: u64, share: &mut BodyShare) -> Result<BytesMut, Problem> {
     // Allocated once: growing would leave holes of every size behind. Pages that are not written take no memory.
     let announced = usize::try_from(body.size_hint().exact().unwrap_or(0).min(max)).unwrap_or(0);
     let (mut pieces, mut taken) = (body.into_data_stream(), BytesMut::with_capacity(announced));

@@ -20,7 +20,7 @@ const STALE_MAX: Duration = Duration::from_secs(60);
 
 /// Something that was read, and when.
 #[derive(Debug)]
-pub(crate) struct Remembered<T> {
+pub(crate) struct CachedRead<T> {
     clock: Arc<dyn Clock>,
     /// Held by whoever reads: the others wait for it, or go by what is known.
     reading: Mutex<()>,
@@ -34,7 +34,7 @@ struct Known<T> {
     failed: Option<(Duration, Problem)>,
 }
 
-impl<T: Clone + Debug> Remembered<T> {
+impl<T: Clone + Debug> CachedRead<T> {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, reading: Mutex::default(), known: RwLock::new(Known { read: None, failed: None }) }
     }
@@ -139,7 +139,7 @@ mod tests {
     #[tokio::test]
     async fn while_reads_fail_the_old_holds_for_a_minute_and_the_store_is_asked_once_in_a_second() {
         let clock = Arc::new(Hands::default());
-        let known = Remembered::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let known = CachedRead::new(Arc::clone(&clock) as Arc<dyn Clock>);
         assert_eq!(known.get(FRESH, async { Ok(7) }).await.unwrap(), 7);
         clock.pass(2);
         let reads = AtomicU64::new(0);
@@ -162,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_a_store_that_failed_the_last_time() {
         let clock = Arc::new(Hands::default());
-        let known = Remembered::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let known = CachedRead::new(Arc::clone(&clock) as Arc<dyn Clock>);
         known.get(FRESH, async { Ok(7) }).await.unwrap();
         clock.pass(2);
         let reads = AtomicU64::new(0);
@@ -179,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_forgotten_is_read_again_before_anybody_is_told() {
-        let known = Remembered::new(Arc::new(Hands::default()) as Arc<dyn Clock>);
+        let known = CachedRead::new(Arc::new(Hands::default()) as Arc<dyn Clock>);
         known.get(FRESH, async { Ok(7) }).await.unwrap();
         known.forget().await;
         let reads = AtomicU64::new(0);

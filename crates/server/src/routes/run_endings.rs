@@ -10,8 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Named};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, PathParam};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -27,13 +27,13 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     request_body = Option<Reason>,
     responses((status = 200, body = Cancelled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn cancel(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<Reason>>,
-) -> Answer<Cancelled> {
+) -> JsonResult<Cancelled> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.cancel(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.cancel(&caller, &run, new).await?))
 }
 
 /// Ends a run now, without its code and without compensation; needs a reason. Says what was left standing.
@@ -42,12 +42,12 @@ async fn cancel(
     request_body = Reason,
     responses((status = 200, body = Terminated), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn terminate(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     Body(new): Body<Reason>,
-) -> Answer<Terminated> {
-    Ok(Json(place.space.api.terminate(&caller, &run, new).await?))
+) -> JsonResult<Terminated> {
+    Ok(Json(access.namespace.api.terminate(&caller, &run, new).await?))
 }
 
 /// Takes back a jump or a request to cancel that no worker has acted on.
@@ -56,13 +56,13 @@ async fn terminate(
     request_body = Option<NewWithdrawal>,
     responses((status = 200, body = Withdrawn), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn withdraw(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<NewWithdrawal>>,
-) -> Answer<Withdrawn> {
+) -> JsonResult<Withdrawn> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.withdraw(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.withdraw(&caller, &run, new).await?))
 }
 
 /// Tries a failed run again from its failed step, on a new branch.
@@ -71,11 +71,11 @@ async fn withdraw(
     request_body = Option<NewRetry>,
     responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn retry(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(run): PathParam<RunId>,
     body: Option<Body<NewRetry>>,
-) -> Answer<Done> {
+) -> JsonResult<Done> {
     let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.retry(&caller, &run, new).await?))
+    Ok(Json(access.namespace.api.retry(&caller, &run, new).await?))
 }

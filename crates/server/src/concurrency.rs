@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::app::App;
-use crate::extract::In;
-use crate::reply::Refused;
+use crate::extract::Access;
+use crate::reply::ProblemResponse;
 
 /// What may wait for something to happen, and then holds up nobody.
 const WAITING: [(Method, &str); 7] = [
@@ -30,16 +30,16 @@ const TO_ITS_END: &str = "/v1/tasks/claim";
 
 /// Lets a request have its turn, or a place among those that wait until its key is not valid any more.
 pub(crate) async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let Some(by) = request.extensions().get::<In>().cloned() else { return next.run(request).await };
+    let Some(by) = request.extensions().get::<Access>().cloned() else { return next.run(request).await };
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let path = matched.as_ref().map_or("", MatchedPath::as_str);
     if !may_wait(request.method(), path) {
-        let _turn = by.space.turns.take().await;
+        let _turn = by.namespace.request_slots.take().await;
         return next.run(request).await;
     }
     let wait = match app.waits.take(&by) {
         Ok(wait) => Arc::new(wait),
-        Err(problem) => return Refused(problem).into_response(),
+        Err(problem) => return ProblemResponse(problem).into_response(),
     };
     request.extensions_mut().insert(Arc::clone(&wait));
     if path == TO_ITS_END {
@@ -47,7 +47,7 @@ pub(crate) async fn admit(State(app): State<Arc<App>>, mut request: Request, nex
     }
     tokio::select! {
         response = next.run(request) => response,
-        problem = wait.ended() => Refused(problem).into_response(),
+        problem = wait.ended() => ProblemResponse(problem).into_response(),
     }
 }
 
@@ -59,9 +59,9 @@ fn may_wait(method: &Method, path: &str) -> bool {
 
 /// The turns of one namespace.
 #[derive(Debug)]
-pub(crate) struct Turns(Semaphore);
+pub(crate) struct RequestSlots(Semaphore);
 
-impl Turns {
+impl RequestSlots {
     /// The share of one of so many namespaces.
     pub(crate) fn share(at_once: usize, namespaces: usize) -> Self {
         let share = (at_once / namespaces.max(1)).clamp(1, Semaphore::MAX_PERMITS);
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn every_namespace_has_the_same_share_and_at_least_one() {
         for (at_once, namespaces, share) in [(512, 1, 512), (512, 4, 128), (3, 2, 1), (1, 9, 1)] {
-            assert_eq!(Turns::share(at_once, namespaces).0.available_permits(), share);
+            assert_eq!(RequestSlots::share(at_once, namespaces).0.available_permits(), share);
         }
     }
 

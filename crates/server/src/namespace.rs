@@ -9,9 +9,9 @@ use goldseam::{Client, Engine, Redactor};
 use goldseam_api::Local;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::stream::Tails;
+use crate::concurrency::RequestSlots;
+use crate::stream::FanOut;
 use crate::token::Tokens;
-use crate::turns::Turns;
 
 /// Queues are counted at most this often.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const EXECUTION: &str = "execution";
 
 /// A namespace of a running server.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct Namespace {
     /// Its name.
     pub(crate) name: String,
     /// What can be done to its store.
@@ -30,9 +30,9 @@ pub(crate) struct Space {
     /// Where its pruned logs go; none: nothing is pruned.
     pub(crate) archive: Option<Box<dyn Archive>>,
     /// Its followers.
-    pub(crate) tails: Arc<Tails>,
+    pub(crate) tails: Arc<FanOut>,
     /// When its requests are answered.
-    pub(crate) turns: Turns,
+    pub(crate) request_slots: RequestSlots,
     client: Client,
     /// When its queues were last counted, and how long that took.
     counted: AsyncMutex<Option<(Duration, Duration)>>,
@@ -62,22 +62,22 @@ impl remote::Tokens for Sealed {
     }
 }
 
-impl Space {
+impl Namespace {
     pub(crate) fn new(
         name: String,
         engine: Engine,
         archive: Option<Box<dyn Archive>>,
-        (turns, redactor, workers_per_key): (Turns, &Redactor, usize),
+        (request_slots, redactor, workers_per_key): (RequestSlots, &Redactor, usize),
     ) -> Self {
         // Whoever asks is not this process: what they hold is not let go of when this server's node dies.
         let own = engine.client();
         let limits = goldseam::Limits::clone(&own.ledger().limits);
         let client = Client::new(Arc::clone(own.store())).with_limits(limits);
         let client = client.counted_as(&name).hiding(redactor.clone());
-        let (api, tails) = (Local::new(client.clone()), Tails::new(client.clone()));
+        let (api, tails) = (Local::new(client.clone()), FanOut::new(client.clone()));
         let (engine, workers) = (Mutex::new(Some(engine)), OnceLock::new());
         let counted = AsyncMutex::default();
-        Self { name, api, archive, tails, turns, client, counted, engine, workers, workers_per_key }
+        Self { name, api, archive, tails, request_slots, client, counted, engine, workers, workers_per_key }
     }
 
     /// The client beneath.

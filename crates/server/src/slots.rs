@@ -8,19 +8,19 @@ type Taken<K> = Arc<Mutex<HashMap<K, usize>>>;
 
 /// How many places each name has taken.
 #[derive(Debug)]
-pub(crate) struct Counts<K> {
+pub(crate) struct Slots<K> {
     most: usize,
     taken: Taken<K>,
 }
 
 /// One place of a name; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<K: Eq + Hash> {
+pub(crate) struct Slot<K: Eq + Hash> {
     name: K,
     taken: Taken<K>,
 }
 
-impl<K: Eq + Hash + Clone> Counts<K> {
+impl<K: Eq + Hash + Clone> Slots<K> {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
@@ -31,18 +31,18 @@ impl<K: Eq + Hash + Clone> Counts<K> {
     }
 
     /// A place for this name, if it may have one more.
-    pub(crate) fn take(&self, name: K) -> Option<Place<K>> {
+    pub(crate) fn take(&self, name: K) -> Option<Slot<K>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(name.clone()).or_default();
         if *count >= self.most {
             return None;
         }
         *count += 1;
-        Some(Place { name, taken: Arc::clone(&self.taken) })
+        Some(Slot { name, taken: Arc::clone(&self.taken) })
     }
 }
 
-impl<K: Eq + Hash> Drop for Place<K> {
+impl<K: Eq + Hash> Drop for Slot<K> {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = taken.get_mut(&self.name) {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_name_has_its_limit_and_others_have_theirs() {
-        let counts = Counts::new(2);
+        let counts = Slots::new(2);
         let (first, second) = (counts.take("a").unwrap(), counts.take("a").unwrap());
         assert!(counts.take("a").is_none());
         let third = counts.take("b").unwrap();

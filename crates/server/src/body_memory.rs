@@ -7,7 +7,7 @@ use goldseam_api::Problem;
 
 /// How much all bodies take now.
 #[derive(Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct BodyMemory {
     most: u64,
     taken: Mutex<Taken>,
 }
@@ -20,27 +20,27 @@ struct Taken {
 
 /// What one request takes of it; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct BodyShare {
     key: String,
     bytes: u64,
-    bodies: Arc<Bodies>,
+    bodies: Arc<BodyMemory>,
 }
 
-impl Bodies {
+impl BodyMemory {
     pub(crate) fn new(most: u64) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
     /// The share of a request of this key, empty so far.
-    pub(crate) fn share(self: &Arc<Self>, key: String) -> Share {
-        Share { key, bytes: 0, bodies: Arc::clone(self) }
+    pub(crate) fn share(self: &Arc<Self>, key: String) -> BodyShare {
+        BodyShare { key, bytes: 0, bodies: Arc::clone(self) }
     }
 }
 
-impl Share {
+impl BodyShare {
     /// Takes more, if there is room.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Problem> {
-        let Bodies { most, taken } = &*self.bodies;
+        let BodyMemory { most, taken } = &*self.bodies;
         let of_key = most / 2;
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.all.saturating_add(bytes) > *most {
@@ -57,7 +57,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BodyShare {
     fn drop(&mut self) {
         let mut taken = self.bodies.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= self.bytes;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn bodies_share_a_bound_of_which_a_key_has_half() {
-        let bodies = Bodies::new(100);
+        let bodies = BodyMemory::new(100);
         let share = |key: &str| bodies.share(key.to_owned());
         let (mut a, mut b, mut c) = (share("a"), share("b"), share("c"));
         a.grow(50).unwrap();

@@ -6,14 +6,14 @@ use goldseam_api::Problem;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::extract::In;
+use crate::extract::Access;
 use goldseam_api::doc::key::Scope;
 
 const PURPOSE: &str = "task";
 
 /// What a token says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Held {
+struct TokenContent {
     task: TaskId,
     fence: u64,
     /// The key that claimed it; none where none is asked for.
@@ -22,16 +22,16 @@ struct Held {
 }
 
 /// A token for a task that was just claimed.
-pub(super) fn seal(app: &App, place: &In, task: &Task) -> Result<String, Problem> {
-    let held = Held { task: task.id.clone(), fence: task.fence, key: place.principal.key.clone() };
-    app.tokens.seal(PURPOSE, &place.space.name, &held)
+pub(super) fn seal(app: &App, access: &Access, task: &Task) -> Result<String, Problem> {
+    let held = TokenContent { task: task.id.clone(), fence: task.fence, key: access.principal.key.clone() };
+    app.tokens.seal(PURPOSE, &access.namespace.name, &held)
 }
 
 /// The fence that a token stands for. A bare fence can be guessed: only an operator may name one, or use a token that was
 /// given to another key.
 pub(super) fn fence(
     app: &App,
-    place: &In,
+    access: &Access,
     task: &TaskId,
     (fence, token): (Option<u64>, Option<String>),
 ) -> Result<u64, Problem> {
@@ -40,11 +40,12 @@ pub(super) fn fence(
             .code("GS0611")
             .hint("send back the token that the claim brought, as it was, with the key of the claim")
     };
-    let operates = place.principal.scopes.contains(&Scope::Operate);
+    let operates = access.principal.scopes.contains(&Scope::Operate);
     match (token, fence) {
         (Some(token), _) => {
-            let held: Held = app.tokens.open(PURPOSE, &place.space.name, &token).ok_or_else(bad)?;
-            let is_own = held.key == place.principal.key || operates;
+            let held: TokenContent =
+                app.tokens.open(PURPOSE, &access.namespace.name, &token).ok_or_else(bad)?;
+            let is_own = held.key == access.principal.key || operates;
             if held.task == *task && is_own { Ok(held.fence) } else { Err(bad()) }
         }
         (None, Some(fence)) if operates => Ok(fence),

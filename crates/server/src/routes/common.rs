@@ -5,8 +5,8 @@ use axum::http::Method;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::{Content, ObjectBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder, Type};
 
+use crate::auth::PUBLIC;
 use crate::extract::KEY_BYTES_MAX;
-use crate::guard::PUBLIC;
 
 /// The media type of a problem.
 const PROBLEM: &str = "application/problem+json";

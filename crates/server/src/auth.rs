@@ -13,10 +13,10 @@ use goldseam::core::QueueName;
 use goldseam_api::Problem;
 
 use crate::app::App;
-use crate::extract::In;
-use crate::pass::{self, Opened};
+use crate::extract::Access;
+use crate::pass::{self, OpenedPass};
 use crate::rate::Kind;
-use crate::reply::Refused;
+use crate::reply::ProblemResponse;
 use goldseam_api::doc::key::Scope;
 
 /// What anybody may ask for: exactly these, and nothing that merely begins or ends like them.
@@ -95,23 +95,23 @@ pub(crate) enum Need {
 
 /// The pass that a request came with.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
-    pub(crate) opened: Arc<Opened>,
+pub(crate) struct PresentedPass {
+    pub(crate) opened: Arc<OpenedPass>,
     need: Need,
 }
 
-impl Held {
+impl PresentedPass {
     /// How much of the pass was shown.
     pub(crate) fn need(&self) -> Need {
         self.need
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Held {
-    type Rejection = Refused;
+impl<S: Send + Sync> FromRequestParts<S> for PresentedPass {
+    type Rejection = ProblemResponse;
 
     /// Fails closed: without a pass there is nothing that it allows.
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| unauthenticated().into())
     }
 }
@@ -119,10 +119,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Held {
 /// Whoever comes with a pass, and how much of it they showed.
 async fn admit(
     app: &App,
-    opened: Result<Option<Opened>, Problem>,
+    opened: Result<Option<OpenedPass>, Problem>,
     peer: Option<IpAddr>,
     need: Need,
-) -> Result<(In, Option<Held>), Problem> {
+) -> Result<(Access, Option<PresentedPass>), Problem> {
     let Some(opened) = opened? else { return Err(turned_away(app, peer, bad_pass())) };
     let (pass, scopes) = (&opened.pass, BTreeSet::new());
     if let Some(key) = &pass.key
@@ -136,8 +136,8 @@ async fn admit(
     };
     // Each pass has a pace of its own.
     let principal = Principal { name, key: Some(format!("pass {}", pass.id)), scopes, queues: None };
-    let found = app.space(&pass.namespace, principal)?;
-    Ok((found, Some(Held { opened: Arc::new(opened), need })))
+    let found = app.namespace(&pass.namespace, principal)?;
+    Ok((found, Some(PresentedPass { opened: Arc::new(opened), need })))
 }
 
 /// Finds out who asks; whoever cannot tell is turned away, whatever they asked for.
@@ -161,7 +161,7 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
             let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
             let kind = Kind::of(app.scopes.needed(request.method(), path));
             if let Err(problem) = app.rates.request(&found, kind) {
-                return Refused(problem).into_response();
+                return ProblemResponse(problem).into_response();
             }
             request.extensions_mut().insert(found);
             if let Some(held) = held {
@@ -169,7 +169,7 @@ pub(crate) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
             }
             next.run(request).await
         }
-        Err(problem) => Refused(problem).into_response(),
+        Err(problem) => ProblemResponse(problem).into_response(),
     }
 }
 
@@ -188,12 +188,12 @@ fn bearer(request: &Request) -> Result<Option<&str>, ()> {
     }
 }
 
-async fn vouch(app: &App, credential: Option<&str>, from: Option<Peer>) -> Result<In, Problem> {
+async fn vouch(app: &App, credential: Option<&str>, from: Option<Peer>) -> Result<Access, Problem> {
     let peer = from.map(|from| from.client);
     let Some(credential) = credential else {
         let is_loopback = from.is_some_and(|from| from.is_loopback);
         return match app.is_open_to(is_loopback).await? {
-            true => app.space(crate::NAMESPACE_DEFAULT, local()),
+            true => app.namespace(crate::NAMESPACE_DEFAULT, local()),
             false => Err(turned_away(app, peer, unauthenticated())),
         };
     };
@@ -207,7 +207,7 @@ async fn vouch(app: &App, credential: Option<&str>, from: Option<Peer>) -> Resul
         scopes: key.scopes.clone(),
         queues: key.queues.clone(),
     };
-    app.space(&key.namespace, principal)
+    app.namespace(&key.namespace, principal)
 }
 
 /// Whoever is on this machine, where no key is asked for.
@@ -232,19 +232,19 @@ pub(crate) async fn authorise(State(app): State<Arc<App>>, request: Request, nex
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let path = matched.as_ref().map_or("", MatchedPath::as_str);
     let (method, asked) = (request.method().clone(), request.uri().path().to_owned());
-    let by = request.extensions().get::<In>().cloned();
+    let by = request.extensions().get::<Access>().cloned();
     let mut response = match allowed(&app, &request, path) {
         Ok(()) => next.run(request).await,
-        Err(problem) => Refused(problem).into_response(),
+        Err(problem) => ProblemResponse(problem).into_response(),
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED
         && let Ok(methods) = HeaderValue::try_from(app.scopes.methods(path).join(", "))
     {
         response.headers_mut().insert(header::ALLOW, methods);
     }
-    if let Some(In { space, principal }) = by.filter(|_| !method.is_safe()) {
+    if let Some(Access { namespace, principal }) = by.filter(|_| !method.is_safe()) {
         let (who, key, status) = (&principal.name, principal.key.as_deref(), response.status().as_u16());
-        tracing::info!(target: "goldseam::audit", who, key, namespace = space.name, %method, path = asked, status);
+        tracing::info!(target: "goldseam::audit", who, key, namespace = namespace.name, %method, path = asked, status);
     }
     if let Some(matched) = matched {
         response.extensions_mut().insert(matched);
@@ -256,8 +256,8 @@ fn allowed(app: &App, request: &Request, path: &str) -> Result<(), Problem> {
     if PUBLIC.iter().any(|(method, public)| request.method() == method && path == *public) {
         return Ok(());
     }
-    let In { principal, .. } = request.extensions().get::<In>().ok_or_else(unauthenticated)?;
-    let held = request.extensions().get::<Held>().map(Held::need);
+    let Access { principal, .. } = request.extensions().get::<Access>().ok_or_else(unauthenticated)?;
+    let held = request.extensions().get::<PresentedPass>().map(PresentedPass::need);
     match app.scopes.needed(request.method(), path) {
         None => match app.scopes.methods(path) {
             [] => Err(forbidden("no scope allows this route")

@@ -76,19 +76,19 @@ impl Drop for UnderWay {
 
 /// The body of a request: notes whether it was read to its end.
 #[derive(Debug)]
-pub(crate) struct Sent<B: hyper::body::Body + Unpin> {
+pub(crate) struct RequestBody<B: hyper::body::Body + Unpin> {
     body: B,
     is_read: bool,
     activity: Arc<Activity>,
 }
 
-impl<B: hyper::body::Body + Unpin> Sent<B> {
+impl<B: hyper::body::Body + Unpin> RequestBody<B> {
     pub(crate) fn new(body: B, activity: Arc<Activity>) -> Self {
         Self { body, is_read: false, activity }
     }
 }
 
-impl<B: hyper::body::Body + Unpin> Drop for Sent<B> {
+impl<B: hyper::body::Body + Unpin> Drop for RequestBody<B> {
     fn drop(&mut self) {
         if !self.is_read && !self.body.is_end_stream() {
             self.activity.is_unread.store(true, Ordering::Release);
@@ -96,7 +96,7 @@ impl<B: hyper::body::Body + Unpin> Drop for Sent<B> {
     }
 }
 
-impl<B: hyper::body::Body + Unpin> hyper::body::Body for Sent<B> {
+impl<B: hyper::body::Body + Unpin> hyper::body::Body for RequestBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -120,18 +120,18 @@ impl<B: hyper::body::Body + Unpin> hyper::body::Body for Sent<B> {
 
 /// The body of an answer: holds what the request takes until all of it was sent.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
+pub(crate) struct ResponseBody<T> {
     body: Body,
     _held: T,
 }
 
-impl<T> Answer<T> {
+impl<T> ResponseBody<T> {
     pub(crate) fn new(body: Body, held: T) -> Self {
         Self { body, _held: held }
     }
 }
 
-impl<T: Unpin> hyper::body::Body for Answer<T> {
+impl<T: Unpin> hyper::body::Body for ResponseBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -4,18 +4,18 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use goldseam_api::Problem;
 
-use crate::counts::{Counts, Place};
+use crate::slots::{Slot, Slots};
 
 /// A connection of an address, or a request of one behind a proxy.
-pub(crate) type Connection = Place<IpAddr>;
+pub(crate) type Connection = Slot<IpAddr>;
 
 /// How many connections each address has.
 #[derive(Debug)]
-pub(crate) struct Addresses(Counts<IpAddr>);
+pub(crate) struct AddressSlots(Slots<IpAddr>);
 
-impl Addresses {
+impl AddressSlots {
     pub(crate) fn new(most: usize) -> Self {
-        Self(Counts::new(most))
+        Self(Slots::new(most))
     }
 
     /// A connection of this address, if it may have one more.
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_of_ipv6_count_as_one() {
-        let addresses = Addresses::new(1);
+        let addresses = AddressSlots::new(1);
         let take = |address: &str| addresses.take(address.parse().unwrap());
         let _first = take("2001:db8::1").unwrap();
         assert_eq!(take("2001:db8::ffff:2").unwrap_err().limit, Some(1));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::activity::Activity;
+use crate::connection::Activity;
 
 /// How long an end that still sends is heard out after the last word to it.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const FAREWELL_BYTES: usize = 4 * 1024 * 1024;
 
 /// Ends with an error when a write has been waiting for longer than patience.
 #[derive(Debug)]
-pub(crate) struct Patient<T> {
+pub(crate) struct WriteTimeout<T> {
     inner: T,
     patience: Duration,
     activity: Arc<Activity>,
@@ -28,7 +28,7 @@ pub(crate) struct Patient<T> {
     heard: usize,
 }
 
-impl<T> Patient<T> {
+impl<T> WriteTimeout<T> {
     pub(crate) fn new(inner: T, patience: Duration, activity: Arc<Activity>) -> Self {
         Self { inner, patience, activity, waiting: None, farewell: None, heard: 0 }
     }
@@ -46,7 +46,7 @@ impl<T> Patient<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> Patient<T> {
+impl<T: AsyncRead + Unpin> WriteTimeout<T> {
     /// Takes in what still comes until the other end closes or the farewell is over. A connection that is closed over
     /// unread bytes is reset, and the answer that went before is lost with it: whoever sends a body that is refused
     /// would see a broken connection instead of the reason.
@@ -67,7 +67,7 @@ impl<T: AsyncRead + Unpin> Patient<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeout<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.judge(cx, poll)
@@ -109,16 +109,16 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// A connection whose other end has sent part of a request.
-    fn patient(near: DuplexStream) -> Patient<DuplexStream> {
+    fn patient(near: DuplexStream) -> WriteTimeout<DuplexStream> {
         let activity = Arc::new(Activity::default());
         activity.heading();
-        Patient::new(near, PATIENCE, activity)
+        WriteTimeout::new(near, PATIENCE, activity)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_nothing_unread_is_closed_at_once() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, PATIENCE, Arc::default());
+        let mut near = WriteTimeout::new(near, PATIENCE, Arc::default());
         let ended = near.shutdown();
         tokio::time::timeout(FAREWELL / 2, ended).await.unwrap().unwrap();
     }

@@ -31,14 +31,14 @@ struct Followed {
 
 /// The followers of a namespace.
 #[derive(Debug)]
-pub(crate) struct Tails {
+pub(crate) struct FanOut {
     client: Client,
     runs: Mutex<HashMap<RunId, Followed>>,
     any: watch::Sender<u64>,
     somebody: Notify,
 }
 
-impl Tails {
+impl FanOut {
     pub(crate) fn new(client: Client) -> Arc<Self> {
         let (any, _) = watch::channel(0);
         Arc::new(Self { client, runs: Mutex::default(), any, somebody: Notify::new() })
@@ -187,7 +187,7 @@ mod tests {
         let client = Client::new(goldseam::open_store(&store).await.unwrap());
         let run: RunId = "slow".parse().unwrap();
         client.start("w", &run, Payload::null(), goldseam::StartOptions::default()).await.unwrap();
-        let tails = Tails::new(client.clone());
+        let tails = FanOut::new(client.clone());
         let told = tails.of(&run);
         assert_eq!(tails.hand(&run).await, Some(0), "where the log ends is looked up first");
         let mut seqs = Vec::new();
