@@ -1,4 +1,4 @@
-//! What is wrong, what was healed, and who works here.
+//! Recoveries, sweeps, the doctor, nodes and workflows.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Query};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, CallerInfo, OptionalBody, Query};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -28,76 +28,80 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(changes))
 }
 
-/// What was healed, newest first.
-#[utoipa::path(get, path = "/v1/recoveries", tag = "healing", security(("key" = ["read"])), params(RecoveriesQuery),
-    responses((status = 200, body = Page<Healing>), (status = 400, body = Problem)))]
+/// Lists recoveries, newest first.
+#[utoipa::path(get, path = "/v1/recoveries", tag = "healing", params(RecoveriesQuery),
+    responses((status = 200, body = Page<Healing>)))]
 async fn recoveries(
     State(app): State<Arc<App>>,
-    place: In,
+    access: Access,
     Query(mut query): Query<RecoveriesQuery>,
-) -> Answer<Page<Healing>> {
-    app.cursors("recoveries", &place).open(&mut query.after)?;
-    let page = place.space.api.recoveries(query).await?;
-    Ok(Json(app.cursors("recoveries", &place).seal(page)?))
+) -> JsonResult<Page<Healing>> {
+    app.cursors("recoveries", &access).open(&mut query.after)?;
+    let page = access.namespace.api.recoveries(query).await?;
+    Ok(Json(app.cursors("recoveries", &access).seal(page)?))
 }
 
-/// What was healed, counted by rule.
-#[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", security(("key" = ["read"])),
-    params(HealingStatsQuery),
-    responses((status = 200, body = Items<HealingStats>), (status = 400, body = Problem)))]
-async fn stats(place: In, Query(query): Query<HealingStatsQuery>) -> Answer<Items<HealingStats>> {
-    Ok(Json(place.space.api.recovery_stats(query).await?))
+/// Counts recoveries by rule.
+#[utoipa::path(get, path = "/v1/recoveries/stats", tag = "healing", params(HealingStatsQuery),
+    responses((status = 200, body = Items<HealingStats>)))]
+async fn stats(access: Access, Query(query): Query<HealingStatsQuery>) -> JsonResult<Items<HealingStats>> {
+    Ok(Json(access.namespace.api.recovery_stats(query).await?))
 }
 
-/// Looks over the next batch of active runs, and heals those that are stalled.
-#[utoipa::path(post, path = "/v1/sweep", tag = "healing", security(("key" = ["operate"])),
-    request_body = Option<NewSweep>,
-    responses((status = 200, body = Sweep), (status = 400, body = Problem)))]
-async fn sweep(place: In, By(caller): By, body: Option<Body<NewSweep>>) -> Answer<Sweep> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.sweep(&caller, new).await?))
+/// Examines the next batch of active runs and heals the stalled ones.
+#[utoipa::path(post, path = "/v1/sweep", tag = "healing", request_body = Option<NewSweep>,
+    responses((status = 200, body = Sweep)))]
+async fn sweep(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    OptionalBody(new): OptionalBody<NewSweep>,
+) -> JsonResult<Sweep> {
+    Ok(Json(access.namespace.api.sweep(&caller, new).await?))
 }
 
-/// Examines the whole store by every rule; heals what can be healed if that is wanted. The answer has 500 findings at the
-/// most, the worst first, and counts of all by rule and fate; `rule` narrows it.
-#[utoipa::path(post, path = "/v1/doctor", tag = "healing", security(("key" = ["operate"])),
-    request_body = Option<NewCheckup>,
-    responses((status = 200, body = Checkup), (status = 400, body = Problem)))]
-async fn doctor(place: In, By(caller): By, body: Option<Body<NewCheckup>>) -> Answer<Checkup> {
-    let mut new = body.map(|Body(new)| new).unwrap_or_default();
+/// Examines the whole store by every rule, and heals the findings if `fix` is set. The response has at most 500 findings,
+/// the most severe first, and counts of all findings by rule and outcome. `rule` selects one rule.
+#[utoipa::path(post, path = "/v1/doctor", tag = "healing", request_body = Option<NewCheckup>,
+    responses((status = 200, body = Checkup)))]
+async fn doctor(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    OptionalBody(mut new): OptionalBody<NewCheckup>,
+) -> JsonResult<Checkup> {
     match new.limit.get_or_insert(PAGE_MAX) {
         1..=PAGE_MAX => {}
         other => {
-            let words = format!("an answer holds 1 to {PAGE_MAX} findings, not {other}");
-            return Err(Problem::bad_request(words).limit(u64::from(PAGE_MAX)).into());
+            let detail = format!("`limit` must be 1 to {PAGE_MAX}, not {other}");
+            return Err(Problem::bad_request(detail).limit(u64::from(PAGE_MAX)).into());
         }
     }
-    Ok(Json(place.space.api.doctor(&caller, new, &mut |_| ()).await?))
+    Ok(Json(access.namespace.api.doctor(&caller, new, &mut |_| ()).await?))
 }
 
-/// Engines that work on the store, or did.
-#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", security(("key" = ["read"])),
-    responses((status = 200, body = Items<Node>), (status = 503, body = Problem)))]
-async fn nodes(place: In) -> Answer<Items<Node>> {
-    Ok(Json(place.space.api.nodes().await?))
+/// Lists the nodes of the store, live and dead.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", responses((status = 200, body = Items<Node>)))]
+async fn nodes(access: Access) -> JsonResult<Items<Node>> {
+    Ok(Json(access.namespace.api.nodes().await?))
 }
 
-/// Workflows that live nodes have.
-#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", security(("key" = ["read"])),
-    responses((status = 200, body = Items<Workflow>), (status = 503, body = Problem)))]
-async fn workflows(place: In) -> Answer<Items<Workflow>> {
-    Ok(Json(place.space.api.workflows().await?))
+/// Lists the workflows of live nodes.
+#[utoipa::path(get, path = "/v1/workflows", tag = "nodes", responses((status = 200, body = Items<Workflow>)))]
+async fn workflows(access: Access) -> JsonResult<Items<Workflow>> {
+    Ok(Json(access.namespace.api.workflows().await?))
 }
 
-/// Returns once something may have changed since a mark, or after a while.
-#[utoipa::path(get, path = "/v1/changes", tag = "nodes", security(("key" = ["read"])),
-    params(ChangesQuery),
-    responses((status = 200, body = Mark), (status = 400, body = Problem)))]
-async fn changes(State(app): State<Arc<App>>, place: In, Query(query): Query<ChangesQuery>) -> Answer<Mark> {
-    let now = ChangesQuery { wait_ms: None, ..query };
+/// Returns when something may have changed since a mark, or after a while.
+#[utoipa::path(get, path = "/v1/changes", tag = "nodes", params(ChangesQuery),
+    responses((status = 200, body = Mark)))]
+async fn changes(
+    State(app): State<Arc<App>>,
+    access: Access,
+    Query(query): Query<ChangesQuery>,
+) -> JsonResult<Mark> {
+    let without_wait = ChangesQuery { wait_ms: None, ..query };
     let mark = tokio::select! {
-        mark = place.space.api.changed(query) => mark?,
-        () = app.left() => place.space.api.changed(now).await?,
+        mark = access.namespace.api.changed(query) => mark?,
+        () = app.shutdown_started() => access.namespace.api.changed(without_wait).await?,
     };
     Ok(Json(mark))
 }

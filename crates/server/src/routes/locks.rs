@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Named, Query};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, PathParam, Query};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -27,91 +27,83 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(release))
 }
 
-/// Lists locks, in order of name.
-#[utoipa::path(get, path = "/v1/locks", tag = "locks", security(("key" = ["read"])), params(LocksQuery),
-    responses((status = 200, body = Page<Lock>), (status = 400, body = Problem)))]
+/// Lists locks in order of name.
+#[utoipa::path(get, path = "/v1/locks", tag = "locks", params(LocksQuery),
+    responses((status = 200, body = Page<Lock>)))]
 async fn list(
     State(app): State<Arc<App>>,
-    place: In,
+    access: Access,
     Query(mut query): Query<LocksQuery>,
-) -> Answer<Page<Lock>> {
-    app.cursors("locks", &place).open(&mut query.after)?;
-    let page = place.space.api.locks(query).await?;
-    Ok(Json(app.cursors("locks", &place).seal(page)?))
+) -> JsonResult<Page<Lock>> {
+    app.cursors("locks", &access).open(&mut query.after)?;
+    let page = access.namespace.api.locks(query).await?;
+    Ok(Json(app.cursors("locks", &access).seal(page)?))
 }
 
-/// Locks that nobody alive holds.
-#[utoipa::path(get, path = "/v1/locks/stale", tag = "locks", security(("key" = ["read"])),
-    responses((status = 200, body = Items<StaleLock>), (status = 400, body = Problem)))]
-async fn stale(place: In) -> Answer<Items<StaleLock>> {
-    Ok(Json(place.space.api.stale_locks().await?))
+/// Lists stale locks: expired, or held through a dead node.
+#[utoipa::path(get, path = "/v1/locks/stale", tag = "locks",
+    responses((status = 200, body = Items<StaleLock>)))]
+async fn stale(access: Access) -> JsonResult<Items<StaleLock>> {
+    Ok(Json(access.namespace.api.stale_locks().await?))
 }
 
-/// One lock.
-#[utoipa::path(get, path = "/v1/locks/{lock}", tag = "locks", security(("key" = ["read"])),
-    params(("lock" = String, Path, description = "the lock")),
-    responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn get(place: In, Named(lock): Named<LockName>) -> Answer<Lock> {
-    Ok(Json(place.space.api.lock(&lock).await?))
+/// Returns a lock.
+#[utoipa::path(get, path = "/v1/locks/{lock}", tag = "locks", responses((status = 200, body = Lock)))]
+async fn get(access: Access, PathParam(lock): PathParam<LockName>) -> JsonResult<Lock> {
+    Ok(Json(access.namespace.api.lock(&lock).await?))
 }
 
-/// Takes a lock that is free or expired.
-#[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "locks", security(("key" = ["worker"])),
-    params(("lock" = String, Path, description = "the lock")),
-    request_body = NewHold,
-    responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 409, body = Problem)))]
+/// Acquires a free or expired lock.
+#[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "locks", request_body = NewHold,
+    responses((status = 200, body = Lock)))]
 async fn acquire(
-    place: In,
-    By(caller): By,
-    Named(lock): Named<LockName>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(lock): PathParam<LockName>,
     Body(new): Body<NewHold>,
-) -> Answer<Lock> {
-    Ok(Json(place.space.api.acquire_lock(&caller, &lock, new).await?))
+) -> JsonResult<Lock> {
+    Ok(Json(access.namespace.api.acquire_lock(&caller, &lock, new).await?))
 }
 
-/// Refuses the hold of another key: its holder and its fence can be read, and are no secret.
-async fn check_hold(place: &In, name: &LockName, fence: u64) -> Result<(), Problem> {
-    let In { space, principal } = place;
+/// Refuses a hold of another key. Holder and fence are no proof, because both can be read.
+async fn check_hold(access: &Access, name: &LockName, fence: u64) -> Result<(), Problem> {
+    let Access { namespace, principal } = access;
     if principal.scopes.contains(&Scope::Operate) {
         return Ok(());
     }
-    // A lock that was taken again meanwhile has another fence, and is refused for that.
-    let held =
-        space.client().locks().get(name).await?.filter(|lock| lock.fence == fence && lock.holder.is_some());
+    // A lock that was acquired again meanwhile has another fence, which the API refuses.
+    let lock = namespace.client().locks().get(name).await?;
+    let held = lock.filter(|lock| lock.fence == fence && lock.holder.is_some());
     match held.is_none_or(|lock| lock.credential() == principal.key.as_deref()) {
         true => Ok(()),
         false => Err(Problem::new(403, format!("lock {name} is held with another key"))
             .code("GS0602")
-            .hint("use the key that took it, or one with the scope operate")),
+            .hint("use the key that acquired it, or one with the scope operate")),
     }
 }
 
-/// Holds on to a lock.
-#[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", security(("key" = ["worker"])),
-    params(("lock" = String, Path, description = "the lock")),
-    request_body = Extension,
-    responses((status = 200, body = Lock), (status = 400, body = Problem), (status = 409, body = Problem)))]
+/// Extends the hold of a lock.
+#[utoipa::path(post, path = "/v1/locks/{lock}/extend", tag = "locks", request_body = Extension,
+    responses((status = 200, body = Lock)))]
 async fn extend(
-    place: In,
-    By(caller): By,
-    Named(lock): Named<LockName>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(lock): PathParam<LockName>,
     Body(new): Body<Extension>,
-) -> Answer<Lock> {
-    check_hold(&place, &lock, new.fence).await?;
-    Ok(Json(place.space.api.extend_lock(&caller, &lock, new).await?))
+) -> JsonResult<Lock> {
+    check_hold(&access, &lock, new.fence).await?;
+    Ok(Json(access.namespace.api.extend_lock(&caller, &lock, new).await?))
 }
 
-/// Lets a lock go.
-#[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "locks", security(("key" = ["worker"])),
-    params(("lock" = String, Path, description = "the lock")),
-    request_body = NewRelease,
-    responses((status = 200, body = Released), (status = 400, body = Problem), (status = 409, body = Problem)))]
+/// Releases a lock.
+#[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "locks", request_body = NewRelease,
+    responses((status = 200, body = Released)))]
 async fn release(
-    place: In,
-    By(caller): By,
-    Named(lock): Named<LockName>,
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    PathParam(lock): PathParam<LockName>,
     Body(new): Body<NewRelease>,
-) -> Answer<Released> {
-    check_hold(&place, &lock, new.fence).await?;
-    Ok(Json(place.space.api.release_lock(&caller, &lock, new).await?))
+) -> JsonResult<Released> {
+    check_hold(&access, &lock, new.fence).await?;
+    Ok(Json(access.namespace.api.release_lock(&caller, &lock, new).await?))
 }

@@ -1,4 +1,4 @@
-//! Runs: started, looked at, talked to, healed.
+//! Runs: start, read, signal and operate them.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::extract::{Body, By, In, Named, Query};
-use crate::reply::{Answer, Json};
+use crate::extract::{Access, Body, CallerInfo, OptionalBody, PathParam, Query, RunCommand};
+use crate::reply::{Json, JsonResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -42,242 +42,172 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(recover))
 }
 
-/// Lists runs by what their cached rows say.
-#[utoipa::path(get, path = "/v1/runs", tag = "runs", security(("key" = ["read"])), params(RunsQuery),
-    responses((status = 200, body = Page<Summary>), (status = 400, body = Problem)))]
+/// Lists runs by their cached rows.
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunsQuery),
+    responses((status = 200, body = Page<Summary>)))]
 async fn list(
     State(app): State<Arc<App>>,
-    place: In,
+    access: Access,
     Query(mut query): Query<RunsQuery>,
-) -> Answer<Page<Summary>> {
-    app.cursors("runs", &place).open(&mut query.after)?;
+) -> JsonResult<Page<Summary>> {
+    app.cursors("runs", &access).open(&mut query.after)?;
     if let Some((key, value)) = query.tag.as_deref().and_then(|tag| tag.split_once('=')) {
         if app.redactor.is_secret_name(key) {
             return Err(hidden_tag(key).into());
         }
         if app.redactor.finds(value) {
-            // To say more would confirm the value.
+            // A result would confirm the value.
             return Ok(Json(Page::new(Vec::new(), None)));
         }
     }
-    let page = place.space.api.runs(query).await?;
-    Ok(Json(app.cursors("runs", &place).seal(page)?))
+    let page = access.namespace.api.runs(query).await?;
+    Ok(Json(app.cursors("runs", &access).seal(page)?))
 }
 
-/// A search by a tag whose values are hidden would confirm guesses.
+/// A search by a redacted tag would confirm guesses.
 fn hidden_tag(key: &str) -> Problem {
     let key: String = key.chars().take(128).collect();
-    Problem::bad_request(format!(
-        "runs cannot be listed by the tag {key}: its values are hidden (redact_keys)"
-    ))
-    .code("GS0608")
-    .hint("list runs by another tag, or by workflow, status and time")
+    Problem::bad_request(format!("cannot list runs by tag {key}: its values are redacted (redact_keys)"))
+        .code("GS0608")
+        .hint("list runs by another tag, or by workflow, status and time")
 }
 
-/// Queues a run for whoever has its workflow. The same id and input again: the same run.
-#[utoipa::path(post, path = "/v1/runs", tag = "runs", security(("key" = ["start"])),
-    request_body = NewRun,
-    responses((status = 200, body = Started), (status = 400, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
-async fn start(place: In, By(caller): By, Body(new): Body<NewRun>) -> Answer<Started> {
-    Ok(Json(place.space.api.start(&caller, new).await?))
+/// Queues a run for a node that has its workflow. A repeat with the same id and input returns the same run.
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = NewRun,
+    responses((status = 200, body = Started)))]
+async fn start(
+    access: Access,
+    CallerInfo(caller): CallerInfo,
+    Body(new): Body<NewRun>,
+) -> JsonResult<Started> {
+    Ok(Json(access.namespace.api.start(&caller, new).await?))
 }
 
-/// Why a run is where it is, and what would move it.
-#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Explanation), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn why(place: In, Named(run): Named<RunId>) -> Answer<Explanation> {
-    Ok(Json(place.space.api.why(&run).await?))
+/// Explains why a run is in its state and what would move it.
+#[utoipa::path(get, path = "/v1/runs/{run}/why", tag = "runs", responses((status = 200, body = Explanation)))]
+async fn why(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Explanation> {
+    Ok(Json(access.namespace.api.why(&run).await?))
 }
 
-/// Everything about one run.
-#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Detail), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn get(place: In, Named(run): Named<RunId>) -> Answer<Detail> {
-    Ok(Json(place.space.api.detail(&run).await?))
+/// Returns all details of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", responses((status = 200, body = Detail)))]
+async fn get(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Detail> {
+    Ok(Json(access.namespace.api.detail(&run).await?))
 }
 
-/// A page of a run's log.
-#[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), HistoryQuery),
-    responses((status = 200, body = History), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn history(place: In, Named(run): Named<RunId>, Query(query): Query<HistoryQuery>) -> Answer<History> {
-    Ok(Json(place.space.api.history(&run, query).await?))
+/// Returns a page of a run's log.
+#[utoipa::path(get, path = "/v1/runs/{run}/history", tag = "runs", params(HistoryQuery),
+    responses((status = 200, body = History)))]
+async fn history(
+    access: Access,
+    PathParam(run): PathParam<RunId>,
+    Query(query): Query<HistoryQuery>,
+) -> JsonResult<History> {
+    Ok(Json(access.namespace.api.history(&run, query).await?))
 }
 
-/// How a run ended; waits for it if that is wanted.
-#[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), WaitQuery),
-    responses((status = 200, body = Ending), (status = 400, body = Problem), (status = 404, body = Problem)))]
+/// Returns the result of a run. With `wait_ms`, waits for the run to end.
+#[utoipa::path(get, path = "/v1/runs/{run}/result", tag = "runs", params(WaitQuery),
+    responses((status = 200, body = Ending)))]
 async fn result(
     State(app): State<Arc<App>>,
-    place: In,
-    Named(run): Named<RunId>,
+    access: Access,
+    PathParam(run): PathParam<RunId>,
     Query(query): Query<WaitQuery>,
-) -> Answer<Ending> {
-    let now = WaitQuery { wait_ms: None };
+) -> JsonResult<Ending> {
+    let without_wait = WaitQuery { wait_ms: None };
     let ending = tokio::select! {
-        ending = place.space.api.result(&run, query) => ending?,
-        () = app.left() => place.space.api.result(&run, now).await?,
+        ending = access.namespace.api.result(&run, query) => ending?,
+        () = app.shutdown_started() => access.namespace.api.result(&run, without_wait).await?,
     };
     Ok(Json(ending))
 }
 
-/// The timelines of a run.
-#[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run")),
-    responses((status = 200, body = Items<BranchItem>), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn branches(place: In, Named(run): Named<RunId>) -> Answer<Items<BranchItem>> {
-    Ok(Json(place.space.api.branches(&run).await?))
+/// Lists the branches of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}/branches", tag = "runs",
+    responses((status = 200, body = Items<BranchItem>)))]
+async fn branches(access: Access, PathParam(run): PathParam<RunId>) -> JsonResult<Items<BranchItem>> {
+    Ok(Json(access.namespace.api.branches(&run).await?))
 }
 
-/// Two timelines of a run, compared.
-#[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", security(("key" = ["read"])),
-    params(("run" = String, Path, description = "the run"), DiffQuery),
-    responses((status = 200, body = Diff), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn diff(place: In, Named(run): Named<RunId>, Query(query): Query<DiffQuery>) -> Answer<Diff> {
-    Ok(Json(place.space.api.diff(&run, query).await?))
+/// Compares two branches of a run.
+#[utoipa::path(get, path = "/v1/runs/{run}/diff", tag = "runs", params(DiffQuery),
+    responses((status = 200, body = Diff)))]
+async fn diff(
+    access: Access,
+    PathParam(run): PathParam<RunId>,
+    Query(query): Query<DiffQuery>,
+) -> JsonResult<Diff> {
+    Ok(Json(access.namespace.api.diff(&run, query).await?))
 }
 
-/// Sends a signal; durable once it is answered.
-#[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", security(("key" = ["signal"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = NewSignal,
-    responses((status = 200, body = Signalled), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
-async fn signal(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    Body(new): Body<NewSignal>,
-) -> Answer<Signalled> {
-    Ok(Json(place.space.api.signal(&caller, &run, new).await?))
+/// Sends a signal. The signal is durable when the response arrives.
+#[utoipa::path(post, path = "/v1/runs/{run}/signal", tag = "runs", request_body = NewSignal,
+    responses((status = 200, body = Signalled), (status = 422, body = Problem)))]
+async fn signal(to: RunCommand<Body<NewSignal>>) -> JsonResult<Signalled> {
+    Ok(Json(to.access.namespace.api.signal(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Stops a run between two effects.
-#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn pause(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.pause(&caller, &run, new).await?))
+/// Pauses a run between two effects.
+#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Done)))]
+async fn pause(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.pause(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Gives a run a new task, due now.
-#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn requeue(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Done> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.requeue(&caller, &run, new).await?))
+/// Gives a run a new advance task that is due now.
+#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Done)))]
+async fn requeue(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.requeue(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Moves a run to another version of its workflow, without a preflight. A run that a live node executes is refused: pause
 /// it first.
-#[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = NewMigration,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn migrate(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    Body(new): Body<NewMigration>,
-) -> Answer<Done> {
-    Ok(Json(place.space.api.migrate(&caller, &run, new).await?))
+#[utoipa::path(post, path = "/v1/runs/{run}/migrate", tag = "runs", request_body = NewMigration,
+    responses((status = 200, body = Done)))]
+async fn migrate(to: RunCommand<Body<NewMigration>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.migrate(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Leaves a note in a run's log.
-#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Reason,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn note(place: In, By(caller): By, Named(run): Named<RunId>, Body(new): Body<Reason>) -> Answer<Done> {
-    Ok(Json(place.space.api.annotate(&caller, &run, new).await?))
+/// Adds a note to a run's log.
+#[utoipa::path(post, path = "/v1/runs/{run}/note", tag = "runs", request_body = Reason,
+    responses((status = 200, body = Done)))]
+async fn note(to: RunCommand<Body<Reason>>) -> JsonResult<Done> {
+    Ok(Json(to.access.namespace.api.annotate(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Lets a run go on. Looks for something to recover first, and says what it did.
-#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Resumed), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn resume(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Resumed> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.resume(&caller, &run, new).await?))
+/// Resumes a run. Recovers it first if necessary, and reports what was done.
+#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Resumed)))]
+async fn resume(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Resumed> {
+    Ok(Json(to.access.namespace.api.resume(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Takes back what has not settled, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn reset(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Branched> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.reset(&caller, &run, new).await?))
+/// Undoes what has not settled, on a new branch.
+#[utoipa::path(post, path = "/v1/runs/{run}/reset", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Branched)))]
+async fn reset(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Branched> {
+    Ok(Json(to.access.namespace.api.reset(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Goes back to the other side of the latest seam.
-#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Branched), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn undo_recovery(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<Reason>>,
-) -> Answer<Branched> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.undo_recovery(&caller, &run, new).await?))
+/// Returns to the branch before the latest seam.
+#[utoipa::path(post, path = "/v1/runs/{run}/undo-recovery", tag = "runs", request_body = Option<Reason>,
+    responses((status = 200, body = Branched)))]
+async fn undo_recovery(to: RunCommand<OptionalBody<Reason>>) -> JsonResult<Branched> {
+    Ok(Json(to.access.namespace.api.undo_recovery(&to.caller, &to.run, to.body.0).await?))
 }
 
 /// Goes back to a step, on a new branch.
-#[utoipa::path(post, path = "/v1/runs/{run}/jump", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = NewJump,
-    responses((status = 200, body = Jumped), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem), (status = 413, body = Problem)))]
-async fn jump(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    Body(new): Body<NewJump>,
-) -> Answer<Jumped> {
-    Ok(Json(place.space.api.jump(&caller, &run, new).await?))
+#[utoipa::path(post, path = "/v1/runs/{run}/jump", tag = "runs", request_body = NewJump,
+    responses((status = 200, body = Jumped)))]
+async fn jump(to: RunCommand<Body<NewJump>>) -> JsonResult<Jumped> {
+    Ok(Json(to.access.namespace.api.jump(&to.caller, &to.run, to.body.0).await?))
 }
 
-/// Finds out what is wrong with a run, and heals it.
-#[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", security(("key" = ["operate"])),
-    params(("run" = String, Path, description = "the run")),
-    request_body = Option<NewRecovery>,
-    responses((status = 200, body = Recovery), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
-async fn recover(
-    place: In,
-    By(caller): By,
-    Named(run): Named<RunId>,
-    body: Option<Body<NewRecovery>>,
-) -> Answer<Recovery> {
-    let new = body.map(|Body(new)| new).unwrap_or_default();
-    Ok(Json(place.space.api.recover(&caller, &run, new).await?))
+/// Diagnoses a run and heals it.
+#[utoipa::path(post, path = "/v1/runs/{run}/recover", tag = "runs", request_body = Option<NewRecovery>,
+    responses((status = 200, body = Recovery)))]
+async fn recover(to: RunCommand<OptionalBody<NewRecovery>>) -> JsonResult<Recovery> {
+    Ok(Json(to.access.namespace.api.recover(&to.caller, &to.run, to.body.0).await?))
 }

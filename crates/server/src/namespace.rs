@@ -1,0 +1,141 @@
+//! A namespace: its store, its engine and the limits of its requests.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use goldseam::engine::remote::{self, RemoteOptions, RemoteWorkers};
+use goldseam::retention::Archive;
+use goldseam::{Client, Engine, Redactor};
+use goldseam_api::Local;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::fan_out::FanOut;
+use crate::slots::RequestSlots;
+use crate::token::Tokens;
+
+/// Minimum interval between two counts of the queues.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// Counting takes at most one part in this many of the time.
+const COUNT_SHARE: u32 = 20;
+/// Token purpose of executions.
+const EXECUTION: &str = "execution";
+
+/// A namespace of a running server.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) name: String,
+    /// The operations on its store.
+    pub(crate) api: Local,
+    /// The archive of pruned logs; prunes are refused without it.
+    pub(crate) archive: Option<Box<dyn Archive>>,
+    pub(crate) fan_out: Arc<FanOut>,
+    pub(crate) request_slots: RequestSlots,
+    client: Client,
+    last_count: AsyncMutex<Option<LastCount>>,
+    /// The node that heals the store and has no workflows; `None` after shutdown.
+    engine: Mutex<Option<Engine>>,
+    /// The remote workers of this server, created with the first worker request.
+    workers: OnceLock<RemoteWorkers>,
+    workers_per_key: usize,
+}
+
+/// The options of a namespace.
+pub(crate) struct NamespaceOptions<'a> {
+    pub(crate) archive: Option<Box<dyn Archive>>,
+    pub(crate) request_slots: RequestSlots,
+    pub(crate) redactor: &'a Redactor,
+    pub(crate) workers_per_key: usize,
+}
+
+/// The last count of the queues.
+#[derive(Debug, Clone, Copy)]
+struct LastCount {
+    at: Duration,
+    took: Duration,
+}
+
+/// The execution tokens of one namespace.
+#[derive(Debug)]
+struct ExecutionTokens {
+    tokens: Tokens,
+    namespace: String,
+}
+
+impl remote::Tokens for ExecutionTokens {
+    fn seal(&self, text: &str) -> String {
+        // A string always serialises to JSON.
+        self.tokens.seal(EXECUTION, &self.namespace, &text).unwrap_or_default()
+    }
+
+    fn open(&self, token: &str) -> Option<String> {
+        self.tokens.open(EXECUTION, &self.namespace, token)
+    }
+}
+
+impl Namespace {
+    pub(crate) fn new(name: String, engine: Engine, options: NamespaceOptions<'_>) -> Self {
+        // Requests come from other processes: their claims must not end when this server's node dies.
+        let own = engine.client();
+        let limits = goldseam::Limits::clone(&own.ledger().limits);
+        let client = Client::new(Arc::clone(own.store())).with_limits(limits);
+        let client = client.counted_as(&name).hiding(options.redactor.clone());
+        Self {
+            name,
+            api: Local::new(client.clone()),
+            archive: options.archive,
+            fan_out: FanOut::new(client.clone()),
+            request_slots: options.request_slots,
+            client,
+            last_count: AsyncMutex::default(),
+            engine: Mutex::new(Some(engine)),
+            workers: OnceLock::new(),
+            workers_per_key: options.workers_per_key,
+        }
+    }
+
+    /// Returns the client of its store.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Updates the queue metrics unless they are recent. A slow store, or one with a slow pace, is counted less often.
+    pub(crate) async fn count_queues(&self, now: Duration) {
+        let mut last = self.last_count.lock().await;
+        let pause =
+            |took: Duration| COUNT_EVERY.max(took * COUNT_SHARE).max(self.client.store().pace().sweep);
+        if last.is_some_and(|last| now.saturating_sub(last.at) < pause(last.took)) {
+            return;
+        }
+        let clock = &self.client.ledger().clock;
+        let began = clock.elapsed();
+        if let Err(error) = self.client.queue().stats().await {
+            tracing::warn!(%error, namespace = self.name, "failed to count the queues");
+        }
+        *last = Some(LastCount { at: now, took: clock.elapsed().saturating_sub(began) });
+    }
+
+    /// Returns the remote workers of this server.
+    pub(crate) fn workers(&self, tokens: &Tokens) -> &RemoteWorkers {
+        self.workers.get_or_init(|| {
+            let tokens = ExecutionTokens { tokens: tokens.clone(), namespace: self.name.clone() };
+            let options = RemoteOptions { workers_per_key: self.workers_per_key, ..RemoteOptions::default() };
+            RemoteWorkers::new(&self.client, options, Arc::new(tokens))
+        })
+    }
+
+    /// Returns the remote workers if a worker request was ever served.
+    pub(crate) fn existing_workers(&self) -> Option<&RemoteWorkers> {
+        self.workers.get()
+    }
+
+    /// Closes the store. Releases the executions of remote workers, which can no longer reach this process.
+    pub(crate) async fn close(&self) {
+        if let Some(workers) = self.workers.get() {
+            workers.shutdown(Duration::ZERO).await;
+        }
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(engine) = engine {
+            engine.shutdown().await;
+        }
+    }
+}
