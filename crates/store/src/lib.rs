@@ -1,24 +1,26 @@
-//! The seam between Goldseam and whatever keeps its bytes.
+//! The interface between Goldseam and the storage of its data.
 //!
-//! A store is dumb: payloads are opaque text, what must be indexed travels in a
-//! [`Summary`](goldseam_core::Summary), and it never decides. One conformance suite is the
-//! contract; the memory store is its executable form.
+//! A [`Store`] keeps logs, cached rows, tasks, locks and node records. It never decides: payloads are opaque text,
+//! and everything that it must index is in a [`Summary`](goldseam_core::Summary). The conformance suite is the
+//! contract; the memory store is its reference implementation.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`api`] | the [`Store`] trait and its types |
-//! | [`error`] | [`StoreError`], named by the caller's next move |
-//! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
-//! | [`feed`] | everything that is appended to any log, in one order |
-//! | [`foreign`] | states that somebody else keeps in the same place |
-//! | [`pace`] | how often a store wants to be asked |
-//! | [`check`] | what looking a store over reports |
-//! | [`memory`] | the reference store, for tests and simulation |
-//! | [`faulty`], [`traced`], [`closed`] | wrappers: every fault on demand; every call as a span; no writes at all |
-//! | [`dying`] | places at which a process that is told to dies by SIGKILL (feature `crash-points`) |
-//! | `conformance` | the cases that every store must pass (feature `conformance`) |
+//! A module uses only modules of its own layer and of the layers above it.
+//!
+//! | layer | module | holds |
+//! |---|---|---|
+//! | values | [`error`] | [`StoreError`], named by the caller's next action |
+//! | | [`clock`], [`pace`], [`sync`] | clocks as values; how often a store may be asked; locking |
+//! | | `shown`, `splitmix` | URLs without secrets; reproducible random numbers |
+//! | records | [`types`] with `filter` and [`cursor`] | records, filters and conditions |
+//! | | [`check`] | reports of checking a store |
+//! | interfaces | [`feed`], [`foreign`], [`archive`] | all appends in one order; states of another system; archives |
+//! | | [`api`] | the [`Store`] trait |
+//! | reference | [`memory`] | the store for tests and simulation |
+//! | | `conformance` | the cases that every store must pass (feature `conformance`) |
+//! | wrappers | [`faulty`], [`traced`], [`closed`] | faults on demand; calls as spans; no writes |
+//! | | [`dying`] | crash points (feature `crash-points`) |
 
 pub mod api;
 pub mod archive;
@@ -38,12 +40,11 @@ pub mod memory;
 pub mod pace;
 mod shown;
 mod splitmix;
+pub mod sync;
 pub mod traced;
+pub mod types;
 
-pub use api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
-    Record, RecordKind, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Unreadable, Written,
-};
+pub use api::Store;
 pub use archive::Archive;
 pub use clock::{Clock, ManualClock};
 pub use closed::{Closed, ClosedStore};
@@ -56,3 +57,7 @@ pub use memory::MemoryStore;
 pub use pace::Pace;
 pub use shown::{shown_url, url_secrets};
 pub use traced::TracedStore;
+pub use types::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
+    Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+};

@@ -1,4 +1,4 @@
-//! A closed store is read as before, and nothing of it changes.
+//! A closed store can be read and not changed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,9 @@ fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 }
 
 fn node() -> NodeRecord {
-    let (id, name, state) = (NodeId::new("n").unwrap(), "n".to_owned(), NodeState::Up);
+    let id = NodeId::new("n").unwrap();
+    let name = "n".to_owned();
+    let state = NodeState::Up;
     NodeRecord { id, name, started_at: Millis(0), workflows: Vec::new(), slots: 1, state }
 }
 

@@ -1,4 +1,4 @@
-//! What is accepted, what is refused, and what an accepted command writes.
+//! Accepted commands, refused commands, and the events of accepted ones.
 
 mod ending;
 mod heal;

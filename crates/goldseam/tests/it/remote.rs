@@ -382,7 +382,7 @@ async fn a_bad_queue_name_fails_the_step_before_anything_is_handed_out() {
         |ctx: Context, (): ()| async move { ctx.remote::<()>("resize", &()).queue("no spaces here").await };
     let engine = scratch.builder().await.workflow("w", flow).start().await.unwrap();
     let run = engine.run("w", "r", &()).await.unwrap();
-    assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a queue id"));
+    assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a valid queue id"));
     assert_eq!(names(&engine).await, Vec::<&str>::new());
     engine.shutdown().await;
 }

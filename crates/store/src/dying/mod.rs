@@ -1,10 +1,10 @@
-//! Crash points: places at which a process that is told to dies by SIGKILL.
+//! Crash points: places at which the process kills itself by SIGKILL, for tests.
 //!
-//! Only with the feature `crash-points`, and only if `GOLDSEAM_CRASH_POINT` names a point:
-//! `PLACE[:WHAT]:before|after[:N]`. The place is a method of [`Store`](crate::Store), or one that is named in code by
-//! [`reach`]; `WHAT` is an event that an append must hold, or the state that a beat must tell; `N` counts from 1. So
-//! `append:step.completed:after:2` dies when the second append with a completed step has returned. What did nothing,
-//! a lost append or a claim without tasks, does not count as done. The count is of the whole process.
+//! They exist only with the feature `crash-points`, and only if `GOLDSEAM_CRASH_POINT` names a point:
+//! `PLACE[:WHAT]:before|after[:N]`. The place is a method of [`Store`](crate::Store), or one that the code names by
+//! [`reach`]. `WHAT` is an event in an append, or the node state in a beat; `N` counts from 1 over the whole process.
+//! For example, `append:step.completed:after:2` kills the process when the second append with a completed step has
+//! returned. A call without effect, such as a lost append or a claim without tasks, does not count as `after`.
 
 #[cfg(feature = "crash-points")]
 mod point;
@@ -14,7 +14,7 @@ mod store;
 #[cfg(feature = "crash-points")]
 pub use store::{DyingStore, wrapped};
 
-/// A place that is no call of a store; a point there is `PLACE:before[:N]`.
+/// Marks a place outside of store calls; a point there is `PLACE:before[:N]`.
 #[inline]
 pub fn reach(place: &str) {
     #[cfg(feature = "crash-points")]

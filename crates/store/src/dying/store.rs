@@ -18,11 +18,11 @@ use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
-/// A store at whose calls the process may die.
+/// A store whose calls may kill the process.
 #[derive(Debug)]
 pub struct DyingStore(Arc<dyn Store>);
 
-/// The same store, its calls being crash points if this process has one.
+/// Wraps the store if this process has a crash point.
 pub fn wrapped(store: Arc<dyn Store>) -> Arc<dyn Store> {
     if point::is_set() { Arc::new(DyingStore(store)) } else { store }
 }
@@ -37,7 +37,7 @@ impl DyingStore {
         self.call_that(op, what, work, |_| true).await
     }
 
-    /// A call that may have done nothing.
+    /// Makes a call that may have no effect.
     async fn call_that<T>(
         &self,
         op: Op,
