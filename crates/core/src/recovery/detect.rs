@@ -54,7 +54,7 @@ fn cut_at_stable(state: &State) -> Remedy {
     }
 }
 
-/// A1
+/// Detects rule A1.
 pub(super) fn phantom_wait(sight: &Sight<'_>) -> Option<Diagnosis> {
     if settled_status(sight)? != Status::Waiting || !is_under_way(sight.state) {
         return None;
@@ -64,7 +64,7 @@ pub(super) fn phantom_wait(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::A1, evidence, cut_at_stable(sight.state))
 }
 
-/// A2
+/// Detects rule A2.
 pub(super) fn hidden_question(sight: &Sight<'_>) -> Option<Diagnosis> {
     let hides = matches!(settled_status(sight)?, Status::Running | Status::Queued);
     if !hides || sight.state.summary.status != Status::Waiting {
@@ -78,7 +78,7 @@ pub(super) fn hidden_question(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::A2, evidence, Remedy::Branch { cutoff: first.before() })
 }
 
-/// A3
+/// Detects rule A3.
 pub(super) fn unended(sight: &Sight<'_>) -> Option<Diagnosis> {
     let plan = &sight.state.queued.plan;
     if settled_status(sight)? != Status::Running || plan.is_empty() || !is_under_way(sight.state) {
@@ -96,7 +96,7 @@ fn is_done(op: &Op) -> bool {
     matches!(&op.kind, OpKind::Step(StepOp { progress: StepProgress::Completed(_), .. }))
 }
 
-/// A4
+/// Detects rule A4.
 pub(super) fn left_failure(sight: &Sight<'_>) -> Option<Diagnosis> {
     if sight.owner.is_alive() { None } else { failure_left_in(sight.state, Some(sight)) }
 }
@@ -131,7 +131,7 @@ fn failure_left_in(state: &State, sight: Option<&Sight<'_>>) -> Option<Diagnosis
     found(Code::A4, evidence, Remedy::Requeue { run_at: sight.now })
 }
 
-/// D2
+/// Detects rule D2.
 pub(super) fn half_jump(sight: &Sight<'_>) -> Option<Diagnosis> {
     half_jump_in(sight.state)
 }
@@ -142,7 +142,7 @@ fn half_jump_in(state: &State) -> Option<Diagnosis> {
     found(Code::D2, evidence, Remedy::Branch { cutoff: asked.before() })
 }
 
-/// P1
+/// Detects rule P1.
 pub(super) fn poison(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { proven: true, lived, .. } = &sight.owner else { return None };
     let summary = &sight.state.summary;
@@ -152,7 +152,7 @@ pub(super) fn poison(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::P1, seen_of(summary), used_up(summary, sight.bounds))
 }
 
-/// O2
+/// Detects rule O2.
 pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
     let Owner::Lost { evidence, .. } = &sight.owner else { return None };
     let remedy = match sight.task {
@@ -173,7 +173,7 @@ pub(super) fn lost_owner(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::O2, evidence.clone(), remedy)
 }
 
-/// W1
+/// Detects rule W1.
 pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
     if let Some((child, result)) = sight.children.first() {
         let evidence = format!("child {child} has ended, but the log does not record it");
@@ -187,7 +187,7 @@ pub(super) fn asleep(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::W1, format!("{why}, but its task is dormant"), Remedy::Wake)
 }
 
-/// W2
+/// Detects rule W2.
 pub(super) fn misfit(sight: &Sight<'_>) -> Option<Diagnosis> {
     let state = sight.state;
     if state.summary.mail_unread == 0 || state.summary.status != Status::Waiting {
@@ -237,7 +237,7 @@ fn wanted(state: &State, now: Millis) -> Option<&'static str> {
     mail.then_some("the log has the mail that it waits for")
 }
 
-/// O1
+/// Detects rule O1.
 pub(super) fn no_task(sight: &Sight<'_>) -> Option<Diagnosis> {
     if sight.owner.is_alive() {
         return None;
@@ -280,7 +280,7 @@ fn due_at(state: &State, now: Millis) -> Millis {
     }
 }
 
-/// O3
+/// Detects rule O3.
 pub(super) fn lost_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
     sight.remote.iter().find_map(|remote| {
         let path = remote.path.clone();
@@ -309,7 +309,7 @@ pub(super) fn lost_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
     })
 }
 
-/// H1
+/// Detects rule H1.
 pub(super) fn silent_remote(sight: &Sight<'_>) -> Option<Diagnosis> {
     sight.remote.iter().find_map(|remote| {
         let task = remote.task.as_ref().filter(|task| task.state == TaskState::Claimed)?;
@@ -339,7 +339,7 @@ fn waits_for_worker(sight: &Sight<'_>) -> bool {
     !is_fit(sight) && !sight.owner.is_alive() && wanted(sight.state, sight.now).is_some()
 }
 
-/// N1
+/// Detects rule N1.
 pub(super) fn no_live_workflow(sight: &Sight<'_>) -> Option<Diagnosis> {
     let summary = &sight.state.summary;
     if !waits_for_worker(sight) || sight.versions.is_some_and(|live| !live.is_empty()) {
@@ -352,7 +352,7 @@ pub(super) fn no_live_workflow(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::N1, evidence, Remedy::Tell { hint })
 }
 
-/// E2
+/// Detects rule E2.
 pub(super) fn no_version(sight: &Sight<'_>) -> Option<Diagnosis> {
     let live = sight.versions.filter(|live| !live.is_empty())?;
     if !waits_for_worker(sight) {
@@ -369,7 +369,7 @@ pub(super) fn no_version(sight: &Sight<'_>) -> Option<Diagnosis> {
     found(Code::E2, format!("{missing}: the run waits for a worker with {}", summary.needs()), remedy)
 }
 
-/// "no live node has version 2 of order (live nodes have 1)"
+/// Returns, for example, "no live node has version 2 of order (live nodes have 1)".
 fn missing(summary: &Summary, live: &[u32]) -> String {
     let Summary { workflow, version, .. } = summary;
     let has = match live {

@@ -647,7 +647,7 @@ async fn a_record_that_contradicts_itself_is_reported_and_freed() {
         assert_eq!(place.store.put_task(flawed, Expect::Absent).await.unwrap(), Written::Done);
         let stats = place.client().queue().stats().await.unwrap();
         assert_eq!(stats.flaws.len(), 1);
-        assert_eq!(stats.flaws[0].flaw, "it has an owner exactly while it is claimed");
+        assert_eq!(stats.flaws[0].flaw, "`owner` must be set exactly while the task is claimed");
         place.clock.advance(LEASE);
         assert_eq!(place.claim("w").await.len(), 1);
         assert_eq!(place.client().queue().stats().await.unwrap().flaws, []);
