@@ -89,7 +89,7 @@ async fn make(url: &str) -> Result<Arc<dyn Store>, EngineError> {
 /// A process may be told to die at a call of its store, if it was built for that.
 fn mortal(store: Arc<dyn Store>) -> Arc<dyn Store> {
     #[cfg(feature = "crash-points")]
-    let store = goldseam_store::dying::wrapped(store);
+    let store = goldseam_store::crash_points::wrapped(store);
     store
 }
 

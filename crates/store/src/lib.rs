@@ -12,25 +12,24 @@
 //! |---|---|---|
 //! | values | [`error`] | [`StoreError`], named by the caller's next action |
 //! | | [`clock`], [`pace`], [`sync`] | clocks as values; how often a store may be asked; locking |
-//! | | `shown`, `splitmix` | URLs without secrets; reproducible random numbers |
+//! | | `url_redact`, `splitmix` | URLs without secrets; reproducible random numbers |
 //! | records | [`types`] with `filter` and [`cursor`] | records, filters and conditions |
 //! | | [`check`] | reports of checking a store |
 //! | interfaces | [`feed`], [`foreign`], [`archive`] | all appends in one order; states of another system; archives |
 //! | | [`api`] | the [`Store`] trait |
 //! | reference | [`memory`] | the store for tests and simulation |
 //! | | `conformance` | the cases that every store must pass (feature `conformance`) |
-//! | wrappers | [`faulty`], [`traced`], [`closed`] | faults on demand; calls as spans; no writes |
-//! | | [`dying`] | crash points (feature `crash-points`) |
+//! | wrappers | [`faulty`], [`traced`], [`read_only`] | faults on demand; calls as spans; no writes |
+//! | | [`crash_points`] | crash points (feature `crash-points`) |
 
 pub mod api;
 pub mod archive;
 pub mod check;
 pub mod clock;
-pub mod closed;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod crash_points;
 pub mod cursor;
-pub mod dying;
 pub mod error;
 pub mod faulty;
 pub mod feed;
@@ -38,16 +37,16 @@ mod filter;
 pub mod foreign;
 pub mod memory;
 pub mod pace;
-mod shown;
+pub mod read_only;
 mod splitmix;
 pub mod sync;
 pub mod traced;
 pub mod types;
+mod url_redact;
 
 pub use api::Store;
 pub use archive::Archive;
 pub use clock::{Clock, ManualClock};
-pub use closed::{Closed, ClosedStore};
 pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
@@ -55,9 +54,10 @@ pub use feed::{Fed, Feed, Stirred};
 pub use foreign::{ForeignState, ForeignStates};
 pub use memory::MemoryStore;
 pub use pace::Pace;
-pub use shown::{shown_url, url_secrets};
+pub use read_only::{Closed, ClosedStore};
 pub use traced::TracedStore;
 pub use types::{
     Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
     Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
 };
+pub use url_redact::{shown_url, url_secrets};

@@ -2,7 +2,7 @@
 
 use super::prune::refuse_archived;
 use super::remote::Attempt;
-use super::{Decision, Refusal, TaskMove, View, ending, remote, travel};
+use super::{Decision, Refusal, TaskMove, View, branching, ending, remote};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
 use crate::event::{Event, Note, RunRecovered};
@@ -25,7 +25,7 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
         Remedy::Branch { cutoff } => {
             let evidence = heal.evidence.clone();
             let why = Why::Recovery { rule: heal.rule.to_string(), evidence };
-            let opened = travel::open(state, *cutoff, why, None);
+            let opened = branching::open(state, *cutoff, why, None);
             let seam = recovered(Some((opened.branch, *cutoff)));
             Decision::new(now, vec![Event::BranchOpened(opened), seam], TaskMove::Ready)
         }
@@ -39,7 +39,7 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
             if view.has_seen(&child_command(child))? {
                 return Err(Refusal::NothingToDo { why: "the child's end has already been delivered" });
             }
-            let mail = super::outside::child_event(child, result);
+            let mail = super::external::child_event(child, result);
             Decision::new(now, vec![mail, recovered(None)], TaskMove::Wake)
         }
         Remedy::ChangeVersion { to } => {
@@ -131,9 +131,9 @@ pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision
         false => last_stable(state).unwrap_or(state.branches.active().opened),
     };
     if !state.is_being_undone() {
-        travel::refuse_undone_before(state, cutoff)?;
+        branching::refuse_undone_before(state, cutoff)?;
     }
-    let opened = travel::open(state, cutoff, Why::Reset, None);
+    let opened = branching::open(state, cutoff, Why::Reset, None);
     let mut events: Vec<Event> = ending::drop_jump(state, note).into_iter().collect();
     events.extend([Event::NoteAdded(note.clone()), Event::BranchOpened(opened)]);
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
@@ -150,7 +150,7 @@ pub(super) fn undo_seam(view: View<'_>, note: &Note, now: Millis) -> Result<Deci
     };
     let before = state.branches.iter().filter(|branch| branch.opened < seam.opened).max_by_key(|b| b.opened);
     let other = before.ok_or(none)?;
-    let mut opened = travel::open(state, seam.opened.before(), Why::Undo { seam: seam.id }, None);
+    let mut opened = branching::open(state, seam.opened.before(), Why::Undo { seam: seam.id }, None);
     opened.parent = Some(other.id);
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
     Ok(Decision::new(now, events, TaskMove::Ready))

@@ -5,14 +5,14 @@
 //! [`Refusal::Fenced`], on the first try and on every retry after a conflict. External commands carry an id. `decide`
 //! answers an id that it has seen with no events, so a caller whose reply was lost can safely repeat the command.
 
+mod branching;
 mod ending;
+mod external;
 mod heal;
 mod migrate;
-mod outside;
 mod owned;
 mod prune;
 mod remote;
-mod travel;
 
 use crate::command::Command;
 use crate::event::Event;
@@ -332,14 +332,14 @@ impl Refusal {
 /// log and decides again.
 pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -> Result<Decision, Refusal> {
     match command {
-        Command::Start { queued, claim } => outside::start(view, queued, claim.as_ref(), now),
-        Command::Claim(claim) => outside::claim(view, claim, now),
+        Command::Start { queued, claim } => external::start(view, queued, claim.as_ref(), now),
+        Command::Claim(claim) => external::claim(view, claim, now),
         Command::Signal { .. }
         | Command::Answer { .. }
         | Command::Pause(_)
         | Command::Resume(_)
         | Command::Annotate(_)
-        | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
+        | Command::ChildEnded { .. } => external::mail(view, command, now, limits),
         Command::Cancel(note) => ending::cancel(view, note, ending::Code::MayBeLive, now),
         Command::CancelUnmanned { note, lost } => {
             ending::cancel(view, note, ending::Code::Nowhere { lost: lost.as_ref() }, now)
@@ -347,11 +347,11 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Terminate(note) => ending::terminate(view, note, now),
         Command::Withdraw(withdraw) => ending::withdraw(view, withdraw, now),
         Command::StepEnded(ended) => remote::ended(view, ended, now),
-        Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Refuse, now),
-        Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Refuse, now),
+        Command::Jump(jump) => branching::jump(view, jump, ending::OnCancel::Refuse, now),
+        Command::Retry(note) => branching::retry(view, note, ending::OnCancel::Refuse, now),
         Command::DropCancel(command) => match &**command {
-            Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Drop, now),
-            Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Drop, now),
+            Command::Jump(jump) => branching::jump(view, jump, ending::OnCancel::Drop, now),
+            Command::Retry(note) => branching::retry(view, note, ending::OnCancel::Drop, now),
             other => decide(view, other, now, limits),
         },
         Command::Heal(heal) => heal::heal(view, heal, now),
@@ -359,7 +359,7 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Reset(note) => heal::reset(view, note, now),
         Command::UndoSeam(note) => heal::undo_seam(view, note, now),
         Command::Migrate(migrate) => migrate::migrate(view, migrate, now),
-        Command::HandBack(node) => outside::hand_back(view, node, now),
+        Command::HandBack(node) => external::hand_back(view, node, now),
         Command::Prune(pruned) => prune::prune(view, pruned, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }

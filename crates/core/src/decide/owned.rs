@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, ending, remote, travel};
+use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, branching, ending, remote};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
 use crate::error::Failure;
@@ -396,9 +396,9 @@ impl Batch<'_> {
         let Some(jump) = &self.state.jump else {
             return Err(Refusal::NothingToDo { why: "no jump is pending" });
         };
-        let cutoff = travel::cutoff_before(self.state, &jump.to)?;
+        let cutoff = branching::cutoff_before(self.state, &jump.to)?;
         self.drop_tasks();
-        self.push(travel::open_jump(self.state, jump, cutoff));
+        self.push(branching::open_jump(self.state, jump, cutoff));
         if let Some(again) = ending::cancel_again(self.state) {
             self.push(again);
         }

@@ -1,11 +1,11 @@
 //! Accepted commands, refused commands, and the events of accepted ones.
 
+mod branching;
 mod ending;
+mod external;
 mod heal;
 mod migrate;
-mod outside;
 mod owned;
 mod prune;
 mod remote;
 mod size;
-mod travel;

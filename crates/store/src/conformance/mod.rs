@@ -19,10 +19,10 @@ pub mod differential;
 pub mod feed;
 pub mod foreign;
 pub mod lanes;
-mod lives;
 pub mod locks;
 pub mod make;
 pub mod nodes;
+mod random_runs;
 pub mod read;
 pub mod rowless;
 pub mod rows;
@@ -303,9 +303,9 @@ macro_rules! conformance {
             watch::the_clock_never_goes_back,
             watch::the_clock_follows_the_fixture,
         }
-        $crate::conformance! { @lives $fresh;
-            lives_from_0_are_shown_as_derived = 0,
-            lives_from_5_are_shown_as_derived = 5,
+        $crate::conformance! { @random_runs $fresh;
+            random_runs_from_0_are_shown_as_derived = 0,
+            random_runs_from_5_are_shown_as_derived = 5,
         }
         $crate::conformance! { @seeds $fresh;
             the_seeds_from_0_answer_like_the_memory_store = 0,
@@ -314,13 +314,13 @@ macro_rules! conformance {
             the_seeds_from_15_answer_like_the_memory_store = 15,
         }
     };
-    (@lives $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
+    (@random_runs $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let fixture = $fresh().await;
                 for seed in $first..$first + 5 {
-                    let life = $crate::conformance::views::lives_are_shown_as_derived(&fixture, seed);
+                    let life = $crate::conformance::views::random_runs_are_shown_as_derived(&fixture, seed);
                     $crate::conformance::in_time(life).await;
                 }
             }

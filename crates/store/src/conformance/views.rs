@@ -17,8 +17,8 @@ use goldseam_core::{Failure, Path, Payload, QueueName, RunId, Seq, derive};
 
 use self::derived::{Derived, Known, event, happened, job};
 use super::Fixture;
-use super::lives::{Life, jump_to, local, record, reset};
 use super::make::{ALL, T, append, at, run, task, task_id};
+use super::random_runs::{RandomRun, jump_to, local, record, reset};
 use crate::api::{Append, NodeRecord, NodeState, RunFilter};
 
 /// A way to query the views of a store directly.
@@ -104,7 +104,7 @@ const JOB: &str = "id, job_name, queue, status, workflow_run_id, step_id, owner,
 /// The query for stale steps from the runbook, without the store's own time functions.
 const STALE: &str = "workflow_run_steps wrs JOIN workflow_runs wr ON wr.id = wrs.workflow_run_id \
     WHERE wrs.status = 'running' AND wr.status = 'running' ORDER BY wrs.id";
-/// Number of steps of a random life.
+/// Number of steps of a random run.
 const STEPS: u32 = 80;
 const ALL_VIEWS: [&str; 5] =
     ["workflow_runs", "workflow_run_steps", "workflow_execution_history", "job_runs", "workflow_events"];
@@ -130,11 +130,11 @@ pub async fn golden_histories_are_shown_as_derived(fixture: &Fixture) {
 }
 
 /// Random runs, examined on their way.
-pub async fn lives_are_shown_as_derived(fixture: &Fixture, seed: u64) {
+pub async fn random_runs_are_shown_as_derived(fixture: &Fixture, seed: u64) {
     if fixture.views.is_none() {
         return;
     }
-    let mut life = Life::begin(fixture, &format!("life-{seed}"), seed).await;
+    let mut life = RandomRun::begin(fixture, &format!("life-{seed}"), seed).await;
     for step in 0..STEPS {
         life.step().await;
         if step % 3 == 0 {
@@ -147,7 +147,7 @@ pub async fn lives_are_shown_as_derived(fixture: &Fixture, seed: u64) {
 /// A step that was running after the cutoff of a new branch disappears; its events stay.
 pub async fn steps_of_a_left_branch_are_not_shown(fixture: &Fixture) {
     let Some(views) = fixture.views.as_deref() else { return };
-    let mut life = Life::begin(fixture, "r", 1).await;
+    let mut life = RandomRun::begin(fixture, "r", 1).await;
     life.claim(1).await;
     life.owned(vec![life.completed("a")]).await;
     life.owned(vec![life.completed("b")]).await;
@@ -175,7 +175,7 @@ pub async fn steps_of_a_left_branch_are_not_shown(fixture: &Fixture) {
 /// A remote step runs while a worker has its task, and only then the query for stale steps finds it.
 pub async fn a_remote_step_runs_while_a_worker_has_its_task(fixture: &Fixture) {
     let Some(views) = fixture.views.as_deref() else { return };
-    let mut life = Life::begin(fixture, "r", 1).await;
+    let mut life = RandomRun::begin(fixture, "r", 1).await;
     life.claim(1).await;
     let started = life.remote(0);
     let id = started.remote.as_ref().unwrap().task.clone();
@@ -201,7 +201,7 @@ pub async fn a_remote_step_runs_while_a_worker_has_its_task(fixture: &Fixture) {
 /// until another node owns the run.
 pub async fn a_local_step_is_alive_by_its_own_or_its_nodes_heartbeats(fixture: &Fixture) {
     let Some(views) = fixture.views.as_deref() else { return };
-    let mut life = Life::begin(fixture, "r", 1).await;
+    let mut life = RandomRun::begin(fixture, "r", 1).await;
     fixture.clock.set(at(20));
     fixture.store.beat(&record(1)).await.unwrap();
     life.claim(1).await;
@@ -260,7 +260,7 @@ pub async fn jobs_match_their_records(fixture: &Fixture) {
     let found = shown(views, JOB, "job_runs ORDER BY id").await;
     let wanted: Vec<Cells> = tasks.iter().filter_map(job).collect();
     assert_eq!(found, wanted);
-    let mut life = Life::begin(fixture, "r", 1).await;
+    let mut life = RandomRun::begin(fixture, "r", 1).await;
     life.claim(1).await;
     let started = life.remote(0);
     let id = started.remote.as_ref().unwrap().task.clone();
@@ -275,7 +275,7 @@ pub async fn jobs_match_their_records(fixture: &Fixture) {
 /// Whatever a log or a row contains, a view shows the readable part, and the rest as it is.
 pub async fn damage_is_shown_and_stops_no_view(fixture: &Fixture) {
     let (Some(views), Some(damage)) = (fixture.views.as_deref(), &fixture.damage) else { return };
-    let mut life = Life::begin(fixture, "r", 1).await;
+    let mut life = RandomRun::begin(fixture, "r", 1).await;
     life.claim(1).await;
     let odd = "{\"nul\":\"a\\u0000\\\\u0000\",\"half\":\"\\ud800\",\"huge\":1e999999}";
     for (step, output) in [("a", odd), ("b", "null"), ("c", "1")] {
@@ -318,7 +318,7 @@ pub async fn damage_is_shown_and_stops_no_view(fixture: &Fixture) {
 /// the store's clock; everything else is old.
 pub async fn stalled(fixture: &Fixture) {
     for (name, beaten) in [("silent", T), ("alive", fixture.store.now().await.unwrap())] {
-        let mut life = Life::begin(fixture, name, 1).await;
+        let mut life = RandomRun::begin(fixture, name, 1).await;
         life.claim(1).await;
         let started = life.remote(0);
         let id = started.remote.as_ref().unwrap().task.clone();
@@ -327,11 +327,11 @@ pub async fn stalled(fixture: &Fixture) {
         let version = task.version;
         fixture.replace(Task { heartbeat_at: Some(beaten), ..task.claimed("w-1", T) }, version).await;
     }
-    let mut life = Life::begin(fixture, "long", 1).await;
+    let mut life = RandomRun::begin(fixture, "long", 1).await;
     fixture.store.beat(&record(1)).await.unwrap();
     life.claim(1).await;
     life.owned(vec![life.started("pack")]).await;
-    let mut life = Life::begin(fixture, "fallen", 1).await;
+    let mut life = RandomRun::begin(fixture, "fallen", 1).await;
     life.claim(1).await;
     for by in [2, 3] {
         life.takes_over(by).await;
@@ -364,15 +364,15 @@ mod tests {
 
     use super::*;
 
-    /// The same lives at the same moments reach everything that views can show.
+    /// The same random runs at the same moments reach everything that views can show.
     #[tokio::test]
-    async fn random_lives_reach_everything_a_view_can_show() {
+    async fn random_runs_reach_everything_a_view_can_show() {
         let mut steps = BTreeSet::new();
         let mut runs = BTreeSet::new();
         let mut events = BTreeSet::new();
         let fixture = Fixture::memory();
         for seed in 0..100 {
-            let mut life = Life::begin(&fixture, &format!("life-{seed}"), seed).await;
+            let mut life = RandomRun::begin(&fixture, &format!("life-{seed}"), seed).await;
             for _ in 0..STEPS {
                 life.step().await;
                 let (known, derived) =

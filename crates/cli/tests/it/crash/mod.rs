@@ -1,6 +1,6 @@
 //! Every crash point of the catalogue: the real binary dies by SIGKILL before and after each arrow, another one goes on.
 //!
-//! A point is told to a process by `GOLDSEAM_CRASH_POINT` (`goldseam_store::dying`). One that is never reached fails its
+//! A point is told to a process by `GOLDSEAM_CRASH_POINT` (`goldseam_store::crash_points`). One that is never reached fails its
 //! test. With `GOLDSEAM_CRASH_STORES=all`, as `cargo xtask crash` has it, they are gone through on Postgres and on an
 //! object store, too; but a bucket has no migrations (C17), and only a bucket has several writes to one append (C18).
 

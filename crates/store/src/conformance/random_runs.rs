@@ -1,4 +1,4 @@
-//! Random lives of runs: every command goes through `decide`, and every append is what an engine would make of it.
+//! Random runs: every command goes through `decide`, and every append is what an engine would make of it.
 //! Owners do steps and hand them out, workers and nodes come and go, rules heal, operators pause, jump and reset.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::api::{Append, Expect, NodeRecord, NodeState, TaskChange, TaskFilter};
 use crate::splitmix::SplitMix;
 
 /// A run whose log grows by random commands.
-pub(super) struct Life<'a> {
+pub(super) struct RandomRun<'a> {
     pub(super) run: RunId,
     pub(super) fixture: &'a Fixture,
     history: Vec<Recorded>,
@@ -87,7 +87,7 @@ fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
 }
 
-impl<'a> Life<'a> {
+impl<'a> RandomRun<'a> {
     /// Creates a queued run.
     pub(super) async fn begin(fixture: &'a Fixture, name: &str, seed: u64) -> Self {
         let history = Vec::new();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::{LockName, Millis, NodeId, Seq};
-use goldseam_store::closed::{Closed, ClosedStore};
 use goldseam_store::conformance::make::{append_with_row, claim_at, run, summary, task};
+use goldseam_store::read_only::{Closed, ClosedStore};
 use goldseam_store::{
     Append, Expect, LockFilter, MemoryStore, NodeRecord, NodeState, Pace, Row, RunFilter, Store, StoreError,
 };

@@ -12,7 +12,7 @@ mod point;
 mod store;
 
 #[cfg(feature = "crash-points")]
-pub use store::{DyingStore, wrapped};
+pub use store::{CrashPointStore, wrapped};
 
 /// Marks a place outside of store calls; a point there is `PLACE:before[:N]`.
 #[inline]
