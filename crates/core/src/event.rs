@@ -29,7 +29,7 @@ pub type Tags = BTreeMap<TagKey, String>;
 
 /// A fact in the log of a run.
 ///
-/// The events of a run, in order, are its log, and the log is the only truth about the run: [`derive`](crate::derive)
+/// The events of a run, in order, are its log, and the log is the only truth about the run: [`derive`](crate::derive())
 /// computes everything else from it. An arrow in the description of a variant names the status that follows. *Mail*
 /// is an event from outside that every branch sees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 //! A *run* is one execution of a workflow. Everything that happens to it is an [`Event`] in its *log*, and the log is
 //! the only truth about the run. Three functions define the engine:
 //!
-//! - [`derive`] folds a log into a [`State`]: steps, waits, mail, ownership, branches.
+//! - [`derive()`] folds a log into a [`State`]: steps, waits, mail, ownership, branches.
 //! - [`decide()`] checks a [`Command`] against a state and returns a [`Decision`], the events to append, or a
 //!   [`Refusal`].
 //! - [`recovery::diagnose`] checks a state, its cached row and the liveness of nodes against the rules, and returns

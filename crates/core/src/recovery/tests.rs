@@ -425,7 +425,7 @@ fn a_new_task_changes_nothing_else_of_the_run() {
 }
 
 #[test]
-fn a_failed_step_with_tries_left_is_tried_again() {
+fn a_failed_step_with_attempts_left_is_retried() {
     let case = Case::resting(failed_with(2), Queue::Ready);
     let log = case.log.clone().act(case.heal(0)).claimed("n-2");
     let step = &log.state().ops[&path("b")];
@@ -456,7 +456,7 @@ fn undoing_a_seam_restores_the_old_branch() {
 }
 
 #[test]
-fn a_reset_keeps_what_has_settled() {
+fn a_reset_keeps_stable_events() {
     let log = Log::running().completed("a").started("b", 1).act(Command::Reset(note("x1")));
     assert_eq!(log.status(), Status::Queued);
     assert!(log.state().ops.contains_key(&path("a")) && !log.state().ops.contains_key(&path("b")));

@@ -44,7 +44,7 @@ fn a_life() -> Log {
 }
 
 #[test]
-fn a_late_row_folds_on_to_the_same_as_derive() {
+fn folding_a_late_row_equals_derive() {
     let log = a_life();
     for from in 1..log.records.len() {
         let mut row = derived(&log, from).summary;
@@ -56,7 +56,7 @@ fn a_late_row_folds_on_to_the_same_as_derive() {
 }
 
 #[test]
-fn a_live_state_applies_to_the_same_as_derive() {
+fn applying_events_equals_derive() {
     let log = a_life();
     let mut live = derived(&log, 1);
     for at in 1..log.records.len() {
@@ -128,7 +128,7 @@ fn same_from_base(log: &Log) {
 }
 
 #[test]
-fn continue_as_new_derives_the_same_from_its_base_as_from_the_start() {
+fn continue_as_new_derives_the_same_from_its_base() {
     let again = |log: Log, input: &str| log.owned(vec![Owned::ContinueAsNew(json(input))]);
     let busy = a_life_until_cancelled();
     let mut logs = vec![again(Log::running(), "1"), again(again(busy.clone(), "1"), "2"), again(busy, "1")];
@@ -171,7 +171,7 @@ fn a_base_alone_derives_like_every_prefix() {
 }
 
 #[test]
-fn continue_as_new_carries_what_its_own_append_did() {
+fn continue_as_new_carries_changes_of_its_own_append() {
     let log = Log::running();
     let child = Owned::Child(log.child("pick", "c7"));
     let version = Owned::ChangeVersion { to: 2, reason: "newer".into() };
@@ -457,7 +457,7 @@ fn a_long_message_is_shortened_in_the_row() {
 }
 
 #[test]
-fn which_events_write_the_row() {
+fn events_that_change_the_row_write_it() {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b");
     let undoing = log.clone().owned(vec![Owned::UndoStarted { path: path("b"), failure: None }]);
     let writes = |log: &Log, doing: Owned| {

@@ -53,14 +53,14 @@ fn a_repeated_jump_or_retry_is_answered_with_no_events() {
 }
 
 #[test]
-fn a_finished_run_can_be_sent_back() {
+fn a_finished_run_can_jump_back() {
     let log = jump(Log::running().completed("a").finishes(), jump_to("j1", "a"));
     assert_eq!((log.status(), log.state().outcome.clone()), (Status::Queued, None));
     assert_eq!(log.state().summary.finished_at, None);
 }
 
 #[test]
-fn a_branch_hangs_on_the_branch_that_contains_its_cutoff() {
+fn the_parent_of_a_branch_contains_its_cutoff() {
     let log = jump(Log::running().completed("a").completed("b"), jump_to("j1", "b"));
     let log = log.claimed("n-1").completed("b").completed("c");
     let parents = |log: &Log| log.state().branches.iter().map(|b| b.parent.map(|p| p.0)).collect::<Vec<_>>();
@@ -218,7 +218,7 @@ fn keys_renewed_by_jump_kept_by_recovery() {
 }
 
 #[test]
-fn cancel_is_kept_by_recovery_and_dropped_by_a_jump_that_says_so() {
+fn cancel_survives_recovery_and_drop_cancel_drops_it() {
     let log = Log::running().completed("a").act(Command::Cancel(note("c1")));
     assert!(recover_at(log.clone(), 1, Seq(4)).state().summary.cancel.is_some());
     let jump = Command::DropCancel(Box::new(Command::Jump(jump_to("j1", "a"))));

@@ -347,7 +347,7 @@ fn each_kind_of_mail_changes_the_task() {
 }
 
 #[test]
-fn a_claim_is_the_epoch_of_itself_and_of_what_comes_with_it() {
+fn a_claim_is_the_epoch_of_its_own_append() {
     let start = Command::Start { queued: order("{}"), claim: Some(node("n-1").into()) };
     let log = Log::new("r1").act(start).act(Command::Annotate(note("n"))).completed("a");
     let epochs: Vec<_> = log.records.iter().map(|recorded| recorded.epoch.map(|seq| seq.0)).collect();

@@ -166,7 +166,7 @@ fn unloading_rests_until_the_earliest_time() {
 }
 
 #[test]
-fn a_release_is_ignored_when_a_wait_was_resolved_in_the_same_append() {
+fn a_release_after_a_resolved_wait_is_ignored() {
     let log = Log::running().waits("w", &["go"]).signalled("go", "s1");
     let log = log.owned(vec![Owned::Check(path("w")), Owned::Release(Release::Unload)]);
     assert_eq!((log.names().last(), log.status()), (Some(&"wait.resolved"), Status::Running));
@@ -288,7 +288,7 @@ fn events_carry_the_time_of_their_action() {
 }
 
 #[test]
-fn a_history_of_just_the_limit_may_go_on() {
+fn a_history_at_the_limit_may_continue() {
     let mut log = Log::running().completed("a");
     log.limits.history_events_max = 3;
     assert!(log.ask(&log.by_owner(vec![Owned::StepCompleted(log.completion("b"))])).is_ok());
@@ -398,7 +398,7 @@ fn nothing_begins_while_a_run_is_undone() {
 }
 
 #[test]
-fn one_append_cannot_begin_undoing_and_go_on() {
+fn an_append_cannot_compensate_and_continue() {
     let log = Log::running().completed_with_undo("reserve");
     let begins = Owned::UndoStarted { path: path("reserve"), failure: Some(crate::Failure::terminal("no")) };
     let done = Owned::StepCompleted(log.completion("ship"));

@@ -108,7 +108,7 @@ fn a_tombstone_removes_the_task() {
 }
 
 #[test]
-fn a_tombstone_stands_on_the_branch_that_ended() {
+fn a_tombstone_is_on_the_branch_that_ended() {
     let log = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1").finishes();
     let at = log.end();
     let log = log.act(prune(at));

@@ -81,7 +81,7 @@ fn a_run_is_stopped_after_exactly_as_many_recoveries_as_allowed() {
 }
 
 #[test]
-fn deaths_in_company_never_decide() {
+fn crashes_beside_other_runs_are_not_decisive() {
     let log = dies(Log::running(), &[false; 9]);
     let summary = &log.state().summary;
     assert_eq!((summary.attempt, paces(&log, 3)), (2, Pace::Alone));
@@ -230,7 +230,7 @@ fn stopped(log: &Log, bounds: Bounds) -> Command {
 }
 
 #[test]
-fn a_policy_of_failing_fails_what_has_nothing_to_undo() {
+fn a_fail_policy_fails_a_run_without_compensations() {
     let log = dies(Log::running(), &[false, false, true]);
     let ended = log.clone().act(stopped(&log, FAIL));
     assert_eq!(ended.status(), Status::Failed);
@@ -238,7 +238,7 @@ fn a_policy_of_failing_fails_what_has_nothing_to_undo() {
 }
 
 #[test]
-fn a_policy_of_failing_undoes_first_and_alone() {
+fn a_fail_policy_compensates_first_and_alone() {
     let log = dies(undoable(), &[false, false, true]);
     let command = stopped(&log, FAIL);
     assert_eq!(log.ask(&command).unwrap().task, TaskMove::Renew(log.now));

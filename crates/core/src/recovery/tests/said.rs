@@ -95,7 +95,7 @@ fn stable_is_a_completed_step_or_an_answer_that_was_read() {
 }
 
 #[test]
-fn a_run_that_was_never_recovered_is_counted_however_long_it_lived() {
+fn the_first_recovery_always_counts() {
     let summary = Summary { attempt: 0, lived_ms: Some(1), ..Log::running().state().summary.clone() };
     let bounds = Bounds { attempts_max: 9, park: true };
     assert_eq!(next_attempt(&summary, span(1_000), bounds, false), 1);
