@@ -143,7 +143,7 @@ mod tests {
 
     fn finding(run: &str, code: &str, fate: Fate, evidence: &str) -> Finding {
         let severity = Severity::of(code.parse().ok(), fate);
-        let remedy = format!("deal with it, then: goldseam resume {run}");
+        let remedy = format!("resolve the problem, then: goldseam resume {run}");
         let found = json!({ "run": run, "code": code, "fate": fate, "evidence": evidence, "remedy": remedy,
             "severity": severity });
         serde_json::from_value(found).unwrap()
@@ -163,8 +163,8 @@ mod tests {
             groups.iter().map(|group| (group.findings.len(), group.names())).collect();
         let expected = [(1, "odd"), (5, "ord-0, ord-1, ord-2 and 2 more"), (1, "ord-9")];
         assert_eq!(lines, expected.map(|(count, names)| (count, names.to_owned())));
-        assert_eq!(groups[1].remedy(), "deal with it, then: goldseam resume RUN");
-        assert_eq!(groups[2].remedy(), "deal with it, then: goldseam resume ord-9");
+        assert_eq!(groups[1].remedy(), "resolve the problem, then: goldseam resume RUN");
+        assert_eq!(groups[2].remedy(), "resolve the problem, then: goldseam resume ord-9");
     }
 
     #[test]

@@ -1,46 +1,47 @@
-//! Short texts that callers give: names, keys, kinds and values of tags.
+//! Short texts from callers: names, keys, kinds and values of tags.
 //!
-//! Invariant: such a text holds no control character and no character that changes the direction of the text around it.
-//! Stores keep these texts in columns of their own (Postgres has no U+0000), and terminals print them. Texts that may have
-//! several lines, such as reasons, prompts and payloads, are kept as they are; [`escaped`] makes them safe to print.
+//! Invariant: such a text holds no control character and no character that changes the direction of the surrounding
+//! text. Stores keep these texts in separate columns (Postgres has no U+0000), and terminals print them. Texts that
+//! may have several lines, such as reasons, prompts and payloads, stay unchanged; [`escaped`] makes them safe to
+//! print.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-/// Why an argument is refused.
+/// The reason why an argument is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {flaw}")]
 pub struct ArgumentError {
     /// Which argument, as in `the owner`.
     pub what: &'static str,
-    /// Which rule it breaks.
+    /// The rule that it breaks.
     pub flaw: Flaw,
 }
 
-/// Which rule an argument breaks.
+/// The rule that an argument breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// It has no characters.
     Empty,
     /// It is 0 and must not be.
     Zero,
-    /// It has a character that is not printed.
+    /// It has an unprintable character.
     Control {
         /// The character.
         found: char,
-        /// Its place, counted in characters from 1.
+        /// Its position, counted in characters from 1.
         at: usize,
     },
 }
 
 impl Flaw {
-    /// What to do about it.
+    /// Returns what the caller should do.
     pub fn hint(self) -> &'static str {
         match self {
             Self::Empty => "give it at least one character",
             Self::Zero => "use 1 or more",
             Self::Control { .. } => {
-                "leave control characters and marks of text direction out; a payload may have them"
+                "remove control characters and text-direction marks; a payload may contain them"
             }
         }
     }
@@ -53,7 +54,7 @@ impl fmt::Display for Flaw {
             Self::Zero => f.write_str("must not be 0"),
             Self::Control { found, at } => {
                 let code = u32::from(*found);
-                write!(f, "must not have the control character U+{code:04X} (character {at})")
+                write!(f, "must not contain the control character U+{code:04X} (character {at})")
             }
         }
     }
@@ -67,7 +68,7 @@ pub fn text(what: &'static str, text: &str) -> Result<(), ArgumentError> {
     }
 }
 
-/// Checks a text that names something.
+/// Checks a text that is a name.
 pub fn name(what: &'static str, name: &str) -> Result<(), ArgumentError> {
     match name.is_empty() {
         true => Err(ArgumentError { what, flaw: Flaw::Empty }),
@@ -83,12 +84,12 @@ pub fn positive(what: &'static str, number: u128) -> Result<(), ArgumentError> {
     }
 }
 
-/// Whether a character is a control character (C0, DEL, C1) or changes the direction of the text around it.
+/// Returns whether a character is a control character (C0, DEL, C1) or changes the text direction.
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` with every such character written as in `\u{1b}`, except those that `keep` lets through.
+/// Replaces every such character with its code, as in `\u{1b}`, except those that `keep` returns true for.
 pub fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_kept = |c: char| !is_control(c) || keep(c);
     if text.chars().all(is_kept) {
@@ -106,7 +107,7 @@ pub fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The known words that look most like one that is not known, at most three, the nearest first.
+/// Returns the known words that are most similar to `word`, at most three, the nearest first.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let most = (word.chars().count() / 3).clamp(1, 2);
     let far = known.into_iter().map(|other| (distance(word, other), other));
@@ -115,7 +116,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
     near.into_iter().take(3).map(|(_, other)| other).collect()
 }
 
-/// ` (did you mean x?)`, or nothing if no known word looks like this one.
+/// Returns ` (did you mean x?)`, or an empty text if no known word is similar.
 pub fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word, known).as_slice() {
         [] => String::new(),
@@ -123,7 +124,7 @@ pub fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String
     }
 }
 
-/// How many letters must change, come or go.
+/// Returns the edit distance of two words.
 fn distance(one: &str, two: &str) -> usize {
     let two: Vec<char> = two.chars().collect();
     let mut row: Vec<usize> = (0..=two.len()).collect();
@@ -153,7 +154,10 @@ mod tests {
             assert!(is_control(c));
         }
         let error = name("the owner", "w\0").unwrap_err();
-        assert_eq!(error.to_string(), "the owner must not have the control character U+0000 (character 2)");
+        assert_eq!(
+            error.to_string(),
+            "the owner must not contain the control character U+0000 (character 2)"
+        );
     }
 
     #[test]
@@ -174,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn escaped_text_has_no_control_character_but_those_that_are_kept() {
+    fn escapes_all_control_characters_except_the_kept_ones() {
         assert_eq!(escaped("a\x1b[2J\u{9b}\n\u{202e}", |_| false), "a\\u{1b}[2J\\u{9b}\\u{a}\\u{202e}");
         assert_eq!(escaped("a\x1b\n", |c| c == '\n'), "a\\u{1b}\n");
         assert!(matches!(escaped("plain", |_| false), Cow::Borrowed("plain")));
     }
 
     #[test]
-    fn words_that_look_alike_are_suggested_and_others_are_not() {
+    fn suggests_only_similar_words() {
         let known = ["failed", "parked", "paused", "A1", "A2"];
         assert_eq!(nearest("faild", known), ["failed"]);
         assert_eq!(nearest("A9", known), ["A1", "A2"]);

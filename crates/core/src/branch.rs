@@ -1,19 +1,18 @@
-//! Timelines of a run: they fork, never merge, and are never deleted.
+//! Branches: the timelines of a run. They fork, never merge, and are never deleted.
 //!
-//! Positions are numbered across the whole run, so a branch is its parent and a cutoff. Its
-//! *lineage* is the parent's lineage up to the cutoff, then its own events.
+//! Positions are numbered across the whole run, so a branch is its parent and a cutoff. Its *lineage* is the parent's
+//! lineage up to the cutoff, then its own events.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{BranchOpened, Event, Recorded};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::time::Seq;
 
-/// Numbers the branches of one run, from 1.
+/// The number of a branch of a run, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
@@ -30,7 +29,7 @@ impl fmt::Display for BranchId {
     }
 }
 
-/// The text does not name a branch.
+/// The error for a text that does not name a branch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a branch: write b1, b2, …")]
 pub struct NotABranch(String);
@@ -48,29 +47,29 @@ impl FromStr for BranchId {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Why {
-    /// A rule cut off what could not be trusted.
+    /// A rule discarded untrusted events.
     Recovery {
         /// The rule's code.
         rule: String,
-        /// What it saw.
+        /// What it observed.
         evidence: String,
     },
-    /// Somebody went back to a step.
+    /// An operator went back to a step.
     Jump {
         /// The step to run again.
         to: Path,
     },
-    /// A failed run is tried again from its failed step.
+    /// An operator retried a failed run from its failed step.
     Retry {
         /// The step that failed, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Path>,
     },
-    /// The workflow began anew with other input; nothing of the parent is seen.
+    /// The workflow restarted with new input; the branch sees nothing of its parent.
     Continue,
-    /// An operator took back what had not settled: it runs again from the last stable event.
+    /// An operator discarded everything after the last stable event.
     Reset,
-    /// An operator went back to the other side of a seam.
+    /// An operator reverted a seam.
     Undo {
         /// The branch that the seam opened.
         seam: BranchId,
@@ -78,7 +77,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether steps on such a branch get new idempotency keys: what was undone must be done again.
+    /// Returns whether steps on such a branch get new idempotency keys: compensated steps must run again.
     pub fn renews_keys(&self) -> bool {
         match self {
             Self::Recovery { .. } | Self::Reset | Self::Undo { .. } => false,
@@ -87,25 +86,25 @@ impl Why {
     }
 }
 
-/// One timeline of a run.
+/// A timeline of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branch {
-    /// Its number.
+    /// Number of the branch.
     pub id: BranchId,
     /// The branch that contains the cutoff event; none for the root and after `continue_as_new`.
     pub parent: Option<BranchId>,
     /// The last position of the parent that this branch sees.
     pub cutoff: Seq,
-    /// Where it was opened.
+    /// Position at which it was opened.
     pub opened: Seq,
-    /// Why; none for the root.
+    /// Why it was opened; none for the root.
     pub why: Option<Why>,
-    /// Input that replaces the run's own from here on.
+    /// Input that replaces the run's input from here on.
     pub input: Option<Payload>,
 }
 
 impl Branch {
-    /// The branch that a run is born with.
+    /// Returns the first branch of a run.
     pub fn root() -> Self {
         Self { id: BranchId::ROOT, parent: None, cutoff: Seq::ZERO, opened: Seq(1), why: None, input: None }
     }
@@ -121,80 +120,56 @@ impl Default for Branches {
     }
 }
 
-impl Branch {
-    /// The branch that an event at this position opened.
-    pub fn of(opened: &BranchOpened, seq: Seq) -> Self {
-        Self {
-            id: opened.branch,
-            parent: opened.parent,
-            cutoff: opened.cutoff,
-            opened: seq,
-            why: Some(opened.why.clone()),
-            input: opened.input.clone(),
-        }
-    }
-}
-
 impl Branches {
-    /// Every branch that a log ever opened, also those before a `continue_as_new`.
-    pub fn of(history: &[Recorded]) -> Self {
-        let mut branches = Self::default();
-        for recorded in history {
-            if let Event::BranchOpened(opened) = &recorded.event {
-                branches.open(Branch::of(opened, recorded.seq));
-            }
-        }
-        branches
-    }
-
-    /// Adds a branch that was opened.
+    /// Adds a branch.
     pub fn open(&mut self, branch: Branch) {
         if self.get(branch.id).is_none() {
             self.0.push(branch);
         }
     }
 
-    /// A history that begins at `continue_as_new` knows only that branch.
+    /// Returns the branches of a history that begins at `continue_as_new`, which knows only that branch.
     pub fn only(branch: Branch) -> Self {
         Self(vec![branch])
     }
 
-    /// The branch with this number.
+    /// Returns the branch with this number.
     pub fn get(&self, id: BranchId) -> Option<&Branch> {
         self.0.iter().find(|branch| branch.id == id)
     }
 
-    /// The branch that new events belong to.
+    /// Returns the branch that new events belong to.
     pub fn active(&self) -> &Branch {
         &self.0[self.0.len() - 1]
     }
 
-    /// All of them, oldest first.
+    /// Iterates over all branches, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Branch> {
         self.0.iter()
     }
 
-    /// The number that the next branch will get.
+    /// Returns the number of the next branch.
     pub fn next_id(&self) -> BranchId {
         BranchId(self.0.iter().map(|branch| branch.id.0).max().unwrap_or(0).saturating_add(1))
     }
 
-    /// What `id` sees: each branch of its chain with the last position seen of it.
+    /// Returns what branch `id` sees: each branch of its chain, up to a last position.
     pub fn lineage(&self, id: BranchId) -> Lineage {
         let mut spans = Vec::new();
-        let (mut next, mut until) = (Some(id), Seq(u64::MAX));
+        let mut next = Some(id);
+        let mut until = Seq(u64::MAX);
         while let Some(branch) = next.and_then(|id| self.get(id)) {
             spans.push((branch.id, until));
             until = until.min(branch.cutoff);
-            // A parent is older than its child; anything else is damage and ends the walk.
+            // A parent is older than its child; anything else is damage and ends the search.
             next = branch.parent.filter(|parent| *parent < branch.id);
         }
         Lineage(spans)
     }
 
-    /// The branch that gives steps on `id` their idempotency keys: the latest one opened up to `id`
-    /// that renews them, on its lineage or not. A recovery that cuts before a jump must not bring
-    /// back the keys under which the jump's compensations undid things.
+    /// Returns the branch that gives steps on `id` their idempotency keys: the latest one opened up to `id` that
+    /// renews them, on its lineage or not. A recovery with a cutoff before a jump must not restore the keys that the
+    /// jump's compensations used.
     pub fn generation(&self, id: BranchId) -> BranchId {
         let renews = |branch: &&Branch| branch.why.as_ref().is_none_or(Why::renews_keys);
         let earlier = self.0.iter().filter(|branch| branch.id <= id);
@@ -202,12 +177,12 @@ impl Branches {
     }
 }
 
-/// Which positions of which branches a branch sees.
+/// The positions of each branch that a branch sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lineage(Vec<(BranchId, Seq)>);
 
 impl Lineage {
-    /// Whether the event of `branch` at `seq` is part of it.
+    /// Returns whether the event of `branch` at `seq` is part of it.
     pub fn sees(&self, branch: BranchId, seq: Seq) -> bool {
         self.0.iter().any(|(id, until)| *id == branch && seq <= *until)
     }
@@ -274,15 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_undoes_renews_keys() {
-        let (rule, evidence) = (String::new(), String::new());
-        let kept = [Why::Recovery { rule, evidence }, Why::Reset, Why::Undo { seam: BranchId(2) }];
+    fn only_jumps_retries_and_continue_renew_keys() {
+        let recovery = Why::Recovery { rule: String::new(), evidence: String::new() };
+        let kept = [recovery, Why::Reset, Why::Undo { seam: BranchId(2) }];
         let renewed = [jump(), Why::Retry { from: None }, Why::Continue];
         assert!(!kept.iter().any(Why::renews_keys) && renewed.iter().all(Why::renews_keys));
     }
 
     #[test]
-    fn a_branch_that_names_a_later_one_as_its_parent_sees_only_itself() {
+    fn a_branch_with_a_later_parent_sees_only_itself() {
         let mut branches = Branches::default();
         branches.open(branch(2, 3, 10, jump()));
         branches.open(branch(3, 3, 10, jump()));
@@ -291,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_every_branch_that_it_ever_opened_once() {
+    fn branches_of_a_log_lists_each_branch_once() {
         use crate::command::{Command, Owned};
         use crate::testing::{Log, json, jump_to};
         let log = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1");
@@ -301,7 +276,11 @@ mod tests {
         assert_eq!((all.active().id, all.next_id()), (BranchId(3), BranchId(4)));
         let second = all.get(BranchId(2)).unwrap();
         assert_eq!((second.parent, second.cutoff, second.opened), (Some(BranchId(1)), Seq(3), Seq(6)));
-        assert_eq!(log.state().branches.iter().count(), 1, "the run itself looks at what it began anew with");
+        assert_eq!(
+            log.state().branches.iter().count(),
+            1,
+            "the state keeps only the branch of the last continue_as_new"
+        );
         let mut again = all.clone();
         again.open(second.clone());
         assert_eq!(again, all);

@@ -1,43 +1,15 @@
-//! Events as bytes: versioned JSON, one line each, chained by hashes. Upcasts live here and nowhere else.
+//! The codec of events: versioned JSON, one line each, chained by hashes. Only this module reads old formats.
 
 use serde::{Deserialize, Serialize};
 
 use crate::branch::BranchId;
+pub use crate::corrupt::Corrupt;
 use crate::event::{Event, Recorded};
 use crate::hash::{Hash, WriteId};
 use crate::time::{Millis, Seq};
 
-/// Version of the envelope written today.
+/// Version of the envelope that this release writes.
 const FORMAT: u32 = 1;
-
-/// A history that cannot be understood. Nothing is guessed: a damaged run is parked, the evidence kept; one that a newer
-/// release has written is left to that release.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("event {seq} of the log {}: {detail}", nature(*.is_newer))]
-pub struct Corrupt {
-    /// Where.
-    pub seq: Seq,
-    /// What is wrong.
-    pub detail: String,
-    /// Nothing is wrong: a newer release has written it.
-    pub is_newer: bool,
-}
-
-fn nature(is_newer: bool) -> &'static str {
-    if is_newer { "cannot be read by this release" } else { "is damaged" }
-}
-
-impl Corrupt {
-    /// Damage at `seq`.
-    pub fn new(seq: Seq, detail: impl Into<String>) -> Self {
-        Self { seq, detail: detail.into(), is_newer: false }
-    }
-
-    /// An event at `seq` that only a newer release can read.
-    pub fn newer(seq: Seq, detail: impl Into<String>) -> Self {
-        Self { is_newer: true, ..Self::new(seq, detail) }
-    }
-}
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -68,15 +40,15 @@ struct Version {
     v: u32,
 }
 
-/// An event of which nothing but its envelope and its type can be read.
+/// An event whose envelope and type can be read, but not its data.
 #[derive(Deserialize)]
 struct Enveloped {
     v: u32,
-    #[expect(dead_code, reason = "it must be there")]
+    #[expect(dead_code, reason = "the field must be present")]
     at: Millis,
-    #[expect(dead_code, reason = "it must be there")]
+    #[expect(dead_code, reason = "the field must be present")]
     branch: BranchId,
-    #[expect(dead_code, reason = "it must be there")]
+    #[expect(dead_code, reason = "the field must be present")]
     write: WriteId,
     prev: Hash,
     event: Typed,
@@ -88,21 +60,21 @@ struct Typed {
     name: String,
 }
 
-/// What an event names as the fingerprint of the one before it, as far as it can be read.
+/// Returns the hash of the previous event that an event names, if it can be read.
 fn named_before(text: &str) -> Option<Hash> {
     serde_json::from_str::<Enveloped>(text).ok().map(|read| read.prev)
 }
 
-/// The text that a store keeps for this event.
+/// Returns the text that a store keeps for this event.
 pub fn encode(recorded: &Recorded) -> String {
     let Recorded { seq: _, at, branch, epoch, write, prev, bytes: _, event } = recorded;
     let written =
         Written { v: FORMAT, at: *at, branch: *branch, epoch: *epoch, write: *write, prev: *prev, event };
-    // Serialising these types to a string has no way to fail: no maps with odd keys, no I/O.
+    // Serializing these types cannot fail: they have string keys only, without I/O.
     serde_json::to_string(&written).unwrap_or_default()
 }
 
-/// Reads back what [`encode`] wrote, by this release or an earlier one.
+/// Decodes a text that [`encode`] wrote, in this or an earlier release.
 pub fn decode(seq: Seq, text: &str) -> Result<Recorded, Corrupt> {
     let read: Read = match serde_json::from_str(text) {
         Ok(read) => read,
@@ -113,7 +85,7 @@ pub fn decode(seq: Seq, text: &str) -> Result<Recorded, Corrupt> {
         return Err(other_format(seq, v));
     }
     if branch.0 == 0 {
-        return Err(Corrupt::new(seq, "branches are numbered from 1"));
+        return Err(Corrupt::new(seq, "branch numbers start at 1"));
     }
     Ok(Recorded { seq, at, branch, epoch, write, prev, bytes: size(text), event })
 }
@@ -125,13 +97,13 @@ fn explain(seq: Seq, text: &str, error: &serde_json::Error) -> Corrupt {
     }
     match serde_json::from_str::<Enveloped>(text) {
         Ok(Enveloped { v: FORMAT, event: Typed { name }, .. }) if is_unknown(&name) => {
-            Corrupt::newer(seq, format!("it was written by a newer release: event type `{name}`"))
+            Corrupt::newer(seq, format!("a newer release wrote it: event type `{name}`"))
         }
         _ => Corrupt::new(seq, format!("it cannot be decoded: {error}")),
     }
 }
 
-/// Whether this build knows no event of this type.
+/// Returns whether this build does not know the event type.
 fn is_unknown(name: &str) -> bool {
     let probe = serde_json::json!({ "type": name }).to_string();
     let probed = serde_json::from_str::<Event>(&probe);
@@ -140,48 +112,53 @@ fn is_unknown(name: &str) -> bool {
 
 fn other_format(seq: Seq, v: u32) -> Corrupt {
     match v {
-        0 => Corrupt::new(seq, "there is no format 0"),
+        0 => Corrupt::new(seq, "format 0 does not exist"),
         _ => Corrupt::newer(
             seq,
-            format!("it was written by a newer release (format {v}, this one reads up to {FORMAT})"),
+            format!("a newer release wrote it (format {v}; this release reads formats up to {FORMAT})"),
         ),
     }
 }
 
-/// Size of an event's text.
+/// Returns the size of an event's text.
 pub fn size(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// Fingerprint of an event's text: what the next one names as `prev`.
+/// Returns the hash of an event's text: the next event names it as `prev`.
 pub fn chain(text: &str) -> Hash {
     Hash::of(text.as_bytes())
 }
 
-/// Decodes a stretch of log and checks that it is unbroken and follows `prev`.
+/// Decodes a part of a log and checks that it has no gap and follows `prev`.
 pub fn decode_all<'a>(
     after: Seq,
     prev: Hash,
     texts: impl IntoIterator<Item = (Seq, &'a str)>,
 ) -> Result<(Vec<Recorded>, Hash), Corrupt> {
-    let (mut seq, mut hash, mut history) = (after, prev, Vec::new());
+    let mut seq = after;
+    let mut hash = prev;
+    let mut history = Vec::new();
     let mut texts = texts.into_iter().peekable();
     while let Some((found, text)) = texts.next() {
         seq = seq.next();
         if found != seq {
-            return Err(Corrupt::new(seq, format!("it is missing; the next one found is {found}")));
+            return Err(Corrupt::new(seq, format!("it is missing; the next event is {found}")));
         }
         let recorded = match decode(seq, text) {
-            // What a newer release has written is whole: it follows, and is followed by, its neighbours.
+            // An event of a newer release is intact if the hashes of its neighbours match.
             Err(newer) if newer.is_newer && !is_whole(text, hash, texts.peek().map(|(_, next)| *next)) => {
-                return Err(Corrupt::new(seq, "it is of no known type, and it does not fit its neighbours"));
+                return Err(Corrupt::new(
+                    seq,
+                    "its type is unknown, and its hash does not match its neighbours",
+                ));
             }
             decoded => decoded?,
         };
         if recorded.prev != hash {
             return Err(Corrupt::new(
                 seq,
-                "it does not follow the event before it: one of the two was changed",
+                "its `prev` hash does not match the previous event: one of the two was altered",
             ));
         }
         hash = chain(text);
@@ -190,7 +167,7 @@ pub fn decode_all<'a>(
     Ok((history, hash))
 }
 
-/// Whether an event that cannot be read has the place in the chain that it claims to have.
+/// Returns whether an event that cannot be read matches the hashes of its neighbours.
 fn is_whole(text: &str, before: Hash, next: Option<&str>) -> bool {
     let follows = named_before(text).is_none_or(|prev| prev == before);
     let is_followed = next.and_then(named_before).is_none_or(|prev| prev == chain(text));

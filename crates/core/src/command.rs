@@ -1,4 +1,4 @@
-//! What somebody wants of a run. Imperative; `decide` turns it into events or refuses it.
+//! Commands to a run. Imperative; `decide` turns a command into events or refuses it.
 
 use crate::branch::BranchId;
 use crate::error::Failure;
@@ -10,99 +10,105 @@ use crate::id::{NodeId, RunId, SignalName, StepName, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::recovery::{Code, Healer, Lived, Policy, Remedy};
+use crate::state::State;
 use crate::time::{Millis, Seq};
 
-/// What somebody wants of a run.
+/// A request to change a run.
+///
+/// Commands come from callers (start, signal, answer), operators (cancel, pause, jump, …), nodes (claim,
+/// [`Owned`](Command::Owned)), healers ([`Heal`](Command::Heal)) and workers ([`StepEnded`](Command::StepEnded)).
+/// [`decide()`](crate::decide()) checks a command against the present state and returns the events that carry it out.
+/// A command that a caller may repeat carries an id; a repeat has no effect.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Begin it; the node that is named takes it at once.
+    /// Start the run; the node in `claim`, if any, owns it at once.
     Start {
-        /// What to run.
+        /// Workflow, input and queue.
         queued: RunQueued,
-        /// Who runs it, if the starter does.
+        /// The node that executes it, if it starts the run itself.
         claim: Option<Starter>,
     },
-    /// Take it.
+    /// Take ownership of the run.
     Claim(Claim),
-    /// Tell it something.
+    /// Send a signal to the run.
     Signal {
-        /// The signal.
+        /// Name of the signal.
         name: SignalName,
-        /// Deduplicates a repeated signal.
+        /// Identifies a repeated signal.
         id: String,
-        /// Nobody else can have sent this id: the log need not be searched for it.
+        /// Whether the id is known to be new, so that the log need not be searched for it.
         fresh: bool,
-        /// Its content.
+        /// Content of the signal.
         payload: Payload,
     },
     /// Answer a question.
     Answer {
         /// The question.
         question: Path,
-        /// Only if it has been open since then: one that is asked again under its name is another question, unless
-        /// that is because a recovery cut it off.
+        /// Accept the answer only if the question has been open since then. A question that the run asks again under
+        /// the same name is a different question, unless a recovery cut it off.
         since: Option<Millis>,
-        /// Deduplicates a repeated answer.
+        /// Identifies a repeated answer.
         id: String,
         /// The answer.
         answer: Payload,
-        /// Who answers.
+        /// The person who answers.
         by: Option<String>,
     },
-    /// End it.
+    /// Request that the run end.
     Cancel(Note),
-    /// End it; no live node has its code, so nothing would carry out a request.
+    /// Request that the run end although no live node has its code to carry out the request.
     CancelUnmanned {
-        /// Who and why.
+        /// The operator and the reason.
         note: Note,
         /// The present owner, known to be lost.
         lost: Option<NodeId>,
     },
-    /// End it now, without its code and without compensation.
+    /// End the run now, without its code and without compensation.
     Terminate(Note),
-    /// Take back a request that no worker has acted on.
+    /// Withdraw a request that no worker has acted on.
     Withdraw(Withdraw),
-    /// Stop it between two effects.
+    /// Stop the run between two effects.
     Pause(Note),
-    /// Let it go on.
+    /// Continue a paused or parked run.
     Resume(Note),
     /// Go back to a step.
     Jump(JumpRequested),
-    /// Try a failed run again from its failed step.
+    /// Retry a failed run from its failed step.
     Retry(Note),
-    /// Go back to a step or try again, and drop a pending request to cancel.
+    /// Jump or retry, and drop a pending request to cancel.
     DropCancel(Box<Command>),
-    /// Leave a note.
+    /// Add a note to the log.
     Annotate(Note),
-    /// Mend it by a rule.
+    /// Repair the run by a rule.
     Heal(Heal),
-    /// Give it a new task, due now.
+    /// Create a new advance task, due now.
     Requeue(Note),
-    /// Take back what has not settled, and run it again.
+    /// Discard everything after the last stable event, and run it again.
     Reset(Note),
-    /// Go back to the other side of the latest seam.
+    /// Revert the latest seam.
     UndoSeam(Note),
-    /// Run it on another version of its workflow.
+    /// Move the run to another version of its workflow.
     Migrate(Migrate),
-    /// Let a tombstone stand for it: it is archived.
+    /// Replace the log of an archived run with a tombstone.
     Prune(Prune),
-    /// A child of it has ended.
+    /// Deliver the end of a child.
     ChildEnded {
         /// The child.
         child: RunId,
-        /// How.
+        /// How it ended.
         result: Result<Payload, Failure>,
     },
-    /// Somebody did a remote step.
+    /// Report the result of a remote step.
     StepEnded(StepEnded),
-    /// The node that has just claimed it cannot read its log, which a newer release has written.
+    /// Release a claim on a run whose log this node cannot read, because a newer release wrote it.
     HandBack(NodeId),
-    /// The owner's own doings, together in one append.
+    /// Append actions of the owner, all in one append.
     Owned(Fence, Vec<Doing>),
 }
 
 impl Command {
-    /// The id by which a repeat of this command from outside is recognised, if somebody may repeat it.
+    /// Returns the id that identifies a repeat of this external command, or `None` if callers never repeat it.
     pub fn outside_id(&self) -> Option<&str> {
         match self {
             Self::Signal { id, .. } | Self::Answer { id, .. } => Some(id),
@@ -132,62 +138,71 @@ impl Command {
     }
 }
 
-/// Which request is taken back.
+impl State {
+    /// Returns the command's id if the command may have been taken before this state begins: only the log before its
+    /// base records it.
+    pub fn unsure_of<'a>(&self, command: &'a Command) -> Option<&'a str> {
+        let is_new = matches!(command, Command::Signal { fresh: true, .. });
+        command.outside_id().filter(|id| !is_new && !self.knows_all_ids() && !self.has_seen(id))
+    }
+}
+
+/// A request to withdraw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Withdraw {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
-    /// The request.
+    /// The request to withdraw.
     pub what: Request,
-    /// The present owner, if the caller knows it lost.
+    /// The present owner, if the caller knows that it is lost.
     pub lost: Option<NodeId>,
 }
 
-/// What a worker brings.
+/// The result that a worker reports for a remote step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepEnded {
     /// The step.
     pub path: Path,
-    /// Number of the attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The task that the worker has.
+    /// The task that the worker claimed.
     pub task: TaskId,
-    /// The claim under which it has it.
+    /// The fence of that claim.
     pub fence: u64,
-    /// How it went.
+    /// How the attempt ended.
     pub result: Result<Payload, Failure>,
 }
 
-/// Who takes a run.
+/// A node's request to own a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// The new owner.
     pub node: NodeId,
-    /// The present owner, if the claimant believes it lost.
+    /// The present owner, if the claimant believes it to be lost.
     pub lost: Option<Lost>,
-    /// Whether it is let in alone, in a process that has lived long enough without it.
+    /// Whether the claimant admits the run alone, in a process that has lived long enough without it.
     pub alone: bool,
-    /// The version that an undecided run begins with: the newest that the claimant has.
+    /// The version for a run whose version is undecided: the newest that the claimant has.
     pub version: Option<u32>,
-    /// The steps that the claimant knows the workflow to declare.
+    /// The steps that the workflow declares, as far as the claimant knows.
     pub plan: Vec<StepName>,
-    /// How the claimant recovers runs of this workflow; none: it does not say.
+    /// How the claimant recovers runs of this workflow; none: unspecified.
     pub recovery: Option<Policy>,
 }
 
 impl Claim {
-    /// A claim by `node` of a run that no other node has.
+    /// Creates a claim by `node` of a run that no other node owns.
     pub fn by(node: NodeId) -> Self {
         Self { node, lost: None, alone: false, version: None, plan: Vec::new(), recovery: None }
     }
 }
 
-/// A node that starts a run and has it at once.
+/// A node that starts a run and owns it at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Starter {
     /// The node.
     pub node: NodeId,
-    /// How it recovers runs of this workflow; none: it does not say.
+    /// How it recovers runs of this workflow; none: unspecified.
     pub recovery: Option<Policy>,
 }
 
@@ -197,100 +212,103 @@ impl From<NodeId> for Starter {
     }
 }
 
-/// A remedy, and the facts it rests on.
+/// A remedy and the facts that it is based on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heal {
     /// The rule.
     pub rule: Code,
-    /// What was seen.
+    /// What was observed.
     pub evidence: String,
-    /// What is to be done.
+    /// The remedy.
     pub remedy: Remedy,
-    /// The end of the log that was looked at: once it has grown, nothing is done.
+    /// The log end that was examined: if the log has grown since, the remedy is refused.
     pub at: Seq,
-    /// Who heals, and why.
+    /// The healer and the reason.
     pub healer: Healer,
 }
 
-/// The version that a run is moved to.
+/// A move to another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrate {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
     /// The version.
     pub to: u32,
-    /// The owner, if the caller found that it is no longer alive. A run that a live node executes is not moved.
+    /// The owner, if the caller found that it is not alive. A run that a live node executes is not moved.
     pub lost: Option<NodeId>,
 }
 
-/// Where a run that is over was archived.
+/// The archive of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prune {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
-    /// Where.
+    /// Where the archive is.
     pub archive: String,
-    /// SHA-256 of the archived texts, each with a line end.
+    /// SHA-256 of the archived texts, each followed by a newline.
     pub sha256: String,
-    /// The end of the log that was archived: once it has grown, nothing is done.
+    /// The log end that was archived: if the log has grown since, the command is refused.
     pub at: Seq,
 }
 
-/// An owner that is believed lost.
+/// An owner that is believed to be lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lost {
     /// The owner.
     pub node: NodeId,
-    /// Whether its process is known to be gone; a mere suspicion counts no attempt.
+    /// Whether its process is known to be dead; a mere suspicion counts no attempt.
     pub proven: bool,
-    /// What was seen.
+    /// What was observed.
     pub evidence: String,
-    /// How long it had the run.
+    /// How long it owned the run.
     pub lived: Lived,
 }
 
-/// What an owner must name: the claim it acts under and the branch it is on.
+/// Proof of ownership: the claim that an owner acts under and the branch that it executes.
+///
+/// `decide` refuses the actions of an owner whose fence is out of date, so a node that lost its run can never write
+/// to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence {
-    /// Position of its claim.
+    /// Position of the claim.
     pub epoch: Seq,
     /// The branch.
     pub branch: BranchId,
 }
 
-/// Something the owner of a run does, and when it did.
+/// An action of an owner and the time of the action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Doing {
-    /// When: the time that its events carry.
+    /// The time that its events carry.
     pub at: Millis,
-    /// What.
+    /// The action.
     pub what: Owned,
 }
 
-/// Something the owner of a run does.
+/// An action of the owner of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Owned {
-    /// An attempt begins.
+    /// Begin an attempt of a step.
     StepStarted(StepStarted),
-    /// A step is done.
+    /// Record the result of a step.
     StepCompleted(StepCompleted),
-    /// An attempt failed.
+    /// Record a failed attempt.
     StepFailed {
-        /// How.
+        /// The failure.
         failed: StepFailed,
-        /// When the next attempt begins; none: it failed for good.
+        /// When the next attempt begins; none: the step failed for good.
         retry_at: Option<Millis>,
-        /// `timeout` or `heartbeat-timeout`, if that is why.
+        /// `timeout` or `heartbeat-timeout`, if that is the cause.
         timeout: Option<&'static str>,
     },
-    /// Look for the first of several things.
+    /// Wait for the first of several things.
     Wait {
-        /// What.
+        /// What to wait for.
         wanted: WaitStarted,
-        /// Put this question to a person first.
+        /// A question to ask first.
         ask: Option<InputRequested>,
     },
-    /// A child is wanted.
+    /// Request a child run.
     Child(ChildStarted),
     /// Sleep.
     Sleep {
@@ -298,67 +316,67 @@ pub enum Owned {
         path: Path,
         /// Order of the call within its arm.
         ord: u32,
-        /// Until when.
+        /// When the sleep ends.
         due: Millis,
     },
-    /// See whether what this wait looks for is there.
+    /// Resolve this wait if the mail that it waits for has arrived.
     Check(Path),
-    /// Tell how far it is.
+    /// Report progress to people.
     Progress {
         /// The call.
         path: Path,
         /// Order of the call within its arm.
         ord: u32,
-        /// For people.
+        /// The message.
         message: String,
     },
-    /// The code has a change that the log does not contradict.
+    /// Mark a change of the code that does not contradict the log.
     Change {
         /// The arm and the name of the change.
         path: Path,
-        /// How many operations the arm had asked for before.
+        /// Number of operations that the arm had requested before.
         ord: u32,
     },
-    /// A step is about to be undone.
+    /// Begin to compensate a step.
     UndoStarted {
         /// The step.
         path: Path,
-        /// Why the run is being undone.
+        /// Why the run is compensating.
         failure: Option<Failure>,
     },
-    /// A step is undone.
+    /// Record that a step was compensated.
     UndoCompleted(Path),
-    /// A step cannot be undone: the run is parked.
+    /// Record that a step cannot be compensated, and park the run.
     UndoFailed {
         /// The step.
         path: Path,
-        /// Why.
+        /// Why it cannot.
         failure: Failure,
     },
-    /// Everything that a requested jump wanted undone is: go back now.
+    /// Carry out a requested jump after all its compensations have completed.
     FinishJump,
-    /// Begin anew with other input, in the same run.
+    /// Restart the run with new input, in the same log.
     ContinueAsNew(Payload),
-    /// Run on another version.
+    /// Continue on another version.
     ChangeVersion {
-        /// From now on.
+        /// The new version.
         to: u32,
-        /// Why.
+        /// Why the version changes.
         reason: String,
     },
-    /// The workflow returned.
+    /// Record the workflow's result.
     Complete(Payload),
-    /// The workflow failed, and nothing is left to undo.
+    /// Record the workflow's failure; nothing is left to compensate.
     Fail(Failure),
-    /// The cancellation was carried out, and nothing is left to undo.
+    /// End a cancelled run; nothing is left to compensate.
     EndCancelled,
-    /// Only a person can help.
+    /// Park the run until an operator resolves it.
     Park {
         /// Code of the rule or error.
         code: &'static str,
-        /// What was seen.
+        /// What was observed.
         reason: String,
     },
-    /// Give the run back; ignored if something it waited for is there.
+    /// Release the run; ignored if mail that it waits for has arrived.
     Release(Release),
 }

@@ -1,4 +1,4 @@
-//! How user code fails: a message and a class that decides what happens next.
+//! Failures of user code: a message and a class that decides what happens next.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The word in JSON and on screen.
+    /// Returns the word used in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retryable => "retryable",
@@ -29,12 +29,12 @@ impl Class {
     }
 }
 
-/// Why a step or a run failed, as it stands in the log.
+/// The reason why a step or a run failed, as the log stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct Failure {
-    /// Decides whether a retry makes sense.
+    /// Whether a retry makes sense.
     #[serde(default)]
     pub class: Class,
     /// What happened, for people.
@@ -44,11 +44,11 @@ pub struct Failure {
     pub code: Option<String>,
 }
 
-/// Longest message kept.
+/// Longest message kept, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 impl Failure {
-    /// A failure of the given class.
+    /// Creates a failure of the given class; a message that is too long is cut.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if message.len() > MESSAGE_BYTES_MAX {
@@ -59,36 +59,36 @@ impl Failure {
         Self { class, message, code: None }
     }
 
-    /// No further attempt will help.
+    /// Creates a failure that no further attempt can fix.
     pub fn terminal(message: impl Into<String>) -> Self {
         Self::new(Class::Terminal, message)
     }
 
-    /// Another attempt may help.
+    /// Creates a failure that another attempt may fix.
     pub fn retryable(message: impl Into<String>) -> Self {
         Self::new(Class::Retryable, message)
     }
 
-    /// An attempt gave no sign of life for too long.
+    /// Creates the failure of an attempt whose heartbeat stopped for too long.
     pub fn silent() -> Self {
         Self::retryable("the attempt was silent for longer than its heartbeat limit")
             .with_code("heartbeat-timeout")
     }
 
-    /// The same failure with a code.
+    /// Sets the code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// The same failure with no more of its message than a log keeps.
+    /// Cuts the message to the length that a log keeps.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self { code: self.code, ..Self::new(self.class, self.message) }
     }
 
-    /// Groups failures of the same kind: digits are left out, so ids and times do not split a group.
+    /// Returns a short hash that groups similar failures. Digits are ignored, so ids and times do not split a group.
     pub fn cause(&self) -> String {
         let shape: String = self.message.chars().filter(|c| !c.is_ascii_digit()).collect();
         Hash::of_parts(&[self.code.as_deref().unwrap_or(""), &shape]).to_string()[..6].to_owned()
@@ -135,9 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_from_elsewhere_is_cut_and_the_rest_kept() {
-        let (class, message, code) = (Class::Unknown, "x".repeat(5_000), Some("oom".to_owned()));
-        let bounded = Failure { class, message, code: code.clone() }.bounded();
+    fn bounded_cuts_the_message_and_keeps_class_and_code() {
+        let class = Class::Unknown;
+        let code = Some("oom".to_owned());
+        let bounded = Failure { class, message: "x".repeat(5_000), code: code.clone() }.bounded();
         assert_eq!((bounded.class, bounded.code), (class, code));
         assert_eq!(bounded.message.chars().count(), MESSAGE_BYTES_MAX + 1);
     }

@@ -1,8 +1,9 @@
-//! What can happen to a run. Past tense, plain data, never edited.
+//! Events: everything that can happen to a run. Past tense, plain data, never edited.
 //!
-//! The serialised names are the on-disk format: variants and optional fields are added, never
-//! renamed. Each variant says which change it makes; `derive` is where the change is made.
+//! The serialized names are the on-disk format: variants and optional fields may be added, never renamed. Each
+//! variant documents its effect on the status; `derive` implements it.
 
+mod branches;
 mod data;
 
 use std::collections::BTreeMap;
@@ -23,43 +24,47 @@ pub use data::{
     StepStarted, Terminated, WaitStarted,
 };
 
-/// Tags of a run: what people search by.
+/// Tags of a run, to search by.
 pub type Tags = BTreeMap<TagKey, String>;
 
-/// Something that happened to a run.
+/// A fact in the log of a run.
+///
+/// The events of a run, in order, are its log, and the log is the only truth about the run: [`derive`](crate::derive())
+/// computes everything else from it. An arrow in the description of a variant names the status that follows. *Mail*
+/// is an event from outside that every branch sees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data")]
 pub enum Event {
-    /// First event of every run. Absent → `queued`.
+    /// The run was created; first event of every run. Absent → `queued`.
     #[serde(rename = "run.queued")]
     RunQueued(RunQueued),
-    /// The first claim's companion: the workflow function is about to be called for the first time.
+    /// The workflow function is about to be called for the first time; follows the first claim.
     #[serde(rename = "run.started")]
     RunStarted,
-    /// A node took the run; this position is the new epoch. → `running`.
+    /// A node claimed the run; this position is the new epoch. → `running`.
     #[serde(rename = "run.claimed")]
     RunClaimed(RunClaimed),
-    /// The owner gave the run back without prejudice. Ends ownership, counts no attempt.
+    /// The owner released the run. Ends ownership, counts no attempt.
     #[serde(rename = "run.released")]
     RunReleased {
-        /// Why.
+        /// Why the owner released it.
         reason: Release,
     },
-    /// Un-paused; gives no ownership. Mail.
+    /// An operator resumed the run; gives no ownership. Mail.
     #[serde(rename = "run.resumed")]
     RunResumed(Note),
-    /// A rule mended the run; gives no ownership. Visible for ever.
+    /// A rule repaired the run; gives no ownership.
     #[serde(rename = "run.recovered")]
     RunRecovered(RunRecovered),
     /// An operator stopped the run between two effects. → `paused`. Mail.
     #[serde(rename = "run.paused")]
     RunPaused(Note),
-    /// Nothing more will happen without a person. → `parked`.
+    /// The run cannot continue without an operator. → `parked`.
     #[serde(rename = "run.parked")]
     RunParked {
         /// Code of the rule or error.
         code: String,
-        /// What was seen.
+        /// What was observed.
         reason: String,
     },
     /// The workflow returned. Terminal.
@@ -68,66 +73,66 @@ pub enum Event {
         /// What it returned.
         output: Payload,
     },
-    /// The workflow failed, and whatever had to be undone is undone. Terminal.
+    /// The workflow failed, and all required compensations have completed. Terminal.
     #[serde(rename = "run.failed")]
     RunFailed {
-        /// Why.
+        /// Why it failed.
         failure: Failure,
     },
-    /// The run was cancelled, and whatever had to be undone is undone; or it was terminated. Terminal.
+    /// The run was cancelled and all required compensations have completed, or it was terminated. Terminal.
     #[serde(rename = "run.cancelled")]
     RunCancelled {
-        /// As given with the request.
+        /// The reason given with the request.
         reason: String,
-        /// An operator ended the run without its code; what that left standing.
+        /// Set if an operator terminated the run; the effects that remain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terminated: Option<Box<Terminated>>,
     },
-    /// The run was archived, and what came before this event is removed. Nothing follows it.
+    /// The run was archived, and all earlier events were removed. No event follows.
     #[serde(rename = "run.pruned")]
     RunPruned(RunPruned),
-    /// Somebody wants the run to stop; it ends `cancelled` once it has. Ends a pause. Mail.
+    /// A caller requested that the run end; it becomes `cancelled` afterwards. Ends a pause. Mail.
     #[serde(rename = "run.cancel_requested")]
     RunCancelRequested(Note),
-    /// An attempt began. Written by itself only for steps that are long, heartbeat or run at most once, and
-    /// for remote ones: handed out to whoever claims the task, → `waiting`.
+    /// An attempt began. A separate event only for steps that are long, send heartbeats or run at most once, and for
+    /// remote steps, whose task is then in a queue: → `waiting`.
     #[serde(rename = "step.started")]
     StepStarted(StepStarted),
     /// The result is durable; the step never runs again on this lineage.
     #[serde(rename = "step.completed")]
     StepCompleted(StepCompleted),
-    /// An attempt ended badly. Final unless a `step.retry_scheduled` follows in the same append.
+    /// An attempt failed. Final unless a `step.retry_scheduled` follows in the same append.
     #[serde(rename = "step.failed")]
     StepFailed(StepFailed),
-    /// The next attempt begins when `due` has come.
+    /// The next attempt begins at `due`.
     #[serde(rename = "step.retry_scheduled")]
     StepRetryScheduled {
         /// The step.
         path: Path,
-        /// Number of the attempt to come.
+        /// Number of the next attempt.
         attempt: u32,
-        /// When.
+        /// When it begins.
         due: Millis,
     },
-    /// An attempt was given up because it took too long or fell silent.
+    /// An attempt was given up because it took too long or stopped sending heartbeats.
     #[serde(rename = "step.timeout")]
     StepTimeout {
         /// The step.
         path: Path,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// `timeout` or `heartbeat-timeout`.
         reason: String,
     },
-    /// The run looks for the first of several things. → `waiting`.
+    /// The run waits for the first of several things. → `waiting`.
     #[serde(rename = "wait.started")]
     WaitStarted(WaitStarted),
-    /// What it was looking for is there; consumes the mail it names, on this branch.
+    /// The wait ended; consumes the mail it names, on this branch.
     #[serde(rename = "wait.resolved")]
     WaitResolved {
         /// The wait.
         path: Path,
-        /// By what.
+        /// What ended it.
         by: By,
     },
     /// A question to a person is open.
@@ -136,24 +141,24 @@ pub enum Event {
     /// A person answered. Mail; matched by the question's identity, on any branch.
     #[serde(rename = "input.answered")]
     InputAnswered {
-        /// Identity of the question.
+        /// Path of the question.
         question: Path,
-        /// Deduplicates a repeated answer.
+        /// Identifies a repeated answer.
         id: String,
         /// The answer, valid under the question's form.
         answer: Payload,
-        /// Who answered.
+        /// The person who answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// A message from outside. Mail; does not change the status.
+    /// A signal arrived. Mail; does not change the status.
     #[serde(rename = "signal.received")]
     SignalReceived {
-        /// Its name.
+        /// Name of the signal.
         name: SignalName,
-        /// Deduplicates a repeated signal.
+        /// Identifies a repeated signal.
         id: String,
-        /// Its content.
+        /// Content of the signal.
         payload: Payload,
     },
     /// The run sleeps. → `sleeping`.
@@ -172,7 +177,7 @@ pub enum Event {
         /// The sleep.
         path: Path,
     },
-    /// A child run is wanted; written before the child is created.
+    /// The run requested a child; written before the child is created.
     #[serde(rename = "child.started")]
     ChildStarted(ChildStarted),
     /// The child completed. Mail.
@@ -188,81 +193,81 @@ pub enum Event {
     ChildFailed {
         /// The child.
         run: RunId,
-        /// Why.
+        /// Why it failed.
         failure: Failure,
     },
-    /// Somebody wants to go back to a step once what lies after it is compensated. → `compensating`.
+    /// An operator requested a jump that first compensates later steps. → `compensating`.
     #[serde(rename = "jump.requested")]
     JumpRequested(JumpRequested),
-    /// An operator took back a jump or a request to cancel before a worker acted on it. Run-wide.
+    /// An operator withdrew a jump or a request to cancel before a worker acted on it. Run-wide.
     #[serde(rename = "request.withdrawn")]
     RequestWithdrawn(RequestWithdrawn),
     /// The run moved to a new branch, in the same append. Ends ownership.
     #[serde(rename = "branch.opened")]
     BranchOpened(BranchOpened),
-    /// A completed step is about to be undone. → `compensating`.
+    /// The compensation of a completed step begins. → `compensating`.
     #[serde(rename = "compensation.started")]
     CompensationStarted {
         /// The step to undo.
         path: Path,
-        /// Why the run is being undone; on the first one only.
+        /// Why the run is compensating; on the first one only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
-    /// The step is undone; it is never undone again on this lineage.
+    /// The step is compensated, which happens at most once on this lineage.
     #[serde(rename = "compensation.completed")]
     CompensationCompleted {
         /// The step.
         path: Path,
     },
-    /// The step could not be undone; the run is parked in the same append.
+    /// The step could not be compensated; the run is parked in the same append.
     #[serde(rename = "compensation.failed")]
     CompensationFailed {
         /// The step.
         path: Path,
-        /// Why.
+        /// Why it could not.
         failure: Failure,
     },
-    /// The run goes on under another version of its workflow. With a note it was moved from outside, which
+    /// The run continues under another version of its workflow. With a note, an operator moved it, which also
     /// un-parks it.
     #[serde(rename = "version.changed")]
     VersionChanged {
-        /// Before.
+        /// The previous version.
         from: u32,
-        /// From now on.
+        /// The new version.
         to: u32,
-        /// Why.
+        /// Why the version changed.
         reason: String,
-        /// Who moved it; none: its owner did.
+        /// The operator who moved it; none: the owner did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<Note>,
     },
-    /// What an operator did, and why.
+    /// An operator's action and its reason.
     #[serde(rename = "note.added")]
     NoteAdded(Note),
-    /// The workflow tells how far it is. Changes nothing.
+    /// The workflow reported its progress. Changes nothing.
     #[serde(rename = "progress.emitted")]
     ProgressEmitted {
-        /// Identity of the call.
+        /// Path of the call.
         path: Path,
         /// Order of the call within its arm.
         ord: u32,
-        /// For people.
+        /// The message.
         message: String,
     },
-    /// The code asked for a change before anything later of its arm was recorded: this lineage has the change.
-    /// Takes no place in the order of its arm.
+    /// The code asked for a named change before the log had any later operation of the arm: this lineage has the
+    /// change. Takes no place in the order of its arm.
     #[serde(rename = "change.marked")]
     ChangeMarked {
         /// The arm and the name of the change.
         path: Path,
-        /// How many operations the arm had asked for before.
+        /// Number of operations that the arm had requested before.
         ord: u32,
     },
 }
 
 impl Event {
-    /// Mail belongs to the run, not to a branch: every branch sees it.
+    /// Returns whether the event is mail, which belongs to the run and is visible to every branch.
     pub fn is_mail(&self) -> bool {
         matches!(
             self,
@@ -276,9 +281,9 @@ impl Event {
         )
     }
 
-    /// Whether one of these, written by the run's owner, is progress: replay does not write it again.
+    /// Returns whether the event, written by the run's owner, is progress: replay does not write it again.
     ///
-    /// The start of an attempt is none: an attempt that takes its process down begins again and again.
+    /// The start of an attempt is not progress: an attempt that crashes its process begins again and again.
     fn is_progress(&self) -> bool {
         matches!(
             self,
@@ -297,17 +302,17 @@ impl Event {
         )
     }
 
-    /// Whether it ends its branch.
+    /// Returns whether the event ends its branch.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::RunCompleted { .. } | Self::RunFailed { .. } | Self::RunCancelled { .. })
     }
 
-    /// Whether the run may be over with it: it ends its branch, or stands for a log that did.
+    /// Returns whether the run may have ended with this event: it ends its branch, or is a tombstone.
     pub fn may_be_last(&self) -> bool {
         self.is_terminal() || matches!(self, Self::RunPruned(_))
     }
 
-    /// The operation it is about, if it is about one.
+    /// Returns the operation that the event concerns, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::StepStarted(e) => Some(&e.path),
@@ -351,7 +356,7 @@ impl Event {
         }
     }
 
-    /// The name it has on disk.
+    /// Returns the name on disk.
     pub fn name(&self) -> &'static str {
         match self {
             Self::RunQueued(_) => "run.queued",
@@ -396,29 +401,29 @@ impl Event {
     }
 }
 
-/// An [`Event`] that is durable: it has a place in a log.
+/// A durable [`Event`] with its place in a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// Its position.
+    /// Position in the log.
     pub seq: Seq,
-    /// When it was decided, by its writer's clock.
+    /// When it was decided, by the clock of its writer.
     pub at: Millis,
-    /// The branch it belongs to.
+    /// The branch that it belongs to.
     pub branch: BranchId,
-    /// The claim under which an owner wrote it; none for what came from outside.
+    /// The claim under which an owner wrote it; none for external events.
     pub epoch: Option<Seq>,
-    /// The write that put it there.
+    /// Id of the append that wrote it.
     pub write: WriteId,
-    /// Fingerprint of the event before it.
+    /// Hash of the previous event.
     pub prev: Hash,
     /// Size of its text in the log.
     pub bytes: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
 impl Recorded {
-    /// Whether it is progress: recovery attempts start from zero again. What a healer writes is none.
+    /// Returns whether it is progress, which resets the recovery attempts. Events of a healer are not progress.
     pub fn is_progress(&self) -> bool {
         let owned = self.epoch.is_some() || matches!(self.event, Event::StepCompleted(_));
         owned && self.event.is_progress()

@@ -1,4 +1,4 @@
-//! Questions to people: what an answer must look like.
+//! Forms: what an answer to a question must look like.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,34 +6,35 @@ use serde_json::Value;
 use crate::payload::Payload;
 use crate::shape::Shape;
 
-/// What an answer must look like.
+/// The form that an answer must have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Any text.
     Text,
-    /// One of these.
+    /// One of these texts.
     Choice(Vec<String>),
-    /// Whatever this JSON Schema accepts.
+    /// JSON that this JSON Schema accepts.
     Schema(Value),
     /// Any JSON.
     Any,
 }
 
-/// Why an answer was refused.
+/// The reason why an answer was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub String);
 
 impl Form {
-    /// Whether `answer` fits; the reason if not.
+    /// Checks that `answer` has this form.
     pub fn check(&self, answer: &Payload) -> Result<(), Invalid> {
-        let value: Value = answer.read().map_err(|e| Invalid(format!("the answer is not JSON: {e}")))?;
+        let value: Value =
+            answer.read().map_err(|e| Invalid(format!("the answer is not valid JSON: {e}")))?;
         match self {
             Self::Any => Ok(()),
             Self::Text if value.is_string() => Ok(()),
-            Self::Text => Err(Invalid(format!("the answer must be a text, this is {value}"))),
+            Self::Text => Err(Invalid(format!("the answer must be a string, not {value}"))),
             Self::Choice(choices) => match value.as_str() {
                 Some(text) if choices.iter().any(|choice| choice == text) => Ok(()),
                 _ => Err(Invalid(format!("the answer must be one of: {}", choices.join(", ")))),
@@ -42,24 +43,24 @@ impl Form {
         }
     }
 
-    /// Whether the form itself makes sense; asked when the question is.
+    /// Checks that the form is valid; called when the question is asked.
     pub fn check_itself(&self) -> Result<(), Invalid> {
         match self {
             Self::Text | Self::Any => Ok(()),
             Self::Choice(choices) if choices.is_empty() => {
-                Err(Invalid("a choice needs at least one option".into()))
+                Err(Invalid("a choice must have at least one option".into()))
             }
             Self::Choice(_) => Ok(()),
             Self::Schema(schema) => jsonschema::validator_for(schema)
                 .map(|_| ())
-                .map_err(|e| Invalid(format!("the question's JSON Schema is not valid: {e}"))),
+                .map_err(|e| Invalid(format!("the JSON Schema of the question is invalid: {e}"))),
         }
     }
 }
 
-/// Whether `content` is what the signal's schema wants; what differs if not.
+/// Checks that `content` matches the schema of a signal.
 pub fn check_signal(schema: &Value, content: &Payload) -> Result<(), Invalid> {
-    let value: Value = content.read().map_err(|e| Invalid(format!("its content is not JSON: {e}")))?;
+    let value: Value = content.read().map_err(|e| Invalid(format!("the content is not valid JSON: {e}")))?;
     let Err(Invalid(reason)) = check_schema(schema, &value) else { return Ok(()) };
     Err(Invalid(match schema["description"].as_str() {
         Some(expected) => format!("expected {expected}, got {}", Shape::of_value(&value)),
@@ -67,14 +68,14 @@ pub fn check_signal(schema: &Value, content: &Payload) -> Result<(), Invalid> {
     }))
 }
 
-/// Whether a schema can be used at all.
+/// Checks that a schema is valid.
 pub fn check_schema_itself(schema: &Value) -> Result<(), Invalid> {
     jsonschema::validator_for(schema)
         .map(|_| ())
-        .map_err(|e| Invalid(format!("the JSON Schema of a signal is not valid: {e}")))
+        .map_err(|e| Invalid(format!("the JSON Schema of the signal is invalid: {e}")))
 }
 
-/// Whether `content` is what the signal's schema wants. A schema that cannot be used wants nothing.
+/// Returns whether `content` matches the schema of a signal. An invalid schema accepts everything.
 pub fn fits(schema: &Value, content: &Payload) -> bool {
     match (jsonschema::validator_for(schema), content.read::<Value>()) {
         (Ok(validator), Ok(value)) => validator.is_valid(&value),
@@ -84,7 +85,7 @@ pub fn fits(schema: &Value, content: &Payload) -> bool {
 
 fn check_schema(schema: &Value, value: &Value) -> Result<(), Invalid> {
     let validator = jsonschema::validator_for(schema)
-        .map_err(|e| Invalid(format!("the question's JSON Schema is not valid: {e}")))?;
+        .map_err(|e| Invalid(format!("the JSON Schema of the question is invalid: {e}")))?;
     let reasons: Vec<String> = validator
         .iter_errors(value)
         .take(5)
@@ -123,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn a_senseless_form_is_refused_when_asked() {
+    fn refuses_an_invalid_form() {
         assert!(Form::Choice(vec![]).check_itself().is_err());
         let nonsense = Form::Schema(json!({"type": "nonsense"}));
         assert!(nonsense.check_itself().is_err());
-        assert!(check(&nonsense, &json!(1)).unwrap_err().contains("JSON Schema is not valid"));
+        assert!(check(&nonsense, &json!(1)).unwrap_err().contains("JSON Schema of the question is invalid"));
         let sound = [Form::Text, Form::Any, Form::Choice(vec!["ship".into()]), Form::Schema(json!(true))];
         for form in sound {
             assert_eq!(form.check_itself(), Ok(()), "{form:?}");

@@ -1,6 +1,5 @@
-//! Makes the golden histories of `tests/golden`. What is there is never written again: those files
-//! are the on-disk format as earlier releases wrote it. To add one, add it here and run
-//! `cargo test -p goldseam-core golden -- --ignored`.
+//! Writes the golden histories of `tests/golden`. An existing file is never rewritten: it is the on-disk format as an
+//! earlier release wrote it. To add one, add it here and run `cargo test -p goldseam-core golden -- --ignored`.
 
 use std::path::PathBuf;
 
@@ -19,13 +18,15 @@ use crate::testing::*;
 use crate::time::{Millis, Seq};
 use crate::{Class, Failure, Owned as Do};
 
-/// A run with tags and a parent that meets nearly everything on its one branch.
+/// A run with tags and a parent that has nearly every event on its one branch.
 fn a_long_life() -> Log {
     let tags = [(TagKey::new("customer").unwrap(), "Ada & Söhne".to_owned())].into();
-    let (parent, priority) = (Some(RunId::new("campaign-7").unwrap()), 5);
+    let parent = Some(RunId::new("campaign-7").unwrap());
+    let priority = 5;
     let queued = RunQueued { tags, parent, priority, ..order(r#"{"lines":[1,2.50,"ü\n"]}"#) };
     let mut log = Log::new("order-17").act(Command::Start { queued, claim: Some(node("n-1").into()) });
-    let (input, remote) = (Some(Hash::of(b"in")), None);
+    let input = Some(Hash::of(b"in"));
+    let remote = None;
     let started = StepStarted { path: path("reserve"), ord: 0, attempt: 1, input, remote };
     log = log.owned(vec![Do::StepStarted(started)]);
     let done = StepCompleted { undo: true, input: Some(Hash::of(b"in")), ..log.completion("reserve") };
@@ -79,7 +80,10 @@ fn a_wanderer() -> Log {
         new_branch: Some(branch),
         cutoff: Some(cutoff),
     });
-    let (parent, input, dropped_mail, carried) = (Some(parent), None, vec![], None);
+    let parent = Some(parent);
+    let input = None;
+    let dropped_mail = vec![];
+    let carried = None;
     let opened =
         Event::BranchOpened(BranchOpened { branch, parent, cutoff, why, input, dropped_mail, carried });
     log.write(None, [recovered, opened].map(|event| Stamped { at: Millis(9_000), event }).into());
@@ -92,7 +96,7 @@ fn a_wanderer() -> Log {
     log.undone("a").owned(vec![Do::EndCancelled])
 }
 
-/// Begins anew twice with mail and children open, then fails and is tried again.
+/// Two `continue_as_new` with open mail and children, then a failure and a retry.
 fn a_phoenix() -> Log {
     let log = Log::running().signalled("go", "s1").signalled("go", "s2").waits("w", &["go"]);
     let log = log.starts_child("pick", "c1").owned(vec![Do::ContinueAsNew(json("1"))]);
@@ -104,7 +108,7 @@ fn a_phoenix() -> Log {
     log.act(Command::Retry(note("t1")))
 }
 
-/// Steps that others do: one tries again, falls silent, is lost and found; one is still open.
+/// Remote steps: one is retried, times out, is lost and handed out again; one is still open.
 fn a_delegate() -> Log {
     let log = Log::running().hands_out_with_undo("resize").hands_out("tag:two#2");
     let log = log.brings("resize", 1, Err(Failure::retryable("no memory").with_code("oom")));
@@ -123,7 +127,7 @@ fn a_delegate() -> Log {
     log.brings("resize", 4, Ok(json(r#"{"w":200}"#))).released(Release::Unload)
 }
 
-/// Begins anew, is told more than it reads, ends, and is archived.
+/// `continue_as_new`, unread mail, the end, and a tombstone.
 fn a_departed() -> Log {
     let log = Log::running().signalled("go", "s1").owned(vec![Do::ContinueAsNew(json("1"))]);
     let log = log.completed("a").signalled("stop", "s2").finishes().act(Command::Annotate(note("all well")));
@@ -131,13 +135,13 @@ fn a_departed() -> Log {
     log.act(prune(at))
 }
 
-/// Has a size, and takes mail along that nobody has read.
+/// A run with a size that carries unread mail along.
 fn an_heir() -> Log {
     let log = Log::running().completed("a").signalled("go", "s1").signalled("stop", "s2").waits("w", &["go"]);
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a").signalled("go", "s3")
 }
 
-/// Has a change of its code, is parked and moved to another version by an operator.
+/// A run with a marked change that is parked and moved to another version by an operator.
 fn a_migrant() -> Log {
     let change = Do::Change { path: path("fraud-check"), ord: 1 };
     let log = Log::running().completed("a").owned(vec![change]).completed("b");
@@ -146,7 +150,7 @@ fn a_migrant() -> Log {
     log.act(Command::Migrate(Migrate { note: by, to: 2, lost: None })).claimed("n-2").completed("c")
 }
 
-/// Is asked for much that is taken back, goes back and drops a request to cancel, and is ended without its code.
+/// Requests that are withdrawn, a jump that drops a request to cancel, and a termination.
 fn a_castaway() -> Log {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b").hands_out("far");
     let log = log.released(Release::Unload);
@@ -161,14 +165,15 @@ fn a_castaway() -> Log {
     log.owned(vec![undo]).act(Command::Terminate(note("t1")))
 }
 
-/// Rests with a jump and a request to cancel that no worker has acted on.
+/// A run at rest with a pending jump and a pending request to cancel.
 fn a_petitioner() -> Log {
     let log = Log::running().completed_with_undo("a").completed("b").released(Release::Unload);
     let jump = JumpRequested { compensate: true, ..jump_to("j1", "a") };
     log.act(Command::Jump(jump)).act(Command::Cancel(note("c1")))
 }
 
-/// Is started without a version, gets version and plan from its first claim, and later goes on under another one.
+/// A run started without a version that gets version and plan from its first claim, and later falls back to another
+/// version.
 fn an_undecided() -> Log {
     let plan = vec![StepName::new("a").unwrap(), StepName::new("g").unwrap()];
     let claim = Claim { version: Some(2), plan, ..Claim::by(node("n-1")) };
@@ -180,7 +185,7 @@ fn an_undecided() -> Log {
     log.owned(vec![Do::ContinueAsNew(json("[2]"))]).completed("a")
 }
 
-/// All of them. Every sort of event is in one of them.
+/// All histories. Every event type is in one of them.
 pub(crate) fn histories() -> [(&'static str, Log); 10] {
     [
         ("a_long_life", a_long_life()),
@@ -197,7 +202,7 @@ pub(crate) fn histories() -> [(&'static str, Log); 10] {
 }
 
 #[test]
-#[ignore = "writes the golden histories that are missing"]
+#[ignore = "writes the missing golden histories"]
 fn golden_histories_are_written_once() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     std::fs::create_dir_all(&folder).unwrap();

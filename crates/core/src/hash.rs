@@ -1,4 +1,4 @@
-//! Fingerprints: the chain between events, write-ids, hashes of inputs.
+//! Hashes: the chain between events, write-ids, hashes of inputs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 pub struct Hash(pub [u8; 16]);
 
 impl Hash {
-    /// What the first event names as its predecessor.
+    /// The hash that the first event names as its predecessor.
     pub const ZERO: Self = Self([0; 16]);
 
-    /// The fingerprint of `parts`, each preceded by its length so that no two lists collide.
+    /// Returns the hash of `parts`, each preceded by its length so that no two lists collide.
     pub fn of_parts(parts: &[&str]) -> Self {
         let mut sha = Sha256::new();
         for part in parts {
@@ -24,7 +24,7 @@ impl Hash {
         Self::cut(&sha.finalize())
     }
 
-    /// The fingerprint of `bytes`.
+    /// Returns the hash of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self::cut(&Sha256::digest(bytes))
     }
@@ -35,7 +35,7 @@ impl Hash {
         Self(half)
     }
 
-    /// The leading 64 bits, for seeding.
+    /// Returns the leading 64 bits, for seeding.
     pub fn leading(self) -> u64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.0[..8]);
@@ -43,7 +43,7 @@ impl Hash {
     }
 }
 
-/// A whole SHA-256 in hexadecimal, as `sha256sum` prints it.
+/// Returns a whole SHA-256 in hexadecimal, as `sha256sum` prints it.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     let mut text = [0; 64];
@@ -51,7 +51,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Names one write, so that a writer whose reply was lost can find out whether it landed.
+/// The id of one append, by which a writer whose reply was lost finds out whether the append succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WriteId(pub u64);
 
@@ -103,7 +103,7 @@ impl fmt::Debug for WriteId {
     }
 }
 
-/// The text is not lower-case hexadecimal of the right length.
+/// The error for a text that is not lower-case hexadecimal of the right length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not lower-case hexadecimal of the right length")]
 pub struct NotHex;
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hexadecimal_goes_there_and_back() {
+    fn hexadecimal_round_trips() {
         let hash = Hash::of(b"gold");
         assert_eq!(hash.to_string().parse(), Ok(hash));
         let write = WriteId(0x0123_4567_89ab_cdef);
@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn fingerprints_are_texts_in_json_and_on_screen() {
-        let (hash, write) = (Hash([0x0f; 16]), WriteId(0xf0));
+        let hash = Hash([0x0f; 16]);
+        let write = WriteId(0xf0);
         let texts = ["0f".repeat(16), "00000000000000f0".to_owned()];
         assert_eq!([format!("{hash:?}"), format!("{write:?}")], texts);
         let json = serde_json::to_string(&(hash, write)).unwrap();

@@ -1,7 +1,7 @@
-//! Names and identities: one strict parser for every string that becomes a key, a path or an argument.
+//! Ids: one strict parser for every string that becomes a key, a path or an argument.
 //!
-//! Invariant: an [`Id`] matches `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` and holds no `..`. There is no
-//! other way to make one, so a store may build keys and file names from it without escaping.
+//! Invariant: an [`Id`] matches `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` and contains no `..`. Every constructor checks
+//! this, so a store may build keys and file names from an id without escaping.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,9 +16,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Longest id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// What an [`Id`] names; shown in the error when a string is refused.
+/// The kind of thing that an [`Id`] names; shown in the error when a string is refused.
 pub trait Kind {
-    /// The noun of the glossary.
+    /// The noun in the glossary.
     const NOUN: &'static str;
 }
 
@@ -28,20 +28,20 @@ pub struct Id<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Why a string is not an id.
+/// The reason why a string is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a {noun} id: {reason}")]
+#[error("{text:?} is not a valid {noun} id: {reason}")]
 pub struct IdError {
-    /// What the string was meant to name.
+    /// The kind of id that was expected.
     pub noun: &'static str,
     /// The refused text, cut to a printable length.
     pub text: String,
-    /// Which rule it breaks.
+    /// The rule that it breaks.
     pub reason: &'static str,
 }
 
 impl<K: Kind> Id<K> {
-    /// Checks `text` and makes it an id.
+    /// Checks `text` and returns it as an id.
     pub fn new(text: impl AsRef<str>) -> Result<Self, IdError> {
         let text = text.as_ref();
         match flaw(text) {
@@ -51,7 +51,7 @@ impl<K: Kind> Id<K> {
     }
 }
 
-fn flaw(text: &str) -> Option<&'static str> {
+const fn flaw(text: &str) -> Option<&'static str> {
     let bytes = text.as_bytes();
     if bytes.is_empty() {
         return Some("it is empty");
@@ -60,16 +60,70 @@ fn flaw(text: &str) -> Option<&'static str> {
         return Some("it is longer than 128 bytes");
     }
     if !bytes[0].is_ascii_alphanumeric() {
-        return Some("it must begin with a letter or a digit");
+        return Some("it must start with a letter or a digit");
     }
-    if !bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')) {
-        return Some("only letters, digits, `.`, `_` and `-` are allowed");
+    let mut at = 0;
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_alphanumeric() && !matches!(bytes[at], b'.' | b'_' | b'-') {
+            return Some("only letters, digits, `.`, `_` and `-` are allowed");
+        }
+        at += 1;
     }
-    text.contains("..").then_some("it must not contain `..`")
+    let mut at = 1;
+    while at < bytes.len() {
+        if bytes[at - 1] == b'.' && bytes[at] == b'.' {
+            return Some("it must not contain `..`");
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The text of an id in the source code, checked at compile time.
+///
+/// ```
+/// use goldseam_core::id::{IdLiteral, QueueName, kind};
+///
+/// const MAIN: IdLiteral<kind::Queue> = IdLiteral::new("main");
+/// assert_eq!(MAIN.id(), QueueName::new("main").unwrap());
+/// ```
+///
+/// An invalid text in a constant does not compile:
+///
+/// ```compile_fail
+/// use goldseam_core::id::{IdLiteral, kind};
+///
+/// const MAIN: IdLiteral<kind::Queue> = IdLiteral::new("not an id");
+/// ```
+pub struct IdLiteral<K> {
+    text: &'static str,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> IdLiteral<K> {
+    /// Checks `text`. Use it in a constant, where an invalid text is a compile error.
+    ///
+    /// # Panics
+    ///
+    /// If `text` is not an id.
+    pub const fn new(text: &'static str) -> Self {
+        assert!(flaw(text).is_none(), "the text is not an id");
+        Self { text, kind: PhantomData }
+    }
+
+    /// Returns the text.
+    pub const fn as_str(&self) -> &'static str {
+        self.text
+    }
+
+    /// Returns the id.
+    pub fn id(&self) -> Id<K> {
+        Id { text: Arc::from(self.text), kind: PhantomData }
+    }
 }
 
 impl<K> Id<K> {
-    /// The name itself.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -162,7 +216,7 @@ impl<'de, K: Kind> Deserialize<'de> for Id<K> {
     }
 }
 
-/// The kinds of ids; uninhabited, they only mark a type.
+/// Marker types for the kinds of ids. They have no values.
 pub mod kind {
     use super::Kind;
 
@@ -219,23 +273,23 @@ pub mod kind {
     }
 }
 
-/// Names one run.
+/// The id of a run.
 pub type RunId = Id<kind::Run>;
-/// Names a workflow definition.
+/// The name of a workflow.
 pub type WorkflowName = Id<kind::Workflow>;
-/// Names one incarnation of an engine process; random per start.
+/// The id of one incarnation of an engine process; random per start.
 pub type NodeId = Id<kind::Node>;
-/// Names a queue entry.
+/// The id of a queue entry.
 pub type TaskId = Id<kind::Task>;
-/// Names a queue.
+/// The name of a queue.
 pub type QueueName = Id<kind::Queue>;
-/// Names a lane: at most one of its tasks is claimed at a time.
+/// The name of a lane: at most one of its tasks is claimed at a time.
 pub type LaneName = Id<kind::Lane>;
-/// Names a lock.
+/// The name of a lock.
 pub type LockName = Id<kind::Lock>;
-/// Names a signal.
+/// The name of a signal.
 pub type SignalName = Id<kind::Signal>;
-/// Names a step, or is its key.
+/// The name of a step, or its key.
 pub type StepName = Id<kind::Step>;
 /// The key of a tag.
 pub type TagKey = Id<kind::Tag>;
@@ -286,12 +340,12 @@ mod tests {
         let error = RunId::new("a/b").unwrap_err();
         assert_eq!(
             error.to_string(),
-            r#""a/b" is not a run id: only letters, digits, `.`, `_` and `-` are allowed"#
+            r#""a/b" is not a valid run id: only letters, digits, `.`, `_` and `-` are allowed"#
         );
         for (text, reason) in [
             ("", "it is empty"),
             (&*"x".repeat(200), "it is longer than 128 bytes"),
-            ("-a", "it must begin with a letter or a digit"),
+            ("-a", "it must start with a letter or a digit"),
             ("a..b", "it must not contain `..`"),
         ] {
             assert_eq!(RunId::new(text).unwrap_err().reason, reason);

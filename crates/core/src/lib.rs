@@ -1,30 +1,43 @@
-//! All meaning of Goldseam, as pure functions: no async, no I/O, no clock, no randomness.
+//! The semantics of Goldseam as pure functions: no async, no I/O, no clock, no randomness.
+//!
+//! # The model
+//!
+//! A *run* is one execution of a workflow. Everything that happens to it is an [`Event`] in its *log*, and the log is
+//! the only truth about the run. Three functions define the engine:
+//!
+//! - [`derive()`] folds a log into a [`State`]: steps, waits, mail, ownership, branches.
+//! - [`decide()`] checks a [`Command`] against a state and returns a [`Decision`], the events to append, or a
+//!   [`Refusal`].
+//! - [`recovery::diagnose`] checks a state, its cached row and the liveness of nodes against the rules, and returns
+//!   what is wrong and the remedy.
+//!
+//! A node *claims* a run and becomes its owner. The position of the claim is the *epoch*. Safety comes from the log:
+//! a command of an owner names its epoch and branch, and [`decide()`] refuses the command once either is out of date.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`id`], [`argument`], [`path`], [`time`], [`payload`], [`hash`] | the words that everything else is made of |
-//! | [`event`], [`codec`] | what can happen to a run, and its bytes on disk |
-//! | [`branch`], [`summary`], [`state`] | `derive`: history → state |
-//! | [`command`], [`mod@decide`], [`seal`] | `decide`: state, command → events, or a refusal; then their place in the log |
-//! | [`recovery`] | `diagnose`: state, cache, liveness → what is wrong, by which rule, and its remedy |
-//! | [`task`], [`lock`] | the queue's and the locks' own little state machines |
-//! | [`version`] | how versions of workflows are written |
-//! | [`whole`] | whole numbers of requests, and their bound |
-//! | [`reserved`] | names that the engine keeps for itself |
-//! | [`redact`] | the one filter that keeps secrets out of what people read |
-//! | [`planted`] | mistakes that the search must find; none of them is there in a normal build |
-//! | `schema` | what the documents look like, for the HTTP interface (feature `schema`) |
-//! | [`retry`], [`error`], [`form`], [`limits`] | policies, failures of user code, questions, bounds |
+//! A module uses only modules of its own layer and of the layers above it.
 //!
-//! Safety comes from the log: a command of an owner names its epoch and branch, and [`decide()`]
-//! refuses it once either is no longer current.
+//! | layer | modules |
+//! |---|---|
+//! | values | [`argument`], [`id`], [`path`], [`time`], [`hash`], [`limits`], [`payload`], [`error`] |
+//! | words | [`version`], [`whole`], [`status`], [`reserved`] |
+//! | policies and forms | [`retry`], [`recovery_policy`], [`form`] with [`shape`], [`lines`] |
+//! | records | [`branch`], [`corrupt`], [`event`] with [`summary`] (a tombstone holds a summary), [`task`], [`lock`] |
+//! | codec | [`codec`]: events as bytes on disk |
+//! | `derive` | [`state`]: log → state |
+//! | `diagnose` | [`recovery`]: state, cached row, liveness → diagnoses with remedies |
+//! | commands | [`command`], [`redact`] (keeps secrets out of texts) |
+//! | `decide` | [`mod@decide`]: state, command → events or a refusal; [`seal`]: their place in the log |
+//!
+//! Two modules stand beside the layers: [`planted`] holds bugs that the search for lost and repeated steps must find
+//! (none exists in a normal build), and `schema` describes the documents for the HTTP interface (feature `schema`).
 
 pub mod argument;
 pub mod branch;
 pub mod codec;
 pub mod command;
+pub mod corrupt;
 pub mod decide;
 
 pub mod error;
@@ -39,6 +52,7 @@ pub mod path;
 pub mod payload;
 pub mod planted;
 pub mod recovery;
+pub mod recovery_policy;
 pub mod redact;
 pub mod reserved;
 pub mod retry;
@@ -64,16 +78,16 @@ mod testing;
 
 pub use argument::ArgumentError;
 pub use branch::{Branch, BranchId, Why};
-pub use codec::Corrupt;
 pub use command::{Command, Doing, Fence, Owned};
+pub use corrupt::Corrupt;
 pub use decide::{Decision, Refusal, View, decide};
 
 pub use error::{Class, Failure};
 pub use event::{Event, Recorded};
 pub use hash::{Hash, WriteId};
 pub use id::{
-    Id, IdError, LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey, TaskId,
-    WorkflowName,
+    Id, IdError, IdLiteral, LaneName, LockName, NodeId, QueueName, RunId, SignalName, StepName, TagKey,
+    TaskId, WorkflowName,
 };
 pub use limits::Limits;
 pub use path::Path;

@@ -1,30 +1,30 @@
-//! A bound on everything, units last.
+//! Limits, with the unit in each name.
 
 use std::time::Duration;
 
-/// The bounds that a store's runs live under.
+/// The limits of the runs of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Largest input, output, signal or answer.
     pub payload_bytes_max: usize,
-    /// Deepest nesting of a payload.
+    /// Deepest nesting of a payload, in levels.
     pub payload_depth_max: usize,
-    /// Most events in the log that a run may load before it must `continue_as_new`.
+    /// Most events that a run may load before it must `continue_as_new`.
     pub history_events_max: u64,
-    /// Most bytes that they may have. What a run writes and what it is told are each bounded by it.
+    /// Most bytes of those events. It bounds the run's own events and its mail separately.
     pub history_bytes_max: u64,
-    /// Most signals that wait unread.
+    /// Most unread signals.
     pub mail_unread_max: u32,
     /// Most tags of one run.
     pub tags_max: usize,
     /// Longest value of a tag, prompt or reason.
     pub text_bytes_max: usize,
-    /// Longest an append is retried when the store cannot answer.
+    /// How long an append is retried while the store does not answer.
     pub store_patience: Duration,
 }
 
 impl Limits {
-    /// No payload may have more bytes than this, whatever anybody sets: it is read again in every replay.
+    /// Upper bound of `payload_bytes_max`, regardless of the configuration: every replay reads a payload again.
     pub const PAYLOAD_BYTES_MOST: usize = 2 * 1024 * 1024;
 }
 

@@ -1,20 +1,20 @@
-//! Lines for a person to type, with values that are accepted.
+//! Shell commands for people, with example values that are accepted.
 
 use crate::form::Form;
 use crate::id::{RunId, SignalName};
 use crate::path::Path;
 use crate::shape::example_of;
 
-/// The line that would answer a question.
+/// Returns the command that answers a question.
 pub fn answer_line(run: &RunId, question: &Path, form: &Form) -> String {
     match example_of(form) {
         Some(example) => format!("goldseam answer {run} {question} {}", quoted(&example.to_string())),
-        // No value is known to fit: the form says what would.
+        // No accepted value is known; `show` prints the form.
         None => format!("goldseam show {run}"),
     }
 }
 
-/// The line that would send a signal which a run waits for.
+/// Returns the command that sends a signal to a run.
 pub fn signal_line(run: &RunId, name: &SignalName, schema: Option<&serde_json::Value>) -> String {
     let Some(schema) = schema else { return format!("goldseam signal {run} {name}") };
     match example_of(&Form::Schema(schema.clone())) {
@@ -24,7 +24,7 @@ pub fn signal_line(run: &RunId, name: &SignalName, schema: Option<&serde_json::V
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:#~@=+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -47,7 +47,8 @@ mod tests {
 
     #[test]
     fn a_line_has_a_value_that_fits() {
-        let (run, question) = (RunId::new("r").unwrap(), Path::new("ok").unwrap());
+        let run = RunId::new("r").unwrap();
+        let question = Path::new("ok").unwrap();
         let line = |form: Form| answer_line(&run, &question, &form);
         assert_eq!(line(Form::Text), r#"goldseam answer r ok '"text"'"#);
         assert_eq!(line(Form::Choice(vec!["1".into()])), r#"goldseam answer r ok '"1"'"#);

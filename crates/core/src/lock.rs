@@ -9,49 +9,53 @@ use crate::planted::{self, Bug};
 use crate::task::{Audit, note};
 use crate::time::Millis;
 
-/// How long a lock is held when nobody says otherwise.
+/// How long a lock is held unless the caller sets a TTL.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(300);
 
-/// One named lock. The record stays when it is released, so that fences never repeat.
+/// A named lock: at most one holder at a time, with a fence and an expiry.
+///
+/// The lock expires by the store's clock. Every acquisition increases the fence, so a system that the holder writes
+/// to can refuse a previous holder. The record stays when the lock is released, so that fences never repeat. Each
+/// method is a pure change; the store writes the result by compare-and-set on `version`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Lock {
-    /// Its name.
+    /// Name of the lock.
     pub name: LockName,
-    /// Who holds it; none while it is free.
+    /// The holder; none while the lock is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Grows with every acquisition.
+    /// Increases with every acquisition.
     pub fence: u64,
-    /// When the hold ends by itself.
+    /// When the hold expires.
     pub expires_at: Millis,
     /// When the present hold began.
     pub acquired_at: Millis,
-    /// The node that holds it, where an engine does; its death frees the lock early.
+    /// The node of the holder, if an engine holds it. The death of the node frees the lock early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Grows with every change; the compare in compare-and-set.
+    /// Increases with every change; compare-and-set compares it.
     pub version: u64,
-    /// What happened to it lately.
+    /// Recent changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit: Vec<Audit>,
 }
 
-/// Why a lock was not acquired or extended.
+/// The reason why a lock was not acquired or extended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockRefusal {
-    /// Try again once it has expired or was released.
+    /// Another holder has the lock. Try again after it is released or has expired.
     #[error("lock {name} is held by {holder} until {}", expires_at.0)]
     Held {
         /// The lock.
         name: LockName,
-        /// Who has it.
+        /// The present holder.
         holder: String,
-        /// Until when at the most.
+        /// When the hold expires at the latest.
         expires_at: Millis,
     },
-    /// The hold is over; acquire it anew.
-    #[error("lock {name} is no longer yours: fence {fence} is over")]
+    /// The hold has ended. Acquire the lock again.
+    #[error("the hold on lock {name} with fence {fence} has ended")]
     Lost {
         /// The lock.
         name: LockName,
@@ -61,7 +65,7 @@ pub enum LockRefusal {
 }
 
 impl Lock {
-    /// Takes a lock that is free, expired or was never there.
+    /// Acquires a lock that is free, expired or new.
     pub fn acquired(now_held: Option<Self>, ask: Ask<'_>, now: Millis) -> Result<Self, LockRefusal> {
         let mut lock = now_held.unwrap_or_else(|| Self {
             name: ask.name.clone(),
@@ -96,7 +100,7 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Lets go. `None` if the hold was over already: releasing twice is no error.
+    /// Releases the hold. Returns `None` if it had already ended: releasing twice is not an error.
     pub fn released(mut self, holder: &str, fence: u64) -> Option<Self> {
         let mine = self.fence == fence || planted::is(Bug::ReleaseByName);
         if self.holder.as_deref() != Some(holder) || !mine {
@@ -108,7 +112,7 @@ impl Lock {
         Some(self)
     }
 
-    /// Holds on for `ttl` from now; a hold that is over is never revived.
+    /// Extends the hold to `ttl` from now. A hold that has ended is never revived.
     pub fn extended(mut self, holder: &str, fence: u64, until: Until) -> Result<Self, LockRefusal> {
         let lost = LockRefusal::Lost { name: self.name.clone(), fence };
         if self.holder.as_deref() != Some(holder) || self.fence != fence || self.is_stale(until.now) {
@@ -119,44 +123,44 @@ impl Lock {
         Ok(self)
     }
 
-    /// The same hold, with an audit entry by which a repeat of the command that took it is recognised.
+    /// Records the id of the command that acquired the lock, so that a repeat of the command is recognised.
     #[must_use]
     pub fn taken_by(mut self, id: &str) -> Self {
         note(&mut self.audit, self.acquired_at, taken_by(id));
         self
     }
 
-    /// Whether the present hold was taken by the command with this id.
+    /// Returns whether the command with this id acquired the present hold.
     pub fn was_taken_by(&self, id: &str) -> bool {
         let is_it = |entry: &Audit| entry.at == self.acquired_at && entry.what == taken_by(id);
         self.holder.is_some() && self.audit.iter().any(is_it)
     }
 
-    /// The same hold, with an audit entry that names the credential that it was taken with.
+    /// Records the credential that acquired the lock.
     #[must_use]
     pub fn taken_with(mut self, credential: &str) -> Self {
         note(&mut self.audit, self.acquired_at, format!("{TAKEN_WITH}{credential}"));
         self
     }
 
-    /// The credential that the present hold was taken with, if one was named.
+    /// Returns the credential that acquired the present hold, if one was recorded.
     pub fn credential(&self) -> Option<&str> {
         self.holder.as_ref()?;
         let present = self.audit.iter().filter(|entry| entry.at == self.acquired_at);
         present.filter_map(|entry| entry.what.strip_prefix(TAKEN_WITH)).next_back()
     }
 
-    /// Whether it is held past its expiry. A lock expires *at* its expiry, not before.
+    /// Returns whether the lock is held past its expiry. A lock expires *at* its expiry, not before.
     pub fn is_stale(&self, now: Millis) -> bool {
         self.holder.is_some() && self.expires_at <= now
     }
 
-    /// Whether somebody holds it now.
+    /// Returns whether a holder has the lock now.
     pub fn is_held(&self, now: Millis) -> bool {
         self.holder.is_some() && !self.is_stale(now)
     }
 
-    /// Frees a stale lock, leaving an audit entry.
+    /// Frees a stale lock and records why.
     #[must_use]
     pub fn cleaned(mut self, why: &str, now: Millis) -> Self {
         let Some(holder) = self.holder.take() else { return self };
@@ -168,23 +172,23 @@ impl Lock {
     }
 }
 
-/// Who wants a lock, and for how long.
+/// A request for a lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The lock.
     pub name: &'a LockName,
-    /// Who.
+    /// The requested holder.
     pub holder: &'a str,
     /// The node that asks, if an engine does.
     pub node: Option<&'a str>,
-    /// How long.
+    /// How long to hold it.
     pub ttl: Duration,
 }
 
-/// How the audit names the credential that a lock was taken with.
+/// How the audit names the credential that acquired a lock.
 const TAKEN_WITH: &str = "taken with key ";
 
-/// How the audit names the command that took a lock.
+/// Returns how the audit names the command that acquired a lock.
 fn taken_by(id: &str) -> String {
     format!("taken by {id}")
 }
@@ -194,7 +198,7 @@ fn taken_by(id: &str) -> String {
 pub struct Until {
     /// Now, by the store's clock.
     pub now: Millis,
-    /// How long.
+    /// Length of the span.
     pub ttl: Duration,
 }
 

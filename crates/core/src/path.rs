@@ -1,7 +1,7 @@
-//! Where in a workflow an operation stands.
+//! Paths: the place of an operation in a workflow.
 //!
-//! A path is `arm/segment`, a segment `name[:key][#count]`. The arm is the group step, the join
-//! index or the key the author chose, so a path does not depend on the timing of parallel arms.
+//! A path is `arm/segment`, a segment `name[:key][#count]`. The arm is the group step, the join index or the key that
+//! the author chose, so a path does not depend on the timing of parallel arms.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub const PATH_BYTES_MAX: usize = 1024;
 pub struct Path(Arc<str>);
 
 impl Path {
-    /// The outermost arm: the workflow function itself.
+    /// Returns the outermost arm: the workflow function itself.
     pub fn root() -> Self {
         Self(Arc::from(""))
     }
 
-    /// Checks `text` and makes it a path.
+    /// Checks `text` and returns it as a path.
     pub fn new(text: &str) -> Result<Self, IdError> {
         let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"._-:#/~".contains(b);
         let reason = if text.len() > PATH_BYTES_MAX {
@@ -36,7 +36,7 @@ impl Path {
         Err(IdError { noun: "step", text: text.chars().take(64).collect(), reason })
     }
 
-    /// The path of the `count`-th operation called `name` (with `key`) in this arm.
+    /// Returns the path of the `count`-th operation called `name` (with `key`) in this arm.
     pub fn child(&self, name: &StepName, key: Option<&StepName>, count: u32) -> Self {
         use fmt::Write as _;
         let mut text = String::with_capacity(self.0.len() + name.as_str().len() + 8);
@@ -55,23 +55,23 @@ impl Path {
         Self(Arc::from(text))
     }
 
-    /// The arm that this operation belongs to.
+    /// Returns the arm that this operation belongs to.
     pub fn arm(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(arm, _)| arm)
     }
 
-    /// The last segment: what a person calls this operation.
+    /// Returns the last segment, which people call this operation.
     pub fn leaf(&self) -> &str {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, leaf)| leaf)
     }
 
-    /// The name in the last segment, without key and count.
+    /// Returns the name in the last segment, without key and count.
     pub fn name(&self) -> &str {
         let leaf = self.leaf();
         leaf.split([':', '#']).next().unwrap_or(leaf)
     }
 
-    /// The whole path.
+    /// Returns the whole path.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Values of user code: JSON text that the engine carries and never looks into.
+//! Values of user code: JSON text that the engine carries and never interprets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use crate::hash::Hash;
 use crate::limits::Limits;
 
-/// One JSON value, kept as the text it was written as. Cheap to clone.
+/// A JSON value, kept as the text it was written as. Cheap to clone.
 #[derive(Clone)]
 pub struct Payload(Arc<RawValue>);
 
-/// Why a value cannot become a payload.
+/// The reason why a value cannot become a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Make it smaller, or store it elsewhere and pass a reference.
@@ -31,40 +31,40 @@ pub enum PayloadError {
         /// The limit in force.
         max: usize,
     },
-    /// Leave some out.
+    /// Remove some of them.
     #[error("there are more than {max} {what}")]
     TooMany {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
         /// The limit in force.
         max: usize,
     },
-    /// Mend the text.
-    #[error("the payload is not JSON: {0}")]
+    /// Fix the text.
+    #[error("the payload is not valid JSON: {0}")]
     NotJson(String),
     /// Send the whole character.
-    #[error("the payload has half a character, `\\u{0}`, which strict readers of JSON refuse")]
+    #[error("the payload contains the unpaired surrogate `\\u{0}`, which strict JSON parsers refuse")]
     HalfCharacter(String),
-    /// Send it as a text.
-    #[error("the payload has the number {0}, which is larger than readers of JSON can hold")]
+    /// Send it as a string.
+    #[error("the payload contains the number {0}, which is too large for JSON parsers")]
     HugeNumber(String),
 }
 
 impl Payload {
-    /// The JSON value `null`.
+    /// Returns the JSON value `null`.
     pub fn null() -> Self {
         Self(Arc::from(RawValue::NULL.to_owned()))
     }
 
-    /// Serialises `value` and checks it against the limits.
+    /// Serializes `value` and checks it against the limits.
     pub fn of<T: Serialize + ?Sized>(value: &T, limits: &Limits) -> Result<Self, PayloadError> {
         let raw = serde_json::value::to_raw_value(value).map_err(|e| PayloadError::NotJson(e.to_string()))?;
         check(raw.get(), limits)?;
         Ok(Self(Arc::from(raw)))
     }
 
-    /// Takes JSON text once it is found to be JSON within the limits. Only the blanks between its
-    /// tokens go: an event is one line, and the same value typed with other blanks is the same input.
+    /// Parses JSON text and checks it against the limits. Removes the whitespace between tokens: an event is one
+    /// line, and the same value with other whitespace is the same input.
     pub fn parse(text: &str, limits: &Limits) -> Result<Self, PayloadError> {
         check(text, limits)?;
         let raw =
@@ -77,17 +77,17 @@ impl Payload {
         Ok(Self(Arc::from(raw)))
     }
 
-    /// Reads the value as a `T`.
+    /// Deserializes the value as a `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0.get())
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// Fingerprint of the text.
+    /// Returns the hash of the text.
     pub fn hash(&self) -> Hash {
         Hash::of(self.as_str().as_bytes())
     }
@@ -103,11 +103,12 @@ fn check(text: &str, limits: &Limits) -> Result<(), PayloadError> {
     readable(text)
 }
 
-/// Refuses what JSON's grammar allows and strict readers do not: half a surrogate pair, and a number that is infinite as a
-/// double. A name that is there twice is left to the reader.
+/// Refuses JSON that strict parsers refuse: an unpaired surrogate, and a number that is infinite as a double.
+/// Duplicate names are left to the reader.
 fn readable(text: &str) -> Result<(), PayloadError> {
     let bytes = text.as_bytes();
-    let (mut at, mut quoted) = (0, false);
+    let mut at = 0;
+    let mut quoted = false;
     while let Some(byte) = bytes.get(at) {
         at += match byte {
             b'\\' if quoted => escape(&text[at..])?,
@@ -122,7 +123,7 @@ fn readable(text: &str) -> Result<(), PayloadError> {
     Ok(())
 }
 
-/// The bytes of an escape, both halves of a pair included.
+/// Returns the length of an escape in bytes, including both halves of a pair.
 fn escape(text: &str) -> Result<usize, PayloadError> {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u").and_then(|digits| digits.get(..4))?;
@@ -132,12 +133,12 @@ fn escape(text: &str) -> Result<usize, PayloadError> {
         (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => Ok(12),
         (Some(half @ 0xd800..=0xdfff), _) => Err(PayloadError::HalfCharacter(format!("{half:04x}"))),
         (Some(_), _) => Ok(6),
-        // A short escape, or no JSON at all. What follows the backslash may be of several bytes.
+        // A short escape, or invalid JSON. The character after the backslash may have several bytes.
         (None, _) => Ok(text.chars().take(2).map(char::len_utf8).sum()),
     }
 }
 
-/// The bytes of a number.
+/// Returns the length of a number in bytes.
 fn number(text: &str) -> Result<usize, PayloadError> {
     let length =
         text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')).unwrap_or(text.len());
@@ -148,13 +149,16 @@ fn number(text: &str) -> Result<usize, PayloadError> {
     }
 }
 
-/// How deep brackets nest, strings left aside. Counted on the text so that nothing recursive is built.
+/// Returns how deep brackets nest, ignoring strings. It counts on the text, so that nothing recursive is built.
 fn depth(text: &str) -> usize {
-    let (mut now, mut most, mut quoted, mut escaped) = (0usize, 0, false, false);
+    let mut now = 0usize;
+    let mut most = 0;
+    let mut quoted = false;
+    let mut escaped = false;
     for byte in text.bytes() {
         match byte {
             _ if escaped => escaped = false,
-            // Outside of a string it is no JSON, whatever is counted.
+            // A backslash outside of a string is invalid JSON, so its depth does not matter.
             b'\\' => escaped = true,
             b'"' => quoted = !quoted,
             b'[' | b'{' if !quoted => {
@@ -168,14 +172,15 @@ fn depth(text: &str) -> usize {
     most
 }
 
-/// Reads a payload that is there, even if it is `null`, which an `Option` by itself takes for absent.
+/// Deserializes a payload that is present even if it is `null`, which an `Option` alone reads as absent.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Payload>, D::Error> {
     Payload::deserialize(deserializer).map(Some)
 }
 
-/// JSON text without the blanks between its tokens.
+/// Returns JSON text without the whitespace between its tokens.
 fn tight(text: &str) -> String {
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quoted = false;
+    let mut escaped = false;
     let keeps = |c: &char| {
         match c {
             _ if escaped => escaped = false,
@@ -225,7 +230,7 @@ mod tests {
         assert_eq!(Payload::parse("[[[]]]", &limits), Err(PayloadError::TooDeep { max: 2 }));
         assert!(Payload::parse(r#""[[[[\"[""#, &limits).is_ok());
         assert!(Payload::parse("[[],[],[{}]]", &limits).is_err());
-        assert!(Payload::parse("[[],[],{}]", &limits).is_ok(), "what was closed is no deeper");
+        assert!(Payload::parse("[[],[],{}]", &limits).is_ok(), "closed brackets do not count");
         assert!(matches!(Payload::parse("{", &limits), Err(PayloadError::NotJson(_))));
     }
 
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_and_quotes_within_a_text_neither_open_nor_close_anything() {
+    fn ignores_brackets_and_quotes_inside_strings() {
         let limits = Limits { payload_depth_max: 2, ..Limits::default() };
         for text in [r#""\"[[[""#, r#""\\\"{{{""#, r#"["[[[",["{{{"]]"#] {
             assert!(Payload::parse(text, &limits).is_ok(), "{text}");
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strict_readers_refuse_is_refused() {
+    fn refuses_what_strict_json_parsers_refuse() {
         let parse = |text: &str| Payload::parse(text, &Limits::default());
         let half = |digits: &str| Err(PayloadError::HalfCharacter(digits.to_owned()));
         assert_eq!(parse(r#"{"a":"\ud800"}"#), half("d800"));
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_blanks_between_tokens_go() {
+    fn removes_only_whitespace_between_tokens() {
         let payload =
             Payload::parse(" { \"a b\" :\t[ 1 ,\n\"\\\" \\\\\" , \" \" ]\r}", &Limits::default()).unwrap();
         assert_eq!(payload.as_str(), r#"{"a b":[1,"\" \\"," "]}"#);

@@ -1,86 +1,86 @@
-//! Bugs planted on purpose: each one is a mistake that engines like this one have shipped. The search for lost and
-//! repeated steps must find every one of them, or it proves nothing.
+//! Planted bugs, which engines like this one have shipped. The search for lost and repeated steps must find every one
+//! of them; otherwise it proves nothing.
 //!
-//! Without the feature `planted` none of them exists: [`is`] is the constant `false`. With it, at most one at a time
-//! is there, and only for the thread that planted it.
+//! Without the feature `planted` none of them exists: [`is`] is the constant `false`. With it, at most one is planted
+//! at a time, and only for the thread that planted it.
 
-/// One mistake.
+/// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bug {
     /// An owner that was superseded may still write.
     NoFence,
-    /// After a conflict the owner takes the newest claim for its own and writes what it had.
+    /// After a conflict, the owner adopts the newest claim as its own and writes its old events.
     BlindRetry,
-    /// A write with an unknown outcome is taken for done.
+    /// A write with an unknown outcome counts as done.
     UnknownIsDone,
-    /// Who lives is looked up once, and that look is used for ever.
+    /// The liveness of nodes is read once and never updated.
     StaleSnapshot,
-    /// A node is taken for dead as soon as one heartbeat is late.
+    /// A node counts as dead as soon as one heartbeat is late.
     LateIsDead,
-    /// Whoever is only silent is charged as if it had crashed.
+    /// A silent owner is charged as if it had crashed.
     SilentIsCharged,
     /// The recovery is not counted at the claim.
     AttemptNotCounted,
-    /// The count of recoveries begins anew with every resume.
+    /// The count of recoveries restarts with every resume.
     CounterReset,
-    /// A command with an id that was seen is taken again.
+    /// A command with a known id is taken again.
     CommandTwice,
     /// A finished run takes mail.
     FinishedTakesMail,
-    /// The same id with other input is taken for the same run.
+    /// A start with a known id and different input returns the existing run.
     OtherInput,
-    /// A run goes to rest although mail came between looking and resting.
+    /// A run goes to rest although mail arrived after the last check.
     CheckThenWait,
     /// The newest signal of a name is taken first.
     NewestMailFirst,
-    /// Mail that nobody read is left behind by `continue_as_new`.
+    /// `continue_as_new` loses unread mail.
     ContinueDropsMail,
-    /// Steps are undone in the order in which they were done.
+    /// Steps are compensated in the order of completion.
     UndoInOrder,
-    /// The first step that was done is not undone.
+    /// The first completed step is not compensated.
     UndoSkipsOne,
-    /// What was undone before a takeover is undone again.
+    /// Steps that were compensated before a takeover are compensated again.
     UndoAgain,
-    /// A run that is being undone goes forward where its code does not fail again.
+    /// A compensating run goes forward if its code does not fail again.
     BeginsWhileUndoing,
-    /// A step that may be done only once begins without a trace.
+    /// An at-most-once step begins without an event.
     OnceWithoutTrace,
     /// The cached row is written as it was before the append.
     RowNotFolded,
-    /// Events are not chained to what came before.
+    /// Events are not chained by hashes.
     NoChain,
-    /// A lock is let go by the name of its holder.
+    /// A lock is released by the name of its holder, without its fence.
     ReleaseByName,
     /// A lock has the same fence for every holder.
     SameFence,
-    /// Whoever looks after the runs writes although nothing is wrong.
+    /// A sweep writes although nothing is wrong.
     SweepWrites,
-    /// Lost rows are not looked for.
+    /// Lost rows are not searched for.
     NoLostRows,
-    /// A follower that connects anew begins one event too late.
+    /// A follower that reconnects begins one event too late.
     FollowSkips,
-    /// A worker is told that its result was taken before the log has it.
+    /// A worker's result is acknowledged before the log has it.
     ResultBeforeLog,
-    /// An execution that is loaded again goes on under whatever claim its node has by then.
+    /// An execution that is loaded again continues under any claim of its node.
     AnyClaimIsOwn,
-    /// A sweep ends at the first record that it cannot read.
+    /// A sweep ends at the first unreadable record.
     SweepStopsAtUnreadable,
-    /// A node does not ask whether it executes a run already, nor whether the task that it acts for still counts.
+    /// A node does not check whether it already executes a run, nor whether its task is still valid.
     TwoAtOnce,
     /// A run that only waits is charged with the death of its owner.
     WaitingIsCharged,
-    /// A jump drops an acknowledged request to cancel without a word.
+    /// A jump silently drops an acknowledged request to cancel.
     JumpDropsCancel,
     /// The owner of a terminated run may still write.
     TerminatedGoesOn,
     /// Nodes are offered runs of versions that they lack, and park them.
     ParksUnknownVersion,
-    /// A version that no live node has at this moment counts as gone.
+    /// A version that no live node has at this moment counts as lost.
     NoVersionGrace,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Self; 35] = [
         Self::NoFence,
         Self::BlindRetry,
@@ -125,19 +125,19 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants `bug` for this thread, in place of another, or pulls out what was planted.
+/// Plants `bug` for this thread, in place of another, or removes the planted one.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Whether `bug` is there.
+/// Returns whether `bug` is planted.
 #[cfg(feature = "planted")]
 pub fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// Whether `bug` is there: it is not.
+/// Returns `false`: no bug is planted.
 #[cfg(not(feature = "planted"))]
 pub const fn is(_bug: Bug) -> bool {
     false

@@ -1,4 +1,4 @@
-//! Properties: nothing panics on nonsense, and no sequence of commands breaks an invariant.
+//! Properties: arbitrary input never panics, and no sequence of commands breaks an invariant.
 
 mod nonsense;
 mod walks;
@@ -11,7 +11,7 @@ use crate::error::{Class, Failure};
 use crate::id::RunId;
 use crate::retry::Retry;
 
-/// The rule of ids in other words: split off the first character, look at the rest one by one.
+/// A second implementation of the rule for ids.
 fn is_id(text: &str) -> bool {
     let plain = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9');
     let mut before = '.';

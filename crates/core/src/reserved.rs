@@ -1,7 +1,9 @@
-//! Names that the engine keeps for itself. This is the one list of them: every interface that takes a name from outside
-//! asks it.
+//! Names that the engine reserves. Every interface that accepts a name from outside checks this list.
 
-/// What a name is for.
+use crate::hash::Hash;
+use crate::id::TaskId;
+
+/// The use of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     /// A run, a lock, or the key of a task.
@@ -12,27 +14,60 @@ pub enum Named {
     Queue,
     /// The kind of a task.
     Kind,
-    /// The id by which a repeated signal or answer is recognised.
+    /// The id that identifies a repeated signal or answer.
     Command,
 }
 
-/// Reserved prefixes, each with the only use it is reserved for; none: for every use.
+/// Reserved prefixes, each with the use that it is reserved for; `None`: every use.
 const PREFIXES: [(&str, Option<Named>); 4] = [
     ("goldseam.", None),
-    // Mail between runs and heartbeat details stand in queues of the engine.
+    // Queues of the engine for mail between runs and for heartbeat details.
     ("goldseam-", Some(Named::Queue)),
-    // Nodes take such a task for one that moves a run on.
+    // Nodes treat a task of such a kind as an advance task.
     ("advance:", Some(Named::Kind)),
-    // The ends of children are remembered under such ids.
+    // Logs record the ends of children under such ids.
     ("child:", Some(Named::Command)),
 ];
 
-/// First letters of the ids that the engine makes for its own tasks; a dash and a hash follow.
-const TASKS: [&str; 5] = ["t-", "s-", "d-", "h-", "w-"];
-/// Hexadecimal digits of that hash.
+/// The kind of an engine task. The id of such a task is the prefix of its kind and a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineTask {
+    /// Advances a run.
+    Advance,
+    /// Does a remote step.
+    RemoteStep,
+    /// Delivers the end of a child to its parent.
+    Delivery,
+    /// Keeps the heartbeat details of a step.
+    Heartbeat,
+    /// Advances a foreign workflow.
+    Foreign,
+}
+
+impl EngineTask {
+    const ALL: [Self; 5] = [Self::Advance, Self::RemoteStep, Self::Delivery, Self::Heartbeat, Self::Foreign];
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Advance => "t-",
+            Self::RemoteStep => "s-",
+            Self::Delivery => "d-",
+            Self::Heartbeat => "h-",
+            Self::Foreign => "w-",
+        }
+    }
+
+    /// Returns the id of the task with this hash.
+    pub fn id(self, hash: Hash) -> TaskId {
+        TaskId::new(format!("{}{hash}", self.prefix()))
+            .unwrap_or_else(|_| unreachable!("a prefix and a hash form an id"))
+    }
+}
+
+/// Hexadecimal digits of the hash in the id of an engine task.
 const HASH_DIGITS: usize = 32;
 
-/// The reserved part that `name` begins with; none if callers may use the name.
+/// Returns the reserved prefix of `name`, or `None` if callers may use the name.
 pub fn prefix(what: Named, name: &str) -> Option<&'static str> {
     let is_for = |only: Option<Named>| only.is_none_or(|only| only == what);
     let found = PREFIXES.iter().find(|(prefix, only)| is_for(*only) && name.starts_with(prefix));
@@ -41,8 +76,8 @@ pub fn prefix(what: Named, name: &str) -> Option<&'static str> {
 
 fn task(what: Named, name: &str) -> Option<&'static str> {
     let is_hash = |text: &str| text.len() == HASH_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let is_own = |prefix: &&&str| name.strip_prefix(**prefix).is_some_and(is_hash);
-    TASKS.iter().find(is_own).copied().filter(|_| what == Named::Task)
+    let is_own = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(is_hash);
+    EngineTask::ALL.map(EngineTask::prefix).into_iter().find(is_own).filter(|_| what == Named::Task)
 }
 
 #[cfg(test)]

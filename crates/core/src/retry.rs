@@ -1,4 +1,4 @@
-//! When to try again: plain arithmetic, the same in live execution and in replay.
+//! Retries: plain arithmetic, the same in live execution and in replay.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Class, Failure};
 use crate::hash::Hash;
 
-/// How often and how soon a step is tried again.
+/// How often and how soon a step is retried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Attempts in all, the first included.
+    /// Most attempts, including the first.
     pub attempts_max: u32,
     /// Pause before the second attempt.
     pub initial: Duration,
@@ -18,7 +18,7 @@ pub struct Retry {
     pub factor: f64,
     /// Longest pause.
     pub pause_max: Duration,
-    /// Share of each pause that is random, from 0 to 1.
+    /// Random share of each pause, from 0 to 1.
     pub jitter: f64,
 }
 
@@ -29,12 +29,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// One attempt only.
+    /// Returns a policy with one attempt only.
     pub fn never() -> Self {
         Self { attempts_max: 1, ..Self::exponential() }
     }
 
-    /// Doubling pauses from a second to a minute, ten attempts, a fifth of each pause random.
+    /// Returns a policy of ten attempts with pauses that double from a second to a minute, a fifth of each random.
     pub fn exponential() -> Self {
         Self {
             attempts_max: 10,
@@ -45,42 +45,42 @@ impl Retry {
         }
     }
 
-    /// The same pause before every attempt.
+    /// Returns a policy with the same pause before every attempt.
     pub fn fixed(pause: Duration) -> Self {
         Self { initial: pause, factor: 1.0, pause_max: pause, jitter: 0.0, ..Self::exponential() }
     }
 
-    /// Attempts in all, the first included; at least one is made.
+    /// Sets the number of attempts, including the first; at least one is made.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts_max = attempts;
         self
     }
 
-    /// Pause before the second attempt.
+    /// Sets the pause before the second attempt.
     #[must_use]
     pub fn initial(mut self, pause: Duration) -> Self {
         self.initial = pause;
         self
     }
 
-    /// Longest pause.
+    /// Sets the longest pause.
     #[must_use]
     pub fn max_pause(mut self, pause: Duration) -> Self {
         self.pause_max = pause;
         self
     }
 
-    /// Share of each pause that is random, from 0 to 1.
+    /// Sets the random share of each pause, from 0 to 1.
     #[must_use]
     pub fn jitter(mut self, share: f64) -> Self {
         self.jitter = share;
         self
     }
 
-    /// The pause after attempt number `attempt` (from 1) failed, or `None` if that was the last.
+    /// Returns the pause after attempt number `attempt` (from 1) failed, or `None` if that was the last.
     ///
-    /// `seed` makes the jitter the same whenever it is computed again.
+    /// The same `seed` always gives the same jitter.
     pub fn pause(&self, attempt: u32, failure: &Failure, seed: &str) -> Option<Duration> {
         if failure.class == Class::Terminal || attempt >= self.attempts_max {
             return None;
@@ -88,7 +88,7 @@ impl Retry {
         let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.pause_max.as_secs_f64();
         let factor = if self.factor.is_finite() { self.factor.max(0.0) } else { 1.0 };
-        // Nothing times infinity is not a number, which `min` would take for the longest pause.
+        // Zero times infinity is NaN, which `min` would turn into the longest pause.
         let grown =
             if self.initial.is_zero() { 0.0 } else { self.initial.as_secs_f64() * factor.powi(exponent) };
         let full = grown.min(longest);
@@ -99,11 +99,11 @@ impl Retry {
     }
 }
 
-/// A [`Retry`] in whole numbers, as it stands in a log: the same bytes are always the same policy.
+/// A [`Retry`] in integers, as a log stores it: the same bytes are always the same policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RetryPolicy))]
 pub struct Policy {
-    /// Attempts in all, the first included.
+    /// Most attempts, including the first.
     pub attempts_max: u32,
     /// Pause before the second attempt.
     pub initial_ms: u64,
@@ -111,7 +111,7 @@ pub struct Policy {
     pub factor_permille: u32,
     /// Longest pause.
     pub pause_max_ms: u64,
-    /// Share of each pause that is random, in thousandths.
+    /// Random share of each pause, in thousandths.
     pub jitter_permille: u32,
 }
 
@@ -128,7 +128,7 @@ impl From<&Retry> for Policy {
     }
 }
 
-/// Thousandths, as near as whole numbers come; what is no number or below nothing is nothing.
+/// Returns thousandths, rounded; NaN and negative numbers become 0.
 fn permille(value: f64) -> u32 {
     (value * 1000.0).round() as u32
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_pause_is_as_long_as_was_said() {
+    fn the_first_pause_is_the_initial_one() {
         let retry = Retry { initial: Duration::from_secs(3), ..Retry::exponential() }.jitter(0.0);
         let failure = Failure::retryable("x");
         assert_eq!(retry.pause(1, &failure, "s"), Some(Duration::from_secs(3)));
@@ -189,20 +189,20 @@ mod tests {
     }
 
     #[test]
-    fn jitter_takes_more_or_less_than_half_of_its_share_away() {
+    fn jitter_is_spread_over_its_whole_share() {
         let retry = Retry::fixed(Duration::from_secs(10)).jitter(0.5);
         let failure = Failure::retryable("x");
         let drawn = |seed: u32| retry.pause(1, &failure, &seed.to_string()).unwrap().as_secs_f64();
         let pauses: Vec<f64> = (0..50).map(drawn).collect();
         assert!(pauses.iter().all(|pause| (5.0..=10.0).contains(pause)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause < 6.0) && pauses.iter().any(|pause| *pause > 9.0));
-        let (first, second) = (retry.pause(1, &failure, "s"), retry.pause(2, &failure, "s"));
-        assert_ne!(first, second, "each attempt draws anew");
+        assert_ne!(retry.pause(1, &failure, "s"), retry.pause(2, &failure, "s"), "each attempt draws again");
     }
 
     #[test]
-    fn what_is_said_about_a_policy_is_what_it_is() {
-        let (initial, pause_max) = (Duration::from_secs(3), Duration::from_secs(5));
+    fn builder_methods_set_the_policy() {
+        let initial = Duration::from_secs(3);
+        let pause_max = Duration::from_secs(5);
         let said = Retry::exponential().max_attempts(4).initial(initial).max_pause(pause_max).jitter(0.25);
         assert_eq!(said, Retry { attempts_max: 4, initial, factor: 2.0, pause_max, jitter: 0.25 });
         let fixed = Policy {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_in_whole_numbers_means_the_same() {
+    fn integer_policies_round_trip() {
         for retry in [Retry::never(), Retry::exponential(), Retry::fixed(Duration::from_millis(150))] {
             assert_eq!(Retry::from(Policy::from(&retry)), retry);
         }

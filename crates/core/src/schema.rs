@@ -1,4 +1,4 @@
-//! Schemas of the words that a derive cannot see into, for the description of the HTTP interface.
+//! Schemas of types that a derive cannot describe, for the OpenAPI description.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ impl PartialSchema for Hash {
 impl ToSchema for Hash {}
 
 impl PartialSchema for Payload {
-    /// Any JSON at all.
+    /// Returns the schema that accepts any JSON.
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
     }

@@ -1,4 +1,4 @@
-//! Decided events get their place in the log: position, branch, epoch, write-id and hash chain.
+//! Sealing: gives decided events their place in the log: position, branch, epoch, write-id and hash chain.
 
 use crate::branch::{BranchId, Why};
 use crate::codec::{chain, encode, size};
@@ -13,26 +13,26 @@ use crate::time::Seq;
 /// Where an append begins, and who writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The log ends here.
+    /// The end of the log.
     pub after: Seq,
-    /// Fingerprint of the event there.
+    /// Hash of the event there.
     pub prev: Hash,
     /// The active branch.
     pub branch: BranchId,
     /// The owner's claim, if an owner writes.
     pub epoch: Option<Seq>,
-    /// Names the write.
+    /// Id of the append.
     pub write: WriteId,
 }
 
 /// Events ready to be appended.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sealed {
-    /// As they will stand in the log.
+    /// The events as the log will have them.
     pub records: Vec<Recorded>,
     /// Their texts.
     pub bodies: Vec<String>,
-    /// The fingerprint of each text.
+    /// The hash of each text.
     pub heads: Vec<Hash>,
 }
 
@@ -55,14 +55,14 @@ pub fn seal(place: Place, events: Vec<Stamped>) -> Sealed {
         sealed.records.push(recorded);
         sealed.bodies.push(body);
         sealed.heads.push(prev);
-        // Ownership ends with it: what follows in the same append is not the owner's.
+        // A new branch ends ownership: later events of the same append are not the owner's.
         epoch = epoch.filter(|_| !leaves);
     }
     sealed
 }
 
-/// Whether these events change what the cached row is searched or decided by. A step that merely
-/// completes does not: the row stays late until something else happens.
+/// Returns whether these events change fields of the cached row that lists and commands read. A completed step alone
+/// does not: the row stays late until something else happens.
 pub fn changes_row(summary: &Summary, sealed: &Sealed) -> bool {
     sealed.records.iter().any(|recorded| match &recorded.event {
         Event::StepStarted(step) if step.remote.is_some() => true,
@@ -81,7 +81,7 @@ pub fn changes_row(summary: &Summary, sealed: &Sealed) -> bool {
     })
 }
 
-/// The row as it will be after the append. Needs the history only when the run moves to another branch.
+/// Returns the row after the append. Fails if the run moves to another branch, which needs the history.
 pub fn row_after(summary: &Summary, sealed: &Sealed) -> Result<Summary, Stuck> {
     let mut row = summary.clone();
     for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
@@ -93,7 +93,7 @@ pub fn row_after(summary: &Summary, sealed: &Sealed) -> Result<Summary, Stuck> {
     Ok(row)
 }
 
-/// Whether the append moves the run to another branch than by `continue_as_new`.
+/// Returns whether the append moves the run to another branch, except by `continue_as_new`.
 pub fn leaves_branch(sealed: &Sealed) -> bool {
     sealed
         .records
@@ -101,7 +101,7 @@ pub fn leaves_branch(sealed: &Sealed) -> bool {
         .any(|r| matches!(&r.event, Event::BranchOpened(opened) if opened.why != Why::Continue))
 }
 
-/// Where the next append to this state begins.
+/// Returns where the next append to this state begins.
 pub fn place(state: &State, epoch: Option<Seq>, write: WriteId) -> Place {
     let summary = &state.summary;
     Place { after: summary.as_of, prev: summary.head, branch: summary.branch, epoch, write }

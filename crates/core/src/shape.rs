@@ -1,8 +1,8 @@
-//! The shape of a type and of a value: which kinds of JSON it is made of, with names of fields and without any value.
+//! Shapes: which kinds of JSON a type or a value is made of, with field names and without values.
 //!
-//! A shape is derived from what a type's `Deserialize` asks for, so every type has one. It is permissive: what is not known
-//! for sure may be anything. From it come the words for people ("expected …, got …") and a JSON Schema that never refuses
-//! what the type accepts.
+//! A shape is derived from what a type's `Deserialize` asks for, so every type has one. It is permissive: an unknown
+//! part may be anything. Two things are made from it: the description for people ("expected …, got …"), and a JSON
+//! Schema that accepts everything the type accepts.
 
 mod example;
 mod probe;
@@ -15,34 +15,34 @@ use serde_json::{Map, Value, json};
 
 pub use example::example_of;
 
-/// Largest schema that goes into a log.
+/// Largest schema that goes into a log, in bytes.
 const SCHEMA_BYTES_MAX: usize = 4_096;
-/// Fields and variants that are named to people.
+/// Most fields and variants in a description.
 const NAMED_MAX: usize = 12;
-/// Levels that are described to people.
+/// Most levels in a description.
 const DESCRIBED_MAX: usize = 3;
 
-/// Which kinds of JSON something is made of.
+/// The kinds of JSON that a type or a value is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
-    /// Not looked at yet.
+    /// Not examined yet.
     Unknown,
     /// Anything.
     Any,
     /// `null`.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool,
-    /// A whole number.
+    /// An integer.
     Integer {
-        /// Not below zero.
+        /// Whether it cannot be negative.
         unsigned: bool,
     },
     /// A number.
     Number,
-    /// A text.
+    /// A string.
     Text {
-        /// One that the type accepts; empty: it seems to accept any.
+        /// A text that the type accepts; empty: it seems to accept any.
         like: &'static str,
     },
     /// This or `null`.
@@ -51,9 +51,9 @@ pub enum Shape {
     List(Box<Shape>),
     /// A list of exactly these, or of some of them.
     Tuple {
-        /// One by one.
+        /// The elements.
         items: Vec<Shape>,
-        /// None may be left out.
+        /// Whether all of them are required.
         whole: bool,
     },
     /// An object with any fields, each like this.
@@ -64,16 +64,16 @@ pub enum Shape {
         name: String,
         /// Its fields.
         fields: Vec<Field>,
-        /// Fields that are other names of one.
+        /// Field names that are aliases of another field.
         aliases: Vec<String>,
-        /// A list of the fields' values is accepted, too.
+        /// Whether a list of the fields' values is accepted, too.
         lists: bool,
     },
     /// One of several.
     Choice {
         /// The type's name.
         name: String,
-        /// What there is.
+        /// The variants.
         variants: Vec<Variant>,
     },
 }
@@ -83,52 +83,53 @@ pub enum Shape {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// The shape of its value.
     pub shape: Shape,
-    /// It cannot be left out.
+    /// Whether it is required.
     pub required: bool,
 }
 
-/// One of several.
+/// A variant of a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its content.
     pub inside: Inside,
 }
 
-/// What a variant holds.
+/// The content of a variant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Inside {
-    /// Not looked at yet.
+    /// Not examined yet.
     Unknown,
-    /// Looked at, and the type did not say.
+    /// Examined, but the type did not ask for anything.
     Asked,
     /// Nothing: the name alone.
     Nothing,
-    /// This.
+    /// A value of this shape.
     Value(Shape),
 }
 
-/// What a type accepts, as far as it can be found out.
+/// What a type accepts, as far as it can be determined.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Accepted {
-    /// Its shape.
+    /// The shape of the values.
     pub shape: Shape,
-    /// A value that it accepts.
+    /// A value that the type accepts.
     pub example: Option<Value>,
 }
 
 impl Accepted {
-    /// What `T` accepts.
+    /// Determines what `T` accepts.
     pub fn by<T: DeserializeOwned>() -> Self {
         let mut shape = probe::probe::<T>();
         let example = tighten::tighten(&mut shape, &probe::accepts::<T>);
         Self { shape, example }
     }
 
-    /// A JSON Schema with a description and an example; none if anything goes, or if it would be too large for a log.
+    /// Returns a JSON Schema with a description and an example; none if the type accepts anything, or if the schema
+    /// is too large for a log.
     pub fn schema(&self) -> Option<Value> {
         let mut schema = self.shape.bare_schema();
         let fields = schema.as_object_mut().filter(|fields| !fields.is_empty())?;
@@ -143,7 +144,7 @@ impl Accepted {
 }
 
 impl Shape {
-    /// What a value is made of.
+    /// Returns the shape of a value.
     pub fn of_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -168,7 +169,7 @@ impl Shape {
         }
     }
 
-    /// Nothing stays open: what was never asked for may be anything.
+    /// Replaces every unknown part with `Any`.
     fn settle(&mut self) {
         match self {
             Self::Unknown => *self = Self::Any,
@@ -217,13 +218,13 @@ impl Shape {
         }
     }
 
-    /// Where a value first differs from this shape, in words without values; none if it does not.
+    /// Describes where a value first differs from this shape, without values; none if it does not.
     pub fn difference(&self, value: &Value) -> Option<String> {
         self.differs(value, "")
     }
 
-    /// Why a value does not fit, in one sentence that names each side once, without values. `said` is what a reader said about it,
-    /// for what the kinds and names of fields do not tell.
+    /// Describes why a value does not match, in one sentence without values. `said` is the error of a parser, used if
+    /// kinds and field names show no difference.
     pub fn misfit(&self, value: &Value, said: Option<String>) -> String {
         let found = Self::of_value(value);
         match (self.difference(value), said) {

@@ -1,7 +1,7 @@
-//! `derive`: a history becomes everything the engine believes about a run.
+//! `derive`: computes everything the engine knows about a run from its history.
 //!
-//! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps,
-//! waits, timers) only from the active branch's lineage. Folding is deterministic and never panics.
+//! Facts of the run (ownership, mail, notes) are folded from all events; facts of a branch (steps, waits, timers)
+//! only from the lineage of the active branch. Folding is deterministic and never panics.
 
 mod children;
 mod data;
@@ -11,8 +11,7 @@ mod remote;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::branch::{Branch, BranchId, Branches, Why};
-use crate::codec::Corrupt;
-use crate::command::Command;
+use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::event::{
     BranchOpened, By, Carried, Event, JumpRequested, Recorded, Request, RunClaimed, RunQueued, Terminated,
@@ -33,62 +32,66 @@ pub use data::{
     Undo, WaitOp,
 };
 
-/// Everything the engine believes about a run, computed from its history alone.
+/// Everything the engine knows about a run, computed from its history alone.
+///
+/// [`derive()`] computes a state from a history; [`apply`](Self::apply) extends it by the next event.
+/// [`decide()`](crate::decide()) reads it. A state is never stored: the log is the truth, and the [`Summary`] in it
+/// is what the cached row contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// What the cached row holds.
+    /// The content of the cached row.
     pub summary: Summary,
-    /// All timelines.
+    /// All branches.
     pub branches: Branches,
-    /// The run as it was queued, with the input that the active branch runs on.
+    /// The run as it was queued, with the input of the active branch.
     pub queued: RunQueued,
-    /// Operations recorded up to here were made with another input; their fingerprints are not compared.
+    /// Operations recorded up to here had another input; their hashes are not compared.
     pub other_input_until: Seq,
     /// Every recorded operation of the active lineage.
     pub ops: HashMap<Path, Op>,
-    /// Which operation stands where in its arm.
+    /// The operation at each place of each arm.
     order: HashMap<(Box<str>, u32), Path>,
     /// Changes of the code that this lineage has, each by its arm and name.
     pub changes: BTreeSet<Path>,
     /// Mail that this branch has not consumed, by position.
     pub unread: BTreeMap<Seq, Mail>,
-    /// Where mail was consumed, and its position.
+    /// Positions of consumed mail, by the position that consumed it.
     pub consumed: BTreeMap<Seq, Seq>,
     /// Completed steps with a compensation, in order of completion.
     pub undo: Vec<Path>,
-    /// What became of those that were to be undone.
+    /// Progress of the compensations.
     pub undone: BTreeMap<Path, Undo>,
-    /// Every child ever wanted, on any branch.
+    /// Every child that was ever requested, on any branch.
     pub children: BTreeMap<RunId, Child>,
-    /// Tasks of remote steps whose result would still be taken, on whatever branch they were made.
+    /// Tasks of remote steps whose result is still accepted, on any branch.
     pub handed_out: BTreeSet<TaskId>,
-    /// Tasks of remote steps that were dropped, and whose ids this generation does not use again.
+    /// Tasks of remote steps that were dropped; this generation does not use their ids again.
     pub spent: BTreeSet<TaskId>,
-    /// A remote step ended while nobody had the run: it must be woken.
-    pub told: bool,
+    /// Whether a remote step ended while the run had no owner, so that the run must be woken.
+    pub remote_ended: bool,
     /// A jump that waits for its compensations.
     pub jump: Option<JumpRequested>,
-    /// Where a jump was asked for whose branch was never opened: written by somebody else, or damage.
+    /// Position of a jump request whose branch was never opened: a foreign write, or damage.
     pub half_jump: Option<Seq>,
-    /// Why the run is being undone.
+    /// Why the run is compensating.
     pub failure: Option<Failure>,
     /// How the active branch ended.
     pub outcome: Option<Outcome>,
-    /// What an operator left standing who ended the run without its code.
+    /// The effects that remain, if an operator terminated the run.
     pub terminated: Option<Box<Terminated>>,
-    /// Bytes of mail since the last `continue_as_new`, and of what was unread then.
+    /// Bytes of mail since the last `continue_as_new`, and of the mail that was unread then.
     pub mail_bytes: u64,
-    /// Ids of all commands from outside; after `continue_as_new`, those that the row remembered and newer ones.
+    /// Ids of all external commands; after `continue_as_new`, those that the row remembered and newer ones.
     seen: BTreeSet<String>,
 }
 
-/// Computes the state of a run from its whole history, from one that begins at `continue_as_new` preceded by the mail
-/// it carries, or from the tombstone that stands for it. `head` is the fingerprint of the last event.
+/// Computes the state of a run from its history: the whole one, one that begins at `continue_as_new` preceded by the
+/// mail it carries, or its tombstone. `head` is the hash of the last event.
 pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Corrupt> {
     let first = history.first().ok_or_else(|| Corrupt::new(Seq(1), "the log is empty"))?;
     let base = match &first.event {
         Event::RunQueued(_) | Event::RunPruned(_) => 0,
-        _ => base_of(history).ok_or_else(|| Corrupt::new(first.seq, "a log begins with run.queued"))?,
+        _ => base_of(history).ok_or_else(|| Corrupt::new(first.seq, "a log must begin with run.queued"))?,
     };
     let mut branches = match &first.event {
         Event::RunPruned(_) => {
@@ -106,12 +109,12 @@ pub fn derive(run: &RunId, history: &[Recorded], head: Hash) -> Result<State, Co
     if let Event::BranchOpened(BranchOpened { carried: Some(carried), .. }) = &history[base].event
         && !history[..base].iter().map(|mail| mail.seq).eq(carried.mail.iter().copied())
     {
-        return Err(Corrupt::new(history[base].seq, "the mail that it carries is not all there"));
+        return Err(Corrupt::new(history[base].seq, "some of the mail that it carries is missing"));
     }
     for mail in &history[..base] {
         state.deliver(mail);
         state.summary.mail_unread += 1;
-        // Carried children are open, whatever older mail says.
+        // Carried children are open, whatever older mail records.
         state.children.values_mut().for_each(|child| child.ended = false);
     }
     let lineage = state.branches.lineage(state.branches.active().id);
@@ -132,14 +135,15 @@ fn base_of(history: &[Recorded]) -> Option<usize> {
     history.iter().position(|r| matches!(&r.event, Event::BranchOpened(opened) if opened.carried.is_some()))
 }
 
-/// Open children of what came before `continue_as_new`: nobody will ever ask for them again.
+/// Returns the open children from before a `continue_as_new`, whose results are never requested again.
 fn strays(carried: &Carried) -> BTreeMap<RunId, Child> {
-    let (branch, seq) = (carried.summary.branch, carried.summary.as_of);
+    let branch = carried.summary.branch;
+    let seq = carried.summary.as_of;
     let child = || Child { path: Path::root(), branch, seq, ended: false };
     carried.children.iter().map(|run| (run.clone(), child())).collect()
 }
 
-/// How a run ended, by the event that says so.
+/// Returns the outcome that a terminal event records.
 fn outcome_of(ended: &Event) -> Option<Outcome> {
     match ended {
         Event::RunCompleted { output } => Some(Outcome::Completed(output.clone())),
@@ -149,7 +153,7 @@ fn outcome_of(ended: &Event) -> Option<Outcome> {
     }
 }
 
-/// What was left standing, if an operator ended the run without its code.
+/// Returns the effects that remain, if an operator terminated the run.
 fn terminated_by(ended: &Event) -> Option<Box<Terminated>> {
     match ended {
         Event::RunCancelled { terminated, .. } => terminated.clone(),
@@ -157,7 +161,8 @@ fn terminated_by(ended: &Event) -> Option<Box<Terminated>> {
     }
 }
 
-/// A run as it was queued, as far as its row tells: nothing executes it again, so nobody asks for its input.
+/// Returns a run as it was queued, as far as its row records it. A pruned run never executes again, so its input is
+/// not needed.
 fn as_queued(row: &Summary) -> RunQueued {
     RunQueued {
         workflow: row.workflow.clone(),
@@ -183,7 +188,7 @@ impl State {
             }
             Event::RunQueued(queued) => (queued.clone(), Summary::first(run, first, Hash::ZERO)?),
             Event::RunPruned(pruned) => (as_queued(&pruned.summary), Summary::first(run, first, Hash::ZERO)?),
-            _ => return Err(Corrupt::new(first.seq, "a log begins with run.queued")),
+            _ => return Err(Corrupt::new(first.seq, "a log must begin with run.queued")),
         };
         summary.advance_to(first, Hash::ZERO);
         let (children, mail_bytes) = match &first.event {
@@ -212,7 +217,7 @@ impl State {
             children,
             handed_out: BTreeSet::new(),
             spent: BTreeSet::new(),
-            told: false,
+            remote_ended: false,
             jump: None,
             half_jump: None,
             failure: None,
@@ -223,7 +228,7 @@ impl State {
         })
     }
 
-    /// What the start left to the first claim: the version, and the plan of the node that executes it.
+    /// Sets what the first claim decides: the version, and the plan of the node that executes the run.
     fn settle_queued(&mut self, claim: &RunClaimed) {
         if let Some(version) = claim.version.filter(|_| self.queued.version == UNDECIDED) {
             self.queued.version = version;
@@ -233,12 +238,13 @@ impl State {
         }
     }
 
-    /// Bytes of the log since the last `continue_as_new`, without mail: a run must be able to read that, whoever wrote it.
+    /// Returns the bytes of the log since the last `continue_as_new`, without mail: a run must be able to read its
+    /// mail, however large it is.
     pub fn own_bytes(&self) -> u64 {
         self.summary.bytes.unwrap_or_default().saturating_sub(self.mail_bytes)
     }
 
-    /// Takes the next event of the log into account. Says so if only a new derivation can.
+    /// Applies the next event of the log, or reports that the state must be derived again.
     pub fn apply(&mut self, recorded: &Recorded, head: Hash) -> Result<Applied, Corrupt> {
         if recorded.seq != self.summary.as_of.next() {
             return Err(Corrupt::new(
@@ -247,7 +253,7 @@ impl State {
             ));
         }
         if matches!(recorded.event, Event::BranchOpened(_)) {
-            return Ok(Applied::DeriveAnew);
+            return Ok(Applied::MustDerive);
         }
         self.fold(recorded, recorded.branch == self.summary.branch);
         self.summary.head = head;
@@ -265,8 +271,9 @@ impl State {
             self.mail_bytes = self.mail_bytes.saturating_add(recorded.bytes);
             self.deliver(recorded);
         } else if let Event::ChildStarted(child) = event {
-            let (path, branch, seq) = (child.path.clone(), recorded.branch, recorded.seq);
-            self.children.insert(child.run.clone(), Child { path, branch, seq, ended: false });
+            let child_of =
+                Child { path: child.path.clone(), branch: recorded.branch, seq: recorded.seq, ended: false };
+            self.children.insert(child.run.clone(), child_of);
         } else if let Event::InputRequested(input) = event
             && !in_lineage
             && self.is_same_work(recorded.branch)
@@ -293,14 +300,15 @@ impl State {
         self.summary.advance_to(recorded, head);
     }
 
-    /// Whether what a branch that was left asked for is asked for again: only recoveries lie between.
+    /// Returns whether the active branch repeats the work of a branch that was left: only recoveries lie between
+    /// them.
     fn is_same_work(&self, left: BranchId) -> bool {
         self.branches.generation(left) == self.branches.generation(self.branches.active().id)
     }
 
     fn move_to(&mut self, opened: &BranchOpened, seq: Seq) {
         match opened.why {
-            Why::Continue => self.begin_anew(opened, seq),
+            Why::Continue => self.restart(opened, seq),
             Why::Jump { .. } | Why::Retry { .. } => {
                 self.summary.forget_cancel();
                 self.summary.progress();
@@ -323,7 +331,7 @@ impl State {
         }
     }
 
-    fn begin_anew(&mut self, opened: &BranchOpened, seq: Seq) {
+    fn restart(&mut self, opened: &BranchOpened, seq: Seq) {
         self.summary.restart(opened, seq);
         if let Some(carried) = &opened.carried {
             self.queued = carried.run.clone();
@@ -421,7 +429,7 @@ impl State {
                 self.found(recorded, path, Found::Timer);
             }
             Event::ProgressEmitted { path, ord, .. } => {
-                self.op(recorded, (path, *ord), || OpKind::Progress);
+                self.op(recorded, path, *ord, || OpKind::Progress);
             }
             Event::ChangeMarked { path, .. } => {
                 self.changes.insert(path.clone());
@@ -468,14 +476,13 @@ impl State {
         }
     }
 
-    fn op(&mut self, recorded: &Recorded, call: (&Path, u32), new: impl FnOnce() -> OpKind) -> &mut Op {
-        let (path, ord) = call;
+    fn op(&mut self, recorded: &Recorded, path: &Path, ord: u32, new: impl FnOnce() -> OpKind) -> &mut Op {
         let op = match self.ops.entry(path.clone()) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 self.order.insert((path.arm().into(), ord), path.clone());
-                let (first, at) = (recorded.seq, recorded.at);
-                entry.insert(Op { ord, first, last: first, at, input: None, kind: new() })
+                let first = recorded.seq;
+                entry.insert(Op { ord, first, last: first, at: recorded.at, input: None, kind: new() })
             }
         };
         op.at = recorded.at;
@@ -484,24 +491,24 @@ impl State {
     }
 
     fn step(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut StepOp {
-        let op = self.op(recorded, (path, ord), || OpKind::Step(StepOp::default()));
+        let op = self.op(recorded, path, ord, || OpKind::Step(StepOp::default()));
         if !matches!(op.kind, OpKind::Step(_)) {
             op.kind = OpKind::Step(StepOp::default());
         }
         match &mut op.kind {
             OpKind::Step(step) => step,
-            OpKind::Wait(_) | OpKind::Progress => unreachable!("made a step just above"),
+            OpKind::Wait(_) | OpKind::Progress => unreachable!("it was made a step above"),
         }
     }
 
     fn wait(&mut self, recorded: &Recorded, path: &Path, ord: u32) -> &mut WaitOp {
-        let op = self.op(recorded, (path, ord), || OpKind::Wait(WaitOp::default()));
+        let op = self.op(recorded, path, ord, || OpKind::Wait(WaitOp::default()));
         if !matches!(op.kind, OpKind::Wait(_)) {
             op.kind = OpKind::Wait(WaitOp::default());
         }
         match &mut op.kind {
             OpKind::Wait(wait) => wait,
-            OpKind::Step(_) | OpKind::Progress => unreachable!("made a wait just above"),
+            OpKind::Step(_) | OpKind::Progress => unreachable!("it was made a wait above"),
         }
     }
 
@@ -521,34 +528,33 @@ impl State {
         }
     }
 
-    /// Whether a command with this id has been taken, as far as this state goes back.
+    /// Returns whether a command with this id was taken, as far back as this state goes.
     pub fn has_seen(&self, id: &str) -> bool {
         self.seen.contains(id)
     }
 
-    /// The id of a command that may have been taken before this state begins: only the log before its base can tell.
-    pub fn unsure_of<'a>(&self, command: &'a Command) -> Option<&'a str> {
-        let is_new = matches!(command, Command::Signal { fresh: true, .. });
-        let knows_all = usize::try_from(self.summary.mail_count).is_ok_and(|count| count <= self.seen.len());
-        command.outside_id().filter(|id| !is_new && !knows_all && !self.has_seen(id))
+    /// Returns whether this state knows the ids of all commands that the run ever took.
+    pub(crate) fn knows_all_ids(&self) -> bool {
+        usize::try_from(self.summary.mail_count).is_ok_and(|count| count <= self.seen.len())
     }
 
-    /// A command with this id was taken before this state begins.
+    /// Records that a command with this id was taken before this state begins.
     pub fn recall(&mut self, id: &str) {
         self.seen.insert(id.to_owned());
     }
 
-    /// The operation recorded as the `ord`-th of an arm.
+    /// Returns the `ord`-th operation of an arm.
     pub fn nth(&self, arm: &str, ord: u32) -> Option<&Path> {
         self.order.get(&(Box::from(arm), ord))
     }
 
-    /// Whether the log has an operation of this arm at `ord` or later.
+    /// Returns whether the log has an operation of this arm at `ord` or later.
     pub fn goes_on(&self, arm: &str, ord: u32) -> bool {
         self.nth(arm, ord).is_some() || self.ops.iter().any(|(path, op)| op.ord >= ord && path.arm() == arm)
     }
 
-    /// Steps that completed after `cutoff`, have a compensation and are not undone yet; latest first.
+    /// Returns the steps that completed after `cutoff`, have a compensation and are not compensated yet; latest
+    /// first.
     pub fn to_undo(&self, cutoff: Seq) -> Vec<Path> {
         let open = |path: &&Path| {
             (self.undone.get(*path) != Some(&Undo::Completed) || planted::is(Bug::UndoAgain))
@@ -564,12 +570,12 @@ impl State {
         left
     }
 
-    /// Whether the active branch failed and is being undone: nothing new may begin on it.
+    /// Returns whether the active branch failed and is compensating: nothing new may begin on it.
     pub fn is_being_undone(&self) -> bool {
         self.failure.is_some() && self.outcome.is_none()
     }
 
-    /// The earliest unread mail that ends `wanted`, leaving `taken` aside.
+    /// Returns the earliest unread mail that ends `wanted`, except `taken`.
     pub fn mail_for(&self, wanted: &WaitStarted, taken: &BTreeSet<Seq>) -> Option<Seq> {
         let fits = |mail: &Mail| match mail {
             Mail::Signal { name, payload } => {

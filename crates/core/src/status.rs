@@ -1,23 +1,23 @@
-//! Where a run is in its life.
+//! The status of a run.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a run is in its life. A cache: `derive` is the truth.
+/// The status of a run. A cache: `derive` computes the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nobody has begun it, or it may go on and nobody has it.
+    /// No node owns it: it has not begun, or it is ready to continue.
     Queued,
-    /// A node has it.
+    /// A node owns it.
     Running,
-    /// It waits for a signal, an answer or a child.
+    /// It waits for a signal, an answer, a child or a remote step.
     Waiting,
     /// It waits for a time.
     Sleeping,
     /// An operator stopped it.
     Paused,
-    /// It is undoing what it did.
+    /// It is compensating.
     Compensating,
     /// It needs an operator.
     Parked,
@@ -30,7 +30,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Every status, in the order of a life.
+    /// Every status, in the order of a run's life.
     pub const ALL: [Self; 10] = [
         Self::Queued,
         Self::Running,
@@ -44,17 +44,17 @@ impl Status {
         Self::Cancelled,
     ];
 
-    /// Over for good.
+    /// Returns whether the run has ended.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// Expected to move by itself.
+    /// Returns whether the run is expected to make progress without an operator.
     pub fn is_active(self) -> bool {
         !self.is_terminal() && !matches!(self, Self::Paused | Self::Parked)
     }
 
-    /// The word in JSON, SQL and on screen.
+    /// Returns the word in JSON, SQL and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -77,10 +77,10 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// The text names no status.
+/// The error for a text that is not a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no status{near}; there are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled",
+    "{0:?} is not a status{near}; statuses are: queued, running, waiting, sleeping, paused, compensating, parked, completed, failed, cancelled",
     near = crate::argument::meant(.0, Status::ALL.map(Status::as_str))
 )]
 pub struct NoStatus(String);

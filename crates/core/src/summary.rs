@@ -1,7 +1,7 @@
-//! The cached row of a run: what lists, commands from outside and claims need, without its history.
+//! The cached row of a run: what lists, external commands and claims need, without its history.
 //!
-//! Invariant: a summary is a fold of the log up to `as_of` and nothing else, so a late one is
-//! rewritten by folding on, and a lost one by folding from the start.
+//! Invariant: a summary is a fold of the log up to `as_of` and nothing else. A late summary is updated by folding
+//! later events, and a lost one is rebuilt by folding from the start.
 
 mod ids;
 mod parts;
@@ -10,7 +10,7 @@ mod requests;
 use serde::{Deserialize, Serialize};
 
 use crate::branch::{BranchId, Why};
-use crate::codec::Corrupt;
+use crate::corrupt::Corrupt;
 use crate::error::Failure;
 use crate::event::{By, Event, Recorded, RunPruned, RunQueued, Tags};
 use crate::form::fits;
@@ -26,36 +26,39 @@ pub(crate) use ids::{child_command, is_run_wide};
 pub use parts::{OpenInput, OpenWait, Pruned, Trouble};
 pub use requests::{Asked, PendingJump};
 
-/// Ids of mail kept for recognising a repeated command without reading the history.
+/// Number of command ids kept to recognise a repeated command without reading the history.
 const MAIL_IDS_MAX: usize = 32;
 
 /// The cached row of a run, up to `as_of`.
+///
+/// Stores keep it beside the log, so that lists, external commands and claims need not read the history. It is a
+/// cache: rule C1 rewrites it if it disagrees with the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Summary {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Its workflow.
+    /// Name of its workflow.
     pub workflow: WorkflowName,
-    /// The version it runs on; 0 while no node has claimed a run that was started without a version.
+    /// The version that it runs on; 0 until the first claim of a run that was started without a version.
     pub version: u32,
-    /// The version it began with; 0 while that is not decided.
+    /// The version that it began with; 0 while undecided.
     pub initial_version: u32,
-    /// Where it is in its life.
+    /// The present status.
     pub status: Status,
     /// Queue of its advance task.
     pub queue: QueueName,
-    /// Larger goes first.
+    /// Higher runs first.
     #[serde(default)]
     pub priority: i32,
-    /// To search by.
+    /// Tags to search by.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tags: Tags,
     /// The run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// Fingerprint of the input it was started with.
+    /// Hash of the input that it was started with.
     pub input_hash: Hash,
     /// When it was queued.
     pub created_at: Millis,
@@ -65,21 +68,21 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Millis>,
 
-    /// The position up to which this is true.
+    /// The position up to which this row is true.
     pub as_of: Seq,
-    /// Fingerprint of the event there.
+    /// Hash of the event there.
     pub head: Hash,
     /// Where loading may begin: the tombstone, the last `continue_as_new`, or the start.
     #[serde(default)]
     pub base: Seq,
-    /// Bytes of the log from there on, and of the mail that was carried along; none if an older release wrote the row.
+    /// Bytes of the log from there on, and of the carried mail; none if an older release wrote the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The active branch.
     pub branch: BranchId,
-    /// The latest claim.
+    /// Position of the latest claim.
     pub epoch: Seq,
-    /// Who has it.
+    /// The node that owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<NodeId>,
     /// Whether it ever began.
@@ -91,80 +94,80 @@ pub struct Summary {
     /// When the latest claim was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Millis>,
-    /// The latest claim let it in alone, and only what it executes can have ended its process since.
+    /// Whether the latest claim admitted it alone, and only its own code can have ended its process since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
-    /// How long at the most it lived before the last crash, if it has not progressed since.
+    /// Upper bound of how long it lived before the last crash, if it has not made progress since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lived_ms: Option<u64>,
-    /// Steps whose attempt the present owner has begun, as far as the log tells.
+    /// Steps whose attempt the present owner has begun, as far as the log records them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub under_way: Vec<Path>,
-    /// How it is recovered, where its owner's policy is not the default.
+    /// How it is recovered, if its owner's policy is not the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recovery: Option<crate::recovery::Policy>,
-    /// Recoveries in all.
+    pub recovery: Option<crate::recovery_policy::Policy>,
+    /// Total number of recoveries.
     #[serde(default)]
     pub recoveries: u32,
-    /// When the last of them was.
+    /// When it was last recovered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_at: Option<Millis>,
 
-    /// An operator stopped it.
+    /// Whether an operator paused it.
     #[serde(default)]
     pub paused: bool,
-    /// Somebody wants it to end.
+    /// The reason of a request to cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<String>,
-    /// When that was asked for and by which operator, while the request is pending.
+    /// When and by which operator the pending request to cancel was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_asked: Option<Asked>,
     /// A jump that waits for its compensations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<Box<PendingJump>>,
-    /// It is undoing what it did.
+    /// Whether it is compensating.
     #[serde(default)]
     pub compensating: bool,
-    /// It needs an operator.
+    /// Whether it needs an operator.
     #[serde(default)]
     pub parked: bool,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<OpenWait>,
-    /// What people are asked.
+    /// Open questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<OpenInput>,
-    /// Questions that a recovery cut off and that were not asked again yet: an answer to them still counts.
+    /// Questions that a recovery cut off and that the run has not asked again yet: an answer to them still counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut_off: Vec<OpenInput>,
-    /// Ids of recent commands from outside.
+    /// Ids of recent external commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mail_ids: Vec<String>,
-    /// How many of them there were in all.
+    /// Total number of external commands.
     #[serde(default)]
     pub mail_count: u32,
-    /// Mail that nobody has read yet.
+    /// Number of unread messages.
     #[serde(default)]
     pub mail_unread: u32,
 
-    /// Completed leaf steps.
+    /// Number of completed leaf steps.
     #[serde(default)]
     pub steps: u32,
-    /// The step that it is at, or was at last.
+    /// The present or the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Path>,
     /// How it ended, or why it is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
-    /// An operator ended it without its code.
+    /// Whether an operator terminated it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminated: bool,
-    /// Where its log is, if only a tombstone is left of it here.
+    /// Where its log is archived, if only a tombstone is left here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned: Option<Pruned>,
 }
 
-/// Why a summary cannot be folded on.
+/// The reason why a summary cannot be updated by folding the next event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stuck {
     /// The run moved to another branch: derive from the whole history.
@@ -174,7 +177,7 @@ pub enum Stuck {
 }
 
 impl Summary {
-    /// The summary after the first event.
+    /// Returns the summary after the first event.
     pub fn first(run: &RunId, recorded: &Recorded, head: Hash) -> Result<Self, Corrupt> {
         let mut summary = match &recorded.event {
             Event::RunQueued(queued) => Self::begin(run, queued, recorded.at),
@@ -184,7 +187,7 @@ impl Summary {
                 summary.advance_to(recorded, head);
                 return Ok(summary);
             }
-            _ => return Err(Corrupt::new(recorded.seq, "a log begins with run.queued")),
+            _ => return Err(Corrupt::new(recorded.seq, "a log must begin with run.queued")),
         };
         summary.as_of = recorded.seq;
         summary.base = recorded.seq;
@@ -194,12 +197,18 @@ impl Summary {
         Ok(summary)
     }
 
-    /// The row of a run of which a tombstone says everything.
+    /// Returns the row of a pruned run from its tombstone.
     fn buried(run: &RunId, pruned: &RunPruned, recorded: &Recorded) -> Self {
         let place = Pruned { at: recorded.at, archive: pruned.archive.clone() };
         let before = (*pruned.summary).clone();
-        let (run, base) = (run.clone(), recorded.seq);
-        Self { run, base, bytes: Some(0), mail_unread: 0, pruned: Some(place), ..before }
+        Self {
+            run: run.clone(),
+            base: recorded.seq,
+            bytes: Some(0),
+            mail_unread: 0,
+            pruned: Some(place),
+            ..before
+        }
     }
 
     fn begin(run: &RunId, queued: &RunQueued, at: Millis) -> Self {
@@ -253,7 +262,7 @@ impl Summary {
         }
     }
 
-    /// Whether a command with this id has been taken; `None` if only the history can tell.
+    /// Returns whether the run has taken a command with this id; `None` if only the history records it.
     pub fn has_seen(&self, id: &str) -> Option<bool> {
         if self.mail_ids.iter().any(|seen| seen == id) {
             return Some(true);
@@ -262,27 +271,27 @@ impl Summary {
         complete.then_some(false)
     }
 
-    /// What a worker must have to execute the run: `order@2`, or `order` while the version is not decided.
+    /// Returns what a worker needs to execute the run: `order@2`, or `order` while the version is undecided.
     pub fn needs(&self) -> String {
         version::label(&self.workflow, self.version)
     }
 
-    /// When the run must be looked at again, if only time passes.
+    /// Returns when the run must be looked at again if nothing else happens.
     pub fn due(&self) -> Option<Millis> {
         self.waits.iter().filter_map(|wait| wait.due).min()
     }
 
-    /// Events of the log from where loading may begin.
+    /// Returns the number of events from where loading may begin.
     pub fn length(&self) -> u64 {
         self.as_of.0.saturating_sub(self.base.0)
     }
 
-    /// How far the run has got by itself: mail makes a log longer, but moves nothing.
+    /// Returns how many events the run itself has caused: mail extends a log without any progress.
     pub fn moves(&self) -> u64 {
         self.as_of.0.saturating_sub(u64::from(self.mail_count))
     }
 
-    /// Whether new mail of this sort ends an open wait.
+    /// Returns whether this mail ends an open wait.
     pub fn awaits(&self, mail: &Event) -> bool {
         self.waits.iter().any(|wait| match mail {
             Event::SignalReceived { name, payload, .. } => {
@@ -294,12 +303,15 @@ impl Summary {
         })
     }
 
-    /// Takes the next event of the log into account.
+    /// Applies the next event of the log.
     pub fn fold(&mut self, recorded: &Recorded, head: Hash) -> Result<(), Stuck> {
-        // What lies before a tombstone may be gone, and it says all that counts.
+        // A tombstone contains everything that is needed; earlier events may be missing.
         let stands_alone = matches!(recorded.event, Event::RunPruned(_)) && recorded.seq > self.as_of;
         if recorded.seq != self.as_of.next() && !stands_alone {
-            return Err(Stuck::Corrupt(Corrupt::new(recorded.seq, "it does not follow the row's position")));
+            return Err(Stuck::Corrupt(Corrupt::new(
+                recorded.seq,
+                "it does not follow the position of the row",
+            )));
         }
         match &recorded.event {
             Event::BranchOpened(opened) if opened.why != Why::Continue => return Err(Stuck::NeedsHistory),
@@ -314,12 +326,12 @@ impl Summary {
         Ok(())
     }
 
-    /// Counts an event's bytes, if those before it were counted.
+    /// Counts the bytes of an event, if those before it were counted.
     pub(crate) fn weigh(&mut self, recorded: &Recorded) {
         self.bytes = self.bytes.map(|bytes| bytes.saturating_add(recorded.bytes));
     }
 
-    /// Moves on; of an event of a branch that was left, only the id of its command is kept.
+    /// Advances to an event. For an event of a branch that was left, only the id of its command is kept.
     pub(crate) fn advance_to(&mut self, recorded: &Recorded, head: Hash) {
         self.as_of = recorded.seq;
         self.head = head;
@@ -330,7 +342,7 @@ impl Summary {
         self.status = self.status_now();
     }
 
-    /// The run begins anew on a branch that sees nothing of what came before.
+    /// Restarts the run on a branch that sees no earlier event.
     pub(crate) fn restart(&mut self, opened: &crate::event::BranchOpened, seq: Seq) {
         self.branch = opened.branch;
         self.base = seq;
@@ -342,19 +354,19 @@ impl Summary {
         self.forget_branch();
     }
 
-    /// Whatever crashed the run's processes, it has got past it.
+    /// Resets the recovery attempts: the run has got past the cause of its crashes.
     pub(crate) fn progress(&mut self) {
         self.attempt = 0;
         self.alone = false;
         self.lived_ms = None;
     }
 
-    /// Since when a question is open that is asked now: one that a recovery cut off is the same question still.
+    /// Returns when a question was first asked. A question that a recovery cut off counts as the same question.
     pub(crate) fn asked_since(&self, question: &Path, now: Millis) -> Millis {
         self.cut_off.iter().find(|open| open.path == *question).map_or(now, |open| open.since)
     }
 
-    /// Clears what belongs to a branch, before its lineage is folded anew.
+    /// Clears the facts of a branch, before its lineage is folded again.
     pub(crate) fn forget_branch(&mut self) {
         self.compensating = false;
         self.jump = None;
@@ -369,12 +381,12 @@ impl Summary {
         self.step = None;
     }
 
-    /// Nobody waits for the remote steps that were handed out so far.
+    /// Removes the waits for remote steps that were handed out so far.
     pub(crate) fn forget_tasks(&mut self) {
         self.waits.retain(|wait| wait.tasks.is_empty());
     }
 
-    /// Whether the row agrees with itself. One that does not was written by somebody else.
+    /// Returns whether the row is consistent. A foreign program wrote a row that is not.
     pub fn is_coherent(&self) -> bool {
         self.status == self.status_now() && self.status.is_terminal() == self.finished_at.is_some()
     }
@@ -440,7 +452,7 @@ impl Summary {
                 self.parked = false;
                 self.trouble = None;
             }
-            // A run that rests must move once more to end.
+            // A paused or parked run must run once more to end.
             Event::RunCancelRequested(note) => {
                 self.cancel = Some(note.reason.clone());
                 self.cancel_asked = Some(Asked { at, by: note.by.clone() });
@@ -529,7 +541,7 @@ impl Summary {
                 self.waits.clear();
                 self.inputs.clear();
                 self.under_way.clear();
-                // A healer began it: the run is let in alone once more, to undo what it did.
+                // A healer began the compensation: the run must be admitted alone again to complete it.
                 self.alone &= recorded.epoch.is_some();
                 self.step = Some(path.clone());
                 if let Some(failure) = failure {
@@ -568,7 +580,7 @@ impl Summary {
         self.step = Some(path.clone());
     }
 
-    /// Ends an attempt or a wait, and with it the questions that no wait looks for any more.
+    /// Ends an attempt or a wait, and the questions that no other wait looks for.
     fn close(&mut self, path: &Path) {
         self.under_way.retain(|step| step != path);
         for ended in self.waits.extract_if(.., |wait| wait.path == *path).collect::<Vec<_>>() {

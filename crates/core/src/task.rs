@@ -1,7 +1,7 @@
-//! The queue's state machine: what a task is, and every change of it as a pure function.
+//! The state machine of tasks: every change of a task is a pure function.
 //!
-//! A user's own task is a truth by itself: one record, changed only by compare-and-set on its
-//! version, fenced by a number that grows with each claim. A run's *advance* task is only a hint.
+//! A user's task is a truth: one record, changed only by compare-and-set on its version and fenced by a number that
+//! grows with each claim. A run's *advance* task is only a hint.
 
 mod repeat;
 
@@ -16,42 +16,43 @@ use crate::id::{LaneName, NodeId, QueueName, RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
+use crate::reserved::EngineTask;
 use crate::time::Millis;
 use crate::version::UNDECIDED;
 
-/// Kind of the task that moves a run on; the workflow's name and version follow.
+/// Prefix of the kind of a task that advances a run; the workflow's name and version follow.
 const ADVANCE: &str = "advance:";
-/// How the audit entry of a suspect's task begins.
+/// Prefix of the audit entry of a suspect's task.
 const QUARANTINE: &str = "in quarantine ";
-/// Most audit entries kept inside a record.
+/// Most audit entries kept in a record.
 const AUDIT_MAX: usize = 8;
 
-/// Where a task is in its life.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
     /// May be claimed once `run_at` has come.
     Ready,
-    /// Somebody works on it.
+    /// A claimant is working on it.
     Claimed,
-    /// Done.
+    /// The work is done.
     Completed,
-    /// Its own work failed for good.
+    /// The work failed for good.
     Failed,
-    /// Nobody wants it any more.
+    /// It was cancelled.
     Cancelled,
-    /// It took too many claimants down with it.
+    /// It crashed too many claimants.
     Dead,
 }
 
 impl TaskState {
-    /// Whether it may still run; an idempotency key matches only such tasks.
+    /// Returns whether it may still run; an idempotency key matches only such tasks.
     pub fn is_live(self) -> bool {
         matches!(self, Self::Ready | Self::Claimed)
     }
 
-    /// The word in JSON, SQL and on screen.
+    /// Returns the word in JSON, SQL and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -63,87 +64,91 @@ impl TaskState {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [Self::Ready, Self::Claimed, Self::Completed, Self::Failed, Self::Cancelled, Self::Dead];
         all.into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// One entry of a queue.
+/// An entry of a queue: advance a run, do a remote step, or a user's job.
+///
+/// A claimant takes a ready task, and names the fence of its claim with every later change. Methods such as
+/// [`claimed`](Self::claimed), [`completed`](Self::completed) and [`reclaimed`](Self::reclaimed) return the changed
+/// task; the store writes it by compare-and-set on `version`. If the claimant dies, the task returns to its queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Task {
-    /// Its name.
+    /// Id of the task.
     pub id: TaskId,
-    /// What sort of work: `advance:WORKFLOW@VERSION`, `advance:WORKFLOW` while the version is not decided, or the
-    /// submitter's own word.
+    /// Kind of work: `advance:WORKFLOW@VERSION`, `advance:WORKFLOW` while the version is undecided, or the
+    /// submitter's word.
     pub kind: String,
-    /// The queue it stands in.
+    /// Name of its queue.
     pub queue: QueueName,
-    /// At most one task of a lane is claimed at a time.
+    /// The lane; at most one task of a lane is claimed at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneName>,
-    /// Larger goes first.
+    /// Higher runs first.
     #[serde(default)]
     pub priority: i32,
-    /// No two live tasks share one.
+    /// The idempotency key; no two live tasks share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Where it is in its life.
+    /// The state of the task.
     pub state: TaskState,
-    /// Not before; [`Millis::NEVER`] is dormant.
+    /// The earliest time to run it; [`Millis::NEVER`] is dormant.
     pub run_at: Millis,
-    /// The run it belongs to, if any.
+    /// The run that it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// The remote step of that run that it does, if it does one.
+    /// The remote step of that run that it does, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<TaskStep>,
-    /// The work itself.
+    /// Input of the work.
     pub payload: Payload,
-    /// What it brought, once completed.
+    /// The result, once completed.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
     pub result: Option<Payload>,
-    /// Why it failed, last time.
+    /// The latest failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// Claims that ended by a crash.
+    /// Number of claims that ended by a crash.
     #[serde(default)]
     pub deliveries: u32,
-    /// Failures by the work itself.
+    /// Number of failures of the work.
     #[serde(default)]
     pub attempts: u32,
-    /// Attempts allowed in all.
+    /// Most attempts allowed.
     #[serde(default = "one")]
     pub attempts_max: u32,
-    /// Who has it; present exactly while claimed.
+    /// The claimant; present exactly while claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Grows with every claim; who names an old one is refused.
+    /// Increases with every claim; a claimant that names an old one is refused.
     #[serde(default)]
     pub fence: u64,
     /// When the present claim began; present exactly while claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Millis>,
-    /// Last sign of life of the claimant, by the store's clock.
+    /// The claimant's last sign of life, by the store's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_at: Option<Millis>,
-    /// How long the claimant may be silent; none: as long as its node lives.
+    /// How long the claimant may be silent; none: as long as its node is alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub silence_max: Option<Duration>,
-    /// Something came for the claimant to look at.
+    /// Whether something new waits for the claimant.
     #[serde(default)]
     pub poked: bool,
     /// When it was submitted.
     pub created_at: Millis,
     /// When it last changed.
     pub changed_at: Millis,
-    /// Grows with every change; the compare in compare-and-set.
+    /// Increases with every change; compare-and-set compares it.
     pub version: u64,
-    /// What happened to it lately, newest last.
+    /// Recent changes, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit: Vec<Audit>,
 }
@@ -160,88 +165,89 @@ pub struct TaskStep {
     pub path: Path,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The step's idempotency key, to pass on to other systems: the same for every attempt. (A task's own
-    /// `key` would keep the task of the next attempt out while this one's is not over.)
+    /// The step's idempotency key, to pass on to other systems: the same for every attempt. (The task's `key` cannot
+    /// hold it, because it would block the task of the next attempt while this one is live.)
     pub key: String,
 }
 
-/// An entry of a record's own audit.
+/// An entry in the audit of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Audit {
-    /// When.
+    /// When it happened.
     pub at: Millis,
-    /// What.
+    /// What happened.
     pub what: String,
-    /// What the claimant said about how far it is: only in the entry of the last heartbeat that said something.
+    /// Progress details of the claimant: only in the entry of the last heartbeat that carried some.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Payload, required = false))]
     pub details: Option<Payload>,
 }
 
 impl Audit {
-    /// An entry without details.
+    /// Creates an entry without details.
     pub fn new(at: Millis, what: impl Into<String>) -> Self {
         Self { at, what: what.into(), details: None }
     }
 }
 
-/// That a run waits in quarantine, as its task says.
+/// The quarantine of a run, as its task records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quarantined<'a> {
-    /// Where, and behind how many.
+    /// The node, and the number of suspects before this one.
     pub place: &'a str,
-    /// Since when.
+    /// When the quarantine began.
     pub since: Millis,
-    /// Until when at the latest, if those before it survive.
+    /// When it ends at the latest, if the suspects before this one survive.
     pub until: Millis,
 }
 
-/// Adds an audit entry and lets the oldest go.
+/// Adds an audit entry and drops the oldest one if there are too many.
 pub fn note(audit: &mut Vec<Audit>, at: Millis, what: impl Into<String>) {
     audit.push(Audit::new(at, what));
     while audit.len() > AUDIT_MAX {
-        // The next claimant needs the details, however long ago they were said.
+        // The next claimant needs the details, however old they are.
         let oldest = audit.iter().position(|entry| entry.details.is_none()).unwrap_or_default();
         audit.remove(oldest);
     }
 }
 
-/// Why a change of a task is refused.
+/// The reason why a change of a task is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskRefusal {
-    /// Drop the work: somebody else has it, or it is over.
-    #[error("task {task} is no longer yours: fence {fence} is over, the task is {state}")]
+    /// The claimant drops the work: its claim has ended.
+    #[error("the claim on task {task} with fence {fence} has ended: the task is {state}")]
     Fenced {
         /// The task.
         task: TaskId,
         /// The fence that was named.
         fence: u64,
-        /// Where the task is now.
+        /// The present state of the task.
         state: &'static str,
     },
-    /// It is over.
-    #[error("task {task} is {state} already")]
+    /// The task has ended.
+    #[error("task {task} is already {state}")]
     Over {
         /// The task.
         task: TaskId,
-        /// Where the task is.
+        /// The state of the task.
         state: &'static str,
     },
-    /// The same claim brought another result before, which stands.
-    #[error("task {task} was ended before under this claim, with another result: it is {state}")]
+    /// This claim already reported a different result, which counts.
+    #[error("this claim already ended task {task} with a different result: the task is {state}")]
     OtherResult {
         /// The task.
         task: TaskId,
-        /// Where the task is.
+        /// The state of the task.
         state: &'static str,
     },
 }
 
 impl Task {
-    /// The kind of the advance task of a run that is on this version of its workflow; [`UNDECIDED`]: any version.
+    /// Returns the kind of the advance task of a run on this version of its workflow; [`UNDECIDED`]: any version.
     ///
-    /// Releases before versioned kinds wrote the kind without a version for every run, so it means "look at the run".
+    /// Releases before versioned kinds wrote the kind without a version for every run, so such a kind means "read the
+    /// run".
     pub fn advance_kind(workflow: &str, version: u32) -> String {
         match version {
             _ if planted::is(Bug::ParksUnknownVersion) => format!("{ADVANCE}{workflow}"),
@@ -250,27 +256,27 @@ impl Task {
         }
     }
 
-    /// Whether a node that has this version of the workflow is offered this advance task.
+    /// Returns whether a node with this version of the workflow is offered this advance task.
     pub fn is_offered_to(&self, workflow: &str, version: u32) -> bool {
         self.kind == Self::advance_kind(workflow, version)
             || self.kind == Self::advance_kind(workflow, UNDECIDED)
     }
 
-    /// The task as it is once a node that lacks the run's version has handed it back: unharmed, and under the kind that
-    /// only nodes with that version claim.
+    /// Returns the task after a node without the run's version handed it back, under the kind that only nodes with
+    /// that version claim.
     #[must_use]
     pub fn handed_back(self, kind: String, now: Millis) -> Self {
         let run_at = self.run_at.min(now);
         Self { kind, ..self.returned(run_at, now) }
     }
 
-    /// Whether this is a run's advance task.
+    /// Returns whether this is a run's advance task.
     pub fn is_advance(&self) -> bool {
         self.kind.starts_with(ADVANCE)
     }
 
-    /// What a claimant asks for: advance tasks are pooled by workflow and version, so that a node is only
-    /// offered runs whose code it has; all other tasks of a queue share one pool.
+    /// Returns the pool that claimants ask for. Advance tasks are pooled by workflow and version, so that a node is
+    /// only offered runs whose code it has; all other tasks of a queue share one pool.
     pub fn pool(&self) -> String {
         if self.is_advance() {
             Self::pool_of(&self.queue, Some(&self.kind))
@@ -279,7 +285,7 @@ impl Task {
         }
     }
 
-    /// The pool of a queue, or of one kind of advance task within it.
+    /// Returns the pool of a queue, or of one kind of advance task within it.
     pub fn pool_of(queue: &QueueName, advance_kind: Option<&str>) -> String {
         match advance_kind {
             Some(kind) => format!("{queue}/{kind}"),
@@ -287,13 +293,13 @@ impl Task {
         }
     }
 
-    /// The id of the `count`-th advance task of a run.
+    /// Returns the id of the `count`-th advance task of a run.
     pub fn advance_id(run: &RunId, count: u64) -> TaskId {
         let hash = Hash::of_parts(&["advance", run.as_str(), &count.to_string()]);
-        TaskId::new(format!("t-{hash}")).unwrap_or_else(|_| unreachable!("a hash is an id"))
+        EngineTask::Advance.id(hash)
     }
 
-    /// The task as it is once `owner` has claimed it.
+    /// Returns the task after `owner` claimed it.
     #[must_use]
     pub fn claimed(mut self, owner: &str, now: Millis) -> Self {
         self.state = TaskState::Claimed;
@@ -306,7 +312,7 @@ impl Task {
         self
     }
 
-    /// The task as it is once it is back in its queue: identity, priority and payload kept.
+    /// Returns the task after it returned to its queue, with the same id, priority and payload.
     #[must_use]
     pub fn returned(mut self, run_at: Millis, now: Millis) -> Self {
         self.end(TaskState::Ready, now);
@@ -324,7 +330,7 @@ impl Task {
         self.version += 1;
     }
 
-    /// Whether `fence` is that of the present claim.
+    /// Checks that `fence` is that of the present claim.
     pub fn held(&self, fence: u64) -> Result<(), TaskRefusal> {
         if self.state == TaskState::Claimed && self.fence == fence {
             return Ok(());
@@ -332,7 +338,7 @@ impl Task {
         Err(TaskRefusal::Fenced { task: self.id.clone(), fence, state: self.state.as_str() })
     }
 
-    /// The claimant is alive.
+    /// Records a heartbeat of the claimant.
     pub fn beaten(mut self, fence: u64, now: Millis) -> Result<Self, TaskRefusal> {
         self.held(fence)?;
         self.heartbeat_at = Some(now);
@@ -341,7 +347,8 @@ impl Task {
         Ok(self)
     }
 
-    /// The same, and says how far it is. The details stay with the task until it is completed, for the next claimant.
+    /// Records a heartbeat with progress details. They stay with the task until it is completed, for the next
+    /// claimant.
     pub fn beaten_with(self, fence: u64, details: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         let mut beaten = self.beaten(fence, now)?;
         beaten.forget_details();
@@ -352,7 +359,7 @@ impl Task {
         Ok(beaten)
     }
 
-    /// The details of the last heartbeat that had some.
+    /// Returns the details of the last heartbeat that had some.
     pub fn last_heartbeat(&self) -> Option<&Payload> {
         self.audit.iter().rev().find_map(|entry| entry.details.as_ref())
     }
@@ -361,7 +368,7 @@ impl Task {
         self.audit.retain(|entry| entry.details.is_none());
     }
 
-    /// The work is done. The same result again under the same fence changes nothing; another one is refused.
+    /// Completes the task. The same result again under the same fence changes nothing; a different one is refused.
     pub fn completed(mut self, fence: u64, result: Payload, now: Millis) -> Result<Self, TaskRefusal> {
         if self.has_brought(fence, Ok(&result))? {
             return Ok(self);
@@ -372,8 +379,8 @@ impl Task {
         Ok(self)
     }
 
-    /// The work failed: back to ready while attempts are left and the failure is not terminal. The same failure again under
-    /// the same fence changes nothing; another one is refused.
+    /// Records a failure: the task becomes ready again while attempts are left and the failure is not terminal. The
+    /// same failure again under the same fence changes nothing; a different one is refused.
     pub fn failed(mut self, fence: u64, failure: Failure, now: Millis) -> Result<Self, TaskRefusal> {
         if self.has_brought(fence, Err(&failure))? {
             return Ok(self);
@@ -389,7 +396,8 @@ impl Task {
         Ok(self)
     }
 
-    /// The log has what it brought: it is over, whoever has it. One that is over stays as it is.
+    /// Ends the task with a result that the log already has, regardless of its claimant. A task that has ended is
+    /// unchanged.
     #[must_use]
     pub fn settled(mut self, result: Result<Payload, Failure>, now: Millis) -> Self {
         if !self.state.is_live() {
@@ -409,13 +417,13 @@ impl Task {
         self
     }
 
-    /// The claimant gives it back unharmed.
+    /// Returns the task to its queue on the claimant's request.
     pub fn released(self, fence: u64, now: Millis) -> Result<Self, TaskRefusal> {
         self.held(fence)?;
         Ok(self.returned(now, now))
     }
 
-    /// Nobody wants it any more.
+    /// Cancels the task.
     pub fn cancelled(mut self, now: Millis) -> Result<Self, TaskRefusal> {
         if !self.state.is_live() {
             return Err(TaskRefusal::Over { task: self.id.clone(), state: self.state.as_str() });
@@ -424,7 +432,7 @@ impl Task {
         Ok(self)
     }
 
-    /// Another task takes its place, because no living claimant has it.
+    /// Cancels the task in favour of another one, because it has no live claimant.
     pub fn replaced(self, why: &str, now: Millis) -> Result<Self, TaskRefusal> {
         let owner = self.owner.clone().unwrap_or_default();
         let mut over = self.cancelled(now)?;
@@ -436,15 +444,15 @@ impl Task {
         Ok(over)
     }
 
-    /// Another task moves its run now.
+    /// Cancels the advance task in favour of another one.
     pub fn superseded(self, now: Millis) -> Result<Self, TaskRefusal> {
         let mut over = self.cancelled(now)?;
         note(&mut over.audit, now, "superseded");
         Ok(over)
     }
 
-    /// Its claimant is gone: back to its queue, counted, audited; past `deliveries_max` it is dead. A task that
-    /// nobody has stays as it is.
+    /// Takes the task from a dead claimant: it returns to its queue, with a counted delivery and an audit entry; past
+    /// `deliveries_max` it is dead. A task that is not claimed is unchanged.
     #[must_use]
     pub fn reclaimed(mut self, why: &str, deliveries_max: u32, now: Millis) -> Self {
         if self.state != TaskState::Claimed {
@@ -459,12 +467,12 @@ impl Task {
         self
     }
 
-    /// The claimant's last sign of life: its heartbeat, or else the start of its claim.
+    /// Returns the claimant's last sign of life: its heartbeat, or else the start of its claim.
     pub fn last_sign(&self) -> Millis {
         self.heartbeat_at.or(self.started_at).unwrap_or(self.changed_at)
     }
 
-    /// Its claimant is silent, and perhaps gone: back to its queue, audited; nothing is charged for it.
+    /// Takes the task from a silent claimant: it returns to its queue with an audit entry; no delivery is counted.
     #[must_use]
     pub fn taken_back(mut self, why: &str, now: Millis) -> Self {
         if self.state != TaskState::Claimed {
@@ -477,7 +485,7 @@ impl Task {
         self
     }
 
-    /// The run that it moves waits in quarantine on the node that has the task.
+    /// Records that the run waits in quarantine on the node that has the task.
     #[must_use]
     pub fn quarantined(mut self, node: &NodeId, before: usize, until: Millis, now: Millis) -> Self {
         let what = format!("{QUARANTINE}on {node} behind {before} others, until {} at the latest", until.0);
@@ -487,7 +495,7 @@ impl Task {
         self
     }
 
-    /// What its latest note says about a quarantine, if that is what it is about.
+    /// Returns the quarantine if the latest audit entry records one.
     pub fn quarantine(&self) -> Option<Quarantined<'_>> {
         let Audit { at, what, .. } = self.audit.last().filter(|_| self.state.is_live())?;
         let (place, until) = what.strip_prefix(QUARANTINE)?.split_once(", until ")?;
@@ -495,56 +503,56 @@ impl Task {
         Some(Quarantined { place, since: *at, until: Millis(until) })
     }
 
-    /// What is inconsistent about the record itself, if anything.
+    /// Returns the inconsistency in the record, if there is one.
     pub fn flaw(&self) -> Option<&'static str> {
         let claimed = self.state == TaskState::Claimed;
         if claimed != self.started_at.is_some() {
-            return Some("it has a start exactly while it is claimed");
+            return Some("`started_at` must be set exactly while the task is claimed");
         }
         if claimed != self.owner.is_some() {
-            return Some("it has an owner exactly while it is claimed");
+            return Some("`owner` must be set exactly while the task is claimed");
         }
         if self.started_at.is_some_and(|at| at > self.changed_at) {
-            return Some("its start lies after its last change");
+            return Some("`started_at` is later than `changed_at`");
         }
         None
     }
 }
 
-/// A submission: what a user says about a new task.
+/// A submission of a new task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTask {
-    /// Its name.
+    /// Id of the task.
     pub id: TaskId,
-    /// What sort of work.
+    /// Kind of work.
     pub kind: String,
-    /// The queue.
+    /// Name of the queue.
     pub queue: QueueName,
-    /// The lane, if only one at a time may run.
+    /// The lane, if only one task at a time may run.
     pub lane: Option<LaneName>,
-    /// Larger goes first.
+    /// Higher runs first.
     pub priority: i32,
-    /// No two live tasks share one.
+    /// The idempotency key; no two live tasks share one.
     pub key: Option<String>,
-    /// Not before.
+    /// The earliest time to run it.
     pub run_at: Millis,
-    /// The work itself.
+    /// Input of the work.
     pub payload: Payload,
-    /// Attempts allowed in all.
+    /// Most attempts allowed.
     pub attempts_max: u32,
     /// How long a claimant may be silent.
     pub silence_max: Option<Duration>,
 }
 
 impl NewTask {
-    /// Refuses what no store may keep: a kind or a key that is empty or cannot be printed, and 0 attempts.
+    /// Refuses an empty or unprintable kind or key, and 0 attempts.
     pub fn check(&self) -> Result<(), ArgumentError> {
         argument::name("the kind", &self.kind)?;
         self.key.as_ref().map_or(Ok(()), |key| argument::name("the key", key))?;
         argument::positive("the number of attempts", u128::from(self.attempts_max))
     }
 
-    /// The record of this submission.
+    /// Returns the record of this submission.
     pub fn into_task(self, now: Millis) -> Task {
         Task {
             id: self.id,

@@ -1,5 +1,5 @@
-//! A history builder for tests. Every event goes through [`decide`] and [`seal`], and after every
-//! append the row and the state that were folded on are compared with a new derivation.
+//! A history builder for tests. Every event goes through [`decide`] and [`seal`]; after every append, the folded row
+//! and state are compared with a new derivation.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(crate) fn order(input: &str) -> RunQueued {
     }
 }
 
-/// Starts a run without a version.
+/// Returns the command that starts a run without a version.
 pub(crate) fn undecided() -> Command {
     Command::Start { queued: RunQueued { version: UNDECIDED, ..order("{}") }, claim: None }
 }
@@ -90,9 +90,10 @@ pub(crate) fn claim(by: &str) -> Command {
     Command::Claim(Claim::by(node(by)))
 }
 
-/// Prunes a log that ended at `at` when it was archived.
+/// Returns the command that prunes a log which ended at `at` when it was archived.
 pub(crate) fn prune(at: Seq) -> Command {
-    let (archive, sha256) = ("/archive/1.jsonl".to_owned(), "ab".repeat(32));
+    let archive = "/archive/1.jsonl".to_owned();
+    let sha256 = "ab".repeat(32);
     Command::Prune(Prune { note: note("prune"), archive, sha256, at })
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn take_over(by: &str, from: &str, proven: bool) -> Command {
     Command::Claim(Claim { lost: Some(lost), ..Claim::by(node(by)) })
 }
 
-/// A task of this name with nothing unusual about it.
+/// Returns an ordinary task with this id.
 pub(crate) fn a_task(id: TaskId) -> Task {
     let new = NewTask {
         id,
@@ -132,7 +133,7 @@ impl Log {
         }
     }
 
-    /// A run that `n-1` owns and has begun.
+    /// Returns a started run that `n-1` owns.
     pub(crate) fn running() -> Self {
         Self::new("r1").queued().claimed("n-1")
     }
@@ -177,7 +178,7 @@ impl Log {
         Ok(decision)
     }
 
-    /// Writes events as they are, decided or not.
+    /// Writes events without deciding.
     pub(crate) fn write(&mut self, epoch: Option<Seq>, events: Vec<Stamped>) {
         let write = WriteId(self.records.len() as u64 + 1);
         let at = match &self.state {
@@ -202,7 +203,7 @@ impl Log {
         self.state = Some(state);
     }
 
-    /// Decides and writes; refused is a failed test.
+    /// Decides and writes; panics if the command is refused.
     pub(crate) fn act(mut self, command: Command) -> Self {
         if let Err(refusal) = self.try_act(&command) {
             panic!("{command:?} was refused: {refusal}\n{:?}", self.names());
@@ -215,7 +216,7 @@ impl Log {
         Command::Owned(self.fence(), doings)
     }
 
-    /// The owner does all of these in one append.
+    /// Appends these actions of the owner in one append.
     pub(crate) fn owned(self, doings: Vec<Owned>) -> Self {
         let command = self.by_owner(doings);
         self.act(command)
@@ -237,16 +238,32 @@ impl Log {
 
     pub(crate) fn completion(&self, step: &str) -> StepCompleted {
         let path = path(step);
-        let (ord, began, output) = (self.ord(&path), self.now, json(&format!("\"{step} done\"")));
-        let (undo, group, fence) = (false, false, None);
-        StepCompleted { path, ord, attempt: 1, began, output, input: None, undo, group, fence }
+        StepCompleted {
+            ord: self.ord(&path),
+            path,
+            attempt: 1,
+            began: self.now,
+            output: json(&format!("\"{step} done\"")),
+            input: None,
+            undo: false,
+            group: false,
+            fence: None,
+        }
     }
 
     pub(crate) fn failure(&self, step: &str) -> StepFailed {
         let path = path(step);
-        let (ord, failure) = (self.ord(&path), Failure::retryable("no luck"));
-        let (left, input, group, fence) = (0, None, false, None);
-        StepFailed { path, ord, attempt: 1, began: self.now, failure, left, input, group, fence }
+        StepFailed {
+            ord: self.ord(&path),
+            path,
+            attempt: 1,
+            began: self.now,
+            failure: Failure::retryable("no luck"),
+            left: 0,
+            input: None,
+            group: false,
+            fence: None,
+        }
     }
 
     pub(crate) fn started(self, step: &str, attempt: u32) -> Self {
@@ -255,10 +272,11 @@ impl Log {
         self.owned(vec![Owned::StepStarted(started)])
     }
 
-    /// The start of the next attempt at a remote step, tried three times in all.
+    /// Returns the start of the next attempt of a remote step that allows three attempts.
     pub(crate) fn remote(&self, step: &str) -> StepStarted {
         let path = path(step);
-        let (ord, state) = (self.ord(&path), self.state());
+        let ord = self.ord(&path);
+        let state = self.state();
         let attempt = match state.ops.get(&path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.attempts + 1,
             _ => 1,
@@ -290,7 +308,7 @@ impl Log {
         self.owned(vec![Owned::StepStarted(started)])
     }
 
-    /// What whoever claimed the task of the open attempt at this step for the `fence`-th time brings.
+    /// Returns the result that a worker reports for the open attempt of this step, under its `fence`-th claim.
     pub(crate) fn brought(&self, step: &str, fence: u64, result: Result<Payload, Failure>) -> StepEnded {
         let open = self.state().open_remote();
         let open = open.iter().find(|open| open.path.as_str() == step).expect("the step is handed out");
@@ -302,7 +320,7 @@ impl Log {
         self.act(Command::StepEnded(ended))
     }
 
-    /// A remedy, for the log as it is now.
+    /// Returns a remedy for the present log end.
     pub(crate) fn heal(&self, rule: Code, evidence: &str, remedy: Remedy) -> Command {
         let healer = Healer { node: Some(node("n-9")), reason: Reason::StaleDetection };
         Command::Heal(Heal { rule, evidence: evidence.into(), remedy, at: self.end(), healer })
@@ -349,8 +367,9 @@ impl Log {
 
     pub(crate) fn question(&self, question: &str, form: Form, due: Option<Millis>) -> Owned {
         let wanted = WaitStarted { inputs: vec![path(question)], due, ..self.wanted(question, &[]) };
-        let (path, ord, prompt) = (wanted.path.clone(), wanted.ord, "Ship it?".into());
-        Owned::Wait { wanted, ask: Some(InputRequested { path, ord, prompt, form }) }
+        let path = wanted.path.clone();
+        let ord = wanted.ord;
+        Owned::Wait { wanted, ask: Some(InputRequested { path, ord, prompt: "Ship it?".into(), form }) }
     }
 
     pub(crate) fn asks(self, question: &str, form: Form) -> Self {
@@ -369,7 +388,8 @@ impl Log {
     }
 
     pub(crate) fn child(&self, call: &str, run: &str) -> ChildStarted {
-        let (path, run) = (path(call), RunId::new(run).unwrap());
+        let path = path(call);
+        let run = RunId::new(run).unwrap();
         let workflow = WorkflowName::new("pick").unwrap();
         ChildStarted { ord: self.ord(&path), path, run, workflow, input: Payload::null() }
     }
@@ -395,7 +415,7 @@ impl Log {
         self.owned(vec![Owned::Complete(json("\"bye\""))])
     }
 
-    /// The history that loading from the last `continue_as_new` gives: carried mail, then from there on.
+    /// Returns the history that loads from the last `continue_as_new`: carried mail, then the events from there on.
     pub(crate) fn since_base(&self) -> Vec<Recorded> {
         let base = self.state().summary.base;
         let Event::BranchOpened(opened) = &self.records[base.0 as usize - 1].event else {
@@ -406,24 +426,24 @@ impl Log {
         self.records.iter().filter(kept).cloned().collect()
     }
 
-    /// What was written, read back from its bytes.
+    /// Returns the written events, decoded from their bytes.
     pub(crate) fn read_back(&self) -> Vec<Recorded> {
         let texts = self.bodies.iter().enumerate().map(|(at, body)| (Seq(at as u64 + 1), body.as_str()));
         decode_all(Seq::ZERO, Hash::ZERO, texts).unwrap().0
     }
 }
 
-/// Folding on gives what deriving anew gives, wherever folding on is possible.
+/// Asserts that folding gives the same as a new derivation, wherever folding is possible.
 fn folds_on(before: &State, sealed: &Sealed, after: &State) {
     if !leaves_branch(sealed) {
-        assert_eq!(row_after(&before.summary, sealed).unwrap(), after.summary, "the row folds on");
+        assert_eq!(row_after(&before.summary, sealed).unwrap(), after.summary, "the folded row differs");
     }
     let mut live = before.clone();
     for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
         match live.apply(recorded, *head).unwrap() {
             Applied::Yes => {}
-            Applied::DeriveAnew => return,
+            Applied::MustDerive => return,
         }
     }
-    assert_eq!(live, *after, "the state folds on");
+    assert_eq!(live, *after, "the folded state differs");
 }

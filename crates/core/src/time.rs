@@ -1,4 +1,4 @@
-//! Moments and positions.
+//! Times and positions.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment: milliseconds since the Unix epoch, as the clock of whoever wrote it saw it.
+/// A time: milliseconds since the Unix epoch, by the clock of its writer.
 ///
-/// Never compared across machines to decide who owns something.
+/// Times of different machines are never compared to decide ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Millis(pub i64);
 
 impl Millis {
-    /// A moment that never comes.
+    /// A time that never comes.
     pub const NEVER: Self = Self(i64::MAX);
 
-    /// Time since `earlier`, zero if it lies ahead.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).max(0).unsigned_abs())
     }
@@ -40,23 +40,23 @@ impl Sub<Duration> for Millis {
     }
 }
 
-/// A position in a run's log. The first event stands at 1; 0 is "before everything".
+/// A position in a run's log. The first event has position 1; 0 is before all events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first event.
+    /// The position before the first event.
     pub const ZERO: Self = Self(0);
 
-    /// The position after this one.
+    /// Returns the next position.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The position before this one; the one before the first is zero.
+    /// Returns the previous position; before the first one it is zero.
     #[must_use]
     pub fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -82,8 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn moments_and_positions_go_forth_and_back() {
-        let (early, late) = (Millis(1_000), Millis(3_500));
+    fn times_and_positions_add_and_subtract() {
+        let early = Millis(1_000);
+        let late = Millis(3_500);
         let span = Duration::from_millis(2_500);
         assert_eq!((late.since(early), early + span, late - span), (span, late, early));
         assert_eq!((Seq(7).next(), Seq(7).before()), (Seq(8), Seq(6)));

@@ -1,11 +1,11 @@
-//! Versions of workflows: positive numbers, and one value for "not decided yet".
+//! Versions of workflows: positive numbers, and one value for "undecided".
 
 use crate::id::WorkflowName;
 
-/// The version of a run that no node has claimed yet and that was started without one: its first claim decides it.
+/// The version of a run that was started without one and not claimed yet: its first claim decides.
 pub const UNDECIDED: u32 = 0;
 
-/// `order@2`; `order` alone while the version is not decided.
+/// Returns `order@2`, or `order` while the version is undecided.
 pub fn label(workflow: &WorkflowName, version: u32) -> String {
     match version {
         UNDECIDED => workflow.to_string(),
@@ -13,7 +13,7 @@ pub fn label(workflow: &WorkflowName, version: u32) -> String {
     }
 }
 
-/// The same for a person who looks at a run: says that the version is still open.
+/// Returns the same for people: says that the version is undecided.
 pub fn describe(workflow: &WorkflowName, version: u32) -> String {
     match version {
         UNDECIDED => format!("{workflow} (version not decided yet)"),

@@ -1,15 +1,15 @@
-//! Whole numbers of requests: 0 up to the largest signed 64-bit number.
+//! Integers in requests: 0 up to the largest signed 64-bit number.
 //!
-//! Clients in many languages have no larger one, and the description of the HTTP interface says `int64`.
+//! Many client languages have no larger integer type, and the OpenAPI description declares `int64`.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a number, for `deserialize_with`.
+/// Deserializes a number, for `deserialize_with`.
 pub fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     bounded(u64::deserialize(from)?)
 }
 
-/// The same for a number that may be left out, together with `default`.
+/// Deserializes an optional number; use together with `default`.
 pub fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Option::deserialize(from)?.map(bounded).transpose()
 }

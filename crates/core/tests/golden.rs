@@ -1,10 +1,10 @@
-//! Golden histories: the on-disk format, for ever.
+//! Golden histories: the on-disk format, which every later release must read.
 //!
-//! Each file of `tests/golden` was written by a release of Goldseam, and somebody's disk holds logs
-//! like it. So these files are never edited and this test is never relaxed: every history must
-//! decode, be written again byte for byte, have an unbroken chain, and derive to the stored summary.
-//! When the format grows, add a history; a field or a variant that is added must not change these.
-//! Only a row that says more than before gains a line in its `.summary.json`; none is changed or lost.
+//! A release of Goldseam wrote each file of `tests/golden`, and users have logs like it. These files are therefore
+//! never edited and this test is never relaxed: every history must decode, be encoded again byte for byte, have an
+//! unbroken chain, and derive to the stored summary. When the format grows, add a history; a new field or variant
+//! must not change these. Only a row with additional fields gains a line in its `.summary.json`; no line is changed
+//! or removed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use goldseam_core::codec::{decode_all, encode};
 use goldseam_core::{Hash, RunId, Seq, Summary, derive};
 
-/// Every event there is, by its name on disk.
+/// Every event type, by its name on disk.
 const EVENTS: [&str; 38] = [
     "branch.opened",
     "change.marked",
@@ -59,7 +59,7 @@ fn histories() -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|ext| ext == "jsonl")).collect();
     files.sort();
-    assert!(files.len() >= 3, "the golden histories are gone");
+    assert!(files.len() >= 3, "the golden histories are missing");
     files
 }
 
@@ -68,7 +68,7 @@ fn lines(text: &str) -> impl Iterator<Item = (Seq, &str)> {
 }
 
 #[test]
-fn golden_histories_derive_for_ever() {
+fn golden_histories_derive_the_same() {
     for file in histories() {
         let name = file.display();
         let text = std::fs::read_to_string(&file).unwrap();
@@ -81,21 +81,22 @@ fn golden_histories_derive_for_ever() {
         let stored_row: Summary = serde_json::from_str(&stored).unwrap();
         let run = RunId::new(stored_row.run.as_str()).unwrap();
         let state = derive(&run, &history, head).unwrap_or_else(|e| panic!("{name}: {e}"));
-        // Rows of before sizes were counted have none.
+        // Rows from before sizes were counted have none.
         let derived = Summary { bytes: state.summary.bytes.and(stored_row.bytes), ..state.summary.clone() };
         let derived = serde_json::to_string_pretty(&derived).unwrap();
-        assert_eq!(derived, stored.trim_end(), "{name}: means something else now");
+        assert_eq!(derived, stored.trim_end(), "{name}: derives another summary now");
         assert!(stored_row.agrees_with(&state.summary), "{name}: the stored row reads differently now");
     }
 }
 
 #[test]
-fn a_golden_tombstone_means_the_same_without_its_log() {
+fn a_golden_tombstone_derives_the_same_without_its_log() {
     let file = histories().into_iter().find(|file| file.ends_with("a_departed.jsonl")).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     let (history, head) = decode_all(Seq::ZERO, Hash::ZERO, lines(&text)).unwrap();
     let run = RunId::new("r1").unwrap();
-    let (whole, alone) = (derive(&run, &history, head), derive(&run, &history[history.len() - 1..], head));
+    let whole = derive(&run, &history, head);
+    let alone = derive(&run, &history[history.len() - 1..], head);
     assert_eq!(whole.unwrap().summary, alone.unwrap().summary);
 }
 

@@ -110,9 +110,9 @@ pub(crate) fn history(data: &[u8]) {
                     Err(_) => return,
                 }
             }
-            None => Applied::DeriveAnew,
+            None => Applied::MustDerive,
         };
-        if applied == Applied::DeriveAnew {
+        if applied == Applied::MustDerive {
             state = derive(&run, &events[..count], *head).ok();
         }
     }

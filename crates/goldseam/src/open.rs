@@ -89,7 +89,7 @@ async fn open_or_create(url: &str) -> Result<Arc<dyn Store>, EngineError> {
 /// Wraps the store in crash points if the feature is on.
 fn with_crash_points(store: Arc<dyn Store>) -> Arc<dyn Store> {
     #[cfg(feature = "crash-points")]
-    let store = goldseam_store::dying::wrapped(store);
+    let store = goldseam_store::crash_points::wrapped(store);
     store
 }
 

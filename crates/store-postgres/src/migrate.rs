@@ -5,7 +5,7 @@
 
 use goldseam_core::Hash;
 use goldseam_store::StoreError;
-use goldseam_store::dying::reach;
+use goldseam_store::crash_points::reach;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use goldseam_core::{Hash, Millis};
 use goldseam_store::StoreError;
-use goldseam_store::dying::reach;
+use goldseam_store::crash_points::reach;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::open::{APPLICATION_ID, cannot_open, not_ours, refused};

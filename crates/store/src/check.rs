@@ -1,25 +1,25 @@
-//! What looking a store over and migrating it report, whichever store it is.
+//! Reports of checking and migrating a store.
 
-/// What was found in a store.
+/// The result of checking a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The schema of the store.
     pub schema: i64,
-    /// The schema that this program writes.
+    /// The latest schema that this program writes.
     pub schema_latest: i64,
-    /// What only this kind of store has to say about itself, by name.
+    /// Facts about this kind of store, by name.
     pub facts: Vec<(&'static str, Fact)>,
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Events of all runs.
+    /// Number of events of all runs.
     pub events: u64,
-    /// Tasks, finished ones too.
+    /// Number of tasks, including ended ones.
     pub tasks: u64,
-    /// Named locks, free ones too.
+    /// Number of named locks, including free ones.
     pub locks: u64,
-    /// Nodes that were not forgotten.
+    /// Number of nodes that were not forgotten.
     pub nodes: u64,
-    /// What is wrong with the store or its logs; empty if nothing is.
+    /// Problems of the store or its logs; empty if the store is sound.
     pub complaints: Vec<String>,
 }
 
@@ -42,16 +42,16 @@ impl std::fmt::Display for Fact {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no problems.
     pub fn is_sound(&self) -> bool {
         self.complaints.is_empty()
     }
 }
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// The schema before; 0 is a new store.
+    /// The schema before; 0: a new store.
     pub from: i64,
     /// The schema now.
     pub to: i64,
@@ -62,14 +62,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_sound_until_somebody_complains() {
+    fn a_report_is_sound_without_complaints() {
         let facts = vec![("file", Fact::Text("a.db".to_owned())), ("pages", Fact::Number(7))];
         let shown: Vec<_> = facts.iter().map(|(name, fact)| format!("{name}: {fact}")).collect();
         assert_eq!(shown, ["file: a.db", "pages: 7"]);
-        let (schema, schema_latest, complaints) = (1, 1, Vec::new());
-        let (runs, events, tasks, locks, nodes) = (0, 0, 0, 0, 0);
-        let mut report =
-            Report { schema, schema_latest, facts, runs, events, tasks, locks, nodes, complaints };
+        let mut report = Report {
+            schema: 1,
+            schema_latest: 1,
+            facts,
+            runs: 0,
+            events: 0,
+            tasks: 0,
+            locks: 0,
+            nodes: 0,
+            complaints: Vec::new(),
+        };
         assert!(report.is_sound());
         report.complaints.push("an event is missing".to_owned());
         assert!(!report.is_sound());

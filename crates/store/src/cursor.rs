@@ -1,17 +1,17 @@
-//! Where a page of a list of runs ends: the order is (a moment, run), so a cursor names both.
+//! Cursors of lists of runs: the order is (time, run), so a cursor names both.
 
 use std::fmt;
 use std::str::FromStr;
 
 use goldseam_core::{Millis, RunId};
 
-use crate::api::{Row, RunFilter, RunOrder};
 use crate::error::StoreError;
+use crate::types::{Row, RunFilter, RunOrder};
 
-/// What marks a cursor of recovered runs.
+/// Prefix of a cursor of recovered runs.
 const RECOVERED: char = 'r';
 
-/// The moment of a run that a list is ordered by.
+/// The time of a run that a list is ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     /// When it was queued.
@@ -21,7 +21,7 @@ pub enum Moment {
 }
 
 impl RunOrder {
-    /// The moment that it goes by.
+    /// Returns the time that orders the list.
     pub fn moment(self) -> Moment {
         match self {
             Self::Newest | Self::Oldest => Moment::Created,
@@ -29,7 +29,7 @@ impl RunOrder {
         }
     }
 
-    /// Whether what is later comes first.
+    /// Returns whether later runs come first.
     pub fn is_latest_first(self) -> bool {
         match self {
             Self::Newest | Self::Recovered => true,
@@ -39,7 +39,7 @@ impl RunOrder {
 }
 
 impl RunFilter {
-    /// The cursor to begin behind; one that a list in another order gave is refused.
+    /// Returns the cursor to begin after. Refuses a cursor of a list in another order.
     pub fn cursor(&self) -> Result<Option<Cursor>, StoreError> {
         let Some(text) = &self.after else { return Ok(None) };
         let cursor: Cursor = text.parse()?;
@@ -51,19 +51,19 @@ impl RunFilter {
     }
 }
 
-/// The last run of a page; the next page begins behind it, even if it is gone by then.
+/// The last run of a page; the next page begins after it, even if the run is gone by then.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// What the list goes by.
+    /// The time that orders the list.
     pub by: Moment,
-    /// When that was.
+    /// That time of the run.
     pub at: Millis,
-    /// The run, among those of the same moment.
+    /// The run, among those with the same time.
     pub run: RunId,
 }
 
 impl Cursor {
-    /// The place of this row in a list of this order; none if it is not in it.
+    /// Returns the place of this row in a list of this order; none if the list does not contain it.
     pub fn of(row: &Row, order: RunOrder) -> Option<Self> {
         let by = order.moment();
         let at = match by {
@@ -104,8 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_goes_there_and_back_and_fits_the_list_that_gave_it() {
-        let (at, run) = (Millis(7), RunId::new("r1").unwrap());
+    fn a_cursor_round_trips_and_matches_its_list_only() {
+        let at = Millis(7);
+        let run = RunId::new("r1").unwrap();
         for (by, text, fits, other) in [
             (Moment::Created, "7:r1", RunOrder::Oldest, RunOrder::Recovered),
             (Moment::Recovered, "r7:r1", RunOrder::Recovered, RunOrder::Newest),
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_oldest_order_begins_with_what_is_early() {
+    fn only_the_oldest_order_begins_with_early_runs() {
         let orders = [RunOrder::Newest, RunOrder::Oldest, RunOrder::Recovered];
         assert_eq!(orders.map(RunOrder::is_latest_first), [true, false, true]);
     }

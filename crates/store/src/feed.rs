@@ -1,65 +1,66 @@
-//! Everything that is appended to any log, in one order.
+//! The feed: all appends to any log, in one order.
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use goldseam_core::RunId;
 
-use crate::api::Record;
 use crate::error::StoreError;
+use crate::types::Record;
 
-/// One event in the order of all.
+/// An event in the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fed {
-    /// Where it stands; means nothing but to the store.
+    /// Its place in the feed; opaque.
     pub place: String,
-    /// Whose it is.
+    /// The run of the event.
     pub run: RunId,
-    /// What it is.
+    /// The event.
     pub record: Record,
 }
 
 /// Runs whose logs may have grown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stirred {
-    /// Each of them; some may not have grown at all.
+    /// The runs; some of them may not have grown.
     pub runs: Vec<RunId>,
-    /// What to ask with next time.
+    /// The mark for the next call.
     pub mark: String,
 }
 
-/// A store that can tell what was appended anywhere, without being asked about each run.
+/// A store that knows the order of all appends.
 #[async_trait]
 pub trait Feed: Debug + Send + Sync {
-    /// Up to `limit` events behind `place`, oldest first; none: from the very first.
+    /// Returns up to `limit` events after `place`, oldest first; none: from the first event.
     ///
-    /// Events of one run come in order of position, and nothing ever appears before a place that was given out. An
-    /// event may come a moment after its append was acknowledged, while appends that began earlier are under way. A place
-    /// behind the end of the order is refused ([`beyond_end`]): what is appended would not be told for a long time.
+    /// Events of one run come in order of position, and an event never appears before a place that was already
+    /// returned. An event may appear a moment after its append was acknowledged, while earlier appends are in
+    /// progress. A place after the end is refused ([`beyond_end`]): the follower would miss all appends until the
+    /// feed reaches it.
     async fn fed(&self, place: Option<&str>, limit: u32) -> Result<Vec<Fed>, StoreError>;
 
-    /// The place behind everything that could be read at this moment.
+    /// Returns the place after everything that can be read at this moment.
     async fn latest(&self) -> Result<Option<String>, StoreError>;
 
-    /// Runs whose logs may have grown since the mark, none left out. Without a mark: none, and the mark of now.
+    /// Returns all runs whose logs may have grown since the mark. Without a mark: no runs, and the present mark.
     async fn stirred(&self, mark: Option<&str>) -> Result<Stirred, StoreError>;
 }
 
-/// The place is not one that this store gave out.
+/// Returns the error for a place that this store did not return.
 pub fn no_place(place: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0612",
-        what: format!("{:?} is no place in this store's order", place.chars().take(40).collect::<String>()),
-        hint: "begin anew, without one".to_owned(),
+        what: format!("{:?} is not a place in this store's feed", place.chars().take(40).collect::<String>()),
+        hint: "follow from the start, without a place".to_owned(),
     }
 }
 
-/// The place is behind everything that this store has ever had.
+/// Returns the error for a place after the end of the feed.
 pub fn beyond_end(place: &str) -> StoreError {
     StoreError::Refused {
         code: "GS0612",
-        what: format!("{:?} is behind the end of this store's order", place.chars().take(40).collect::<String>()),
-        hint: "another store gave it out, or this one before it was restored from a backup: follow from the start, or from now"
+        what: format!("{:?} is after the end of this store's feed", place.chars().take(40).collect::<String>()),
+        hint: "it is from another store, or from before a restore of this one: follow from the start, or from now"
             .to_owned(),
     }
 }

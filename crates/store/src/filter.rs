@@ -1,12 +1,12 @@
-//! What each filter selects, for stores that read records before they choose among them.
+//! The records that each filter selects, for stores that read records before they filter them.
 
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
 
-use crate::api::{Claim, LockFilter, Row, RunFilter, TaskFilter};
+use crate::types::{Claim, LockFilter, Row, RunFilter, TaskFilter};
 
 impl TaskFilter {
-    /// Whether this task is listed, wherever the page begins.
+    /// Returns whether this task matches, regardless of where the page begins.
     pub fn selects(&self, task: &Task) -> bool {
         self.id.as_ref().is_none_or(|id| task.id == *id)
             && self.run.as_ref().is_none_or(|run| task.run.as_ref() == Some(run))
@@ -20,7 +20,7 @@ impl TaskFilter {
             && self.selects_claim(task)
     }
 
-    /// What it says about the claim, not about the task.
+    /// Returns whether the conditions on the claim match.
     fn selects_claim(&self, task: &Task) -> bool {
         let claimed = task.state == TaskState::Claimed;
         let named = |test: &dyn Fn(&String) -> bool| claimed && task.owner.as_ref().is_some_and(test);
@@ -35,7 +35,7 @@ impl TaskFilter {
 }
 
 impl LockFilter {
-    /// Whether this lock is listed, wherever the page begins.
+    /// Returns whether this lock matches, regardless of where the page begins.
     pub fn selects(&self, lock: &Lock) -> bool {
         self.name.as_ref().is_none_or(|name| lock.name == *name)
             && self.stale_at.is_none_or(|at| lock.is_stale(at))
@@ -48,24 +48,24 @@ fn is_through_none_of(lock: &Lock, nodes: &[String]) -> bool {
 }
 
 impl RunFilter {
-    /// Whether this row is listed, wherever the page begins.
+    /// Returns whether this row matches, regardless of where the page begins.
     pub fn selects(&self, row: &Row) -> bool {
-        let said = &row.summary;
-        (self.statuses.is_empty() || self.statuses.contains(&said.status))
-            && self.workflow.as_ref().is_none_or(|workflow| said.workflow == *workflow)
-            && self.tag.as_ref().is_none_or(|(key, value)| said.tags.get(key) == Some(value))
-            && self.since.is_none_or(|since| said.created_at >= since)
+        let summary = &row.summary;
+        (self.statuses.is_empty() || self.statuses.contains(&summary.status))
+            && self.workflow.as_ref().is_none_or(|workflow| summary.workflow == *workflow)
+            && self.tag.as_ref().is_none_or(|(key, value)| summary.tags.get(key) == Some(value))
+            && self.since.is_none_or(|since| summary.created_at >= since)
             && self
                 .cause
                 .as_ref()
-                .is_none_or(|cause| said.trouble.as_ref().is_some_and(|t| t.cause == *cause))
-            && self.owner.as_ref().is_none_or(|owner| said.owner.as_ref() == Some(owner))
-            && self.parent.as_ref().is_none_or(|parent| said.parent.as_ref() == Some(parent))
+                .is_none_or(|cause| summary.trouble.as_ref().is_some_and(|t| t.cause == *cause))
+            && self.owner.as_ref().is_none_or(|owner| summary.owner.as_ref() == Some(owner))
+            && self.parent.as_ref().is_none_or(|parent| summary.parent.as_ref() == Some(parent))
     }
 }
 
 impl Claim {
-    /// Whether this task is one of those to be claimed, now or once it is due.
+    /// Returns whether this task may be claimed, now or once it is due.
     pub fn wants(&self, task: &Task) -> bool {
         task.state == TaskState::Ready
             && self.pools.contains(&task.pool())

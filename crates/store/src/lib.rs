@@ -1,34 +1,35 @@
-//! The seam between Goldseam and whatever keeps its bytes.
+//! The interface between Goldseam and the storage of its data.
 //!
-//! A store is dumb: payloads are opaque text, what must be indexed travels in a
-//! [`Summary`](goldseam_core::Summary), and it never decides. One conformance suite is the
-//! contract; the memory store is its executable form.
+//! A [`Store`] keeps logs, cached rows, tasks, locks and node records. It never decides: payloads are opaque text,
+//! and everything that it must index is in a [`Summary`](goldseam_core::Summary). The conformance suite is the
+//! contract; the memory store is its reference implementation.
 //!
 //! # Layout
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`api`] | the [`Store`] trait and its types |
-//! | [`error`] | [`StoreError`], named by the caller's next move |
-//! | [`cursor`], [`clock`] | where a page of runs ends; a clock that tests move |
-//! | [`feed`] | everything that is appended to any log, in one order |
-//! | [`foreign`] | states that somebody else keeps in the same place |
-//! | [`pace`] | how often a store wants to be asked |
-//! | [`check`] | what looking a store over reports |
-//! | [`memory`] | the reference store, for tests and simulation |
-//! | [`faulty`], [`traced`], [`closed`] | wrappers: every fault on demand; every call as a span; no writes at all |
-//! | [`dying`] | places at which a process that is told to dies by SIGKILL (feature `crash-points`) |
-//! | `conformance` | the cases that every store must pass (feature `conformance`) |
+//! A module uses only modules of its own layer and of the layers above it.
+//!
+//! | layer | module | holds |
+//! |---|---|---|
+//! | values | [`error`] | [`StoreError`], named by the caller's next action |
+//! | | [`clock`], [`pace`], [`sync`] | clocks as values; how often a store may be asked; locking |
+//! | | `url_redact`, `splitmix` | URLs without secrets; reproducible random numbers |
+//! | records | [`types`] with `filter` and [`cursor`] | records, filters and conditions |
+//! | | [`check`] | reports of checking a store |
+//! | interfaces | [`feed`], [`foreign`], [`archive`] | all appends in one order; states of another system; archives |
+//! | | [`api`] | the [`Store`] trait |
+//! | reference | [`memory`] | the store for tests and simulation |
+//! | | `conformance` | the cases that every store must pass (feature `conformance`) |
+//! | wrappers | [`faulty`], [`traced`], [`read_only`] | faults on demand; calls as spans; no writes |
+//! | | [`crash_points`] | crash points (feature `crash-points`) |
 
 pub mod api;
 pub mod archive;
 pub mod check;
 pub mod clock;
-pub mod closed;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod crash_points;
 pub mod cursor;
-pub mod dying;
 pub mod error;
 pub mod faulty;
 pub mod feed;
@@ -36,17 +37,16 @@ mod filter;
 pub mod foreign;
 pub mod memory;
 pub mod pace;
-mod shown;
+pub mod read_only;
 mod splitmix;
+pub mod sync;
 pub mod traced;
+pub mod types;
+mod url_redact;
 
-pub use api::{
-    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
-    Record, RecordKind, Row, RunFilter, RunOrder, Store, TaskChange, TaskFilter, Unreadable, Written,
-};
+pub use api::Store;
 pub use archive::Archive;
 pub use clock::{Clock, ManualClock};
-pub use closed::{Closed, ClosedStore};
 pub use cursor::{Cursor, Moment};
 pub use error::StoreError;
 pub use faulty::FaultyStore;
@@ -54,5 +54,10 @@ pub use feed::{Fed, Feed, Stirred};
 pub use foreign::{ForeignState, ForeignStates};
 pub use memory::MemoryStore;
 pub use pace::Pace;
-pub use shown::{shown_url, url_secrets};
+pub use read_only::{Closed, ClosedStore};
 pub use traced::TracedStore;
+pub use types::{
+    Append, Claim, ClaimedTasks, Expect, Head, LockFilter, NodeRecord, NodeSeen, NodeState, Page, Pulse,
+    Record, RecordKind, Row, RunFilter, RunOrder, TaskChange, TaskFilter, Unreadable, Written,
+};
+pub use url_redact::{shown_url, url_secrets};

@@ -1,46 +1,46 @@
-//! How often a store wants to be asked.
+//! The pace of a store: how often it may be asked.
 
 use std::time::Duration;
 
-/// The least time between two questions of each sort; zero: as often as the engine likes.
+/// The minimum interval between two calls of each kind; zero: no limit.
 ///
-/// It is data, and the same for as long as the store is open. A store may only slow an engine down: whoever asks takes
-/// the larger of this and its own configuration.
+/// It is constant while the store is open. A store can only slow an engine down: the engine uses the larger of this
+/// and its own configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pace {
-    /// Two beats of one node.
+    /// Between two beats of a node.
     pub beat: Duration,
-    /// The least silence for which a node is taken for lost; several beats.
+    /// Minimum silence after which a node counts as lost; several beats.
     pub silence_max: Duration,
-    /// Two looks at all nodes.
+    /// Between two reads of all nodes.
     pub watch: Duration,
-    /// Two looks over all claims and locks.
+    /// Between two examinations of all claims and locks.
     pub claim_watch: Duration,
-    /// Two looks for silent remote steps.
+    /// Between two searches for silent remote steps.
     pub monitor: Duration,
-    /// Two sweeps, and two comparisons of runs with what a node has in memory.
+    /// Between two sweeps, and between two comparisons of runs with a node's memory.
     pub sweep: Duration,
-    /// Two comparisons of tasks with what a node has in memory.
+    /// Between two comparisons of tasks with a node's memory.
     pub reconcile: Duration,
-    /// Two looks at a queue in which nothing is due.
+    /// Between two polls of a queue in which nothing is due.
     pub poll: Duration,
-    /// Two looks of a client that waits for a run.
+    /// Between two polls of a client that waits for a run.
     pub wait: Duration,
-    /// Two looks that writes cause, of others or of this process.
+    /// Between two reads that are caused by writes of this or another process.
     pub look_every: Duration,
 }
 
-/// Beats that a node may miss before it is taken for lost.
+/// Number of beats that a node may miss before it counts as lost.
 const BEATS: u32 = 5;
-/// The longest round trip that leases grow with. With it, half of the longest silence is still less than the shortest:
-/// however differently two nodes measure, neither is sure of itself when the other takes over.
+/// The longest round trip that leases grow with. Half of the longest silence is then still less than the shortest
+/// one: however differently two nodes measure, neither believes itself alive when the other takes over.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 
 impl Pace {
-    /// For a store where every question is a request that costs money and takes `round_trip`.
+    /// Returns the pace for a store where every call is a request that costs money and takes `round_trip`.
     ///
-    /// An idle node then makes fewer than two requests per second, if the store asks for a list only once where nothing
-    /// has changed, and if waiting for a change and looking at the queue share theirs:
+    /// An idle node then makes fewer than two requests per second, if the store lists a kind only once while nothing
+    /// changes, and if waiting for a change and polling the queue share their requests:
     ///
     /// | what | requests | every | per second |
     /// |---|---|---|---|
@@ -50,12 +50,12 @@ impl Pace {
     /// | claims and locks | nodes, 2 of locks, 3 of tasks | 60 s | 0.10 |
     /// | tasks against memory | tasks, nodes | 60 s | 0.03 |
     /// | silent steps | nodes, tasks | 60 s | 0.03 |
-    /// | sweep, runs against memory | nodes, lost rows, states of others, 2 of runs | 300 s | 0.02 |
+    /// | sweep, runs against memory | nodes, lost rows, foreign states, 2 of runs | 300 s | 0.02 |
     /// | all | | | 1.68 |
     ///
     /// A run that waits costs nothing between two sweeps.
     ///
-    /// Leases grow with the round trip, so that a slow line alone makes nobody silent.
+    /// Leases grow with the round trip, so that a slow connection alone makes no node silent.
     pub fn remote(round_trip: Duration) -> Self {
         let beat = Duration::from_secs(3);
         let minute = Duration::from_secs(60);
@@ -94,12 +94,12 @@ mod tests {
             [(1, poll), (1, beat), (1, watch), (6, claim_watch), (2, reconcile), (2, monitor), (5, sweep)];
         let requests: f64 =
             table.iter().map(|(requests, every)| f64::from(*requests) / every.as_secs_f64()).sum();
-        assert!((1.67..1.69).contains(&requests), "{requests} per second, not as the table says");
+        assert!((1.67..1.69).contains(&requests), "{requests} per second, the table differs");
         assert_eq!((watch, sweep), (Duration::from_secs(6), Duration::from_secs(300)));
     }
 
     #[test]
-    fn two_beats_fit_into_half_of_the_silence_however_slow_the_line() {
+    fn two_beats_fit_into_half_of_the_silence() {
         for millis in [0, 10, 100, 1_000, 2_000] {
             let round_trip = Duration::from_millis(millis);
             let pace = Pace::remote(round_trip);

@@ -1,4 +1,4 @@
-//! A tiny generator for reproducible faults and walks: the same seed, the same numbers, for ever.
+//! A small generator for reproducible faults and walks: the same seed always gives the same numbers.
 
 /// `SplitMix64`.
 #[derive(Debug, Clone)]
@@ -17,12 +17,12 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True once in `bound` times.
+    /// Returns true once in `bound` times on average.
     #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
@@ -41,8 +41,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_kept_and_every_number_below_it_comes() {
-        let (mut numbers, mut again) = (SplitMix::new(7), SplitMix::new(7));
+    fn draws_every_number_below_the_bound() {
+        let mut numbers = SplitMix::new(7);
+        let mut again = SplitMix::new(7);
         let drawn: Vec<u64> = (0..100).map(|_| numbers.below(3)).collect();
         assert!([0, 1, 2].iter().all(|number| drawn.contains(number)) && drawn.iter().all(|n| *n < 3));
         let hits: Vec<bool> = (0..100).map(|_| again.one_in(3)).collect();

@@ -1,4 +1,4 @@
-//! Every call as a span with its outcome. A wrapper, so that no store has to think of it.
+//! Tracing: every call is a span with its outcome. A wrapper, so that stores need no tracing code.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
-/// Counts microseconds from anywhere.
+/// A clock in microseconds, from any origin.
 pub type Micros = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A store whose calls are seen by `tracing`: fields `op`, `run`, `outcome` and, given a clock, `micros`.
+/// A store whose calls are `tracing` spans: fields `op`, `run`, `outcome` and, with a clock, `micros`.
 pub struct TracedStore {
     inner: Arc<dyn Store>,
     micros: Option<Micros>,
@@ -33,7 +33,7 @@ impl TracedStore {
         Self { inner, micros: None }
     }
 
-    /// Measures them too.
+    /// Also measures the calls.
     #[must_use]
     pub fn measured_by(mut self, micros: Micros) -> Self {
         self.micros = Some(micros);
@@ -57,7 +57,7 @@ impl TracedStore {
     }
 }
 
-/// An outcome in one word.
+/// Returns an outcome in one word.
 fn word<T>(outcome: &Result<T, StoreError>) -> &'static str {
     match outcome {
         Ok(_) => "ok",
@@ -70,7 +70,7 @@ fn word<T>(outcome: &Result<T, StoreError>) -> &'static str {
     }
 }
 
-/// As loud as what the caller must do next.
+/// Logs an outcome at the level that fits the caller's next action.
 fn tell<T>(outcome: &Result<T, StoreError>) {
     match outcome {
         Ok(_) | Err(StoreError::Conflict { .. }) => debug!("called"),
@@ -87,7 +87,7 @@ fn cause(failed: &StoreError) -> Option<String> {
     std::error::Error::source(failed).map(ToString::to_string)
 }
 
-/// The span of a call, with the run if the call is about one.
+/// The span of a call, with its run, if it has one.
 macro_rules! span {
     ($op:literal) => {
         debug_span!("store", op = $op, run = field::Empty, outcome = field::Empty, micros = field::Empty)

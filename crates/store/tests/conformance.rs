@@ -1,4 +1,4 @@
-//! The memory store keeps the contract.
+//! The memory store passes the conformance suite.
 
 use goldseam_store::conformance::Fixture;
 

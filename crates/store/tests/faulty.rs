@@ -1,4 +1,4 @@
-//! Each fault does what it says: what the caller hears, and what the store has afterwards.
+//! The effect of each fault: the caller's result, and the content of the store.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn faulty(plan: Plan) -> (FaultyStore, Arc<MemoryStore>) {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_before_is_not_done() {
+async fn a_call_that_fails_before_has_no_effect() {
     let (store, memory) = faulty(Plan::pass().at(1, Fault::FailBefore));
     let failed = store.append(append(0)).await;
     assert!(matches!(failed, Err(StoreError::Busy { doing: "append", .. })), "{failed:?}");
@@ -33,7 +33,7 @@ async fn a_call_that_fails_before_is_not_done() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_was_done() {
+async fn a_call_with_a_lost_reply_has_its_effect() {
     let (store, memory) = faulty(Plan::pass().at(1, Fault::LoseReply));
     let lost = store.append(append(0)).await;
     assert!(matches!(lost, Err(StoreError::Unknown { doing: "append", .. })), "{lost:?}");
@@ -41,7 +41,7 @@ async fn a_lost_reply_was_done() {
 }
 
 #[tokio::test]
-async fn a_read_loses_no_reply_but_fails_before() {
+async fn a_read_fails_before_instead_of_losing_its_reply() {
     let (store, _) = faulty(Plan::pass().at(1, Fault::LoseReply));
     let failed = store.now().await;
     assert!(matches!(failed, Err(StoreError::Busy { .. })), "{failed:?}");
@@ -49,14 +49,14 @@ async fn a_read_loses_no_reply_but_fails_before() {
 }
 
 #[tokio::test]
-async fn a_node_may_be_forgotten_without_anybody_hearing_of_it() {
+async fn forget_may_lose_its_reply() {
     let (store, _) = faulty(Plan::pass().at(1, Fault::LoseReply));
     let lost = store.forget(&NodeId::new("n").unwrap()).await;
     assert!(matches!(lost, Err(StoreError::Unknown { doing: "forget", .. })), "{lost:?}");
 }
 
 #[tokio::test]
-async fn the_feed_fails_like_everything_else() {
+async fn the_feed_has_faults_too() {
     let (store, _) =
         faulty(Plan::pass().at(2, Fault::FailBefore).at(3, Fault::FailBefore).at(4, Fault::FailBefore));
     store.append(append(0)).await.unwrap();
@@ -68,7 +68,7 @@ async fn the_feed_fails_like_everything_else() {
 }
 
 #[tokio::test]
-async fn a_fault_finds_an_append_by_its_number_among_appends() {
+async fn a_fault_can_select_the_nth_append() {
     let (store, memory) = faulty(Plan::pass().at_append(2, Fault::CrashBefore));
     assert_eq!(store.append(append(0)).await.unwrap(), Seq(1));
     store.now().await.unwrap();
@@ -107,7 +107,7 @@ async fn a_crash_ends_calls_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_call_is_done_later() {
+async fn a_delayed_call_takes_effect_later() {
     let (store, memory) = faulty(Plan::pass().at(1, Fault::Delay(Duration::from_secs(60))));
     let store = Arc::new(store);
     let delayed = tokio::spawn({
@@ -120,7 +120,7 @@ async fn a_delayed_call_is_done_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_write_lands_after_the_node_is_dead_and_is_refused_by_position() {
+async fn a_delayed_write_of_a_dead_node_conflicts() {
     let late = Fault::DelayPastReply(Duration::from_secs(60));
     let (store, memory) = faulty(Plan::pass().at(1, late).at(2, late));
     assert!(matches!(store.append(append(0)).await, Err(StoreError::Unknown { .. })));
@@ -130,7 +130,7 @@ async fn a_delayed_write_lands_after_the_node_is_dead_and_is_refused_by_position
     tokio::time::advance(Duration::from_secs(61)).await;
     memory.changed(1).await.unwrap();
     tokio::task::yield_now().await;
-    assert_eq!(length(&*memory).await, 1, "two writes to one position: one landed");
+    assert_eq!(length(&*memory).await, 1, "of two writes to one position, one succeeds");
 }
 
 #[tokio::test(start_paused = true)]

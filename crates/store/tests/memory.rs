@@ -1,4 +1,4 @@
-//! What only the memory store has: processes that die on command, damage on demand.
+//! Features of the memory store only: processes that die on command, damage on demand.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ async fn pulse(store: &MemoryStore) -> Pulse {
 }
 
 #[tokio::test]
-async fn a_killed_node_stays_dead_though_a_delayed_beat_lands() {
+async fn a_killed_node_stays_dead_after_a_delayed_beat() {
     let store = MemoryStore::default();
     store.beat(&node()).await.unwrap();
     store.kill(&node().id);
@@ -35,7 +35,7 @@ async fn a_killed_node_stays_dead_though_a_delayed_beat_lands() {
 }
 
 #[tokio::test]
-async fn a_suspected_node_takes_its_lock_again_and_a_silenced_one_stays_unknown() {
+async fn a_suspect_retakes_its_lock_and_a_silenced_node_stays_unknown() {
     let store = MemoryStore::default();
     store.beat(&node()).await.unwrap();
     store.suspect(&node().id);
@@ -66,7 +66,7 @@ async fn hints_are_lost_and_truths_stay() {
 }
 
 #[tokio::test]
-async fn only_events_that_are_there_are_corrupted() {
+async fn only_existing_events_are_corrupted() {
     let (memory, clock) = MemoryStore::manual();
     let memory = Arc::new(memory);
     let fixture = Fixture::new(memory.clone(), clock);
@@ -92,7 +92,7 @@ async fn a_wake_that_changes_nothing_writes_nothing() {
         let task = fixture.find("own").await.unwrap();
         versions.push((task.version, task.run_at.0));
     }
-    assert_eq!(versions, [(1, 9), (1, 9), (2, 8)], "only what comes earlier is a change");
+    assert_eq!(versions, [(1, 9), (1, 9), (2, 8)], "only an earlier time is a change");
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_store_without_events_has_no_latest_place() {
 }
 
 #[tokio::test]
-async fn a_store_is_asked_at_the_pace_that_it_was_told() {
+async fn a_store_returns_its_configured_pace() {
     let pace = Pace::remote(std::time::Duration::ZERO);
     let store = MemoryStore::default().at_pace(pace);
     assert_eq!((store.pace(), MemoryStore::default().pace()), (pace, Pace::default()));
@@ -113,7 +113,7 @@ async fn a_store_is_asked_at_the_pace_that_it_was_told() {
 }
 
 #[tokio::test]
-async fn only_events_that_are_there_are_lost() {
+async fn only_existing_events_are_lost() {
     let (memory, clock) = MemoryStore::manual();
     let memory = Arc::new(memory);
     let fixture = Fixture::new(memory.clone(), clock);

@@ -1,4 +1,4 @@
-//! Deliberately broken stores: the differential walk must catch each of them.
+//! Deliberately broken stores: the differential walk must detect each of them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use goldseam_store::{
     Unreadable, Written,
 };
 
-/// What is wrong with it.
+/// The flaw of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     AcceptsTheTailOfAStaleAppend,

@@ -1,4 +1,4 @@
-//! Every call is a span that says what was done and what came of it.
+//! Every call is a span with its operation and outcome.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps the fields of every span, and the levels of events.
+/// Collects the fields of every span, and the levels of events.
 #[derive(Clone, Default)]
 struct Seen {
     spans: Arc<Mutex<Vec<Fields>>>,
@@ -66,7 +66,7 @@ impl Subscriber for Seen {
 }
 
 #[tokio::test]
-async fn a_call_says_what_it_was_and_how_it_went() {
+async fn spans_carry_operation_and_outcome() {
     let seen = Seen::default();
     let _guard = tracing::subscriber::set_default(seen.clone());
     let plan = Plan::pass().at(3, Fault::LoseReply);

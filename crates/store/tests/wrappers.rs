@@ -1,4 +1,4 @@
-//! The wrappers keep the contract of what they wrap, as long as nothing is meant to go wrong.
+//! The wrappers pass the conformance suite without faults.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn fresh() -> Fixture {
 goldseam_store::conformance!(fresh);
 
 #[tokio::test]
-async fn what_the_store_can_do_its_wrapper_can() {
+async fn wrappers_pass_on_optional_interfaces() {
     let memory = Arc::new(MemoryStore::default().at_pace(Pace::remote(std::time::Duration::ZERO)));
     let store = TracedStore::new(memory.clone());
     assert_eq!(store.pace(), memory.pace());

@@ -319,7 +319,7 @@ pub async fn foreign_tasks_are_looked_up_where_their_owner_says(fixture: &Fixtur
     let failed = Fate::Failed("their queue does not answer".to_owned());
     let expected = [("wf-down", failed), ("wf-gone", Fate::Healed), ("wf-late", Fate::Healed)];
     assert_eq!((fates(&report), report.healthy), (expected.to_vec(), 1));
-    assert_eq!(report.stalled[2].evidence, "its task late is held by nobody: since noon");
+    assert_eq!(report.stalled[2].evidence, "its task late is held by a dead claimant: since noon");
     let new = house.task("wf-gone").await.unwrap();
     assert_eq!((new.queue.as_str(), new.kind.as_str()), ("theirs", "orchestrate"));
     assert_eq!(house.all_tasks().await.len(), 2, "the others are as they were");
@@ -358,7 +358,7 @@ pub async fn a_lapsed_foreign_task_is_cancelled_with_an_audit_entry(fixture: &Fi
     eventually("it is healed", || async { house.sweep().await.healed == 1 }).await;
     let over = queue.get(&TaskId::new("t").unwrap()).await.unwrap();
     let said = &over.audit.last().unwrap().what;
-    assert!(said.starts_with("cancelled, held by theirs: its task t is held by nobody"), "{said}");
+    assert!(said.starts_with("cancelled, held by theirs: its task t is held by a dead claimant"), "{said}");
 }
 
 /// A state that is over is read once, and again when it changes.

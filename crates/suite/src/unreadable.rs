@@ -180,7 +180,7 @@ pub async fn k2_an_event_of_a_newer_release_harms_nothing(fixture: &Fixture) {
     write_as_a_newer_release(&ward, "r").await;
     let found = ward.fix().await.findings;
     let k2 = found.iter().find(|finding| finding.code.as_str() == "K2").unwrap();
-    assert!(k2.evidence.contains("newer release: event type `later."), "{k2:?}");
+    assert!(k2.evidence.contains("newer release wrote it: event type `later."), "{k2:?}");
     let engine = ward.two_steps_open().await;
     ward.start("two", "other", "true").await;
     assert_eq!(ward.result::<u32>("other").await, 2, "others go on");

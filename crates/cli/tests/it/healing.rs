@@ -218,10 +218,10 @@ fn recoveries_are_listed_and_counted() {
     let table = place.run(&["recoveries"]).ok();
     let head = "WHEN\tRUN\tWORKFLOW\tRULE\tSTALLED\tHEAL\tATTEMPT\tSEAM\tEVIDENCE";
     assert_eq!(table.lines().next(), Some(head));
-    assert!(table.contains("\tb1→b2\tthe cache says running"), "{table}");
+    assert!(table.contains("\tb1→b2\tthe cached status is running"), "{table}");
     let stats = place.run(&["recoveries", "--stats", "--json"]).json();
     assert_eq!((&stats["items"][0]["rule"], &stats["items"][0]["count"]), (&json!("A2"), &json!(1)));
-    assert!(place.run(&["recoveries", "--stats"]).ok().contains("no task moves it"));
+    assert!(place.run(&["recoveries", "--stats"]).ok().contains("the run has no live advance task"));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn show_draws_a_seam_with_its_rule_and_evidence() {
     let seam = &document["seams"][0];
     assert_eq!((&seam["kind"], &seam["rule"]), (&json!("recovered"), &json!("A2")));
     assert_eq!(seam["cut"], json!({ "from": "b1", "to": "b2", "after": 7 }));
-    assert!(seam["evidence"].as_str().unwrap().starts_with("the cache says running"), "{seam}");
+    assert!(seam["evidence"].as_str().unwrap().starts_with("the cached status is running"), "{seam}");
     assert_eq!(document["branches"][1]["active"], true);
     let plan = json!([{ "step": "reserve", "done": true }, { "step": "charge", "done": true },
         { "step": "ship", "done": false }]);

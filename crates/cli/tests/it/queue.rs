@@ -168,7 +168,11 @@ fn stats_reports_an_inconsistent_task() {
     file.execute("UPDATE tasks SET owner = 'w'", []).unwrap();
     let ran = place.run(&["queue", "stats"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.out.ends_with("wrong: task a: it has an owner exactly while it is claimed\n"), "{}", ran.out);
+    assert!(
+        ran.out.ends_with("wrong: task a: `owner` must be set exactly while the task is claimed\n"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Bytes there and back, and every way they can be damaged.
+//! Round trips of events, and every kind of damage.
 
 use crate::codec::{chain, decode, decode_all, encode};
 use crate::event::Recorded;
@@ -32,14 +32,14 @@ fn a_payload_typed_over_several_lines_stays_one_line() {
 }
 
 #[test]
-fn a_changed_lost_or_moved_event_is_seen() {
+fn altered_lost_and_moved_events_are_detected() {
     let log = a_log();
     let whole = texts(&log);
     let check = |list: &[(Seq, &str)]| decode_all(Seq::ZERO, Hash::ZERO, list.iter().copied());
     let (history, head) = check(&whole).unwrap();
     assert_eq!((history.len(), head), (whole.len(), log.head));
     let changed = whole[2].1.replace("1010", "1011");
-    assert_ne!(changed, whole[2].1, "the test changes something");
+    assert_ne!(changed, whole[2].1, "the test must change the text");
     let mut list = whole.clone();
     list[2].1 = &changed;
     assert_eq!(check(&list).unwrap_err().seq, Seq(4), "found where the chain breaks");
@@ -59,12 +59,12 @@ fn a_newer_format_is_named_and_never_guessed() {
     let log = a_log();
     let text = &log.bodies[0];
     for (newer, word) in [
-        (text.replacen("\"v\":1", "\"v\":2", 1), "newer release (format 2"),
-        (r#"{"v":9,"what":"ever"}"#.to_owned(), "newer release (format 9"),
-        (text.replacen("\"v\":1", "\"v\":0", 1), "no format 0"),
+        (text.replacen("\"v\":1", "\"v\":2", 1), "newer release wrote it (format 2"),
+        (r#"{"v":9,"what":"ever"}"#.to_owned(), "newer release wrote it (format 9"),
+        (text.replacen("\"v\":1", "\"v\":0", 1), "format 0 does not exist"),
         (text.replacen("\"v\":1,", "", 1), "cannot be decoded"),
-        (text.replace("run.queued", "run.teleported"), "newer release: event type `run.teleported`"),
-        (text.replace("\"branch\":1", "\"branch\":0"), "numbered from 1"),
+        (text.replace("run.queued", "run.teleported"), "newer release wrote it: event type `run.teleported`"),
+        (text.replace("\"branch\":1", "\"branch\":0"), "branch numbers start at 1"),
         (String::new(), "cannot be decoded"),
     ] {
         let damage = decode(Seq(1), &newer).unwrap_err();
@@ -73,7 +73,7 @@ fn a_newer_format_is_named_and_never_guessed() {
 }
 
 #[test]
-fn fields_that_a_later_release_adds_are_passed_over() {
+fn fields_added_by_later_releases_are_ignored() {
     let text = a_log().bodies[0].replacen("\"version\":1", "\"version\":1,\"colour\":\"gold\"", 1);
     assert!(decode(Seq(1), &text).is_ok());
 }
@@ -83,11 +83,11 @@ fn unknown(recorded: &Recorded) -> String {
 }
 
 #[test]
-fn an_event_type_of_a_newer_release_is_no_damage() {
+fn event_types_of_newer_releases_are_not_damage() {
     let text = unknown(&a_log().records[0]);
     let corrupt = decode(Seq(1), &text).unwrap_err();
     assert!(corrupt.is_newer, "{corrupt}");
-    assert!(corrupt.to_string().contains("newer release: event type `later."), "{corrupt}");
+    assert!(corrupt.to_string().contains("newer release wrote it: event type `later."), "{corrupt}");
     assert!(!corrupt.to_string().contains("damaged"), "{corrupt}");
     for broken in [text.replacen("\"prev\"", "\"perv\"", 1), text[..text.len() - 2].to_owned()] {
         assert!(!decode(Seq(1), &broken).unwrap_err().is_newer, "{broken}");

@@ -1,7 +1,7 @@
-//! Ending a run from outside, and taking back what was asked of it: cancel, terminate, withdraw.
+//! Ending a run from outside and withdrawing requests: cancel, terminate, withdraw.
 //!
-//! A request that only a worker can carry out stays pending until one does. What needs no worker is done in the same
-//! append as the request.
+//! A request that only a worker can carry out stays pending until one does. Anything that needs no worker happens in
+//! the same append as the request.
 
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, View};
@@ -13,28 +13,28 @@ use crate::state::{State, Undo};
 use crate::summary::Summary;
 use crate::time::{Millis, Seq};
 
-/// Whether a live node may have the code of a run.
+/// Whether a live node may have the code of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code<'a> {
-    /// One may.
+    /// A live node may have it.
     MayBeLive,
-    /// None has, and this owner is lost.
+    /// No live node has it, and this owner is lost.
     Nowhere {
         /// The owner.
         lost: Option<&'a NodeId>,
     },
 }
 
-/// What becomes of a pending request to cancel when a run goes back.
+/// What happens to a pending request to cancel when a run goes back to an earlier step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnCancel {
     /// The command is refused.
     Refuse,
-    /// The request is dropped, and the log says so.
+    /// The request is dropped, and the log records that.
     Drop,
 }
 
-/// Asks the run to end. One that needs no worker for that ends in the same append.
+/// Requests that the run end. If this needs no worker, the run ends in the same append.
 pub(super) fn cancel(view: View<'_>, note: &Note, code: Code<'_>, now: Millis) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     if view.has_seen(&note.id)? && !planted::is(Bug::CommandTwice) {
@@ -47,13 +47,13 @@ pub(super) fn cancel(view: View<'_>, note: &Note, code: Code<'_>, now: Millis) -
         return Ok(Decision::new(now, vec![requested, ended], TaskMove::Remove));
     }
     if summary.cancel.is_some() {
-        return Err(Refusal::NothingToDo { why: "a request to cancel the run is pending already" });
+        return Err(Refusal::NothingToDo { why: "a request to cancel is already pending" });
     }
     Ok(Decision::new(now, vec![requested], TaskMove::Wake))
 }
 
-/// Whether nothing is left that only the code of the run could do: it never began, or it rests where no code goes on
-/// with it and has nothing to undo, no open child and no remote step handed out.
+/// Returns whether nothing is left that only the run's code can do: the run never began, or no code will continue it
+/// and it has nothing to compensate, no open child and no remote step handed out.
 fn ends_at_once(view: &View<'_>, summary: &Summary, code: Code<'_>) -> Result<bool, Refusal> {
     let lost = match code {
         Code::MayBeLive => None,
@@ -81,7 +81,7 @@ fn open(summary: &Summary) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Ends the run without its code and without compensation, and says what that leaves standing.
+/// Ends the run without its code and without compensation, and records the effects that remain.
 pub(super) fn terminate(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let state = view.state()?;
     if state.has_seen(&note.id) {
@@ -102,7 +102,7 @@ pub(super) fn terminate(view: View<'_>, note: &Note, now: Millis) -> Result<Deci
     Ok(Decision::new(now, vec![ended], TaskMove::Remove).dropping(state.handed_out.clone()))
 }
 
-/// Takes back a request that no worker has acted on.
+/// Withdraws a request that no worker has acted on.
 pub(super) fn withdraw(view: View<'_>, withdraw: &Withdraw, now: Millis) -> Result<Decision, Refusal> {
     let state = view.state()?;
     let Withdraw { note, what, lost } = withdraw;
@@ -113,23 +113,23 @@ pub(super) fn withdraw(view: View<'_>, withdraw: &Withdraw, now: Millis) -> Resu
     open(summary)?;
     match what {
         Request::Jump if state.jump.is_none() => {
-            return Err(Refusal::NothingToDo { why: "no jump of the run is pending" });
+            return Err(Refusal::NothingToDo { why: "no jump is pending" });
         }
         Request::Cancel if summary.cancel.is_none() => {
-            return Err(Refusal::NothingToDo { why: "no request to cancel the run is pending" });
+            return Err(Refusal::NothingToDo { why: "no request to cancel is pending" });
         }
-        Request::Jump => refuse_begun(state, "taken back")?,
+        Request::Jump => refuse_begun(state, "withdrawn")?,
         Request::Cancel => {
             if state.failure.is_some()
                 && let Some(step) = state.undone.keys().next().cloned()
             {
-                return Err(Refusal::UndoBegun { step, what: "request to cancel", how: "taken back" });
+                return Err(Refusal::UndoBegun { step, what: "request to cancel", how: "withdrawn" });
             }
         }
     }
     let mut events = vec![withdrawn(note.clone(), *what)];
     let task = match &summary.owner {
-        // The lost owner may have begun to act on it in memory; whatever it still writes is fenced.
+        // The lost owner may have begun to act on it in memory; the fence refuses its writes.
         Some(owner) if lost.as_ref() == Some(owner) => {
             events.push(Event::RunReleased { reason: Release::HandOver });
             TaskMove::Ready
@@ -152,17 +152,17 @@ fn withdrawn(note: Note, what: Request) -> Event {
     Event::RequestWithdrawn(RequestWithdrawn { note, what })
 }
 
-/// The note of something that happens along with a command, under an id of its own.
+/// Returns the note of a side effect of a command, under a derived id.
 pub(super) fn along(note: &Note, what: &str) -> Note {
     Note { id: format!("{}/{what}", note.id), ..note.clone() }
 }
 
-/// Refuses to go on after a termination.
+/// Refuses any command on a terminated run.
 pub(super) fn refuse_terminated(state: &State) -> Result<(), Refusal> {
     if state.summary.terminated { Err(Refusal::Terminated) } else { Ok(()) }
 }
 
-/// Refuses to touch a pending jump whose compensations have begun.
+/// Refuses to change a pending jump whose compensations have begun.
 pub(super) fn refuse_begun(state: &State, how: &'static str) -> Result<(), Refusal> {
     match state.undone.keys().next() {
         Some(step) if state.jump.is_some() => {
@@ -172,7 +172,7 @@ pub(super) fn refuse_begun(state: &State, how: &'static str) -> Result<(), Refus
     }
 }
 
-/// What is written about a pending request to cancel when the run goes back although it was acknowledged.
+/// Returns the events for a pending request to cancel when the run goes back to an earlier step.
 pub(super) fn drop_cancel(state: &State, note: &Note, on_cancel: OnCancel) -> Result<Vec<Event>, Refusal> {
     if planted::is(Bug::JumpDropsCancel) {
         return Ok(Vec::new());
@@ -184,12 +184,12 @@ pub(super) fn drop_cancel(state: &State, note: &Note, on_cancel: OnCancel) -> Re
     }
 }
 
-/// What is written about a pending jump when another branch is opened in its place.
+/// Returns the event that withdraws a pending jump when another branch replaces it.
 pub(super) fn drop_jump(state: &State, note: &Note) -> Option<Event> {
     state.jump.as_ref().map(|_| withdrawn(along(note, "drop-jump"), Request::Jump))
 }
 
-/// A request to cancel that came while a jump waited for its compensations. The new branch forgets requests that were
+/// Repeats a request to cancel that arrived while a jump waited for its compensations. The new branch forgets requests
 /// made before the jump, so this one is made again there.
 pub(super) fn cancel_again(state: &State) -> Option<Event> {
     let summary = &state.summary;

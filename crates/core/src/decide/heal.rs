@@ -1,7 +1,8 @@
-//! What healers and operators do to a run: each is one append at exactly the end that was looked at.
+//! Remedies and operator commands. Each is one append at exactly the log end that the diagnosis was made from.
 
 use super::prune::refuse_archived;
-use super::{Decision, Refusal, TaskMove, View, ending, remote, travel};
+use super::remote::Attempt;
+use super::{Decision, Refusal, TaskMove, View, branching, ending, remote};
 use crate::branch::{BranchId, Why};
 use crate::command::Heal;
 use crate::event::{Event, Note, RunRecovered};
@@ -17,35 +18,34 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
         return Err(Refusal::Finished { status: summary.status });
     }
     if summary.as_of != heal.at {
-        return Err(Refusal::NothingToDo { why: "the run has moved on since it was looked at" });
+        return Err(Refusal::NothingToDo { why: "the run changed after it was examined" });
     }
     let recovered = |cut: Option<(BranchId, Seq)>| Event::RunRecovered(said(state, heal, now, cut));
     Ok(match &heal.remedy {
         Remedy::Branch { cutoff } => {
             let evidence = heal.evidence.clone();
             let why = Why::Recovery { rule: heal.rule.to_string(), evidence };
-            let opened = travel::open(state, *cutoff, why, None);
+            let opened = branching::open(state, *cutoff, why, None);
             let seam = recovered(Some((opened.branch, *cutoff)));
             Decision::new(now, vec![Event::BranchOpened(opened), seam], TaskMove::Ready)
         }
         Remedy::Retry { path, attempt } => {
-            let (path, attempt) = (path.clone(), *attempt);
-            let again = Event::StepRetryScheduled { path, attempt, due: now };
+            let again = Event::StepRetryScheduled { path: path.clone(), attempt: *attempt, due: now };
             Decision::new(now, vec![recovered(None), again], TaskMove::Renew(now))
         }
         Remedy::Requeue { run_at } => Decision::new(now, vec![recovered(None)], TaskMove::Renew(*run_at)),
         Remedy::Wake => Decision::new(now, vec![recovered(None)], TaskMove::Wake),
         Remedy::Deliver { child, result } => {
             if view.has_seen(&child_command(child))? {
-                return Err(Refusal::NothingToDo { why: "the child's end was delivered meanwhile" });
+                return Err(Refusal::NothingToDo { why: "the child's end has already been delivered" });
             }
-            let mail = super::outside::child_event(child, result);
+            let mail = super::external::child_event(child, result);
             Decision::new(now, vec![mail, recovered(None)], TaskMove::Wake)
         }
         Remedy::ChangeVersion { to } => {
-            let (from, reason) = (summary.version, heal.evidence.clone());
-            let changed = Event::VersionChanged { from, to: *to, reason, note: None };
-            // The task's kind names the version: a new task, which nodes with the new version are offered.
+            let reason = heal.evidence.clone();
+            let changed = Event::VersionChanged { from: summary.version, to: *to, reason, note: None };
+            // The kind of the task names the version, so nodes with the new version need a new task.
             Decision::new(now, vec![changed, recovered(None)], TaskMove::Renew(now))
         }
         Remedy::Fail { failure } => {
@@ -54,10 +54,10 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
                     let failed = Event::RunFailed { failure: failure.clone() };
                     Decision::new(now, vec![recovered(None), failed], TaskMove::Remove)
                 }
-                // What it did is undone first, by a node that lets it in alone.
+                // Its effects are undone first, by a node that admits it alone.
                 Some(path) => {
-                    let (path, failure) = (path.clone(), Some(failure.clone()));
-                    let undo = Event::CompensationStarted { path, failure };
+                    let undo =
+                        Event::CompensationStarted { path: path.clone(), failure: Some(failure.clone()) };
                     Decision::new(now, vec![recovered(None), undo], TaskMove::Renew(now))
                 }
             };
@@ -68,16 +68,17 @@ pub(super) fn heal(view: View<'_>, heal: &Heal, now: Millis) -> Result<Decision,
             Decision::new(now, vec![recovered(None), parked], TaskMove::Rest(Millis::NEVER))
         }
         Remedy::TakeResult { path, attempt, task } => {
-            remote::take_result(state, (path, *attempt), task, now)?.after(now, recovered(None))
+            remote::take_result(state, Attempt { path, number: *attempt }, task, now)?
+                .after(now, recovered(None))
         }
         Remedy::SendAgain { path, attempt } => {
-            remote::send_again(state, (path, *attempt), now)?.after(now, recovered(None))
+            remote::send_again(state, Attempt { path, number: *attempt }, now)?.after(now, recovered(None))
         }
         Remedy::GiveUp { path, attempt, .. } => {
-            remote::give_up(state, (path, *attempt), now)?.after(now, recovered(None))
+            remote::give_up(state, Attempt { path, number: *attempt }, now)?.after(now, recovered(None))
         }
         Remedy::Reclaim | Remedy::Tell { .. } => {
-            return Err(Refusal::NothingToDo { why: "its log needs no mending" });
+            return Err(Refusal::NothingToDo { why: "the remedy does not change the log" });
         }
     })
 }
@@ -98,7 +99,7 @@ fn said(state: &State, heal: &Heal, now: Millis, cut: Option<(BranchId, Seq)>) -
     }
 }
 
-/// An operator's commands: a run that is over has other ones.
+/// Returns the state of a run that has not ended; `None` if the command was already taken.
 fn open_run<'a>(view: &View<'a>, note: &Note) -> Result<Option<&'a State>, Refusal> {
     let state = view.state()?;
     if state.has_seen(&note.id) {
@@ -111,7 +112,7 @@ fn open_run<'a>(view: &View<'a>, note: &Note) -> Result<Option<&'a State>, Refus
     }
 }
 
-/// A new task, due now.
+/// Creates a new task, due now.
 pub(super) fn requeue(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
     match state.summary.status {
@@ -121,24 +122,24 @@ pub(super) fn requeue(view: View<'_>, note: &Note, now: Millis) -> Result<Decisi
     }
 }
 
-/// Whatever has not settled runs again, on a new branch.
+/// Opens a branch at the last stable event, so that later work runs again.
 pub(super) fn reset(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
-    // What was undone would stand as done before a cut: a run that is being undone goes on undoing.
+    // A cutoff would keep compensated steps as completed, so a compensating run keeps compensating.
     let cutoff = match state.is_being_undone() {
         true => state.summary.as_of,
         false => last_stable(state).unwrap_or(state.branches.active().opened),
     };
     if !state.is_being_undone() {
-        travel::refuse_undone_before(state, cutoff)?;
+        branching::refuse_undone_before(state, cutoff)?;
     }
-    let opened = travel::open(state, cutoff, Why::Reset, None);
+    let opened = branching::open(state, cutoff, Why::Reset, None);
     let mut events: Vec<Event> = ending::drop_jump(state, note).into_iter().collect();
     events.extend([Event::NoteAdded(note.clone()), Event::BranchOpened(opened)]);
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 
-/// Goes back to the other side of the latest seam, on a new branch.
+/// Reverts the latest seam: opens a new branch at the end of the branch that the seam left.
 pub(super) fn undo_seam(view: View<'_>, note: &Note, now: Millis) -> Result<Decision, Refusal> {
     let Some(state) = open_run(&view, note)? else { return Ok(Decision::default()) };
     let none = Refusal::NothingToDo { why: "no recovery of this run has opened a branch" };
@@ -149,7 +150,7 @@ pub(super) fn undo_seam(view: View<'_>, note: &Note, now: Millis) -> Result<Deci
     };
     let before = state.branches.iter().filter(|branch| branch.opened < seam.opened).max_by_key(|b| b.opened);
     let other = before.ok_or(none)?;
-    let mut opened = travel::open(state, seam.opened.before(), Why::Undo { seam: seam.id }, None);
+    let mut opened = branching::open(state, seam.opened.before(), Why::Undo { seam: seam.id }, None);
     opened.parent = Some(other.id);
     let events = vec![Event::NoteAdded(note.clone()), Event::BranchOpened(opened)];
     Ok(Decision::new(now, events, TaskMove::Ready))

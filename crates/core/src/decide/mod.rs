@@ -1,17 +1,18 @@
-//! `decide`: state and command become events, or a refusal. The only place where a run's future is made.
+//! `decide`: turns a state and a command into events, or refuses the command. Only this module decides what a run
+//! does next.
 //!
-//! An owner's command names its epoch and branch and is refused as [`Refusal::Fenced`] once either
-//! is no longer current, on the first try and on every retry after a conflict. Commands from outside
-//! carry an id; one that was seen is answered with no events, so a lost reply is harmless.
+//! An owner's command names its epoch and branch. Once either is out of date, `decide` refuses the command as
+//! [`Refusal::Fenced`], on the first try and on every retry after a conflict. External commands carry an id. `decide`
+//! answers an id that it has seen with no events, so a caller whose reply was lost can safely repeat the command.
 
+mod branching;
 mod ending;
+mod external;
 mod heal;
 mod migrate;
-mod outside;
 mod owned;
 mod prune;
 mod remote;
-mod travel;
 
 use crate::command::Command;
 use crate::event::Event;
@@ -26,14 +27,14 @@ use crate::time::Millis;
 
 pub use remote::next_task;
 
-/// What is known about the run that a command is for.
+/// The known facts about the run that a command addresses.
 #[derive(Debug, Clone, Copy)]
 pub enum View<'a> {
-    /// There is no such run.
+    /// The run does not exist.
     Absent,
-    /// Its cached row, which is not late.
+    /// The cached row, which is up to date.
     Row(&'a Summary),
-    /// Its whole state.
+    /// The whole state.
     Full(&'a State),
 }
 
@@ -46,7 +47,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether a command with this id has been taken.
+    /// Returns whether the run has taken a command with this id.
     fn has_seen(&self, id: &str) -> Result<bool, Refusal> {
         match self {
             Self::Absent => Err(Refusal::NoSuchRun),
@@ -64,27 +65,28 @@ impl<'a> View<'a> {
     }
 }
 
-/// What is to happen: events for the log and a change of the run's advance task. No events: nothing to do.
+/// The outcome of a command: events to append and what happens to the run's advance task. No events means there is
+/// nothing to do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Decision {
-    /// For the log, in one append.
+    /// Events to append, in one append.
     pub events: Vec<Stamped>,
-    /// What becomes of the advance task.
+    /// What happens to the advance task.
     pub task: TaskMove,
-    /// Tasks of remote steps that are handed out with it.
+    /// Tasks of remote steps to create with this append.
     pub handed: Vec<Task>,
-    /// Tasks of remote steps that nobody waits for any more.
+    /// Tasks of remote steps whose result the run no longer needs.
     pub dropped: Vec<TaskId>,
-    /// It is a signal that no open wait of the run looks for.
+    /// Whether this is a signal that no open wait of the run looks for.
     pub unawaited: bool,
 }
 
-/// An event and the time that it carries.
+/// An event and its timestamp.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stamped {
-    /// When.
+    /// When it was decided.
     pub at: Millis,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
@@ -94,188 +96,188 @@ impl Decision {
         Self { events, task, ..Self::default() }
     }
 
-    /// The same, with `event` before everything else.
+    /// Puts `event` before all other events.
     fn after(mut self, now: Millis, event: Event) -> Self {
         self.events.insert(0, Stamped { at: now, event });
         self
     }
 
-    /// The same, and these tasks of remote steps are dropped.
+    /// Marks tasks of remote steps to be dropped.
     fn dropping(self, dropped: impl IntoIterator<Item = TaskId>) -> Self {
         Self { dropped: dropped.into_iter().collect(), ..self }
     }
 }
 
-/// What becomes of a run's advance task, with the append or later.
+/// What happens to a run's advance task, with the append or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskMove {
-    /// It stays as it is.
+    /// The task stays as it is.
     #[default]
     Keep,
-    /// There is a new one, ready.
+    /// A new task replaces it, ready now.
     Ready,
-    /// There is a new one, ready at this time, in place of one that was lost.
+    /// A new task replaces a lost one, ready at this time.
     Renew(Millis),
-    /// There is a new one, claimed by the node that the decision is for.
+    /// A new task is created, claimed by the node that made the decision.
     Held,
-    /// It is ready again at this time, without owner.
+    /// The task becomes ready at this time, without an owner.
     Rest(Millis),
-    /// It is due now, or whoever has it is poked.
+    /// The task becomes due now; if it is claimed, the claimant is poked.
     Wake,
-    /// It is gone.
+    /// The task is removed.
     Remove,
 }
 
-/// Why a command is refused.
+/// The reason why a command is refused. Each variant says what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Read the whole history and decide again. Never shown to users.
+    /// The caller reads the whole history and decides again. Users never see this.
     #[error("the cached row is not enough to decide this")]
     NeedsHistory,
-    /// The claim is over: drop the work.
-    #[error("the run was taken over: this owner's claim is over")]
+    /// The owner drops the work: its claim has ended.
+    #[error("this node no longer owns the run: its claim has ended")]
     Fenced,
-    /// Load the run again: something must be undone before it may end. Never shown to users.
-    #[error("a step that completed meanwhile must be undone first")]
+    /// The owner loads the run again: a step must be compensated before the run can end. Users never see this.
+    #[error("a step completed in the meantime and must be compensated first")]
     LeftToUndo,
-    /// Load the run again and go on undoing: nothing new may begin.
-    #[error("the run is being undone: no new operation may begin")]
+    /// The owner loads the run again and continues compensating: no new operation can start.
+    #[error("the run is compensating: no new operation can start")]
     BeingUndone,
-    /// Somebody else has the run.
+    /// Another node owns the run.
     #[error("the run is owned by {owner}")]
     Owned {
-        /// Who.
+        /// The owner.
         owner: NodeId,
     },
-    /// Nothing can be claimed now.
+    /// The run cannot be claimed in its present status.
     #[error("the run is {status} and cannot be claimed")]
     NotClaimable {
-        /// Its status.
+        /// The status.
         status: Status,
     },
-    /// Start it, or look at the id again.
-    #[error("there is no such run")]
+    /// The run does not exist. Start it, or check the id.
+    #[error("the run does not exist")]
     NoSuchRun,
-    /// It is over.
-    #[error("the run is {status} already")]
+    /// The run has ended.
+    #[error("the run is already {status}")]
     Finished {
         /// How it ended.
         status: Status,
     },
-    /// Look at its steps again.
+    /// The step does not exist. Check the names of the run's steps.
     #[error("the run has no step {step}")]
     NoSuchStep {
-        /// The step that was asked for.
+        /// The requested step.
         step: Path,
     },
-    /// Drop the result: whatever was done stands without a trace in the log.
-    #[error("the result of attempt {attempt} at step {step} is not taken: {why}")]
+    /// The worker drops its result. Effects of the attempt remain, but the log does not record them.
+    #[error("the result of attempt {attempt} of step {step} was rejected: {why}")]
     LateResult {
         /// The step.
         step: Path,
-        /// Number of the attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// Why.
+        /// Why the result was rejected.
         why: &'static str,
     },
-    /// Drop the result: the same claim brought another one before, which stands.
-    #[error("attempt {attempt} at step {step} was ended before under this claim, with another result")]
+    /// The worker drops its result: this claim already reported a different one, which counts.
+    #[error("this claim already ended attempt {attempt} of step {step} with a different result")]
     OtherResult {
         /// The step.
         step: Path,
-        /// Number of the attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// Look at its open questions again.
+    /// The question is not open. Check the run's open questions.
     #[error("the run has no open question {question}")]
     NoSuchQuestion {
-        /// The question that was answered.
+        /// The question that was addressed.
         question: Path,
-        /// The open ones.
+        /// The open questions.
         open: Vec<Path>,
     },
-    /// Give another answer.
+    /// The answer does not fit the question's form. Give another answer.
     #[error("the answer was refused: {reason}")]
     InvalidAnswer {
-        /// Why.
+        /// Why it does not fit.
         reason: String,
     },
-    /// Send something else.
+    /// The signal does not fit the wait's schema. Send another payload.
     #[error("signal {name} was refused: {reason}")]
     InvalidSignal {
         /// The signal.
         name: SignalName,
-        /// Why.
+        /// Why it does not fit.
         reason: String,
     },
-    /// Ask another way.
+    /// The question's form is invalid. Fix the workflow code.
     #[error("the question cannot be asked: {reason}")]
     InvalidForm {
-        /// Why.
+        /// What is invalid.
         reason: String,
     },
-    /// Use another id, or the same input.
-    #[error("run {run} exists with {what}")]
+    /// The id is taken by a different run. Use another id, or the same workflow and input.
+    #[error("run {run} already exists with {what}")]
     OtherInput {
         /// The run.
         run: RunId,
         /// What differs.
         what: &'static str,
     },
-    /// Wait until the run has read its mail.
-    #[error("the run has {unread} unread messages, as many as it may have")]
+    /// The run's mail is full. Wait until it has read some.
+    #[error("the run has {unread} unread messages, which is the limit")]
     TooMuchMail {
-        /// How many.
+        /// Number of unread messages.
         unread: u32,
     },
-    /// It is as wanted already.
+    /// The run is already in the requested state, or the command does not apply to it.
     #[error("nothing to do: {why}")]
     NothingToDo {
         /// Why.
         why: &'static str,
     },
-    /// Look into the archive.
+    /// The run was pruned. Read its log from the archive.
     #[error("the run was archived to {archive}")]
     Archived {
-        /// Where.
+        /// Where the archive is.
         archive: String,
     },
-    /// Leave the run as it is.
+    /// The run stays as it is.
     #[error("the run cannot be pruned: {why}")]
     NotPrunable {
-        /// Why.
+        /// Why it cannot be pruned.
         why: &'static str,
     },
-    /// Drop the request explicitly, or withdraw it first.
-    #[error("a request to cancel the run is pending, and this would drop it")]
+    /// The command would drop a pending request to cancel. Drop it explicitly, or withdraw it first.
+    #[error("a request to cancel is pending and this command would drop it")]
     CancelPending,
-    /// Let the undoing finish, or end the run.
-    #[error("step {step} is being undone or was undone, so the {what} can no longer be {how}")]
+    /// The compensation cannot be interrupted. Let it finish, or terminate the run.
+    #[error("the compensation of step {step} has begun, so the {what} can no longer be {how}")]
     UndoBegun {
         /// A step whose compensation has begun.
         step: Path,
         /// The request.
         what: &'static str,
-        /// `taken back` or `replaced`.
+        /// `withdrawn` or `replaced`.
         how: &'static str,
     },
-    /// Wait until the node has carried it out.
-    #[error("node {owner} has the run and acts on the {what}, so it can no longer be taken back")]
+    /// The owner is acting on the request. Wait until it has finished.
+    #[error("node {owner} owns the run and is acting on the {what}, so it can no longer be withdrawn")]
     ActedOn {
         /// The owner.
         owner: NodeId,
         /// The request.
         what: &'static str,
     },
-    /// Start another run.
-    #[error("the run was terminated; nothing follows that")]
+    /// The run cannot continue. Start another run.
+    #[error("the run was terminated and cannot continue")]
     Terminated,
-    /// The author must use `continue_as_new`.
+    /// The history is too long. The author of the workflow uses `continue_as_new`.
     #[error("the history has {0}")]
     HistoryTooLong(TooLong),
 }
 
-/// What a history has too much of.
+/// The bound that a history exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{has} {what}, more than the limit of {max}")]
 pub struct TooLong {
@@ -294,7 +296,7 @@ impl TooLong {
 }
 
 impl Refusal {
-    /// The stable code, with a page in `docs/codes`.
+    /// Returns the stable code, which has a page in `docs/codes`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NeedsHistory
@@ -323,17 +325,21 @@ impl Refusal {
     }
 }
 
-/// Decides what `command` does to the run that `view` shows.
+/// Decides what `command` does to the run that `view` describes.
+///
+/// A pure function: the same view, command, time and limits always give the same decision. The caller appends the
+/// events at exactly the end of the log that the view was made from; if the append conflicts, the caller reads the
+/// log and decides again.
 pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -> Result<Decision, Refusal> {
     match command {
-        Command::Start { queued, claim } => outside::start(view, queued, claim.as_ref(), now),
-        Command::Claim(claim) => outside::claim(view, claim, now),
+        Command::Start { queued, claim } => external::start(view, queued, claim.as_ref(), now),
+        Command::Claim(claim) => external::claim(view, claim, now),
         Command::Signal { .. }
         | Command::Answer { .. }
         | Command::Pause(_)
         | Command::Resume(_)
         | Command::Annotate(_)
-        | Command::ChildEnded { .. } => outside::mail(view, command, now, limits),
+        | Command::ChildEnded { .. } => external::mail(view, command, now, limits),
         Command::Cancel(note) => ending::cancel(view, note, ending::Code::MayBeLive, now),
         Command::CancelUnmanned { note, lost } => {
             ending::cancel(view, note, ending::Code::Nowhere { lost: lost.as_ref() }, now)
@@ -341,11 +347,11 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Terminate(note) => ending::terminate(view, note, now),
         Command::Withdraw(withdraw) => ending::withdraw(view, withdraw, now),
         Command::StepEnded(ended) => remote::ended(view, ended, now),
-        Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Refuse, now),
-        Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Refuse, now),
+        Command::Jump(jump) => branching::jump(view, jump, ending::OnCancel::Refuse, now),
+        Command::Retry(note) => branching::retry(view, note, ending::OnCancel::Refuse, now),
         Command::DropCancel(command) => match &**command {
-            Command::Jump(jump) => travel::jump(view, jump, ending::OnCancel::Drop, now),
-            Command::Retry(note) => travel::retry(view, note, ending::OnCancel::Drop, now),
+            Command::Jump(jump) => branching::jump(view, jump, ending::OnCancel::Drop, now),
+            Command::Retry(note) => branching::retry(view, note, ending::OnCancel::Drop, now),
             other => decide(view, other, now, limits),
         },
         Command::Heal(heal) => heal::heal(view, heal, now),
@@ -353,26 +359,26 @@ pub fn decide(view: View<'_>, command: &Command, now: Millis, limits: &Limits) -
         Command::Reset(note) => heal::reset(view, note, now),
         Command::UndoSeam(note) => heal::undo_seam(view, note, now),
         Command::Migrate(migrate) => migrate::migrate(view, migrate, now),
-        Command::HandBack(node) => outside::hand_back(view, node, now),
+        Command::HandBack(node) => external::hand_back(view, node, now),
         Command::Prune(pruned) => prune::prune(view, pruned, now),
         Command::Owned(fence, doings) => owned::decide(view, *fence, doings, owned::Now { now, limits }),
     }
 }
 
-/// The key under which a step may be known elsewhere: stable across attempts and recoveries, new after a jump.
+/// Returns the idempotency key of a step: stable across attempts and recoveries, new after a jump.
 pub fn idempotency_key(state: &State, path: &Path) -> String {
     let generation = state.branches.generation(state.summary.branch);
     let parts = [state.summary.run.as_str(), &generation.to_string(), path.as_str()];
     Hash::of_parts(&parts).to_string()
 }
 
-/// The id of the child that the call at `path` starts.
+/// Returns the id of the child that the call at `path` starts.
 pub fn child_id(state: &State, path: &Path) -> RunId {
     let parent = state.summary.run.as_str();
     let short = &idempotency_key(state, path)[..16];
     let room = crate::id::ID_BYTES_MAX - short.len() - 1;
     let text = format!("{}.{short}", &parent[..parent.len().min(room)].trim_end_matches('.'));
-    RunId::new(text).unwrap_or_else(|_| unreachable!("made of an id and hexadecimal"))
+    RunId::new(text).unwrap_or_else(|_| unreachable!("an id and hexadecimal form an id"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What an owner does. All doings of one append are decided against the same state, in order; mail
-//! that one of them takes is not given to the next.
+//! Actions of an owner. All actions of one append are decided against the same state, in order; mail that one of them
+//! takes is not given to the next.
 
 use std::collections::BTreeSet;
 
-use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, ending, remote, travel};
+use super::{Decision, Refusal, Stamped, TaskMove, TooLong, View, branching, ending, remote};
 use crate::branch::Why;
 use crate::command::{Doing, Fence, Owned};
 use crate::error::Failure;
@@ -21,7 +21,7 @@ use crate::state::{Mail, OpKind, State, StepProgress, Undo};
 use crate::task::Task;
 use crate::time::{Millis, Seq};
 
-/// The moment and the bounds that a decision is made under.
+/// The time and the limits of a decision.
 pub(super) struct Now<'a> {
     pub(super) now: Millis,
     pub(super) limits: &'a Limits,
@@ -69,7 +69,8 @@ pub(super) fn decide(
     Ok(Decision { events, task, handed, dropped: dropped.into_iter().collect(), unawaited: false })
 }
 
-/// Whether it ends or shortens the run: a run past its limit may do this, and what goes with it.
+/// Returns whether the action ends or shortens the run. A run past its limit may do this, together with other
+/// actions.
 fn ends(doing: &Owned) -> bool {
     matches!(
         doing,
@@ -81,7 +82,7 @@ fn ends(doing: &Owned) -> bool {
     )
 }
 
-/// Whether it only leads to an end: a run past its limit may do this by itself.
+/// Returns whether the action only leads to an end. A run past its limit may do this alone.
 fn tidies(doing: &Owned) -> bool {
     matches!(
         doing,
@@ -93,7 +94,8 @@ fn tidies(doing: &Owned) -> bool {
     )
 }
 
-/// Whether this would end the run, or undo all of it, although a jump came first: its owner must look again.
+/// Returns whether the action ends or compensates the whole run although a jump was requested first. The owner must
+/// reload.
 fn turns_away(doing: &Owned) -> bool {
     matches!(
         doing,
@@ -105,8 +107,8 @@ fn turns_away(doing: &Owned) -> bool {
     )
 }
 
-/// Whether it is the last thing that the run does. One that was paused meanwhile keeps what was done until then and
-/// rests; once it is resumed, replay comes to its end again.
+/// Returns whether the action is the last one of the run. A run that was paused in the meantime keeps its earlier
+/// actions and rests; after a resume, replay reaches the end again.
 fn closes(doing: &Owned) -> bool {
     matches!(doing, Owned::Complete(_) | Owned::Fail(_))
 }
@@ -117,19 +119,19 @@ struct Batch<'a> {
     at: Millis,
     events: Vec<Stamped>,
     task: TaskMove,
-    /// Mail that is consumed.
+    /// Consumed mail.
     taken: BTreeSet<Seq>,
-    /// Steps and waits that ended, or were handed out.
+    /// Steps and waits that ended or were handed out in this append.
     over: BTreeSet<Path>,
-    /// Steps that were undone.
+    /// Steps compensated in this append.
     undone: BTreeSet<Path>,
-    /// Tasks of remote steps that are handed out.
+    /// Tasks of remote steps handed out in this append.
     handed: Vec<Task>,
-    /// Tasks of remote steps that nobody waits for any more.
+    /// Tasks of remote steps whose result the run no longer needs.
     dropped: BTreeSet<TaskId>,
-    /// The run is being undone, this append included: nothing new begins.
+    /// Whether the run is compensating, including this append: nothing new begins.
     undoing: bool,
-    /// Ownership ended: nothing more may follow.
+    /// Whether ownership has ended: nothing may follow.
     left: bool,
 }
 
@@ -143,7 +145,7 @@ impl Batch<'_> {
         if self.state.jump.is_some() && turns_away(doing) {
             return Err(Refusal::Fenced);
         }
-        // What the same append ends, or hands to another branch, has no owner left to release it.
+        // If an earlier action of this append ended ownership, there is nothing left to release.
         if self.left {
             return if matches!(doing, Owned::Release(_)) { Ok(()) } else { Err(Refusal::Fenced) };
         }
@@ -159,7 +161,7 @@ impl Batch<'_> {
                 self.not_over(&started.path, started.attempt)?;
                 let (started, task) = remote::hand_out(self.state, started, self.now.now);
                 if let Some(task) = task {
-                    // From here on it is somebody else's.
+                    // From here on, only the worker may end this attempt.
                     self.over.insert(started.path.clone());
                     self.handed.push(task);
                 }
@@ -172,7 +174,8 @@ impl Batch<'_> {
             }
             Owned::StepFailed { failed, retry_at, timeout } => {
                 self.not_over(&failed.path, failed.attempt)?;
-                let (path, attempt) = (failed.path.clone(), failed.attempt);
+                let path = failed.path.clone();
+                let attempt = failed.attempt;
                 if retry_at.is_none() {
                     self.over.insert(path.clone());
                 }
@@ -200,8 +203,7 @@ impl Batch<'_> {
             }
             Owned::Check(path) => self.check(path),
             Owned::Progress { path, ord, message } => {
-                let (path, ord, message) = (path.clone(), *ord, message.clone());
-                self.push(Event::ProgressEmitted { path, ord, message });
+                self.push(Event::ProgressEmitted { path: path.clone(), ord: *ord, message: message.clone() });
             }
             Owned::Change { path, ord } => self.mark(path, *ord),
             Owned::UndoStarted { path, failure } => {
@@ -218,9 +220,8 @@ impl Batch<'_> {
             }
             Owned::UndoFailed { path, failure } => {
                 self.not_undone(path)?;
-                let (path, failure) = (path.clone(), failure.clone());
                 let reason = format!("step {path} could not be undone: {failure}");
-                self.push(Event::CompensationFailed { path, failure });
+                self.push(Event::CompensationFailed { path: path.clone(), failure: failure.clone() });
                 self.park("GS0116", reason);
             }
             Owned::FinishJump => self.finish_jump()?,
@@ -246,7 +247,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// A change is marked once on a lineage.
+    /// Marks a change, once per lineage.
     fn mark(&mut self, path: &Path, ord: u32) {
         let marked = |stamped: &Stamped| matches!(&stamped.event, Event::ChangeMarked { path: there, .. } if there == path);
         if !self.state.changes.contains(path) && !self.events.iter().any(marked) {
@@ -254,8 +255,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether this begins an operation, or ends the run as if it had not failed. The end of an attempt whose start is in
-    /// the log is a fact and is recorded.
+    /// Returns whether the action begins an operation, or ends the run as if it had not failed. The end of an attempt
+    /// whose start is in the log is a fact and is recorded.
     fn leads_on(&self, doing: &Owned) -> bool {
         let begins = |path: &Path| match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.progress != StepProgress::Started,
@@ -285,23 +286,24 @@ impl Batch<'_> {
         }
     }
 
-    /// Why the run is being undone, if the first compensation does not say so: without it, a replay would go forward.
+    /// Returns why the run is compensating if the first compensation does not say it. Without a cause, replay would
+    /// go forward.
     fn cause_of_undoing(&self) -> Option<Failure> {
         if self.undoing || self.state.jump.is_some() {
             return None;
         }
         Some(match self.state.summary.cancel {
             Some(_) => Failure::terminal("the run is being cancelled").with_code("cancelled"),
-            None => Failure::terminal("the run failed and does not say why"),
+            None => Failure::terminal("the run failed without a reason"),
         })
     }
 
-    /// A step that is over on this lineage is never recorded again, nor an attempt that was given up.
+    /// Refuses to record a step that has ended on this lineage, or an attempt that was given up.
     fn not_over(&self, path: &Path, attempt: u32) -> Result<(), Refusal> {
         let current = match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => match step.progress {
                 StepProgress::Completed(_) | StepProgress::Failed(_) => false,
-                // Somebody else does it, and only they can say how it went.
+                // A worker has the task, and only that worker can report the result.
                 StepProgress::Started if self.state.awaited(step).is_some() => false,
                 StepProgress::Started => attempt >= step.attempts,
                 StepProgress::Retry(_) => attempt > step.attempts,
@@ -311,7 +313,7 @@ impl Batch<'_> {
         if current && !self.over.contains(path) { Ok(()) } else { Err(Refusal::Fenced) }
     }
 
-    /// A wait that found something on this lineage does not look again.
+    /// Refuses to repeat a wait that was resolved on this lineage.
     fn not_found(&self, path: &Path) -> Result<(), Refusal> {
         let found = match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Wait(wait)) => wait.found.is_some(),
@@ -320,14 +322,14 @@ impl Batch<'_> {
         if found || self.over.contains(path) { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
-    /// A step that was undone on this lineage is not undone again.
+    /// Refuses to compensate a step twice on the same lineage.
     fn not_undone(&self, path: &Path) -> Result<(), Refusal> {
         let undone = self.state.undone.get(path) == Some(&Undo::Completed) || self.undone.contains(path);
         let undone = undone && !planted::is(Bug::UndoAgain);
         if undone { Err(Refusal::Fenced) } else { Ok(()) }
     }
 
-    /// Whoever does a remote step may have completed it while its run was about to end.
+    /// Refuses to end the run if a worker completed a remote step in the meantime.
     fn nothing_left(&self) -> Result<(), Refusal> {
         let came_meanwhile = |path: &Path| match self.state.ops.get(path).map(|op| &op.kind) {
             Some(OpKind::Step(step)) => step.remote.is_some() && !self.undone.contains(path),
@@ -337,7 +339,7 @@ impl Batch<'_> {
         if left { Err(Refusal::LeftToUndo) } else { Ok(()) }
     }
 
-    /// The run turns away from its remote steps.
+    /// Drops the tasks of all remote steps.
     fn drop_tasks(&mut self) {
         self.dropped.extend(self.state.handed_out.iter().cloned());
         self.dropped.extend(self.handed.iter().map(|task| task.id.clone()));
@@ -392,11 +394,11 @@ impl Batch<'_> {
 
     fn finish_jump(&mut self) -> Result<(), Refusal> {
         let Some(jump) = &self.state.jump else {
-            return Err(Refusal::NothingToDo { why: "no jump is under way" });
+            return Err(Refusal::NothingToDo { why: "no jump is pending" });
         };
-        let cutoff = travel::cutoff_before(self.state, &jump.to)?;
+        let cutoff = branching::cutoff_before(self.state, &jump.to)?;
         self.drop_tasks();
-        self.push(travel::open_jump(self.state, jump, cutoff));
+        self.push(branching::open_jump(self.state, jump, cutoff));
         if let Some(again) = ending::cancel_again(self.state) {
             self.push(again);
         }
@@ -408,7 +410,7 @@ impl Batch<'_> {
     fn continue_as_new(&mut self, input: &Payload) {
         let mut summary = self.state.summary.clone();
         let mut children = self.state.open_children();
-        // The row of before the append, and what this append itself did to what is carried on.
+        // The row before this append, plus the changes that this append made to carried values.
         for Stamped { at, event } in &self.events {
             match event {
                 Event::VersionChanged { to, .. } => summary.version = *to,
@@ -421,7 +423,8 @@ impl Batch<'_> {
             }
         }
         children.sort_unstable();
-        let (version, owner) = (summary.version, summary.owner.clone());
+        let version = summary.version;
+        let owner = summary.owner.clone();
         let run = RunQueued { input: input.clone(), version, ..self.state.queued.clone() };
         let mail = self.unread();
         let mail_bytes = mail.iter().filter_map(|seq| self.state.unread.get(seq)).map(Mail::bytes).sum();
@@ -449,7 +452,7 @@ impl Batch<'_> {
         self.left = true;
     }
 
-    /// Mail that nobody has taken, this append included.
+    /// Returns the mail that is unread after this append.
     fn unread(&self) -> Vec<Seq> {
         let left = |seq: &Seq| !self.taken.contains(seq) && !planted::is(Bug::ContinueDropsMail);
         self.state.unread.keys().copied().filter(left).collect()
@@ -504,8 +507,8 @@ impl Batch<'_> {
         self.left = true;
     }
 
-    /// Whether there is something to do for the owner that came between looking and resting: a request, or mail
-    /// that an open wait looks for. The wake-up that it brought would end with the release.
+    /// Returns whether a request, or mail that an open wait looks for, arrived between the last check and this
+    /// release. The release would discard the wake-up.
     fn is_wanted(&self) -> bool {
         if self.state.summary.cancel.is_some() || self.state.jump.is_some() {
             return true;
@@ -518,7 +521,8 @@ impl Batch<'_> {
         })
     }
 
-    /// When the run must be looked at again: the earliest of what is open and what this append opens.
+    /// Returns when the run must be looked at again: the earliest due time of open waits and of those that this
+    /// append opens.
     fn due(&self) -> Millis {
         let opened = self.events.iter().filter_map(|stamped| match &stamped.event {
             Event::WaitStarted(wait) => wait.due,
@@ -530,7 +534,7 @@ impl Batch<'_> {
                 |stamped: &Stamped| matches!(&stamped.event, Event::StepStarted(step) if step.path == *path);
             self.events.iter().any(begins)
         };
-        // A pause before an attempt is over with the attempt that this append begins.
+        // The attempt that this append begins ends the pause before it.
         let open = self.state.summary.waits.iter().filter(|wait| !begun(&wait.path));
         opened.chain(open.filter_map(|wait| wait.due)).min().unwrap_or(Millis::NEVER)
     }

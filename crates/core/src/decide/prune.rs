@@ -1,4 +1,4 @@
-//! A run that is over and archived: a tombstone stands for its log, and takes no more commands.
+//! Pruning: a tombstone replaces the log of a run that has ended and is archived. It accepts no further commands.
 
 use super::{Decision, Refusal, TaskMove, View};
 use crate::command::Prune;
@@ -13,10 +13,10 @@ pub(super) fn prune(view: View<'_>, prune: &Prune, now: Millis) -> Result<Decisi
         return Ok(Decision::default());
     }
     if !summary.status.is_terminal() {
-        return Err(Refusal::NotPrunable { why: "it is not over" });
+        return Err(Refusal::NotPrunable { why: "it has not ended" });
     }
     if summary.as_of != prune.at {
-        return Err(Refusal::NotPrunable { why: "it has moved on since it was archived" });
+        return Err(Refusal::NotPrunable { why: "it changed after it was archived" });
     }
     let state = view.state()?;
     let ended = match state.outcome.clone() {
@@ -38,7 +38,7 @@ pub(super) fn prune(view: View<'_>, prune: &Prune, now: Millis) -> Result<Decisi
     Ok(Decision::new(now, vec![Event::RunPruned(pruned)], TaskMove::Remove))
 }
 
-/// Refuses whatever would follow a tombstone.
+/// Refuses every event after a tombstone.
 pub(super) fn refuse_archived(summary: &Summary) -> Result<(), Refusal> {
     match &summary.pruned {
         Some(pruned) => Err(Refusal::Archived { archive: pruned.archive.clone() }),

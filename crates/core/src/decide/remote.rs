@@ -1,8 +1,9 @@
-//! Remote steps: handed out by the owner, ended by whoever has the task, healed by whoever finds it lost.
+//! Remote steps: the owner hands out a task, the worker that claims it reports the result, and a healer replaces a
+//! lost task.
 //!
-//! What a worker brings is decided against the log alone, under no epoch: it is taken while its task is handed
-//! out, and answered with no events if the same claim brought the same before. So a repeat is harmless, and a second
-//! result of one attempt has no way in: under the same claim it is refused as another result.
+//! `decide` checks a worker's result against the log alone, without an epoch: it accepts the result while the task is
+//! handed out, and answers a repeat of the same result under the same claim with no events. A different result under
+//! the same claim is refused.
 
 use std::time::Duration;
 
@@ -13,34 +14,42 @@ use crate::event::{Event, Remote, StepCompleted, StepFailed, StepStarted};
 use crate::hash::Hash;
 use crate::id::TaskId;
 use crate::path::Path;
+use crate::reserved::EngineTask;
 use crate::retry::Retry;
 use crate::state::{Op, OpKind, RemoteEnd, RemoteOp, State, StepOp};
 use crate::task::{NewTask, Task, TaskStep};
 use crate::time::Millis;
 
-/// An attempt at a step.
-type Attempt<'a> = (&'a Path, u32);
-
-/// The id of the next task for an attempt at the step at `path`, and how many of that attempt were lost before.
-///
-/// It is made of the step's idempotency key, so where a recovery keeps the keys, the task of an attempt that is
-/// begun again is the same one.
-pub fn next_task(state: &State, path: &Path, attempt: u32) -> (TaskId, u32) {
-    task_from(state, (path, attempt), 0)
+/// An attempt of a step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    /// The step.
+    pub(super) path: &'a Path,
+    /// Number of the attempt, from 1.
+    pub(super) number: u32,
 }
 
-fn task_from(state: &State, (path, attempt): Attempt<'_>, delivery: u32) -> (TaskId, u32) {
-    let step = idempotency_key(state, path);
+/// Returns the id of the next task for an attempt of the step at `path`, and how many tasks of that attempt were lost
+/// before.
+///
+/// The id is derived from the step's idempotency key. If a recovery keeps the keys, an attempt that begins again has
+/// the same task.
+pub fn next_task(state: &State, path: &Path, attempt: u32) -> (TaskId, u32) {
+    task_from(state, Attempt { path, number: attempt }, 0)
+}
+
+fn task_from(state: &State, attempt: Attempt<'_>, delivery: u32) -> (TaskId, u32) {
+    let step = idempotency_key(state, attempt.path);
     let id = |delivery: u32| {
-        let hash = Hash::of_parts(&["remote", &step, &attempt.to_string(), &delivery.to_string()]);
-        TaskId::new(format!("s-{hash}")).unwrap_or_else(|_| unreachable!("a hash is an id"))
+        let hash = Hash::of_parts(&["remote", &step, &attempt.number.to_string(), &delivery.to_string()]);
+        EngineTask::RemoteStep.id(hash)
     };
     let mut next = (delivery..u32::MAX).map(|delivery| (id(delivery), delivery));
     next.find(|(task, _)| !state.spent.contains(task)).unwrap_or_else(|| (id(u32::MAX), u32::MAX))
 }
 
-/// The start of an attempt as it goes into the log, and its task if somebody else does it. What the worker is
-/// given is in the log once.
+/// Returns the start of an attempt as it goes into the log and, for a remote step, its task. The log holds the
+/// worker's payload once.
 pub(super) fn hand_out(state: &State, started: &StepStarted, now: Millis) -> (StepStarted, Option<Task>) {
     let mut started = started.clone();
     let Some(remote) = &mut started.remote else { return (started, None) };
@@ -67,8 +76,8 @@ pub(super) fn hand_out(state: &State, started: &StepStarted, now: Millis) -> (St
         attempts_max: 1,
         silence_max: Some(Duration::from_millis(remote.silence_ms)),
     };
-    let (path, key) = (started.path.clone(), idempotency_key(state, &started.path));
-    let step = Some(TaskStep { path, attempt: started.attempt, key });
+    let key = idempotency_key(state, &started.path);
+    let step = Some(TaskStep { path: started.path.clone(), attempt: started.attempt, key });
     let task = Task { run: Some(state.summary.run.clone()), step, ..new.into_task(now) };
     (started, Some(task))
 }
@@ -89,15 +98,17 @@ fn find<'a>(state: &'a State, path: &'a Path) -> Option<Found<'a>> {
 }
 
 impl Found<'_> {
-    /// Whether this task is what the run waits for.
+    /// Returns whether the run waits for this task.
     fn awaits(&self, attempt: u32, task: &TaskId) -> bool {
         let open = self.state.awaited(self.step).is_some();
         open && self.step.attempts == attempt && self.remote.sent.task == *task
     }
 
-    /// The attempt failed: when the next one begins is in the log with it, by the policy that is in the log.
+    /// Returns the events of a failed attempt. The retry time follows from the policy in the log, and is logged with
+    /// the failure.
     fn failed(&self, failure: Failure, fence: Option<u64>, now: Millis) -> Vec<Event> {
-        let (path, attempt) = (self.path.clone(), self.step.attempts);
+        let path = self.path.clone();
+        let attempt = self.step.attempts;
         let retry = Retry::from(self.remote.sent.retry);
         let failures = self.step.failures.saturating_add(1);
         let pause = retry.pause(failures, &failure, path.as_str());
@@ -134,7 +145,7 @@ impl Found<'_> {
         })
     }
 
-    /// A run that rests by an operator's will is not woken.
+    /// Wakes the run, unless an operator stopped it.
     fn wake(&self) -> TaskMove {
         if self.state.summary.status.is_active() { TaskMove::Wake } else { TaskMove::Keep }
     }
@@ -154,14 +165,14 @@ pub(super) fn ended(view: View<'_>, ended: &StepEnded, now: Millis) -> Result<De
                     false => Err(Refusal::OtherResult { step: path.clone(), attempt: *attempt }),
                 }
             }
-            _ => Err(late("the attempt has ended already, by another claim or by itself")),
+            _ => Err(late("the attempt has already ended")),
         };
     }
     let status = state.summary.status;
     let found = match found {
         Some(found) if found.awaits(*attempt, task) => found,
         _ if status.is_terminal() => return Err(Refusal::Finished { status }),
-        Some(_) | None => return Err(late("the run does not wait for it any more")),
+        Some(_) | None => return Err(late("the run no longer waits for it")),
     };
     let events = match result {
         Ok(output) => vec![found.completed(ended, output.clone())],
@@ -170,47 +181,56 @@ pub(super) fn ended(view: View<'_>, ended: &StepEnded, now: Millis) -> Result<De
     Ok(Decision::new(now, events, found.wake()))
 }
 
-fn awaited<'a>(state: &'a State, (path, attempt): Attempt<'a>) -> Result<Found<'a>, Refusal> {
-    let found = find(state, path).filter(|found| found.awaits(attempt, &found.remote.sent.task));
+fn awaited<'a>(state: &'a State, attempt: Attempt<'a>) -> Result<Found<'a>, Refusal> {
+    let is_open = |found: &Found<'_>| found.awaits(attempt.number, &found.remote.sent.task);
+    let found = find(state, attempt.path).filter(is_open);
     found.ok_or(Refusal::NothingToDo { why: "the run does not wait for that attempt" })
 }
 
-/// Rule O3: its task is finished, and brought this.
+/// Applies rule O3 to a task that has ended with a result.
 pub(super) fn take_result(
     state: &State,
-    (path, attempt): Attempt<'_>,
+    attempt: Attempt<'_>,
     task: &Task,
     now: Millis,
 ) -> Result<Decision, Refusal> {
-    awaited(state, (path, attempt))?;
-    let nothing = || Failure::retryable("its task failed and does not say why");
+    awaited(state, attempt)?;
+    let nothing = || Failure::retryable("the task failed without a reason");
     let result = task.result.clone().ok_or_else(|| task.failure.clone().unwrap_or_else(nothing));
-    let (path, task, fence) = (path.clone(), task.id.clone(), task.fence);
-    ended(View::Full(state), &StepEnded { path, attempt, task, fence, result }, now)
+    let ended_by = StepEnded {
+        path: attempt.path.clone(),
+        attempt: attempt.number,
+        task: task.id.clone(),
+        fence: task.fence,
+        result,
+    };
+    ended(View::Full(state), &ended_by, now)
 }
 
-/// Rule O3: the same attempt once more, under another task. No retry is used.
-pub(super) fn send_again(
-    state: &State,
-    (path, attempt): Attempt<'_>,
-    now: Millis,
-) -> Result<Decision, Refusal> {
-    let found = awaited(state, (path, attempt))?;
+/// Applies rule O3 to a lost task: hands out the same attempt again, under another task. Uses up no retry.
+pub(super) fn send_again(state: &State, attempt: Attempt<'_>, now: Millis) -> Result<Decision, Refusal> {
+    let found = awaited(state, attempt)?;
     let sent = &found.remote.sent;
-    let (task, delivery) = task_from(state, (path, attempt), sent.delivery.saturating_add(1));
+    let (task, delivery) = task_from(state, attempt, sent.delivery.saturating_add(1));
     let remote = Some(Box::new(Remote { task, delivery, ..sent.clone() }));
-    let (path, ord, input) = (path.clone(), found.op.ord, found.op.input);
-    let (started, made) = hand_out(state, &StepStarted { path, ord, attempt, input, remote }, now);
+    let started = StepStarted {
+        path: attempt.path.clone(),
+        ord: found.op.ord,
+        attempt: attempt.number,
+        input: found.op.input,
+        remote,
+    };
+    let (started, made) = hand_out(state, &started, now);
     let decision = Decision::new(now, vec![Event::StepStarted(started)], TaskMove::Keep);
     Ok(Decision { handed: made.into_iter().collect(), ..decision.dropping([sent.task.clone()]) })
 }
 
-/// Rule H1: whoever has its task was silent for too long, and has it no more.
-pub(super) fn give_up(state: &State, (path, attempt): Attempt<'_>, now: Millis) -> Result<Decision, Refusal> {
-    let found = awaited(state, (path, attempt))?;
+/// Applies rule H1: the worker was silent for too long and loses the task.
+pub(super) fn give_up(state: &State, attempt: Attempt<'_>, now: Millis) -> Result<Decision, Refusal> {
+    let found = awaited(state, attempt)?;
     let failure = Failure::silent();
     let reason = failure.code.clone().unwrap_or_default();
-    let mut events = vec![Event::StepTimeout { path: path.clone(), attempt, reason }];
+    let mut events = vec![Event::StepTimeout { path: attempt.path.clone(), attempt: attempt.number, reason }];
     events.extend(found.failed(failure, None, now));
     Ok(Decision::new(now, events, found.wake()).dropping([found.remote.sent.task.clone()]))
 }

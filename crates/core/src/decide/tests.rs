@@ -1,11 +1,11 @@
-//! What is accepted, what is refused, and what an accepted command writes.
+//! Accepted commands, refused commands, and the events of accepted ones.
 
+mod branching;
 mod ending;
+mod external;
 mod heal;
 mod migrate;
-mod outside;
 mod owned;
 mod prune;
 mod remote;
 mod size;
-mod travel;

@@ -1,4 +1,4 @@
-//! What the variants of an [`Event`](super::Event) carry.
+//! Data of the variants of [`Event`](super::Event).
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use crate::retry::Policy;
 use crate::summary::Summary;
 use crate::time::{Millis, Seq};
 
-/// See [`super::Event::RunQueued`].
+/// The data of [`Event::RunQueued`](super::Event::RunQueued).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunQueued {
-    /// The workflow.
+    /// Name of the workflow.
     pub workflow: WorkflowName,
-    /// Version it begins with; 0: the first claim decides it.
+    /// Version that it begins with; 0: the first claim decides.
     pub version: u32,
     /// Input of the workflow function.
     pub input: Payload,
-    /// Queue of its advance task.
+    /// Queue of the advance task.
     pub queue: QueueName,
-    /// Larger goes first.
+    /// Higher runs first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
-    /// To search by.
+    /// Tags to search by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: Tags,
     /// The run that started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// Names of the steps that the workflow declared, in no order; empty: nobody can tell beforehand.
+    /// Names of the steps that the workflow declared, in no order; empty: not known beforehand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<StepName>,
 }
@@ -45,26 +45,26 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// See [`super::Event::RunClaimed`].
+/// The data of [`Event::RunClaimed`](super::Event::RunClaimed).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunClaimed {
     /// The new owner.
     pub node: NodeId,
-    /// Why it took the run.
+    /// Why it claimed the run.
     pub cause: Cause,
-    /// Recoveries since the last progress, this one included.
+    /// Recoveries since the last progress, including this one.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub attempt: u32,
-    /// It was let in alone: its process had lived long enough without it, and nothing else began beside it.
+    /// Whether it was admitted alone: its process had lived long enough without it, and nothing else began beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
-    /// How the run is recovered from now on, where that differs from what the log said so far.
+    /// How the run is recovered from now on, if that differs from the log so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recovery: Option<crate::recovery::Policy>,
-    /// The version that the run is on from here on; only where it was not decided before.
+    pub recovery: Option<crate::recovery_policy::Policy>,
+    /// The version of the run from now on; only if it was undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Names of the steps that the workflow declared, as the claiming node knows them; only in the first claim.
+    /// Names of the steps that the workflow declares, as the claiming node knows them; only in the first claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<StepName>,
 }
@@ -73,78 +73,78 @@ fn is_none_u32(value: &u32) -> bool {
     *value == 0
 }
 
-/// Why a node claims a run.
+/// Why a node claimed a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Nobody had it yet.
+    /// The run had no owner yet.
     Start,
-    /// Something it waited for has come, or it was handed over.
+    /// Something it waited for arrived, or it was handed over.
     Wake,
-    /// Its owner is gone.
+    /// Its owner was lost.
     Recovery,
 }
 
-/// Why an owner gives a run back.
+/// Why an owner released a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
-    /// The node shuts down.
+    /// The node is shutting down.
     HandOver,
-    /// The run only waits, and leaves memory.
+    /// The run only waits and is unloaded from memory.
     Unload,
     /// The run is paused.
     Paused,
-    /// The node does not have the code it needs.
+    /// The node does not have the required code.
     Unfit,
 }
 
-/// See [`super::Event::RunRecovered`].
+/// The data of [`Event::RunRecovered`](super::Event::RunRecovered).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecovered {
     /// Code of the rule.
     pub rule: String,
     /// `infrastructure_restart`, `stale_detection` or `manual`.
     pub reason: String,
-    /// Recoveries since the last progress, this one included.
+    /// Recoveries since the last progress, including this one.
     pub attempt: u32,
-    /// What was seen.
+    /// What was observed.
     pub evidence: String,
-    /// Who mended it.
+    /// The node that repaired the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
-    /// For how long nothing had happened, as far as the log tells.
+    /// How long the log had not changed.
     #[serde(default)]
     pub stale_ms: u64,
-    /// For how long at the most the lost owner had it, where its process is gone.
+    /// Upper bound of how long the lost owner owned the run, if its process died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lived_ms: Option<u64>,
-    /// The branch that was left, where the remedy cut.
+    /// The branch that the run left, if the remedy opened a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_branch: Option<BranchId>,
-    /// The branch that was opened, where the remedy cut.
+    /// The branch that the remedy opened, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_branch: Option<BranchId>,
-    /// Where it was cut.
+    /// The cutoff of that branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Seq>,
 }
 
-/// Who did something from outside, and why.
+/// The person who did something, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Note {
-    /// Deduplicates a repeated command.
+    /// Identifies a repeated command.
     pub id: String,
-    /// Who.
+    /// The operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// See [`super::Event::StepStarted`].
+/// The data of [`Event::StepStarted`](super::Event::StepStarted).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
     /// The step.
@@ -153,41 +153,41 @@ pub struct StepStarted {
     pub ord: u32,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Fingerprint of the declared input.
+    /// Hash of the declared input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Hash>,
-    /// How it was handed out, if somebody else does it.
+    /// How it was handed out, for a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Box<Remote>>,
 }
 
-/// How an attempt at a remote step is handed out: whatever its task and the next attempt are made of, so
-/// that both can be made from the log alone.
+/// How an attempt of a remote step is handed out: everything that its task and the next attempt are made of, so that
+/// both can be rebuilt from the log alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Remote {
     /// The task.
     pub task: TaskId,
-    /// The queue that it stands in.
+    /// Queue of the task.
     pub queue: QueueName,
-    /// Larger goes first.
+    /// Higher runs first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
-    /// What the worker is given; in the log once, with the first attempt.
+    /// The worker's input; in the log once, with the first attempt.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
-    /// How often and how soon it is tried again.
+    /// How often and how soon the step is retried.
     pub retry: Policy,
-    /// How long whoever claims the task may be silent.
+    /// How long the worker may be silent.
     pub silence_ms: u64,
-    /// How often this attempt had been handed out before.
+    /// How often this attempt was handed out before.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub delivery: u32,
-    /// It has a compensation.
+    /// Whether the step has a compensation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
 }
 
-/// See [`super::Event::StepCompleted`].
+/// The data of [`Event::StepCompleted`](super::Event::StepCompleted).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepCompleted {
     /// The step.
@@ -198,23 +198,23 @@ pub struct StepCompleted {
     pub attempt: u32,
     /// When that attempt began.
     pub began: Millis,
-    /// What it returned.
+    /// Result of the step.
     pub output: Payload,
-    /// Fingerprint of the declared input.
+    /// Hash of the declared input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Hash>,
-    /// It has a compensation.
+    /// Whether the step has a compensation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
-    /// It held steps.
+    /// Whether it is a group step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group: bool,
-    /// The claim of the task that brought it; only of a remote step.
+    /// The fence of the worker's claim; only for a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
 
-/// See [`super::Event::StepFailed`].
+/// The data of [`Event::StepFailed`](super::Event::StepFailed).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepFailed {
     /// The step.
@@ -225,70 +225,70 @@ pub struct StepFailed {
     pub attempt: u32,
     /// When that attempt began.
     pub began: Millis,
-    /// Why.
+    /// Why it failed.
     pub failure: Failure,
-    /// Attempts that its policy still allows.
+    /// Number of attempts that its policy still allows.
     #[serde(default, skip_serializing_if = "is_none_u32")]
     pub left: u32,
-    /// Fingerprint of the declared input.
+    /// Hash of the declared input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Hash>,
-    /// It held steps.
+    /// Whether it is a group step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group: bool,
-    /// The claim of the task that brought it; only of a remote step.
+    /// The fence of the worker's claim; only for a remote step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
 
-/// See [`super::Event::WaitStarted`]. The first of these things to be there resolves it.
+/// The data of [`Event::WaitStarted`](super::Event::WaitStarted). The first of these things to arrive ends the wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitStarted {
     /// The wait.
     pub path: Path,
     /// Order of the call within its arm.
     pub ord: u32,
-    /// Signals by name.
+    /// Names of signals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SignalName>,
-    /// Questions by identity.
+    /// Paths of questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Path>,
-    /// Children by id.
+    /// Ids of children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
-    /// What the content of a signal must look like, as a JSON Schema by name. A signal that does not fit stays unread.
+    /// JSON Schemas of signals, by name. A signal that does not match stays unread.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub schemas: BTreeMap<SignalName, serde_json::Value>,
-    /// When it gives up.
+    /// When the wait times out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,
 }
 
-/// What resolved a wait.
+/// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// The mail at this position, now consumed.
     Mail(Seq),
-    /// The time given as `due` has come.
+    /// The `due` time passed.
     Timer,
 }
 
-/// See [`super::Event::InputRequested`].
+/// The data of [`Event::InputRequested`](super::Event::InputRequested).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputRequested {
     /// The question.
     pub path: Path,
     /// Order of the call within its arm.
     pub ord: u32,
-    /// What a person reads.
+    /// The question in words.
     pub prompt: String,
-    /// What an answer must look like.
+    /// The form that an answer must have.
     pub form: Form,
 }
 
-/// See [`super::Event::ChildStarted`].
+/// The data of [`Event::ChildStarted`](super::Event::ChildStarted).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildStarted {
     /// The call.
@@ -303,34 +303,34 @@ pub struct ChildStarted {
     pub input: Payload,
 }
 
-/// See [`super::Event::JumpRequested`].
+/// The data of [`Event::JumpRequested`](super::Event::JumpRequested).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JumpRequested {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
     /// The step to run again.
     pub to: Path,
-    /// Input that replaces the run's own.
+    /// Input that replaces the run's input.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
-    /// Mail consumed after the step is not delivered again.
+    /// Whether mail consumed after the step is not delivered again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drop_mail: bool,
-    /// Undo what lies after the step before going back.
+    /// Whether to compensate the steps after it before going back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compensate: bool,
 }
 
-/// See [`super::Event::RequestWithdrawn`].
+/// The data of [`Event::RequestWithdrawn`](super::Event::RequestWithdrawn).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestWithdrawn {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
-    /// What was taken back.
+    /// The request that was withdrawn.
     pub what: Request,
 }
 
-/// Something that an operator asked of a run and that a worker must carry out.
+/// A request of an operator that a worker must carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -342,7 +342,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The word in JSON and on screen.
+    /// Returns the word in JSON and on screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Jump => "jump",
@@ -351,19 +351,20 @@ impl Request {
     }
 }
 
-/// What an operator who ended a run without its code left standing. See [`super::Event::RunCancelled`].
+/// The effects that remain after an operator terminated a run. See
+/// [`Event::RunCancelled`](super::Event::RunCancelled).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Terminated {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
-    /// Completed steps with a compensation that was not run, latest first.
+    /// Completed steps with a compensation that did not run, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standing: Vec<Path>,
     /// Steps whose compensation had begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoing: Vec<Path>,
-    /// Children that had not ended; they are asked to cancel.
+    /// Children that had not ended; they are requested to cancel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
     /// Remote steps that were handed out; their tasks are dropped.
@@ -375,7 +376,7 @@ pub struct Terminated {
 }
 
 impl Terminated {
-    /// Whether nothing was left standing, as far as the log tells.
+    /// Returns whether no effects remain, as far as the log records them.
     pub fn is_clean(&self) -> bool {
         self.unknown.is_none()
             && self.standing.is_empty()
@@ -385,40 +386,40 @@ impl Terminated {
     }
 }
 
-/// See [`super::Event::BranchOpened`].
+/// The data of [`Event::BranchOpened`](super::Event::BranchOpened).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BranchOpened {
-    /// Its number; the event itself is the first of that branch.
+    /// Number of the branch; this event is its first.
     pub branch: BranchId,
     /// The branch that contains the cutoff; none: an empty lineage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<BranchId>,
-    /// The last position of the parent that it sees.
+    /// The last position of the parent that the branch sees.
     pub cutoff: Seq,
-    /// Why.
+    /// Why it was opened.
     pub why: Why,
-    /// Input that replaces the run's own from here on.
+    /// Input that replaces the run's input from here on.
     #[serde(default, deserialize_with = "crate::payload::present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
     /// Positions of mail that this branch must not see again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped_mail: Vec<Seq>,
-    /// What a history that begins here needs to know; only with [`Why::Continue`].
+    /// The data that a history needs if it begins here; only with [`Why::Continue`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
 }
 
-/// What survives `continue_as_new` without reading what came before.
+/// The data that survives `continue_as_new`, so that earlier events need not be read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Carried {
     /// The run as it was queued, with the new input.
     pub run: RunQueued,
-    /// The row as it was before.
+    /// The row before this event.
     pub summary: Box<Summary>,
-    /// Positions of mail that nobody has read yet.
+    /// Positions of unread mail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mail: Vec<Seq>,
-    /// What that mail says, in bytes.
+    /// Size of that mail in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mail_bytes: u64,
     /// Children that have not ended.
@@ -426,19 +427,19 @@ pub struct Carried {
     pub children: Vec<RunId>,
 }
 
-/// See [`super::Event::RunPruned`]: a tombstone that stands for the whole log.
+/// The data of [`Event::RunPruned`](super::Event::RunPruned): a tombstone that replaces the whole log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunPruned {
-    /// Who and why.
+    /// The operator and the reason.
     pub note: Note,
     /// Where the log was archived.
     pub archive: String,
-    /// SHA-256 of the archived texts, each with a line end.
+    /// SHA-256 of the archived texts, each followed by a newline.
     pub sha256: String,
-    /// How many there are.
+    /// Number of archived events.
     pub events: u64,
-    /// The row as it was before.
+    /// The row before this event.
     pub summary: Box<Summary>,
-    /// How the run ended: the event that said so.
+    /// The event that ended the run.
     pub ended: Box<super::Event>,
 }

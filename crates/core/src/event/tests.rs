@@ -1,11 +1,11 @@
-//! What the names, the paths and the sorts of events are, on every sort that there is.
+//! Names, paths and classes of every event type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::golden::histories;
 
-/// One event of every name, from the golden histories.
+/// Returns one event of every name, from the golden histories.
 fn one_of_each() -> BTreeMap<&'static str, Event> {
     let all = histories().into_iter().flat_map(|(_, log)| log.records);
     all.map(|recorded| (recorded.event.name(), recorded.event)).collect()
@@ -16,7 +16,7 @@ fn names_of(is: fn(&Event) -> bool) -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn an_event_is_called_as_it_is_on_disk() {
+fn event_names_match_the_on_disk_names() {
     let all = one_of_each();
     assert_eq!(all.len(), 38, "every sort is in a golden history: {:?}", all.keys());
     for (name, event) in all {
@@ -25,7 +25,7 @@ fn an_event_is_called_as_it_is_on_disk() {
 }
 
 #[test]
-fn mail_progress_and_ends_are_what_they_are() {
+fn mail_progress_and_terminal_events_are_classified() {
     let mail = [
         "child.completed",
         "child.failed",
@@ -57,7 +57,7 @@ fn mail_progress_and_ends_are_what_they_are() {
 }
 
 #[test]
-fn whatever_is_about_an_operation_names_it() {
+fn events_of_operations_have_paths() {
     for (name, event) in one_of_each() {
         let data = &serde_json::to_value(&event).unwrap()["data"];
         let named = ["path", "question", "to"].iter().find_map(|field| data[*field].as_str());

@@ -1,4 +1,4 @@
-//! Who gets a lock, who keeps it, and that no fence comes twice.
+//! Acquiring, extending and releasing locks; fences never repeat.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn a_lock_expires_at_its_expiry_and_not_before() {
     assert_eq!((held.is_stale(Millis(99)), held.is_stale(Millis(100))), (false, true));
     let taken = take(Some(held), "b", 100).unwrap();
     assert_eq!((taken.holder.as_deref(), taken.fence), (Some("b"), 2));
-    assert_eq!(taken.audit.len(), 1, "an expiry is written down");
+    assert_eq!(taken.audit.len(), 1, "the audit records an expiry");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn fences_never_repeat() {
 }
 
 #[test]
-fn a_hold_that_is_over_is_never_revived() {
+fn an_ended_hold_is_never_revived() {
     let held = take(None, "a", 0).unwrap();
     assert_eq!(held.clone().extended("a", 1, until(50)).unwrap().expires_at, Millis(150));
     for (holder, fence, now) in [("a", 1, 100), ("b", 1, 50), ("a", 2, 50)] {
@@ -66,7 +66,7 @@ fn a_hold_that_is_over_is_never_revived() {
 }
 
 #[test]
-fn releasing_what_is_not_held_changes_nothing() {
+fn releasing_a_free_lock_changes_nothing() {
     let held = take(None, "a", 0).unwrap();
     assert_eq!(held.clone().released("b", 1), None);
     assert_eq!(held.clone().released("a", 7), None);
@@ -76,12 +76,12 @@ fn releasing_what_is_not_held_changes_nothing() {
 }
 
 #[test]
-fn a_hold_is_known_by_the_command_that_took_it_and_by_no_other() {
+fn a_hold_is_recognised_only_by_its_own_command() {
     let held = take(None, "a", 0).unwrap().taken_by("c1");
     assert!(held.was_taken_by("c1") && !held.was_taken_by("c2"));
-    assert!(!held.clone().released("a", 1).unwrap().was_taken_by("c1"), "nobody holds it");
+    assert!(!held.clone().released("a", 1).unwrap().was_taken_by("c1"), "it is free");
     let next = take(Some(held), "b", 100).unwrap();
-    assert!(!next.was_taken_by("c1"), "that was the hold before");
+    assert!(!next.was_taken_by("c1"), "that was the previous hold");
     assert!(next.taken_by("c2").was_taken_by("c2"));
 }
 
@@ -89,19 +89,19 @@ fn a_hold_is_known_by_the_command_that_took_it_and_by_no_other() {
 fn a_hold_names_the_credential_that_it_was_taken_with() {
     let held = take(None, "a", 0).unwrap().taken_by("c1").taken_with("k1");
     assert_eq!(held.credential(), Some("k1"));
-    assert_eq!(held.clone().released("a", 1).unwrap().credential(), None, "nobody holds it");
+    assert_eq!(held.clone().released("a", 1).unwrap().credential(), None, "it is free");
     let next = take(Some(held), "b", 100).unwrap();
-    assert_eq!(next.credential(), None, "that was the hold before");
+    assert_eq!(next.credential(), None, "that was the previous hold");
     assert_eq!(next.taken_with("k2").credential(), Some("k2"));
 }
 
 #[test]
-fn whoever_is_refused_learns_who_holds_it_and_until_when() {
+fn a_refusal_names_the_holder_and_the_expiry() {
     let held = take(None, "a", 0).unwrap();
     let refusal = take(Some(held.clone()), "b", 50).unwrap_err();
     assert_eq!(refusal.to_string(), "lock lane-1 is held by a until 100");
     let lost = held.extended("b", 1, until(50)).unwrap_err();
-    assert_eq!(lost.to_string(), "lock lane-1 is no longer yours: fence 1 is over");
+    assert_eq!(lost.to_string(), "the hold on lock lane-1 with fence 1 has ended");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn small() -> impl Strategy<Value = u64> {
     prop_oneof![9 => 0u64..40, 1 => Just(u64::MAX)]
 }
 
-/// An event out of any history, at any place, with its own positions shaken.
+/// An event of any history, at any position, with random numbers.
 fn shaken() -> impl Strategy<Value = Recorded> {
     let branch = prop_oneof![9 => 1u32..6, 1 => Just(u32::MAX)].prop_map(BranchId);
     (select(golden_events()), branch.clone(), branch, proptest::option::of(small()), small(), small())
@@ -50,7 +50,8 @@ fn shaken() -> impl Strategy<Value = Recorded> {
                 Event::RunClaimed(claim) if seq > 40 => claim.attempt = u32::MAX,
                 _ => {}
             }
-            let (write, prev) = (WriteId(seq), Hash::ZERO);
+            let write = WriteId(seq);
+            let prev = Hash::ZERO;
             Recorded {
                 seq: Seq(seq),
                 at: Millis(7),
@@ -69,7 +70,9 @@ fn history() -> impl Strategy<Value = Vec<Recorded>> {
         |(mut history, dense, queued, first)| {
             if queued {
                 let event = Event::RunQueued(order("{}"));
-                let (branch, write, prev) = (BranchId(1), WriteId(0), Hash::ZERO);
+                let branch = BranchId(1);
+                let write = WriteId(0);
+                let prev = Hash::ZERO;
                 history.insert(
                     0,
                     Recorded {
@@ -110,7 +113,7 @@ proptest! {
         if let Ok(recorded) = decode(Seq(1), &String::from_utf8_lossy(&bytes)) {
             let text = encode(&recorded);
             let recorded = Recorded { bytes: crate::codec::size(&text), ..recorded };
-            prop_assert_eq!(decode(Seq(1), &text), Ok(recorded), "what was read is written so that it reads the same");
+            prop_assert_eq!(decode(Seq(1), &text), Ok(recorded), "re-encoding changes the event");
         }
     }
 
@@ -125,7 +128,7 @@ proptest! {
         for OpenRemote { path, attempt, task, .. } in state.open_remote() {
             let ended = StepEnded { path, attempt, task, fence: 1, result: Ok(json("1")) };
             let decision = decide(View::Full(&state), &Command::StepEnded(ended), Millis(9), &Limits::default());
-            prop_assert!(decision.is_ok(), "what is open can be ended");
+            prop_assert!(decision.is_ok(), "an open step cannot be ended");
         }
         let fence = Fence { epoch: state.summary.epoch, branch: state.summary.branch };
         let commands = [

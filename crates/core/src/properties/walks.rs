@@ -1,5 +1,5 @@
-//! Random commands of several owners and outsiders. The builder compares every fold with a new
-//! derivation; here the whole log is looked at.
+//! Random commands of several owners and callers. The builder compares every fold with a new derivation; this module
+//! checks the whole log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::testing::*;
 use crate::time::{Millis, Seq};
 use crate::{Failure, Path, RunId, TaskId};
 
-/// What somebody tries next; the numbers choose among few names so that things meet.
+/// The next command; the numbers choose among few names, so that commands conflict.
 #[derive(Debug, Clone)]
 enum Move {
     Claim(u8),
@@ -54,7 +54,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 fn doing(log: &Log, what: u8, n: u8) -> Owned {
     let step = format!("s{n}");
     let wait = format!("w{n}");
-    let (failed, wanted) = (log.failure(&step), log.wanted(&wait, &["go", "stop"][..1 + usize::from(n % 2)]));
+    let failed = log.failure(&step);
+    let wanted = log.wanted(&wait, &["go", "stop"][..1 + usize::from(n % 2)]);
     match what {
         0 | 1 => Owned::StepCompleted(crate::event::StepCompleted {
             attempt: 3,
@@ -101,7 +102,7 @@ fn doing(log: &Log, what: u8, n: u8) -> Owned {
     }
 }
 
-/// A remote step that was ever handed out; the latest ones first, so that most are open.
+/// Returns a remote step that was ever handed out; the latest ones first, so that most are open.
 fn handed_out(log: &Log, n: u8) -> (Path, u32, TaskId) {
     let started = log.records.iter().rev().filter_map(|recorded| match &recorded.event {
         Event::StepStarted(e) => Some((e.path.clone(), e.attempt, e.remote.as_ref()?.task.clone())),
@@ -166,7 +167,7 @@ fn command(log: &Log, fences: &BTreeMap<u8, Fence>, next: &Move) -> Option<Comma
     })
 }
 
-/// Plays the moves. Each node remembers the fence of its own last claim, current or not.
+/// Plays the moves. Each node remembers the fence of its last claim, even if it is out of date.
 fn play(moves: &[Move]) -> Log {
     let mut log = Log::new("r1").queued();
     let mut fences = BTreeMap::new();
@@ -175,12 +176,13 @@ fn play(moves: &[Move]) -> Log {
             log.now = Millis(log.now.0 + 100);
             continue;
         };
-        let (before, epoch) = (log.end(), log.state().summary.epoch);
+        let before = log.end();
+        let epoch = log.state().summary.epoch;
         let decided = log.try_act(&command);
         let current = matches!(&command, Command::Owned(fence, _) if fence.epoch == epoch);
-        assert!(current || !matches!(command, Command::Owned(..)) || decided.is_err(), "a zombie wrote");
+        assert!(current || !matches!(command, Command::Owned(..)) || decided.is_err(), "an old owner wrote");
         if decided.is_err() {
-            assert_eq!(log.end(), before, "refused, and yet something was written");
+            assert_eq!(log.end(), before, "a refused command wrote events");
         }
         if let Move::Claim(by) | Move::TakeOver(by, ..) | Move::Own(by, _) = next
             && log.state().summary.epoch > epoch
@@ -225,7 +227,7 @@ fn the_log_is_sound(log: &Log) {
             );
             assert_eq!(recorded.seq, log.end(), "something follows a tombstone");
             let alone = derive(&log.run, std::slice::from_ref(recorded), log.head).unwrap();
-            assert_eq!(alone.summary, log.state().summary, "a tombstone alone says something else");
+            assert_eq!(alone.summary, log.state().summary, "the tombstone alone derives another row");
             assert_eq!(alone.outcome, log.state().outcome);
         }
     }
@@ -233,12 +235,14 @@ fn the_log_is_sound(log: &Log) {
 
 fn the_lineage_is_sound(log: &Log) {
     let lineage = log.state().branches.lineage(log.state().summary.branch);
-    let (mut over, mut mail, mut undone) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut over = BTreeSet::new();
+    let mut mail = BTreeSet::new();
+    let mut undone = BTreeSet::new();
     for recorded in log.records.iter().filter(|r| lineage.sees(r.branch, r.seq)) {
         match &recorded.event {
             Event::StepCompleted(e) => assert!(over.insert(e.path.clone()), "{} completed twice", e.path),
             Event::WaitResolved { path, by } => {
-                assert!(over.insert(path.clone()), "{path} found something twice");
+                assert!(over.insert(path.clone()), "{path} was resolved twice");
                 if let By::Mail(seq) = by {
                     assert!(mail.insert(*seq), "mail {seq} was delivered twice");
                     assert!(*seq < recorded.seq && log.records[seq.0 as usize - 1].event.is_mail());
@@ -253,12 +257,13 @@ fn the_lineage_is_sound(log: &Log) {
     }
 }
 
-/// Once a branch is being undone, nothing begins on it, no wait ends and nothing is returned.
+/// Asserts that on a compensating branch nothing begins, no wait ends and the run does not complete.
 fn nothing_begins_while_undoing(log: &Log) {
     let mut undoing = BTreeSet::new();
     let mut begun = BTreeSet::new();
     for recorded in &log.records {
-        let (branch, event) = (recorded.branch, &recorded.event);
+        let branch = recorded.branch;
+        let event = &recorded.event;
         let forward = match event {
             Event::StepCompleted(e) => !begun.contains(&(branch, &e.path)),
             Event::StepFailed(e) => !begun.contains(&(branch, &e.path)),
@@ -293,7 +298,7 @@ fn commands_are_taken_once(log: &Log) {
     }
 }
 
-/// An attempt that somebody else made ends once, and the row waits for exactly those that are handed out.
+/// Asserts that an attempt of a remote step ends once, and that the row waits for exactly the open ones.
 fn remote_steps_are_sound(log: &Log) {
     let lineage = log.state().branches.lineage(log.state().summary.branch);
     let mut ended = BTreeSet::new();
@@ -316,7 +321,7 @@ fn remote_steps_are_sound(log: &Log) {
     );
 }
 
-/// A request to cancel that was acknowledged is pending until the run ends or the log says that it was taken back.
+/// Asserts that an acknowledged request to cancel is pending until the run ends or the request is withdrawn.
 fn no_cancel_is_forgotten(log: &Log) {
     let mut pending = false;
     for recorded in &log.records {
@@ -327,7 +332,7 @@ fn no_cancel_is_forgotten(log: &Log) {
             _ => {}
         }
     }
-    assert!(!pending || log.state().summary.is_cancel_pending(), "a request to cancel was forgotten");
+    assert!(!pending || log.state().summary.is_cancel_pending(), "a request to cancel was lost");
     assert!(!pending || log.state().summary.cancel_asked.is_some());
 }
 
@@ -351,7 +356,7 @@ fn the_row_is_sound(log: &Log) {
     for input in &row.inputs {
         assert!(
             row.waits.iter().any(|wait| wait.inputs.contains(&input.path)),
-            "nobody waits for {}",
+            "no wait looks for {}",
             input.path
         );
     }

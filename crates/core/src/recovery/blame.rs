@@ -1,119 +1,62 @@
-//! Which run takes its process down: who can be a suspect, how suspects are let in, and when rule P1 stops one.
+//! Crash blame: which runs can be suspects, how suspects are admitted, and when rule P1 stops one.
 //!
-//! Invariant: P1 acts only on a run that was recovered as often as its policy allows, the last time
-//! alone in a process that had lived long enough without it, and that died executing each time.
+//! Invariant: P1 acts only on a run that was recovered as often as its policy allows, the last time alone in a
+//! process that had lived long enough without it, and that died executing each time.
 
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 use super::{Code, Remedy};
 use crate::error::Failure;
 use crate::planted::{self, Bug};
+use crate::recovery_policy::{Bounds, Policy};
 use crate::summary::{Status, Summary};
 
-/// Before a decisive attempt the process lives this many probations without the suspect.
+/// Number of probations that a process lives without the suspect before a decisive attempt.
 const CONTROL_PROBATIONS: u32 = 8;
-/// And this many lives of the process that was lost.
+/// Number of lifetimes of the lost process that it lives as well.
 const CONTROL_LIVES: u32 = 4;
-/// No control lasts longer than this many times the doubt, a minute by default: a process that lives for so long
-/// without the suspect is in no crash loop, and a run that took hours to die does not wait for hours.
+/// Upper bound of a control, as a multiple of the doubt: a minute by default. A process that lives that long without
+/// the suspect is not in a crash loop, and a run that took hours to die does not wait for hours.
 const CONTROL_DOUBTS_MAX: u32 = 60;
 
-/// How a run is recovered. It travels with the run, so that every healer decides alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = RecoveryPolicy))]
-pub struct Policy {
-    /// Counted recoveries without progress before rule P1 stops the run.
-    pub attempts_max: u32,
-    /// Rule P1 parks the run; else it fails once what it did is undone.
-    pub park: bool,
-    /// How long a finding must have held before a sweep heals it.
-    pub stale_ms: u64,
-    /// Pause of a run that waits for the recovery of others; ten of them are the doubt about two lives.
-    pub delay_ms: u64,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self { attempts_max: 3, park: true, stale_ms: 30_000, delay_ms: 100 }
-    }
-}
-
 impl Policy {
-    /// The policy that the run's log names, else `own`: that of the process that asks.
+    /// Returns the policy that the run's log names, or else `own`, the policy of the asking process.
     pub fn of(summary: &Summary, own: Self) -> Self {
         summary.recovery.unwrap_or(own)
     }
-
-    /// What `diagnose` needs of it.
-    pub fn bounds(self) -> Bounds {
-        Bounds { attempts_max: self.attempts_max, park: self.park }
-    }
-
-    /// Two lives of a run that differ by less do not differ.
-    pub fn doubt(self) -> Duration {
-        Duration::from_millis(self.delay_ms).saturating_mul(10)
-    }
-
-    /// How long a finding must have held before a sweep heals it.
-    pub fn stale_after(self) -> Duration {
-        Duration::from_millis(self.stale_ms)
-    }
 }
 
-/// How often a run may be recovered without progress, and what happens then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Counted recoveries without progress, at least 1.
-    pub attempts_max: u32,
-    /// Park the run instead of failing it.
-    pub park: bool,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Policy::default().bounds()
-    }
-}
-
-impl Bounds {
-    /// The recovery that decides: the run is alone in it, and if it dies in it, P1 acts.
-    fn decisive(self) -> u32 {
-        self.attempts_max.max(1)
-    }
-}
-
-/// How a suspect of crashing its process is let in.
+/// How a suspect of crashing its process is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// With all others.
+    /// Together with all others.
     Crowd,
-    /// With a few other suspects.
+    /// Together with a few other suspects.
     Cohort,
-    /// With nothing beside it that was let in lately.
+    /// Alone: nothing else was admitted recently.
     Alone,
-    /// Not at all: it is the one.
+    /// Never: rule P1 stops the run.
     Never,
 }
 
-/// How long a lost owner had a run, as far as can be told.
+/// How long a lost owner owned a run, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lived {
-    /// At least.
+    /// Lower bound.
     pub least: Duration,
-    /// At most.
+    /// Upper bound.
     pub most: Duration,
-    /// Two lives that differ by less do not differ: a crash takes a little longer one time than another.
+    /// Tolerance when comparing two lifetimes: a crash does not always take equally long.
     pub doubt: Duration,
-    /// How long the owner's process lived in all, as far as its beats tell.
+    /// How long the owner's process lived in total, according to its beats.
     pub process: Duration,
 }
 
-/// Whether code of the run may have been executing when its owner died.
+/// Returns whether code of the run may have been executing when its owner died.
 ///
-/// A run whose every open operation waits takes no process down. If it was recovered while it waited, its owner gives
-/// it back as soon as replay has shown that it only waits; so one that dies owned right after that was executing.
+/// A run whose every open operation waits cannot crash a process. The owner of a run that was recovered while it
+/// waited releases it as soon as replay has shown that it only waits, so if such a run dies owned right after that,
+/// it was executing.
 pub fn was_executing(summary: &Summary) -> bool {
     if planted::is(Bug::WaitingIsCharged) {
         return true;
@@ -127,10 +70,10 @@ pub fn was_executing(summary: &Summary) -> bool {
     }
 }
 
-/// Whether the loss of its owner counts against the run.
+/// Returns whether the loss of its owner counts against the run.
 ///
-/// A run that lived for more than twice as long as before its last crash did not cause this one, so it is not counted:
-/// a long run beside a poisonous one must not pay for it.
+/// A run that lived more than twice as long as before its last crash did not cause this one, so the crash is not
+/// counted: a long run must not be blamed for a poisonous one beside it.
 fn is_charged(summary: &Summary, lived: Lived) -> bool {
     let before = summary.lived_ms.map(Duration::from_millis);
     let innocent = summary.attempt > 0
@@ -138,17 +81,17 @@ fn is_charged(summary: &Summary, lived: Lived) -> bool {
     was_executing(summary) && !innocent
 }
 
-/// The number of the recovery that a loss of its owner would be, counted since the last progress.
+/// Returns the number of the next recovery if the owner is lost now, counted since the last progress.
 ///
-/// The recovery that decides is counted only if the run is let in alone: with others beside it, a death proves nothing
-/// about one of them.
+/// The decisive recovery is counted only if the run is admitted alone: with other runs beside it, the crash proves
+/// nothing about one of them.
 pub fn next_attempt(summary: &Summary, lived: Lived, bounds: Bounds, alone: bool) -> u32 {
     let most = if alone { bounds.decisive() } else { bounds.decisive() - 1 };
     let next = summary.attempt.saturating_add(u32::from(is_charged(summary, lived)));
     next.min(most)
 }
 
-/// How the next recovery of the run is let in.
+/// Returns how the run is admitted at its next recovery.
 pub fn pace(summary: &Summary, lived: Lived, bounds: Bounds) -> Pace {
     if !was_executing(summary) {
         return Pace::Crowd;
@@ -166,16 +109,16 @@ pub fn pace(summary: &Summary, lived: Lived, bounds: Bounds) -> Pace {
     }
 }
 
-/// How long a suspect is watched before others are let in: one that lives for longer is innocent.
+/// Returns how long a suspect is watched before others are admitted: one that lives longer is innocent.
 pub fn probation(lived: Lived) -> Duration {
     lived.most.saturating_mul(2).saturating_add(lived.doubt)
 }
 
-/// How long a process must have lived, without the suspect, before it lets the suspect in.
+/// Returns how long a process must have lived without the suspect before it admits the suspect.
 ///
-/// A process that is killed from outside again and again does not live that long, so it blames no run. The life of the
-/// lost process covers kills at regular intervals, however late the run was claimed in it; four of them leave little to
-/// kills at random.
+/// A process that is killed from outside again and again does not live that long, so it blames no run. The lifetime
+/// of the lost process covers kills at regular intervals, however late the process claimed the run; four lifetimes
+/// cover most kills at random intervals.
 pub fn control(lived: Lived, pace: Pace) -> Duration {
     let span = match pace {
         Pace::Crowd | Pace::Never => Duration::ZERO,
@@ -188,7 +131,7 @@ pub fn control(lived: Lived, pace: Pace) -> Duration {
     span.min(lived.doubt.saturating_mul(CONTROL_DOUBTS_MAX))
 }
 
-/// What of the run was executing when its owner died, as far as the log tells.
+/// Returns which part of the run was executing when its owner died, as far as the log records it.
 pub fn suspected(summary: &Summary) -> String {
     match (summary.under_way.as_slice(), &summary.step) {
         ([], Some(step)) if summary.compensating => format!("while undoing step {step}"),
@@ -202,16 +145,17 @@ pub fn suspected(summary: &Summary) -> String {
     }
 }
 
-/// What P1 has seen of a run.
+/// Returns the evidence of P1.
 pub fn seen_of(summary: &Summary) -> String {
-    let (attempts, place) = (summary.attempt, suspected(summary));
+    let attempts = summary.attempt;
+    let place = suspected(summary);
     format!(
-        "the worker died after each of {attempts} recoveries without progress, the last time executing only this run, {place}"
+        "the worker died after each of {attempts} recoveries without progress, most recently executing only this run, {place}"
     )
 }
 
-/// What P1 does to a run. One that is being undone already is parked whatever its policy: undoing takes its process
-/// down, too.
+/// Returns the remedy of P1. A run that is already compensating is parked regardless of its policy: compensating
+/// crashes its process, too.
 pub fn used_up(summary: &Summary, bounds: Bounds) -> Remedy {
     let message = format!("recovery failed after {} attempts", summary.attempt);
     match bounds.park || summary.compensating {

@@ -1,6 +1,7 @@
-//! State objects that somebody else keeps beside our runs: which of them are stalled, and what heals them.
+//! Workflow states that another system keeps beside Goldseam's runs: which of them are stalled, and the task that
+//! heals them.
 //!
-//! Invariant: nothing of such an object changes but the id of its task; every other byte stays as it was written.
+//! Invariant: only the task id in such a state ever changes; every other byte stays as it was written.
 
 use std::ops::Range;
 
@@ -11,65 +12,66 @@ use crate::hash::Hash;
 use crate::id::{QueueName, RunId, TaskId};
 use crate::limits::Limits;
 use crate::payload::Payload;
+use crate::reserved::EngineTask;
 use crate::task::{NewTask, Task, TaskState};
 use crate::time::Millis;
 
-/// What is expected to move by itself.
+/// Statuses that are expected to make progress.
 const ACTIVE: [&str; 3] = ["running", "waiting_signal", "compensating"];
-/// Kind of the task that moves such a workflow on, unless the operator names another.
+/// Kind of the task that advances such a workflow, unless the operator names another.
 pub const ORCHESTRATE: &str = "workflow.orchestrate";
-/// Failures of that task's own work before it has failed for good.
+/// Failures of that task before it has failed for good.
 const ATTEMPTS_MAX: u32 = 3;
 /// Longest `updated_at`, in bytes: it becomes part of a key.
 const UPDATED_AT_MAX: usize = 128;
 
-/// A foreign state, as far as it is understood.
+/// A foreign state, as far as Goldseam can parse it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
     id: RunId,
     text: String,
     status: String,
     task: Option<String>,
-    /// Where the text names the task.
+    /// Byte range of the task's name in the text.
     task_at: Range<usize>,
     updated_at: String,
 }
 
-/// Why a foreign state is left alone.
+/// The reason why a foreign state is left alone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the state of {id} is not understood: {why}")]
+#[error("cannot parse the state of {id}: {why}")]
 pub struct NotUnderstood {
-    /// Whose state it is.
+    /// The workflow of the state.
     pub id: RunId,
-    /// What is wrong with it.
+    /// What is wrong with the state.
     pub why: String,
 }
 
-/// How a foreign state stands.
+/// The condition of a foreign state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It is over, paused or names no task: not for us to move.
+    /// It has ended, is paused or names no task: Goldseam does not advance it.
     Skipped,
-    /// Its task will move it on.
+    /// Its task will advance it.
     Well,
-    /// Nothing will move it on until it has a new task.
+    /// Only a new task will advance it.
     Stalled {
-        /// What was seen.
+        /// What was observed.
         evidence: String,
     },
-    /// Its task took too many claimants down: another one would do the same.
+    /// Its task crashed too many claimants: a new one would do the same.
     NeedsHelp {
-        /// What was seen.
+        /// What was observed.
         evidence: String,
     },
 }
 
-/// What a queue knows of the task that a foreign state names.
+/// The condition of the task that a foreign state names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskStanding {
     /// The queue has no such task.
     Missing,
-    /// It waits, or a live claimant has it.
+    /// It is ready, or a live claimant has it.
     Live,
     /// It is done.
     Completed,
@@ -77,17 +79,17 @@ pub enum TaskStanding {
     Failed,
     /// It was cancelled.
     Cancelled,
-    /// It is claimed, and its lease is over.
+    /// It is claimed, but its claimant is dead or silent.
     LeaseOver {
-        /// How that is known.
+        /// The evidence.
         why: String,
     },
-    /// It took too many claimants down.
+    /// It crashed too many claimants.
     Dead,
 }
 
 impl TaskStanding {
-    /// That of a task of ours; `lapsed` says why no living claimant has it, if that is so.
+    /// Returns the condition of one of Goldseam's tasks. `lapsed` says why it has no live claimant, if that is so.
     pub fn of(task: Option<&Task>, lapsed: Option<&str>) -> Self {
         match (task.map(|task| task.state), lapsed) {
             (None, _) => Self::Missing,
@@ -101,7 +103,7 @@ impl TaskStanding {
     }
 }
 
-/// The fields that matter; the others may be anything.
+/// The fields that Goldseam reads; all others may be anything.
 #[derive(Deserialize)]
 struct Fields<'a> {
     id: Option<String>,
@@ -118,50 +120,50 @@ impl Foreign {
         let not = |why: String| NotUnderstood { id: id.clone(), why };
         let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| not(error.to_string()))?;
         if fields.id.as_deref().is_some_and(|own| own != id.as_str()) {
-            return Err(not("it says that it is another one's".to_owned()));
+            return Err(not("its `id` field names another workflow".to_owned()));
         }
         let updated_at = plain(fields.updated_at);
         if updated_at.len() > UPDATED_AT_MAX {
-            return Err(not("its updated_at is too long".to_owned()));
+            return Err(not("its `updated_at` is too long".to_owned()));
         }
         let (task, task_at) = match fields.orchestrator_task_id {
             None => (None, 0..0),
             Some(raw) => {
                 let name = serde_json::from_str::<String>(raw.get())
-                    .map_err(|_| not("its orchestrator_task_id is no text".to_owned()))?;
+                    .map_err(|_| not("its `orchestrator_task_id` is not a string".to_owned()))?;
                 (Some(name).filter(|name| !name.is_empty()), place(text, raw.get()))
             }
         };
-        let (id, text) = (id.clone(), text.to_owned());
-        Ok(Self { id, text, status: fields.status, task, task_at, updated_at })
+        let status = fields.status;
+        Ok(Self { id: id.clone(), text: text.to_owned(), status, task, task_at, updated_at })
     }
 
-    /// Whose state it is.
+    /// Returns the workflow of the state.
     pub fn id(&self) -> &RunId {
         &self.id
     }
 
-    /// The task that is to move it on, if it names one.
+    /// Returns the task that advances the workflow, if the state names one.
     pub fn task(&self) -> Option<&str> {
         self.task.as_deref()
     }
 
-    /// The same as a name that a task of ours can have.
+    /// Returns the same as a task id, if the name is a valid one.
     pub fn task_id(&self) -> Option<TaskId> {
         self.task().and_then(|name| TaskId::new(name).ok())
     }
 
-    /// Whether somebody is expected to move it on.
+    /// Returns whether the workflow is expected to make progress.
     pub fn is_active(&self) -> bool {
         ACTIVE.contains(&self.status.as_str()) && self.task.is_some()
     }
 
-    /// How it stands, given its task as the queue has it and, if nobody alive holds that, why.
+    /// Returns its condition, given the task as the queue has it and, if it has no live claimant, why.
     pub fn standing(&self, task: Option<&Task>, lapsed: Option<&str>) -> Standing {
         self.standing_by(&TaskStanding::of(task, lapsed))
     }
 
-    /// The same, given what a queue knows of its task, in any queue.
+    /// Returns its condition, given the condition of its task in any queue.
     pub fn standing_by(&self, task: &TaskStanding) -> Standing {
         let (true, Some(name)) = (self.is_active(), self.task()) else { return Standing::Skipped };
         let stalled = |what: &str| Standing::Stalled { evidence: format!("its task {name} is {what}") };
@@ -171,17 +173,16 @@ impl Foreign {
             TaskStanding::Completed => stalled("completed"),
             TaskStanding::Failed => stalled("failed"),
             TaskStanding::Cancelled => stalled("cancelled"),
-            TaskStanding::LeaseOver { why } => stalled(&format!("held by nobody: {why}")),
+            TaskStanding::LeaseOver { why } => stalled(&format!("held by a dead claimant: {why}")),
             TaskStanding::Dead => Standing::NeedsHelp { evidence: format!("its task {name} is dead") },
         }
     }
 
-    /// The task that heals it, of the given kind in the given queue. Its id follows from the state and the task before: of many healers none makes a second
-    /// one, not even once the first is done.
+    /// Returns the task that heals it, of the given kind in the given queue. The id is derived from the state and its
+    /// previous task, so several healers create only one task, even after the first has ended.
     pub fn new_task(&self, queue: QueueName, kind: &str, now: Millis) -> NewTask {
         let parts = ["orchestrate", self.id.as_str(), &self.updated_at, self.task().unwrap_or_default()];
-        let id = TaskId::new(format!("w-{}", Hash::of_parts(&parts)))
-            .unwrap_or_else(|_| unreachable!("a hash is an id"));
+        let id = EngineTask::Foreign.id(Hash::of_parts(&parts));
         let payload = serde_json::json!({ "workflow_id": self.id });
         NewTask {
             id,
@@ -197,7 +198,7 @@ impl Foreign {
         }
     }
 
-    /// Its text with this task instead of its own; one that names none stays as it is.
+    /// Returns its text with this task instead of its own; a state that names no task is unchanged.
     pub fn with_task(&self, task: &TaskId) -> String {
         let mut text = self.text.clone();
         if self.task.is_some() {
@@ -207,12 +208,12 @@ impl Foreign {
     }
 }
 
-/// A text without its quotes, anything else as it is written.
+/// Returns a JSON string without its quotes, or any other value as written.
 fn plain(raw: &RawValue) -> String {
     serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned())
 }
 
-/// Where `part`, which is borrowed from `text`, stands in it.
+/// Returns the byte range of `part`, which is borrowed from `text`.
 fn place(text: &str, part: &str) -> Range<usize> {
     let begin = part.as_ptr().addr() - text.as_ptr().addr();
     begin..begin + part.len()

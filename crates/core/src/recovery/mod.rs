@@ -1,8 +1,8 @@
-//! `diagnose`: what is wrong with a run, by rules that are data.
+//! `diagnose`: finds what is wrong with a run, by rules that are data.
 //!
-//! Invariant: a diagnosis is made from facts alone, and its remedy is carried out only at exactly
-//! the end of the log that it was made from. So two healers do no more than one, and a run that
-//! moved meanwhile is left alone.
+//! Invariant: a diagnosis follows from facts alone, and its remedy is applied only at exactly the log end that the
+//! diagnosis was made from. Two healers therefore do no more than one, and a run that changed in the meantime is left
+//! alone.
 
 mod blame;
 mod detect;
@@ -11,202 +11,206 @@ mod rules;
 
 use std::time::Duration;
 
+use crate::corrupt::Corrupt;
+use crate::error::Failure;
 use crate::id::{NodeId, RunId, TaskId};
 use crate::path::Path;
 use crate::payload::Payload;
 use crate::state::State;
+use crate::status::Status;
 use crate::summary::Summary;
 use crate::task::Task;
 use crate::time::{Millis, Seq};
-use crate::{Failure, Status};
 
+pub use crate::recovery_policy::{Bounds, Policy};
 pub use blame::{
-    Bounds, Lived, Pace, Policy, control, next_attempt, pace, probation, seen_of, suspected, used_up,
-    was_executing,
+    Lived, Pace, control, next_attempt, pace, probation, seen_of, suspected, used_up, was_executing,
 };
 pub use rules::{Budget, CATALOGUE, Code, Detector, NoRule, Rule};
 
 /// The cached row as the store has it.
 #[derive(Debug, Clone, Copy)]
 pub struct Cached<'a> {
-    /// What it says about the run.
+    /// The content of the row.
     pub summary: &'a Summary,
-    /// The run's own advance task.
+    /// The run's advance task.
     pub task: Option<&'a TaskId>,
 }
 
 /// What is known about the process of a run's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// The log names none.
-    Nobody,
-    /// It lives, or nothing speaks against it.
+    /// The log names no owner.
+    None,
+    /// The process is alive, or no evidence says otherwise.
     Alive,
-    /// It is gone or silent.
+    /// The process is dead or silent.
     Lost {
-        /// Whether its process is known to be gone.
+        /// Whether its process is known to be dead.
         proven: bool,
-        /// What was seen.
+        /// What was observed.
         evidence: String,
-        /// How long it had the run.
+        /// How long it owned the run.
         lived: Lived,
     },
 }
 
 impl Owner {
-    /// Whether somebody may be executing the run.
+    /// Returns whether the owner may be executing the run.
     pub fn is_alive(&self) -> bool {
         *self == Self::Alive
     }
 }
 
-/// A remote step that is open, with the task that is to do it, if there is one.
+/// An open remote step and its task, if it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remote {
     /// The step.
     pub path: Path,
-    /// The attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Its task as the queue has it.
+    /// The task as the queue has it.
     pub task: Option<Task>,
-    /// How long its worker may be silent.
+    /// How long the worker may be silent.
     pub silence: Duration,
     /// When the attempt began.
     pub since: Millis,
 }
 
-/// Everything that is known about one run.
+/// Every known fact about one run.
 #[derive(Debug, Clone)]
 pub struct Sight<'a> {
     /// Now, by the store's clock.
     pub now: Millis,
-    /// What the log says.
+    /// The state, derived from the log.
     pub state: &'a State,
-    /// What the cache says; none if it is lost.
+    /// The cached row; none if it is lost.
     pub row: Option<Cached<'a>>,
     /// The advance task that the row names, as the queue has it.
     pub task: Option<&'a Task>,
-    /// The log's owner.
+    /// The owner that the log names.
     pub owner: Owner,
-    /// The task's claimant.
+    /// The claimant of the task.
     pub claimant: Owner,
     /// The versions of its workflow that live nodes have, ascending; none: not looked up.
     pub versions: Option<&'a [u32]>,
     /// Open remote steps.
     pub remote: &'a [Remote],
-    /// Children that it waits for and that have ended, though its log does not say so.
+    /// Children that have ended and that the run waits for, although its log does not record their end.
     pub children: &'a [(RunId, Result<Payload, Failure>)],
-    /// How often it may be recovered.
+    /// How often the run may be recovered.
     pub bounds: Bounds,
 }
 
-/// Something that is wrong with a run.
+/// A rule that applies to a run, with its evidence and its remedy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
     /// The rule.
     pub rule: Code,
-    /// What was seen.
+    /// What was observed.
     pub evidence: String,
-    /// What is to be done.
+    /// What repairs it.
     pub remedy: Remedy,
 }
 
-/// What is to be done about a diagnosis. Everything but `Tell` is one append.
+/// What repairs a diagnosis. Every remedy except `Tell` is one append.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Remedy {
-    /// Cut off what cannot be trusted: a branch at this position.
+    /// Open a branch at this position and so discard what follows it.
     Branch {
-        /// The last position that it sees.
+        /// The last position that the branch sees.
         cutoff: Seq,
     },
-    /// The failed step is tried again.
+    /// Retry the failed step.
     Retry {
         /// The step.
         path: Path,
-        /// Number of the attempt to come.
+        /// Number of the next attempt.
         attempt: u32,
     },
-    /// A new advance task.
+    /// Create a new advance task.
     Requeue {
-        /// When it is due.
+        /// When the task is due.
         run_at: Millis,
     },
-    /// The task of a lost node goes back to its queue, so that another takes the run over.
+    /// Return the task of a lost node to its queue, so that another node takes over the run.
     Reclaim,
-    /// The run's task is due now.
+    /// Make the run's task due now.
     Wake,
-    /// What became of a child.
+    /// Deliver the end of a child to its parent.
     Deliver {
         /// The child.
         child: RunId,
         /// How it ended.
         result: Result<Payload, Failure>,
     },
-    /// The remote step's task holds its result.
+    /// Append the result that the task of a remote step holds.
     TakeResult {
         /// The step.
         path: Path,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// The task, finished.
+        /// The task, which has ended.
         task: Box<Task>,
     },
-    /// The remote step gets another task for the same attempt.
+    /// Create another task for the same attempt of a remote step.
     SendAgain {
         /// The step.
         path: Path,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// The remote step's attempt is given up.
+    /// Give up an attempt of a remote step.
     GiveUp {
         /// The step.
         path: Path,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// The task, as it was seen: any heartbeat since then defeats the remedy.
+        /// The task as it was observed: any later heartbeat defeats the remedy.
         task: Box<Task>,
     },
-    /// The run goes on under another version of its workflow.
+    /// Continue the run under another version of its workflow.
     ChangeVersion {
-        /// That version.
+        /// The new version.
         to: u32,
     },
-    /// The run fails for good.
+    /// Fail the run for good.
     Fail {
-        /// Why.
+        /// Why it fails.
         failure: Failure,
     },
-    /// The run needs a person.
+    /// Park the run until an operator resolves it.
     Park {
-        /// What was seen.
+        /// What was observed.
         reason: String,
     },
-    /// Only a person, or time, can help.
+    /// Only report it: an operator, or time, resolves it.
     Tell {
-        /// What to do.
+        /// What the operator can do.
         hint: String,
     },
 }
 
 impl Remedy {
-    /// Whether an engine can do it by itself.
+    /// Returns whether an engine can apply the remedy without an operator.
     pub fn is_automatic(&self) -> bool {
         !matches!(self, Self::Tell { .. })
     }
 
-    /// In a few words, for people.
+    /// Returns a short description for people.
     pub fn describe(&self) -> String {
         match self {
             Self::Branch { cutoff } => format!("open a branch at event {cutoff}"),
-            Self::Retry { path, attempt } => format!("try step {path} again, attempt {attempt}"),
-            Self::Requeue { run_at } if *run_at == Millis::NEVER => "make a task that sleeps".to_owned(),
-            Self::Requeue { .. } => "make a new task".to_owned(),
-            Self::Reclaim => "put its task back into the queue".to_owned(),
-            Self::Wake => "wake it".to_owned(),
+            Self::Retry { path, attempt } => format!("retry step {path}, attempt {attempt}"),
+            Self::Requeue { run_at } if *run_at == Millis::NEVER => {
+                "create a dormant advance task".to_owned()
+            }
+            Self::Requeue { .. } => "create an advance task".to_owned(),
+            Self::Reclaim => "return its task to the queue".to_owned(),
+            Self::Wake => "wake the run".to_owned(),
             Self::Deliver { child, .. } => format!("deliver the end of child {child}"),
             Self::TakeResult { path, .. } => format!("take the result of step {path} from its task"),
-            Self::SendAgain { path, .. } => format!("make a new task for step {path}"),
+            Self::SendAgain { path, .. } => format!("create a new task for step {path}"),
             Self::GiveUp { path, attempt, .. } => format!("give up attempt {attempt} of step {path}"),
             Self::ChangeVersion { to } => format!("change its version to {to}"),
             Self::Fail { failure } => format!("fail the run: {}", failure.message),
@@ -216,7 +220,7 @@ impl Remedy {
     }
 }
 
-/// Everything that is wrong with a run, what is to be healed first standing first.
+/// Returns everything that is wrong with a run; the first one is healed first.
 pub fn diagnose(sight: &Sight<'_>) -> Vec<Diagnosis> {
     let status = sight.state.summary.status;
     if status.is_terminal() || status == Status::Paused {
@@ -234,70 +238,71 @@ pub fn diagnose(sight: &Sight<'_>) -> Vec<Diagnosis> {
     found
 }
 
-/// What whoever has just taken a run must mend before its code sees the log: D2 and A4, which need no cache.
+/// Returns what a node that has just claimed a run must repair before its code sees the log: D2 and A4, which need no
+/// cache.
 pub fn at_claim(state: &State) -> Option<Diagnosis> {
     detect::at_claim(state)
 }
 
-/// What is wrong with a run whose log cannot be read.
-pub fn damaged(what: &crate::Corrupt) -> Diagnosis {
+/// Returns the diagnosis of a run whose log cannot be read.
+pub fn damaged(what: &Corrupt) -> Diagnosis {
     let reason = what.to_string();
     if what.is_newer {
-        let hint = "start a node of the release that wrote it, or upgrade this one; the run waits, unharmed"
+        let hint = "start a node of the release that wrote it, or upgrade this one; the run waits unchanged"
             .to_owned();
         return Diagnosis { rule: Code::K2, evidence: reason, remedy: Remedy::Tell { hint } };
     }
     Diagnosis { rule: Code::K1, evidence: reason.clone(), remedy: Remedy::Park { reason } }
 }
 
-/// A parked run stays a finding until a person has dealt with it.
+/// A parked run stays a finding until an operator has resolved it.
 fn parked(sight: &Sight<'_>) -> Diagnosis {
     let summary = &sight.state.summary;
     let trouble = summary.trouble.as_ref();
     let code = trouble.and_then(|trouble| trouble.code.as_deref());
     let rule: Option<Code> = code.and_then(|code| code.parse().ok());
-    let evidence = trouble.map_or_else(|| "it is parked".to_owned(), |trouble| trouble.message.clone());
+    let evidence = trouble.map_or_else(|| "the run is parked".to_owned(), |trouble| trouble.message.clone());
     let read = match (rule, code) {
         (None, Some(code)) => format!(" (goldseam explain {code})"),
         _ => String::new(),
     };
     let hint = match rule {
-        Some(Code::E2) => detect::comes_back(sight),
-        _ => format!("deal with it{read}, then: goldseam resume {}", summary.run),
+        Some(Code::E2) => detect::resume_hint(sight),
+        _ => format!("resolve the problem{read}, then: goldseam resume {}", summary.run),
     };
     Diagnosis { rule: rule.unwrap_or(Code::V1), evidence, remedy: Remedy::Tell { hint } }
 }
 
-/// Why a run is parked that a cut would have healed.
+/// The reason for parking a run that a branch would heal, if no stable event exists.
 pub const NO_STABLE_EVENT: &str = "no stable event found";
 
-/// The last event that may be trusted whatever came after: a completed step, or an answer that was read.
+/// Returns the last stable event: a completed step, or an answer that was read.
 pub fn last_stable(state: &State) -> Option<Seq> {
     detect::last_stable(state)
 }
 
-/// Who heals, why, and from where: what a heal says about itself in the log.
+/// The healer, and why it acts; recorded in the log with the remedy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Healer {
-    /// The node, if one does.
+    /// The node, if a node heals.
     pub node: Option<NodeId>,
-    /// Why it looked.
+    /// Why it examined the run.
     pub reason: Reason,
 }
 
-/// Why somebody looked at a run.
+/// Why a healer examined a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A process is gone.
+    /// A process died.
     InfrastructureRestart,
     /// A sweep found it.
     StaleDetection,
-    /// A person asked.
+    /// An operator requested it.
     Manual,
 }
 
 impl Reason {
-    /// The word in the log.
+    /// Returns the word in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InfrastructureRestart => "infrastructure_restart",

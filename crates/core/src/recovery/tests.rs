@@ -1,4 +1,4 @@
-//! Histories as small tables: what a run did, what its cache says, who lives; and what is found.
+//! Histories as small tables: the log, the cached row and the liveness of nodes; and the expected findings.
 
 mod blame;
 mod remedies;
@@ -12,13 +12,14 @@ use crate::decide::{Refusal, TaskMove};
 use crate::event::{Event, Release, RunQueued};
 use crate::form::Form;
 use crate::id::StepName;
+use crate::state::OpenRemote;
 use crate::task::NewTask;
 use crate::testing::{Log, a_task, answer, json, jump_to, node, note, order, path};
 use crate::{Owned, QueueName, Status};
 
 const NOW: Millis = Millis(1_000_000);
 
-/// How a run's task stands.
+/// The state of a run's task.
 #[derive(Clone, Copy, PartialEq)]
 enum Queue {
     Missing,
@@ -29,7 +30,7 @@ enum Queue {
     Due(Millis),
 }
 
-/// A run and everything around it.
+/// A run and the facts around it.
 struct Case {
     log: Log,
     status: Option<Status>,
@@ -46,7 +47,7 @@ fn lost() -> Owner {
     Owner::Lost { proven: true, evidence: "its process is gone".into(), lived: Lived::default() }
 }
 
-/// The run goes on under version 2.
+/// Returns the command that moves the run to version 2.
 fn changed(log: &Log) -> Command {
     log.heal(Code::E2, "1 is missing", Remedy::ChangeVersion { to: 2 })
 }
@@ -78,17 +79,24 @@ fn task(log: &Log, queue: Queue) -> Option<Task> {
 }
 
 impl Case {
-    /// A run that a live node executes, as it should be.
+    /// Returns a healthy run that a live node executes.
     fn healthy(log: Log) -> Self {
-        let (status, late, queue, owner) = (None, false, Queue::Claimed, Owner::Alive);
-        let versions = Some(vec![1]);
-        let (claimant, remote, children) = (None, Vec::new(), Vec::new());
-        Self { log, status, late, queue, owner, claimant, versions, remote, children }
+        Self {
+            log,
+            status: None,
+            late: false,
+            queue: Queue::Claimed,
+            owner: Owner::Alive,
+            claimant: None,
+            versions: Some(vec![1]),
+            remote: Vec::new(),
+            children: Vec::new(),
+        }
     }
 
-    /// A run that nobody has, whose task will move it.
+    /// Returns a run without an owner whose task will advance it.
     fn resting(log: Log, queue: Queue) -> Self {
-        Self { queue, owner: Owner::Nobody, ..Self::healthy(log) }
+        Self { queue, owner: Owner::None, ..Self::healthy(log) }
     }
 
     fn cached_as(self, status: Status) -> Self {
@@ -103,7 +111,7 @@ impl Case {
             row.as_of = row.as_of.before();
         }
         let task = task(&self.log, self.queue);
-        let claimant = if self.owner == Owner::Nobody { Owner::Alive } else { self.owner.clone() };
+        let claimant = if self.owner == Owner::None { Owner::Alive } else { self.owner.clone() };
         let claimant = self.claimant.clone().unwrap_or(claimant);
         diagnose(&Sight {
             now: NOW,
@@ -144,7 +152,7 @@ fn asked() -> Log {
     Log::running().completed("a").asks("approve", Form::Text).released(Release::Unload)
 }
 
-/// A log into which somebody else wrote half a jump.
+/// Returns a log into which a foreign program wrote half a jump.
 fn half_a_jump() -> Log {
     let mut log = Log::running().completed("a").completed("b");
     let requested = Event::JumpRequested(jump_to("j1", "a"));
@@ -185,7 +193,7 @@ fn each_rule_finds_its_own() {
         ),
         ("A4 tries left", rests(failed_with(2), Ready), vec![A4]),
         ("A4 no tries, no task", rests(failed_with(0), Missing), vec![A4, O1]),
-        ("D2 half a jump", rests(half_a_jump(), Ready), vec![D2]),
+        ("D2 incomplete jump", rests(half_a_jump(), Ready), vec![D2]),
         ("O1 no task", rests(done(), Missing), vec![O1]),
         ("O1 task completed", rests(done(), Completed), vec![O1]),
         ("O1 a wait without a task", rests(waiting(), Missing), vec![O1]),
@@ -205,7 +213,7 @@ fn each_rule_finds_its_own() {
         ("W1 mail unread", rests(waiting().signalled("go", "s1"), Sleeps), vec![W1]),
         ("W2 an early signal does not fit", rests(misfit(), Ready), vec![W2]),
         ("W1 nothing awaited", rests(done(), Sleeps), vec![W1]),
-        ("N1 nobody fit", Case { versions: Some(vec![]), ..rests(done(), Ready) }, vec![N1]),
+        ("N1 no node has the workflow", Case { versions: Some(vec![]), ..rests(done(), Ready) }, vec![N1]),
         (
             "N1 behind a lost owner",
             Case { owner: lost(), versions: Some(vec![]), queue: Ready, ..Case::healthy(Log::running()) },
@@ -230,18 +238,18 @@ fn each_rule_finds_its_own() {
 }
 
 #[test]
-fn what_is_not_sick_is_left_alone() {
+fn healthy_runs_have_no_findings() {
     use Queue::{Claimed, Ready, Sleeps};
     let rests = |log, queue| Case::resting(log, queue);
     let older = || Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1");
     let table: Vec<(&str, Case)> = vec![
         ("B1 open question", rests(asked(), Sleeps)),
-        ("B2 a question open for ever", Case { versions: Some(vec![]), ..rests(asked(), Sleeps) }),
+        ("B2 a question that stays open", Case { versions: Some(vec![]), ..rests(asked(), Sleeps) }),
         ("C1 unfinished step of a live run", Case::healthy(Log::running().started("a", 1))),
         ("C2 the same, its cache late", Case { late: true, ..Case::healthy(Log::running().started("a", 1)) }),
-        ("D1 a branch nobody jumped to", Case::healthy(older())),
+        ("D1 a branch without a jump", Case::healthy(older())),
         ("E1 no version recorded", Case::healthy(Log::running())),
-        ("F2 nobody watches", Case::healthy(Log::running().completed("a"))),
+        ("F2 no follower", Case::healthy(Log::running().completed("a"))),
         ("queued, about to begin", rests(Log::new("r1").queued(), Ready)),
         ("claimed, about to begin", rests(Log::new("r1").queued(), Claimed)),
         ("paused", rests(released(Log::running()).act(Command::Pause(note("p"))), Queue::Missing)),
@@ -260,7 +268,7 @@ fn what_is_not_sick_is_left_alone() {
             let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
             Case::healthy(log.act(Command::Jump(jump)))
         }),
-        ("a failure that the workflow dealt with", rests(released(failed_then_went_on()), Ready)),
+        ("a failure that the workflow handled", rests(released(failed_then_went_on()), Ready)),
         (
             "asleep until later",
             rests(Log::running().sleeps("s", NOW + Duration::from_secs(9)).released(Release::Unload), Sleeps),
@@ -281,7 +289,7 @@ fn failed_then_went_on() -> Log {
 fn an_open_remote_step_is_judged_by_its_task() {
     let log = Log::running().hands_out("resize").released(Release::Unload);
     let open = log.state().open_remote().remove(0);
-    let fresh = a_task(open.task);
+    let fresh = a_task(open.task.clone());
     let claimed = |at| fresh.clone().claimed("w", at);
     let silent = Millis(NOW.0 - 60_001);
     let tasks = [
@@ -297,7 +305,7 @@ fn an_open_remote_step_is_judged_by_its_task() {
     ];
     for (task, expected) in tasks {
         let state = task.as_ref().map(|task| task.state);
-        let (path, attempt, silence, since) = (open.path.clone(), open.attempt, open.silence, open.since);
+        let OpenRemote { path, attempt, silence, since, .. } = open.clone();
         let remote = vec![Remote { path, attempt, task, silence, since }];
         let case = Case { remote, ..Case::resting(log.clone(), Queue::Sleeps) };
         let codes = expected.iter().map(|(code, _)| *code).collect::<Vec<_>>();
@@ -310,14 +318,14 @@ fn an_open_remote_step_is_judged_by_its_task() {
 }
 
 #[test]
-fn a_run_whose_remote_step_has_ended_must_not_sleep_on() {
+fn an_ended_remote_step_wakes_a_dormant_run() {
     let log = Log::running().hands_out("one").hands_out("two").released(Release::Unload);
     let case = Case::resting(log.brings("two", 1, Ok(json("2"))), Queue::Sleeps);
     assert_eq!(case.codes(), [Code::W1], "it waits for the first and has not seen the second");
 }
 
 #[test]
-fn a_cut_is_one_append_that_says_where_it_cut_and_why() {
+fn a_seam_is_one_append_with_cutoff_and_evidence() {
     let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
     let command = case.heal(0);
     let mut log = case.log.clone();
@@ -343,13 +351,13 @@ fn a_question_asked_again_takes_the_answer_to_the_old_one() {
     let mut log = case.log.act(command).claimed("n-2");
     log.now = log.now + Duration::from_secs(1);
     let log = log.asks("approve", Form::Text);
-    assert_eq!(log.state().summary.inputs[0].since, since, "it is the same question still");
+    assert_eq!(log.state().summary.inputs[0].since, since, "it is the same question");
     let log = log.act(answer("approve", "a1", "\"yes\"")).checks("approve");
     assert!(log.names().ends_with(&["input.answered", "wait.resolved"]));
 }
 
 #[test]
-fn an_answer_to_a_question_that_was_cut_off_counts_before_it_is_asked_again() {
+fn an_answer_to_a_cut_off_question_counts() {
     let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
     let command = case.heal(0);
     let log = case.log.act(command).act(answer("approve", "a1", "\"yes\""));
@@ -357,7 +365,7 @@ fn an_answer_to_a_question_that_was_cut_off_counts_before_it_is_asked_again() {
     let log = log.claimed("n-2").asks("approve", Form::Text);
     assert!(
         log.names().ends_with(&["wait.started", "wait.resolved"]),
-        "nobody is asked twice: {:?}",
+        "the question was asked twice: {:?}",
         log.names()
     );
     let jumped = asked().act(Command::Jump(jump_to("j1", "a")));
@@ -402,7 +410,7 @@ fn a_new_task_changes_nothing_else_of_the_run() {
     let mut log = case.log.clone();
     let before = log.state().summary.clone();
     let decision = log.try_act(&case.heal(0)).unwrap();
-    assert_eq!(decision.task, TaskMove::Renew(Millis::NEVER), "a waiting run's task sleeps");
+    assert_eq!(decision.task, TaskMove::Renew(Millis::NEVER), "the task of a waiting run is dormant");
     let after = log.state().summary.clone();
     let same = Summary {
         as_of: before.as_of,
@@ -417,7 +425,7 @@ fn a_new_task_changes_nothing_else_of_the_run() {
 }
 
 #[test]
-fn a_failed_step_with_tries_left_is_tried_again() {
+fn a_failed_step_with_attempts_left_is_retried() {
     let case = Case::resting(failed_with(2), Queue::Ready);
     let log = case.log.clone().act(case.heal(0)).claimed("n-2");
     let step = &log.state().ops[&path("b")];
@@ -436,19 +444,19 @@ fn graceful_hand_overs_cost_nothing() {
 }
 
 #[test]
-fn undoing_a_seam_shows_the_other_side_again() {
+fn undoing_a_seam_restores_the_old_branch() {
     let case = Case::resting(asked(), Queue::Sleeps).cached_as(Status::Running);
     let command = case.heal(0);
     let before = case.log.state().ops.len();
     let log = case.log.act(command).act(Command::UndoSeam(note("u1")));
-    assert_eq!(log.state().ops.len(), before, "the old side's operations are seen again");
+    assert_eq!(log.state().ops.len(), before, "the operations of the old branch are visible again");
     assert_eq!(log.status(), Status::Waiting);
     assert_eq!(log.state().branches.iter().count(), 3, "nothing was deleted");
     assert!(matches!(log.ask(&Command::UndoSeam(note("u2"))), Err(Refusal::NothingToDo { .. })));
 }
 
 #[test]
-fn a_reset_keeps_what_has_settled() {
+fn a_reset_keeps_stable_events() {
     let log = Log::running().completed("a").started("b", 1).act(Command::Reset(note("x1")));
     assert_eq!(log.status(), Status::Queued);
     assert!(log.state().ops.contains_key(&path("a")) && !log.state().ops.contains_key(&path("b")));

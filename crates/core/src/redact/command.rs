@@ -1,6 +1,6 @@
-//! The texts of a command: what user code and people say in words. They are filtered before they become events.
+//! The texts of a command: messages of user code and people, filtered before they become events.
 //!
-//! Payloads are data. They stay as they came; whoever writes them can ask which of them hold a secret.
+//! Payloads are data and stay unchanged; the writer can ask which of them contain a secret.
 
 use super::Redactor;
 use crate::command::{Command, Owned, Withdraw};
@@ -9,7 +9,7 @@ use crate::event::Note;
 use crate::payload::Payload;
 
 impl Command {
-    /// Takes registered values out of every text. Ids, names and payloads stay as they are.
+    /// Replaces registered values in every text. Ids, names and payloads are unchanged.
     pub fn redact(&mut self, redactor: &Redactor) {
         let edit = |text: &mut String| redactor.edit(text);
         match self {
@@ -38,7 +38,7 @@ impl Command {
         }
     }
 
-    /// The payloads that it brings into the log, each with the name of its place.
+    /// Returns the payloads that the command adds to the log, each with the name of its place.
     pub fn payloads(&self) -> Vec<(&str, &Payload)> {
         match self {
             Self::Start { queued, .. } => vec![("input", &queued.input)],

@@ -1,4 +1,4 @@
-//! Documents, filtered as text: order, numbers and spelling of all that stays are as they were.
+//! JSON documents, filtered as text: order, numbers and spelling of everything else stay unchanged.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::names::Names;
 use super::values::Values;
 
-/// The mark as a value of JSON.
+/// The mark as a JSON value.
 const QUOTED: &str = "\"[secret]\"";
 
 pub(super) fn hidden<'a>(text: &'a str, values: &Values, names: &Names) -> Cow<'a, str> {
@@ -25,13 +25,13 @@ pub(super) fn hidden<'a>(text: &'a str, values: &Values, names: &Names) -> Cow<'
     }
 }
 
-/// One way through a text. It need not be JSON: whatever it is, the way comes to its end.
+/// A pass over a text, which need not be JSON: the pass always reaches the end.
 struct Pass<'a> {
     text: &'a str,
     values: &'a Values,
     names: &'a Names,
     out: String,
-    /// Everything before is in `out`.
+    /// The text up to here is already in `out`.
     kept: usize,
 }
 
@@ -46,7 +46,7 @@ impl Pass<'_> {
         self.kept = span.end;
     }
 
-    /// A string, and what stands under it if it is the name of a secret. Where to go on.
+    /// Filters a string and, if it is the name of a secret, its value. Returns where to continue.
     fn string(&mut self, at: usize) -> usize {
         let end = self.string_end(at);
         let colon = self.behind_blanks(end);
@@ -63,7 +63,7 @@ impl Pass<'_> {
         to
     }
 
-    /// Replaces the values within a string.
+    /// Replaces the values in a string.
     fn filter(&mut self, span: Range<usize>) {
         let raw = &self.text[span.clone()];
         if !raw.contains('\\') {
@@ -79,7 +79,7 @@ impl Pass<'_> {
         }
     }
 
-    /// A string without its quotes and escapes; as it stands, if they make no sense.
+    /// Returns a string without its quotes and escapes, or unchanged if the escapes are invalid.
     fn unescaped(&self, span: Range<usize>) -> Cow<'_, str> {
         let raw = &self.text[span];
         match serde_json::from_str(raw).ok().filter(|_| raw.contains('\\')) {
@@ -96,7 +96,7 @@ impl Pass<'_> {
         end
     }
 
-    /// Behind the quote that ends the string; the end of the text if none does.
+    /// Returns the position after the closing quote, or the end of the text.
     fn string_end(&self, at: usize) -> usize {
         let mut escaped = false;
         for (offset, byte) in self.text.as_bytes()[at + 1..].iter().enumerate() {
@@ -115,9 +115,10 @@ impl Pass<'_> {
         at + rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
     }
 
-    /// Behind a value of any kind.
+    /// Returns the position after a value of any kind.
     fn value_end(&self, from: usize) -> usize {
-        let (mut at, mut depth) = (from, 0usize);
+        let mut at = from;
+        let mut depth = 0usize;
         loop {
             at = match self.byte(at) {
                 None => return self.text.len(),

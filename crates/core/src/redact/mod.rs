@@ -1,13 +1,13 @@
-//! Keeping secrets out of what people read: the one filter for logs, errors and views.
+//! Redaction: the only filter that keeps secrets out of logs, errors and views.
 //!
-//! Invariant: text that nothing applies to is handed back as it is, without a copy. What is hidden is replaced whole by
-//! [`MARK`], so that not even its length is told.
+//! Invariant: text without secrets is returned unchanged, without a copy. [`MARK`] replaces a secret as a whole, so
+//! that not even its length is visible.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `values` | what was registered, in every form that it travels in |
-//! | [`names`] | keys whose values are secret, whatever they are |
-//! | `json` | documents, filtered as text: nothing else in them changes |
+//! | `values` | registered values, in every encoding |
+//! | [`names`] | keys whose values are always secret |
+//! | `json` | JSON documents, filtered as text: nothing else in them changes |
 //! | `command` | the texts of a command, before they become events |
 
 mod command;
@@ -23,24 +23,24 @@ use crate::error::Failure;
 pub use names::Names;
 use values::Values;
 
-/// What stands where a secret was.
+/// The text that replaces a secret.
 pub const MARK: &str = "[secret]";
 
-/// Shorter values cannot be registered: they stand in too much that is no secret.
+/// Minimum length of a registered value: shorter ones occur in too many ordinary texts.
 pub const VALUE_BYTES_MIN: usize = 6;
 
-/// Why a value cannot be registered. It never tells the value.
+/// The reason why a value cannot be registered. It never contains the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unhidable {
-    /// Take a longer one.
-    #[error("it has fewer than {VALUE_BYTES_MIN} bytes, and would hide much that is no secret")]
+    /// Use a longer value.
+    #[error("it has fewer than {VALUE_BYTES_MIN} bytes and would also hide ordinary text")]
     TooShort,
-    /// Take one that cannot be guessed.
-    #[error("it is a part of the mark that stands where secrets were")]
+    /// Use a value that is harder to guess.
+    #[error("it is part of the text that replaces secrets")]
     Mark,
 }
 
-/// The one filter: hides registered values wherever they stand, and whatever stands under the name of a secret.
+/// A filter that hides registered values in any text, and the values of fields with the name of a secret.
 #[derive(Clone, Default)]
 pub struct Redactor {
     values: Values,
@@ -48,13 +48,13 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// A filter that hides what stands under these names, and no value yet.
+    /// Creates a filter for these names, without any registered value.
     pub fn new(names: Names) -> Self {
         Self { values: Values::default(), names }
     }
 
-    /// Registers a value: from now on it is hidden as it is, and as JSON, a URL, base64 or Rust would write it. A value of
-    /// several lines is hidden line by line, too. Blanks around it do not count.
+    /// Registers a value: the filter hides the value and its encodings in JSON, URLs, base64 and Rust. It also hides
+    /// each line of a value with several lines. Surrounding whitespace is ignored.
     pub fn hide(&mut self, value: &str) -> Result<(), Unhidable> {
         let value = value.trim();
         if value.len() < VALUE_BYTES_MIN {
@@ -67,23 +67,24 @@ impl Redactor {
         Ok(())
     }
 
-    /// Whether a value of this name is a secret, whatever it is.
+    /// Returns whether values of this name are always secret.
     pub fn is_secret_name(&self, name: &str) -> bool {
         self.names.has(name)
     }
 
-    /// Whether a registered value stands in the text.
+    /// Returns whether the text contains a registered value.
     pub fn finds(&self, text: &str) -> bool {
         self.values.find(text, 0).is_some()
     }
 
-    /// The text without registered values.
+    /// Replaces the registered values in a text.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.values.hidden(text)
     }
 
-    /// The JSON text without registered values, and without what stands under the name of a secret. Everything else stays
-    /// as it was written; `null`, `true` and `false` are nobody's secret. Text that is no JSON loses its registered values.
+    /// Replaces the registered values in a JSON text, and the values under the name of a secret, except `null`,
+    /// `true` and `false`. Everything else is unchanged. In text that is not JSON, only registered values are
+    /// replaced.
     pub fn json<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.values.is_empty() && self.names.is_empty() {
             true => Cow::Borrowed(text),
@@ -91,18 +92,18 @@ impl Redactor {
         }
     }
 
-    /// Whether any value is registered.
+    /// Returns whether any value is registered.
     pub fn has_values(&self) -> bool {
         !self.values.is_empty()
     }
 
-    /// Takes registered values out of a failure.
+    /// Replaces the registered values in a failure.
     pub fn edit_failure(&self, failure: &mut Failure) {
         self.edit(&mut failure.message);
         failure.code.iter_mut().for_each(|code| self.edit(code));
     }
 
-    /// Takes registered values out of a text.
+    /// Replaces the registered values in a text.
     pub fn edit(&self, text: &mut String) {
         if let Cow::Owned(hidden) = self.text(text) {
             *text = hidden;
@@ -110,7 +111,7 @@ impl Redactor {
     }
 }
 
-/// Values are never shown.
+/// Hides the values.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor").field("names", &self.names).finish_non_exhaustive()

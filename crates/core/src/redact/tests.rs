@@ -16,7 +16,7 @@ fn hiding(value: &str) -> Redactor {
     redactor
 }
 
-/// Base64 as anybody writes it.
+/// Reference implementation of base64.
 fn base64(bytes: &[u8]) -> String {
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let block = |three: &[u8]| {
@@ -31,7 +31,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_registered_value_is_hidden_in_every_form_that_it_travels_in() {
+fn a_registered_value_is_hidden_in_every_encoding() {
     let redactor = hiding(VALUE);
     let json = serde_json::to_string(VALUE).unwrap();
     for (written, shown) in [
@@ -49,7 +49,7 @@ fn a_registered_value_is_hidden_in_every_form_that_it_travels_in() {
 }
 
 #[test]
-fn a_value_is_found_in_base64_whatever_stands_beside_it() {
+fn a_value_is_found_in_base64_beside_other_bytes() {
     let redactor = hiding("opensesame42");
     for user in ["", "a", "ab", "abc", "abcd"] {
         for behind in ["", "x", "xy"] {
@@ -74,7 +74,7 @@ fn a_key_of_several_lines_is_hidden_line_by_line() {
 }
 
 #[test]
-fn values_that_overlap_leave_nothing_over() {
+fn overlapping_values_are_hidden_completely() {
     let mut redactor = hiding("abcdefgh");
     redactor.hide("abcdef").unwrap();
     redactor.hide("fghijk").unwrap();
@@ -82,16 +82,16 @@ fn values_that_overlap_leave_nothing_over() {
 }
 
 #[test]
-fn a_value_that_a_cut_went_through_is_hidden_as_far_as_it_goes() {
+fn a_truncated_value_is_hidden() {
     let redactor = hiding("opensesame42");
     assert_eq!(redactor.text("the door: opense…"), "the door: [secret]…");
     assert_eq!(redactor.text("the door: opensesame42…"), "the door: [secret]…");
-    assert_eq!(redactor.text("the door: op…"), "the door: op…", "too little to tell");
+    assert_eq!(redactor.text("the door: op…"), "the door: op…", "too short to recognise");
     assert_eq!(redactor.text("opense"), "opense", "nothing was cut");
 }
 
 #[test]
-fn what_is_no_secret_is_handed_back_without_a_copy() {
+fn text_without_secrets_is_not_copied() {
     let redactor = hiding("opensesame42");
     for text in ["", "opensesame4", "nothing to see here", "ünïcödé…", "{\"a\": [1, \"b\\n\"]}"] {
         assert!(matches!(redactor.text(text), Cow::Borrowed(same) if same == text));
@@ -112,7 +112,7 @@ fn a_value_that_would_hide_too_much_is_refused() {
 }
 
 #[test]
-fn a_name_is_met_by_itself_and_as_the_last_words_of_another() {
+fn a_name_matches_itself_and_the_last_words_of_a_key() {
     let names = Names::usual();
     for secret in [
         "password",
@@ -166,7 +166,7 @@ fn a_name_is_met_by_itself_and_as_the_last_words_of_another() {
 }
 
 #[test]
-fn a_document_loses_what_stands_under_the_name_of_a_secret_and_nothing_else() {
+fn only_values_under_secret_names_are_hidden() {
     let redactor = Redactor::new(Names::usual());
     for (written, shown) in [
         (r#"{"password":"x","a":1.50}"#, r#"{"password":"[secret]","a":1.50}"#),
@@ -189,7 +189,7 @@ fn a_document_loses_what_stands_under_the_name_of_a_secret_and_nothing_else() {
 }
 
 #[test]
-fn a_document_loses_registered_values_wherever_they_stand() {
+fn registered_values_are_hidden_anywhere_in_a_document() {
     let mut redactor = hiding(VALUE);
     redactor.hide("48151623").unwrap();
     let document = json!({ "a": format!("x {VALUE}\n"), VALUE: 48151623, "b": [VALUE, "48151623!"], "c": 5 });
@@ -201,7 +201,7 @@ fn a_document_loses_registered_values_wherever_they_stand() {
 }
 
 #[test]
-fn the_texts_of_a_command_are_filtered_and_its_payloads_are_told() {
+fn redacts_texts_of_a_command_and_lists_its_payloads() {
     let redactor = hiding("opensesame42");
     let payload = Payload::of(&"opensesame42", &Limits::default()).unwrap();
     let failure = || Failure::terminal("opensesame42").with_code("opensesame42");
@@ -238,7 +238,7 @@ fn the_texts_of_a_command_are_filtered_and_its_payloads_are_told() {
 
 proptest! {
     #[test]
-    fn whatever_the_text_a_registered_value_is_not_in_it(
+    fn no_text_keeps_a_registered_value(
         before in ".{0,12}", value in "[a-zA-Z0-9\"\\\\ü/+ ]{6,20}", after in ".{0,12}",
     ) {
         let value = value.trim();

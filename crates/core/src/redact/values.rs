@@ -1,25 +1,25 @@
-//! Registered values, in every form that they travel in.
+//! Registered values, in every encoding.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::{MARK, VALUE_BYTES_MIN};
 
-/// A line of a longer value is looked for by itself if it has so many bytes.
+/// Minimum length of a line of a longer value that is also hidden separately, in bytes.
 const LINE_BYTES_MIN: usize = 16;
-/// What stands at the end of a text that was cut.
+/// The end of a text that was cut.
 const CUT: char = '…';
-/// So much of a value is hidden where a text was cut within it.
+/// Minimum length of the visible part of a value at the end of a text that was cut, in bytes.
 const CUT_BYTES_MIN: usize = 3;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Registered values. One pass over a text finds any of them.
+/// Registered values. One pass over a text finds all of them.
 #[derive(Clone, Default)]
 pub(super) struct Values {
-    /// The longest first.
+    /// All encodings, the longest first.
     forms: Vec<String>,
-    /// The bytes that one of them begins with, a bit each.
+    /// The first bytes of the encodings, one bit each.
     first: [u64; 4],
 }
 
@@ -39,14 +39,15 @@ impl Values {
         }
     }
 
-    /// Where a value stands, at or after `from`. Values that touch or overlap are one.
+    /// Returns the span of the first value at or after `from`. Adjacent and overlapping values are one span.
     pub(super) fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         if self.is_empty() {
             return None;
         }
         let bytes = text.as_bytes();
         let begin = (from..bytes.len()).find(|at| self.at(bytes, *at).is_some())?;
-        let (mut at, mut end) = (begin, begin);
+        let mut at = begin;
+        let mut end = begin;
         while at <= end {
             end = end.max(self.at(bytes, at).unwrap_or(0));
             at += 1;
@@ -54,7 +55,7 @@ impl Values {
         Some((begin, end))
     }
 
-    /// The end of the longest value that begins here.
+    /// Returns the end of the longest value that begins here.
     fn at(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let first = *bytes.get(at)?;
         if self.first[usize::from(first >> 6)] & (1 << (first & 63)) == 0 {
@@ -64,9 +65,10 @@ impl Values {
         Some(at + form.len())
     }
 
-    /// The text without them.
+    /// Replaces the values in a text.
     pub(super) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let (mut out, mut kept) = (String::new(), 0);
+        let mut out = String::new();
+        let mut kept = 0;
         while let Some((from, to)) = self.find(text, kept) {
             out.push_str(&text[kept..from]);
             out.push_str(MARK);
@@ -84,7 +86,7 @@ impl Values {
         Cow::Owned(out)
     }
 
-    /// Where the beginning of a value stands at the end of a text that was cut.
+    /// Returns where the beginning of a value is at the end of a text that was cut.
     fn cut_off(&self, text: &str) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -96,11 +98,11 @@ impl Values {
     }
 }
 
-/// A value as it is, and as others would write it.
+/// Returns a value and its encodings.
 fn forms_of(value: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
     let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE_BYTES_MIN);
-    // The first and the last line of a key in PEM are the same for everybody.
+    // The first and last lines of PEM keys are public.
     let lines = lines.filter(|line| !line.starts_with("-----"));
     for piece in std::iter::once(value).chain(lines) {
         forms.insert(piece.to_owned());
@@ -108,7 +110,7 @@ fn forms_of(value: &str) -> BTreeSet<String> {
         forms.extend(unquoted(escaped.as_ref().and_then(|once| serde_json::to_string(once).ok())));
         forms.extend(escaped);
         forms.extend(unquoted(Some(format!("{piece:?}"))));
-        // What a URL leaves as it is differs from writer to writer.
+        // Writers of URLs differ in the characters that they escape.
         for plain in [&b"-._~"[..], b"-._~!*'()", b"-._~!*'();:@&=+$,"] {
             forms.insert(percent(piece, plain, |byte| format!("%{byte:02X}")));
             forms.insert(percent(piece, plain, |byte| format!("%{byte:02x}")));
@@ -136,8 +138,8 @@ fn percent(value: &str, plain: &[u8], written: impl Fn(u8) -> String) -> String 
     value.bytes().map(one).collect()
 }
 
-/// What base64 has of a value that stands behind so many bytes, as a password behind its user: the characters that no
-/// neighbour has a part in.
+/// Returns the base64 characters that depend only on a value which follows `before` other bytes, such as a password
+/// after its user.
 fn base64_within(value: &str, before: usize) -> String {
     let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(value.bytes()).collect();
     let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;

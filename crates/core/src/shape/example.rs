@@ -1,4 +1,4 @@
-//! Values that fit: of a shape, and of a JSON Schema of any origin.
+//! Example values of a shape, and of any JSON Schema.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use crate::form::Form;
 use crate::limits::Limits;
 use crate::payload::Payload;
 
-/// Levels that are filled in.
+/// Most levels that are filled in.
 const DEPTH_MAX: u32 = 12;
 
-/// A value of this shape.
+/// Returns a value of this shape.
 pub(super) fn example(shape: &Shape) -> Value {
     match shape {
         Shape::Any | Shape::Unknown | Shape::Null => Value::Null,
@@ -34,7 +34,7 @@ pub(super) fn example(shape: &Shape) -> Value {
     }
 }
 
-/// A value of this shape that leaves out what may be left out.
+/// Returns a value of this shape without its optional parts.
 pub(super) fn shortest(shape: &Shape) -> Value {
     match shape {
         Shape::List(_) => json!([]),
@@ -52,7 +52,7 @@ pub(super) fn shortest(shape: &Shape) -> Value {
     }
 }
 
-/// A value of this variant.
+/// Returns a value of this variant.
 pub(super) fn variant(variant: &Variant) -> Value {
     match &variant.inside {
         Inside::Value(shape) => json!({ &variant.name: example(shape) }),
@@ -60,7 +60,7 @@ pub(super) fn variant(variant: &Variant) -> Value {
     }
 }
 
-/// A value that `form` accepts, if one is found.
+/// Returns a value that `form` accepts, if one is found.
 pub fn example_of(form: &Form) -> Option<Value> {
     let guesses = match form {
         Form::Any => vec![json!({})],
@@ -85,7 +85,7 @@ pub fn example_of(form: &Form) -> Option<Value> {
     })
 }
 
-/// What a schema seems to want; the caller checks it.
+/// Returns a value that a schema probably accepts; the caller checks it.
 fn guess(schema: &Value, depth: u32) -> Value {
     if depth > DEPTH_MAX {
         return Value::Null;

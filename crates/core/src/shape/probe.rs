@@ -1,7 +1,7 @@
-//! Finds out what a type asks for: a deserializer that answers every question with a dummy and writes the question down.
+//! Probes a type: a deserializer that answers every request with a dummy and records the request.
 //!
-//! One pass follows one variant of each enum; passes are repeated until nothing new is found. A type that refuses the dummy
-//! gets another one, and in the end what is not known stays [`Shape::Any`].
+//! One pass follows one variant of each enum; passes repeat until they find nothing new. If a type refuses a dummy,
+//! the next pass tries another one. A part that stays unknown becomes [`Shape::Any`].
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use serde::forward_to_deserialize_any;
 
 use super::{Field, Inside, Shape, Variant};
 
-/// Passes over one type.
+/// Most passes over one type.
 const PASSES_MAX: u32 = 200;
-/// Levels that are looked at; what lies deeper may be anything.
+/// Most levels that are examined; a deeper part may be anything.
 const DEPTH_MAX: u32 = 8;
-/// Texts that types with rules of their own tend to accept.
+/// Texts that types with custom rules tend to accept.
 const TEXTS: [&str; 8] = [
     "",
     "a",
@@ -29,10 +29,10 @@ const TEXTS: [&str; 8] = [
     "127.0.0.1",
     "http://a.example/",
 ];
-/// Values for what may be anything: nothing, a text, a number, a truth, a map, a list.
+/// Number of dummies for a part that may be anything: null, a text, a number, a boolean, a map, a list.
 const VALUES: usize = 6;
 
-/// What `T` asks for. Never panics, whatever `T` does.
+/// Probes `T`. Never panics, even if `T` does.
 pub(super) fn probe<T: DeserializeOwned>() -> Shape {
     let mut shape = Shape::Unknown;
     let mut pass = Pass::default();
@@ -43,7 +43,7 @@ pub(super) fn probe<T: DeserializeOwned>() -> Shape {
         }));
         let more = match probed {
             Ok(true) => pass.has_new,
-            // Another dummy for the leaf that was refused, or another variant.
+            // Try another dummy for the refused leaf, or another variant.
             Ok(false) => pass.next_dummy() || pass.has_new,
             Err(_) => break,
         };
@@ -55,16 +55,16 @@ pub(super) fn probe<T: DeserializeOwned>() -> Shape {
     shape
 }
 
-/// What one pass knows.
+/// The progress of a pass.
 #[derive(Default)]
 struct Pass {
-    /// Which dummy each leaf gets, in the order in which leaves are asked for.
+    /// The dummy of each leaf, in the order of the requests.
     dummies: Vec<usize>,
-    /// Leaves that were asked for, with the number of dummies that each can have.
+    /// Number of possible dummies of each requested leaf.
     asked: Vec<usize>,
-    /// A variant is left that was not looked at.
+    /// Whether a variant has not been examined yet.
     has_new: bool,
-    /// The key whose field had been given under another name.
+    /// The key of a field that was already given under another name.
     alias: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl Pass {
         self.dummies[at].min(dummies.saturating_sub(1))
     }
 
-    /// The leaf that was asked for last was refused: whether there is another dummy for it.
+    /// Chooses the next dummy for the refused last leaf. Returns whether there is one.
     fn next_dummy(&mut self) -> bool {
         let Some(last) = self.asked.len().checked_sub(1) else { return self.alias.is_some() };
         self.dummies.truncate(last + 1);
@@ -92,7 +92,7 @@ impl Pass {
     }
 }
 
-/// Why a pass ended early.
+/// The error that ends a pass early.
 #[derive(Debug)]
 struct Refused {
     duplicate: bool,
@@ -123,7 +123,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Writes a leaf down. Asked for something else than before, it may be anything.
+    /// Records a leaf. If it was requested as another kind before, it may be anything.
     fn note(&mut self, found: Shape) {
         if *self.shape == Shape::Unknown {
             *self.shape = found;
@@ -313,7 +313,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Refused> {
-        // Types of serde_json that read the text itself.
+        // Types of serde_json that read raw text.
         if name.starts_with("$serde_json") {
             return self.anything(visitor);
         }
@@ -328,7 +328,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         }
         let Shape::List(item) = shape else { return Err(Refused::custom("")) };
         let one = std::slice::from_mut(&mut **item);
-        // Deep down an empty list ends what would hold itself.
+        // An empty list ends a recursive type at the depth limit.
         let items = if depth + 1 < DEPTH_MAX { one.iter_mut() } else { [].iter_mut() };
         visitor.visit_seq(Items { items, pass, depth: depth + 1 })
     }
@@ -420,7 +420,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
     }
 }
 
-/// The fields of a record, but for those that are other names of one.
+/// The fields of a record, without aliases.
 struct Fields<'a> {
     fields: std::slice::IterMut<'a, Field>,
     known: &'a [String],
@@ -474,7 +474,7 @@ impl<'de> MapAccess<'de> for Entry<'_> {
     }
 }
 
-/// A list and a map with nothing in it.
+/// An empty list or map.
 struct Nothing;
 
 impl<'de> SeqAccess<'de> for Nothing {
@@ -522,7 +522,7 @@ impl Pick<'_> {
         }
         match &mut self.variant.inside {
             Inside::Value(shape) => Probe { shape, pass: self.pass, depth: self.depth },
-            Inside::Unknown | Inside::Asked | Inside::Nothing => unreachable!("set just above"),
+            Inside::Unknown | Inside::Asked | Inside::Nothing => unreachable!("it was set above"),
         }
     }
 }
@@ -552,7 +552,7 @@ impl<'de> VariantAccess<'de> for Pick<'_> {
     }
 }
 
-/// Whether `T` accepts this value.
+/// Returns whether `T` accepts this value.
 pub(super) fn accepts<T: DeserializeOwned>(value: &serde_json::Value) -> bool {
     let read = || serde_json::from_str::<T>(&value.to_string()).is_ok();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).unwrap_or(true)

@@ -1,4 +1,4 @@
-//! A schema never refuses what its type accepts, and refuses the usual mistakes.
+//! A schema accepts everything its type accepts, and refuses common mistakes.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ struct Named {
     last: bool,
 }
 
-/// Accepts a date only.
+/// A type that accepts only a date.
 struct Day;
 
 impl<'de> Deserialize<'de> for Day {
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Day {
     }
 }
 
-/// Accepts nothing that a probe would think of.
+/// A type that refuses every dummy of the probe.
 struct Picky;
 
 impl<'de> Deserialize<'de> for Picky {
@@ -123,7 +123,7 @@ struct Wrapped(Order);
 #[derive(Deserialize)]
 struct Unit;
 
-/// Whether the schema of `T` accepts this.
+/// Returns whether the schema of `T` accepts this value.
 fn passes<T: serde::de::DeserializeOwned>(value: &Value) -> bool {
     let Some(schema) = Accepted::by::<T>().schema() else { return true };
     Form::Schema(schema).check(&Payload::of(value, &Limits::default()).unwrap()).is_ok()
@@ -156,7 +156,7 @@ fn the_usual_mistakes_are_refused() {
     refuses::<Tree>(&[json!({ "name": 1, "children": [] }), json!({ "children": [] })]);
 }
 
-/// Any small JSON, made of the words that the types above know.
+/// Returns any small JSON, made of the words in the types above.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
         Just("id"),
@@ -206,7 +206,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The example of a type, with one part taken from somewhere else.
+/// Returns the example of a type, with one part replaced.
 fn changed<T: serde::de::DeserializeOwned>(with: &Value, at: usize) -> Value {
     let mut value = super::example::example(&Accepted::by::<T>().shape);
     let mut place = String::new();
@@ -277,7 +277,7 @@ fn examples_of_derived_schemas_are_accepted_by_type_and_schema() {
 }
 
 #[test]
-fn examples_of_other_schemas_fit_or_there_is_none() {
+fn examples_of_other_schemas_match_or_are_absent() {
     let object = json!({ "type": "object", "required": ["n"], "properties": { "n": { "type": "integer", "minimum": 5 } } });
     assert_eq!(example_of(&Form::Schema(object)), Some(json!({ "n": 5 })));
     assert_eq!(example_of(&Form::Schema(json!({ "type": "string", "minLength": 6 }))), Some(json!("textxx")));
@@ -286,7 +286,7 @@ fn examples_of_other_schemas_fit_or_there_is_none() {
 }
 
 #[test]
-fn a_misfit_names_each_side_once() {
+fn a_mismatch_names_each_side_once() {
     let shape = Accepted::by::<Order>().shape;
     let said = shape.misfit(&json!("hush"), None);
     assert_eq!((said.matches("a whole number from 0").count(), said.matches("got a text").count()), (1, 1));

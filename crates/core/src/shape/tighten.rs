@@ -1,17 +1,17 @@
-//! What a type asked for is only a hint. Here the type itself is asked: an example is changed in one place, and whether the
-//! type still accepts it decides what the shape may claim.
+//! Checks a probed shape against its type: changes an example in one place, and asks the type whether it still
+//! accepts the value.
 
 use serde_json::{Value, json};
 
 use super::{Field, Inside, Shape, example};
 
-/// Questions to one type.
+/// Most questions to one type.
 const QUESTIONS_MAX: u32 = 5_000;
 
 type Accepts<'a> = &'a dyn Fn(&Value) -> bool;
 
-/// Makes the shape claim exactly what the type confirms: where the type accepts more, the shape does. Returns a short
-/// value that the type accepts, if one is known.
+/// Adjusts the shape to what the type confirms: where the type accepts more, so does the shape. Returns a short value
+/// that the type accepts, if one is known.
 pub(super) fn tighten(shape: &mut Shape, accepts: Accepts<'_>) -> Option<Value> {
     let whole = example::example(shape);
     let mut asking = Asking { accepts, left: QUESTIONS_MAX };
@@ -24,7 +24,7 @@ pub(super) fn tighten(shape: &mut Shape, accepts: Accepts<'_>) -> Option<Value> 
     Some(if accepts(&short) { short } else { whole })
 }
 
-/// The type has rules that no example met: nothing is claimed but kinds.
+/// Keeps only the kinds: the type has rules that no example met.
 fn doubt(shape: &mut Shape) {
     match shape {
         Shape::Integer { .. } => *shape = Shape::Number,
@@ -42,7 +42,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Whether the type accepts this. Once all questions are used up, it is taken to accept everything.
+    /// Returns whether the type accepts this value, or `true` once all questions are used up.
     fn ask(&mut self, value: &Value) -> bool {
         if self.left == 0 {
             return true;
@@ -51,7 +51,7 @@ impl Asking<'_> {
         (self.accepts)(value)
     }
 
-    /// Whether the type accepts `whole` with `part` at `place`.
+    /// Returns whether the type accepts `whole` with `part` at `place`.
     fn with(&mut self, whole: &Value, place: &str, part: Value) -> bool {
         let mut changed = whole.clone();
         match changed.pointer_mut(place) {
@@ -122,9 +122,9 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether the type accepts a kind of value here that the shape would refuse.
+    /// Returns whether the type accepts a kind of value here that the shape would refuse.
     fn takes_more(&mut self, shape: &Shape, whole: &Value, place: &str) -> bool {
-        // Where null is accepted, it may be by an option around this.
+        // If the type accepts null here, an outer option may be the reason.
         let others = [json!(true), json!(7), json!(0.5), json!("7"), json!([]), json!({})];
         others.into_iter().any(|other| !shape.is_of_kind(&other) && self.with(whole, place, other))
     }
@@ -140,7 +140,7 @@ impl Asking<'_> {
 }
 
 impl Shape {
-    /// Whether a value is of the same kind of JSON, whatever it holds.
+    /// Returns whether a value is of the same kind of JSON, regardless of its content.
     fn is_of_kind(&self, value: &Value) -> bool {
         match self {
             Self::Any | Self::Unknown | Self::Optional(_) => true,
@@ -156,7 +156,7 @@ impl Shape {
     }
 }
 
-/// A name as part of a JSON Pointer.
+/// Escapes a name for a JSON Pointer.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

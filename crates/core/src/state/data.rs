@@ -1,4 +1,4 @@
-//! What a [`State`](super::State) is made of.
+//! Parts of a [`State`](super::State).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,117 +23,118 @@ pub enum Outcome {
     Cancelled(String),
 }
 
-/// One operation of a workflow: a step, a wait, a sleep, a question or a child.
+/// An operation of a workflow: a step, a wait, a sleep, a question or a child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
     /// Order of the call within its arm.
     pub ord: u32,
-    /// Its first event.
+    /// Position of its first event.
     pub first: Seq,
-    /// Its last event.
+    /// Position of its last event.
     pub last: Seq,
     /// Time of its last event.
     pub at: Millis,
-    /// Fingerprint of its declared input.
+    /// Hash of its declared input.
     pub input: Option<Hash>,
-    /// What it is, and how far it is.
+    /// The kind of operation and its progress.
     pub kind: OpKind,
 }
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OpKind {
     /// A leaf or group step.
     Step(StepOp),
     /// Anything that waits.
     Wait(WaitOp),
-    /// A line for people.
+    /// A progress message.
     Progress,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StepOp {
-    /// Attempts begun, as far as the log knows.
+    /// Number of attempts that the log records.
     pub attempts: u32,
-    /// Attempts that failed by themselves; the only ones a retry policy counts.
+    /// Number of attempts that failed; the only ones that a retry policy counts.
     pub failures: u32,
-    /// Attempts that the policy still allowed when one last failed.
+    /// Number of attempts that the policy still allowed after the last failure.
     pub left: u32,
-    /// Where it stands.
+    /// The present phase.
     pub progress: StepProgress,
-    /// It holds steps.
+    /// Whether it is a group step.
     pub group: bool,
-    /// How it is handed out, if somebody else does it.
+    /// How it is handed out, for a remote step.
     pub remote: Option<Box<RemoteOp>>,
 }
 
 impl StepOp {
-    /// Whether it has neither returned nor failed for good.
+    /// Returns whether it has neither completed nor failed for good.
     pub fn is_open(&self) -> bool {
         matches!(self.progress, StepProgress::Started | StepProgress::Retry(_))
     }
 }
 
-/// What is known of a remote step besides where it stands.
+/// Additional facts about a remote step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteOp {
-    /// How its latest attempt was handed out, with what the worker is given.
+    /// How its latest attempt was handed out, with the worker's input.
     pub sent: Remote,
-    /// When.
+    /// When it was handed out.
     pub since: Millis,
-    /// What ended each attempt.
+    /// How each attempt ended.
     pub ends: BTreeMap<u32, RemoteEnd>,
 }
 
-/// What ended an attempt at a remote step.
+/// How an attempt of a remote step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteEnd {
-    /// The task.
+    /// The task of the attempt.
     pub task: TaskId,
-    /// The claim that brought the result; none: the attempt was given up.
+    /// The fence of the claim that reported the result; none: the attempt was given up.
     pub fence: Option<u64>,
-    /// Fingerprint of the result: see [`RemoteEnd::result_hash`].
+    /// Hash of the result: see [`RemoteEnd::result_hash`].
     pub result: Hash,
 }
 
 impl RemoteEnd {
-    /// Fingerprint of a result as the log keeps it. A success and a failure never share one.
+    /// Returns the hash of a result as the log keeps it. A success and a failure never have the same hash.
     pub fn result_hash(result: Result<&Payload, &Failure>) -> Hash {
         match result {
             Ok(output) => Hash::of_parts(&["ok", output.as_str()]),
             Err(failure) => {
-                let (class, code) = (failure.class.as_str(), failure.code.as_deref());
-                Hash::of_parts(&["failed", class, &failure.message, code.unwrap_or("")])
+                let class = failure.class.as_str();
+                let code = failure.code.as_deref().unwrap_or("");
+                Hash::of_parts(&["failed", class, &failure.message, code])
             }
         }
     }
 }
 
-/// A remote step that somebody is to do.
+/// A remote step that waits for a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRemote {
     /// The step.
     pub path: Path,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Its task.
+    /// The task of the attempt.
     pub task: TaskId,
-    /// The queue that it stands in.
+    /// Queue of the task.
     pub queue: QueueName,
-    /// How long whoever claims the task may be silent.
+    /// How long the worker may be silent.
     pub silence: Duration,
     /// When it was handed out.
     pub since: Millis,
 }
 
-/// Where a step stands.
+/// The phase of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum StepProgress {
-    /// An attempt began and nothing more is known.
+    /// An attempt began, and the log has no result.
     #[default]
     Started,
-    /// The next attempt begins when this time has come.
+    /// The next attempt begins at this time.
     Retry(Millis),
     /// It returned this.
     Completed(Payload),
@@ -141,25 +142,25 @@ pub enum StepProgress {
     Failed(Failure),
 }
 
-/// How far a wait is.
+/// The progress of a wait.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WaitOp {
     /// The child that was started for it.
     pub child: Option<RunId>,
-    /// A question was put to a person.
+    /// Whether a question was asked.
     pub asked: bool,
-    /// What it looks for, once it does.
+    /// What it waits for, once it does.
     pub wanted: Option<WaitStarted>,
-    /// What it found.
+    /// What ended it.
     pub found: Option<Found>,
 }
 
-/// What resolved a wait.
+/// What ended a wait.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Found {
     /// This mail.
     Mail(Mail),
-    /// Its time had come.
+    /// Its timeout.
     Timer,
 }
 
@@ -184,13 +185,13 @@ pub enum Mail {
     Child {
         /// The child.
         run: RunId,
-        /// How.
+        /// How it ended.
         result: Result<Payload, Failure>,
     },
 }
 
 impl Mail {
-    /// Size of what it says.
+    /// Returns the size of its content.
     pub fn bytes(&self) -> u64 {
         let said = match self {
             Self::Signal { payload, .. } => payload.as_str(),
@@ -202,35 +203,35 @@ impl Mail {
     }
 }
 
-/// How far the undoing of a step is.
+/// The progress of a compensation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Undo {
     /// Begun.
     Started,
     /// Done.
     Completed,
-    /// Not possible.
+    /// It failed.
     Failed(Failure),
 }
 
 /// A child run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Child {
-    /// The call that wanted it.
+    /// The call that requested it.
     pub path: Path,
-    /// On which branch.
+    /// The branch of the request.
     pub branch: BranchId,
-    /// Where.
+    /// Position of the request.
     pub seq: Seq,
     /// Whether it has ended.
     pub ended: bool,
 }
 
-/// What became of an event that was applied to a live state.
+/// The result of applying an event to a live state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// It is part of the state now.
+    /// The state includes the event.
     Yes,
-    /// The run moved to another branch; nothing was changed.
-    DeriveAnew,
+    /// The run moved to another branch: derive the state again. Nothing was changed.
+    MustDerive,
 }

@@ -1,4 +1,4 @@
-//! Mail that no wait can take.
+//! Unread mail that no open wait accepts.
 
 use super::{Mail, State};
 use crate::form::fits;
@@ -7,8 +7,8 @@ use crate::path::Path;
 use crate::time::Seq;
 
 impl State {
-    /// Unread signals that an open wait looks for by name and that do not fit it: the wait, the name, where each stands, and
-    /// what its content must look like.
+    /// Returns the unread signals that an open wait looks for by name but whose content does not match: the wait, the
+    /// name, the position, and the schema.
     pub fn misfits(&self) -> Vec<(Path, SignalName, Seq, serde_json::Value)> {
         let mut found = Vec::new();
         for wait in &self.summary.waits {

@@ -1,8 +1,8 @@
-//! Remote steps: which tasks are handed out, and whose result would still be taken.
+//! Remote steps: which tasks are handed out and therefore still accepted.
 //!
-//! A task is handed out from the start of its attempt until the attempt ends, or until the run turns away from
-//! it: it ends, is undone, is reset, or begins its steps anew under other keys. Each of these is an event, so whether a
-//! result is taken never depends on the record of the task.
+//! A task is handed out from the start of its attempt until the attempt ends, or until the run drops it: the run
+//! ends, compensates, is reset, or begins its steps again under new keys. Each of these is an event, so whether a
+//! result is accepted never depends on the record of the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::event::{Event, Recorded, StepStarted};
 use crate::path::Path;
 use crate::time::{Millis, Seq};
 
-/// An attempt began, here or elsewhere.
+/// Records the start of an attempt, local or remote.
 pub(super) fn begin(step: &mut StepOp, started: &StepStarted, since: Millis) {
     let Some(remote) = &started.remote else { return };
     let mut sent = (**remote).clone();
@@ -25,7 +25,7 @@ pub(super) fn begin(step: &mut StepOp, started: &StepStarted, since: Millis) {
     step.remote = Some(Box::new(RemoteOp { sent, since, ends }));
 }
 
-/// An attempt ended with the step's present progress, by the claim that `fence` names.
+/// Records that an attempt ended with the step's present progress, under the claim that `fence` names.
 pub(super) fn end(step: &mut StepOp, attempt: u32, fence: Option<u64>) {
     let Some(remote) = &mut step.remote else { return };
     let result = match &step.progress {
@@ -40,7 +40,7 @@ pub(super) fn end(step: &mut StepOp, attempt: u32, fence: Option<u64>) {
     }
 }
 
-/// Whether the run drops whatever is handed out.
+/// Returns whether the event drops everything that is handed out.
 fn turns_away(event: &Event) -> bool {
     match event {
         Event::CompensationStarted { .. } => true,
@@ -51,8 +51,8 @@ fn turns_away(event: &Event) -> bool {
 }
 
 impl State {
-    /// Keeps `handed_out` and `told`, before the event is folded. What ended on a branch that was left is open
-    /// again on this one.
+    /// Updates `handed_out` and `remote_ended`, before the event is folded. A step that ended on a branch that was left is
+    /// open again on this one.
     pub(super) fn hand_out(&mut self, recorded: &Recorded, in_lineage: bool) {
         match &recorded.event {
             Event::StepStarted(started) => {
@@ -64,10 +64,10 @@ impl State {
             Event::StepCompleted(_) | Event::StepFailed(_) => {
                 let path = recorded.event.path();
                 if path.is_some_and(|path| self.take_back(path, in_lineage)) {
-                    self.told |= recorded.epoch.is_none() && self.summary.owner.is_none();
+                    self.remote_ended |= recorded.epoch.is_none() && self.summary.owner.is_none();
                 }
             }
-            Event::RunClaimed(_) => self.told = false,
+            Event::RunClaimed(_) => self.remote_ended = false,
             Event::BranchOpened(opened) if opened.why.renews_keys() => {
                 self.handed_out.clear();
                 self.spent.clear();
@@ -85,14 +85,14 @@ impl State {
         in_lineage && self.handed_out.remove(&remote.sent.task)
     }
 
-    /// How this step is handed out, if its result would be taken now.
+    /// Returns how this step is handed out, if its result is accepted now.
     pub fn awaited<'a>(&self, step: &'a StepOp) -> Option<&'a RemoteOp> {
         let remote = step.remote.as_deref()?;
         let open = step.progress == StepProgress::Started && self.handed_out.contains(&remote.sent.task);
         open.then_some(remote)
     }
 
-    /// Remote steps that somebody is to do, in the order in which they began.
+    /// Returns the remote steps that wait for a worker, in the order in which they began.
     pub fn open_remote(&self) -> Vec<OpenRemote> {
         let mut open: Vec<(Seq, OpenRemote)> = Vec::new();
         for (path, op) in &self.ops {

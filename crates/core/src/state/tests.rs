@@ -1,7 +1,7 @@
-//! What `derive` believes, and that folding on and loading from a base believe the same.
+//! What `derive` computes, and that folding and loading from a base compute the same.
 
-use crate::codec::Corrupt;
 use crate::command::{Command, Owned};
+use crate::corrupt::Corrupt;
 use crate::event::{Event, JumpRequested, Release};
 use crate::form::Form;
 use crate::hash::Hash;
@@ -17,7 +17,7 @@ fn derived(log: &Log, until: usize) -> State {
     derive(&log.run, &log.records[..until], head).unwrap()
 }
 
-/// A life with every sort of mail, steps, waits and children, on one branch.
+/// A run with every kind of mail, steps, waits and children, on one branch.
 fn a_life() -> Log {
     Log::new("r1")
         .queued()
@@ -44,7 +44,7 @@ fn a_life() -> Log {
 }
 
 #[test]
-fn a_late_row_folds_on_to_the_same_as_derive() {
+fn folding_a_late_row_equals_derive() {
     let log = a_life();
     for from in 1..log.records.len() {
         let mut row = derived(&log, from).summary;
@@ -56,7 +56,7 @@ fn a_late_row_folds_on_to_the_same_as_derive() {
 }
 
 #[test]
-fn a_live_state_applies_to_the_same_as_derive() {
+fn applying_events_equals_derive() {
     let log = a_life();
     let mut live = derived(&log, 1);
     for at in 1..log.records.len() {
@@ -67,7 +67,7 @@ fn a_live_state_applies_to_the_same_as_derive() {
 }
 
 #[test]
-fn what_was_written_reads_back_the_same() {
+fn written_events_read_back_the_same() {
     let log = a_life();
     assert_eq!(log.read_back(), log.records);
     let row = serde_json::to_string(&log.state().summary).unwrap();
@@ -121,14 +121,14 @@ fn how_it_ended_is_kept() {
     assert_eq!(Log::running().finishes().state().outcome, Some(Outcome::Completed(json("\"bye\""))));
 }
 
-/// The heart of `continue_as_new`: what comes before may be forgotten.
+/// Asserts that events before a `continue_as_new` are not needed.
 fn same_from_base(log: &Log) {
     let from_base = derive(&log.run, &log.since_base(), log.head).unwrap();
     assert_eq!(&from_base, log.state());
 }
 
 #[test]
-fn continue_as_new_derives_the_same_from_its_base_as_from_the_start() {
+fn continue_as_new_derives_the_same_from_its_base() {
     let again = |log: Log, input: &str| log.owned(vec![Owned::ContinueAsNew(json(input))]);
     let busy = a_life_until_cancelled();
     let mut logs = vec![again(Log::running(), "1"), again(again(busy.clone(), "1"), "2"), again(busy, "1")];
@@ -149,7 +149,7 @@ fn continue_as_new_derives_the_same_from_its_base_as_from_the_start() {
     }
 }
 
-/// With unread and consumed mail, open and ended children, forty command ids, a changed version.
+/// A run with unread and consumed mail, open and ended children, forty command ids, and a changed version.
 fn a_life_until_cancelled() -> Log {
     let mut log = Log::running().completed_with_undo("reserve").starts_child("pick", "c1");
     log = log.starts_child("pack", "c2").child_ended("c1", Ok(json("1"))).asks("approve", Form::Text);
@@ -171,7 +171,7 @@ fn a_base_alone_derives_like_every_prefix() {
 }
 
 #[test]
-fn continue_as_new_carries_what_its_own_append_did() {
+fn continue_as_new_carries_changes_of_its_own_append() {
     let log = Log::running();
     let child = Owned::Child(log.child("pick", "c7"));
     let version = Owned::ChangeVersion { to: 2, reason: "newer".into() };
@@ -183,7 +183,7 @@ fn continue_as_new_carries_what_its_own_append_did() {
 }
 
 #[test]
-fn continue_as_new_keeps_owner_mail_and_pause_and_begins_anew() {
+fn continue_as_new_keeps_owner_mail_and_pause() {
     let log = Log::running().completed("a").signalled("go", "s1").signalled("go", "s2").waits("w", &["go"]);
     let log = log.act(Command::Pause(note("p1"))).owned(vec![Owned::ContinueAsNew(json("[1]"))]);
     let state = log.state();
@@ -192,17 +192,17 @@ fn continue_as_new_keeps_owner_mail_and_pause_and_begins_anew() {
     assert_eq!(state.summary.owner, Some(node("n-1")));
     assert_eq!(state.summary.epoch, log.end());
     let input_hash = order("{}").input.hash();
-    assert_eq!(state.summary.input_hash, input_hash, "the run is still the one that was started");
-    assert_eq!(log.ask(&signal("go", "s1")), Ok(crate::Decision::default()), "and knows what it was told");
+    assert_eq!(state.summary.input_hash, input_hash, "it is still the same run");
+    assert_eq!(log.ask(&signal("go", "s1")), Ok(crate::Decision::default()), "a repeat is recognised");
 }
 
 #[test]
-fn the_row_says_when_the_run_was_last_recovered_and_keeps_saying_it() {
+fn the_row_keeps_the_time_of_the_last_recovery() {
     let log = Log::running();
     assert_eq!(log.state().summary.recovered_at, None);
     let first = log.now;
     let log = log.act(take_over("n-2", "n-1", true)).completed("a");
-    assert_eq!(log.state().summary.recovered_at, Some(first), "progress forgets attempts, not recoveries");
+    assert_eq!(log.state().summary.recovered_at, Some(first), "progress resets attempts, not recoveries");
     let second = log.now;
     let log = log.act(take_over("n-3", "n-2", false)).owned(vec![Owned::ContinueAsNew(json("1"))]);
     let said = &log.state().summary;
@@ -218,7 +218,7 @@ fn a_base_without_the_mail_it_carries_is_damage() {
 }
 
 #[test]
-fn damage_is_named_and_never_guessed() {
+fn damage_is_reported_and_never_guessed() {
     let log = a_life();
     assert!(derive(&log.run, &[], Hash::ZERO).is_err());
     assert_eq!(derive(&log.run, &log.records[1..], log.head).unwrap_err().seq, Seq(2));
@@ -249,7 +249,7 @@ fn children_of_a_left_branch_are_strays() {
 }
 
 #[test]
-fn only_what_rows_are_searched_by_writes_the_row() {
+fn only_searchable_changes_write_the_row() {
     let log = Log::running();
     let sealed = |log: &Log, doing: Owned| {
         let decision = log.ask(&log.by_owner(vec![doing])).unwrap();
@@ -272,7 +272,7 @@ fn operations_are_found_by_their_place_in_an_arm() {
 }
 
 #[test]
-fn a_row_that_disagrees_with_itself_in_one_place_is_not_coherent() {
+fn an_inconsistent_row_is_not_coherent() {
     let row = Log::running().state().summary.clone();
     assert!(row.is_coherent());
     assert!(!Summary { status: Status::Paused, ..row.clone() }.is_coherent());
@@ -280,7 +280,7 @@ fn a_row_that_disagrees_with_itself_in_one_place_is_not_coherent() {
 }
 
 #[test]
-fn every_sort_of_wait_is_waiting_and_only_time_alone_is_sleeping() {
+fn only_a_pure_time_wait_is_sleeping() {
     let wait = |wanted: fn(&Log) -> crate::event::WaitStarted| {
         let log = Log::running();
         let wanted = wanted(&log);
@@ -307,7 +307,7 @@ fn the_row_lists_each_open_wait_once() {
     let waits =
         |log: &Log| log.state().summary.waits.iter().map(|wait| wait.path.to_string()).collect::<Vec<_>>();
     let log = Log::running().waits("a/w", &["go"]).waits("b/w", &["go"]).waits("a/w", &["go", "stop"]);
-    assert_eq!(waits(&log), ["b/w", "a/w"], "one that is begun again is the later one");
+    assert_eq!(waits(&log), ["b/w", "a/w"], "a wait that begins again comes last");
     assert_eq!(log.state().summary.waits[1].signals.len(), 2);
     let log = log.signalled("stop", "s1").checks("a/w");
     assert_eq!(waits(&log), ["b/w"]);
@@ -316,7 +316,8 @@ fn the_row_lists_each_open_wait_once() {
 #[test]
 fn a_question_stays_open_while_another_wait_looks_for_it() {
     let log = Log::running().asks("p", Form::Text);
-    let (inputs, due) = (vec![path("p")], Some(Millis(5_000)));
+    let inputs = vec![path("p")];
+    let due = Some(Millis(5_000));
     let wanted = crate::event::WaitStarted { inputs, due, ..log.wanted("reminder", &[]) };
     let mut log = log.owned(vec![Owned::Wait { wanted, ask: None }]);
     log.now = Millis(5_000);
@@ -326,7 +327,7 @@ fn a_question_stays_open_while_another_wait_looks_for_it() {
     assert_eq!(open, ["p"]);
 }
 
-/// Cut at its first completed step, as a recovery does.
+/// Opens a branch at the first completed step, as a recovery does.
 fn cut_at_a(log: Log) -> Log {
     let cutoff = log.state().ops[&path("a")].last;
     let cut = log.heal(crate::recovery::Code::A2, "seen", crate::recovery::Remedy::Branch { cutoff });
@@ -334,7 +335,7 @@ fn cut_at_a(log: Log) -> Log {
 }
 
 #[test]
-fn questions_that_were_cut_off_are_open_until_answered_or_asked_again() {
+fn cut_off_questions_stay_open_until_answered_or_repeated() {
     let cut_off = |log: &Log| {
         log.state().summary.cut_off.iter().map(|input| input.path.to_string()).collect::<Vec<_>>()
     };
@@ -343,7 +344,7 @@ fn questions_that_were_cut_off_are_open_until_answered_or_asked_again() {
     log = log.owned(vec![ask]);
     log.now = Millis(5_000);
     let log = cut_at_a(log.checks("r").released(Release::HandOver));
-    assert_eq!(cut_off(&log), ["p", "q"], "the third had given up");
+    assert_eq!(cut_off(&log), ["p", "q"], "the third one had timed out");
     let answered = log.clone().act(answer("p", "a1", "\"yes\""));
     assert_eq!(cut_off(&answered), ["q"]);
     let again = log.claimed("n-2").asks("p", Form::Text);
@@ -353,37 +354,40 @@ fn questions_that_were_cut_off_are_open_until_answered_or_asked_again() {
 }
 
 #[test]
-fn the_row_remembers_the_latest_commands_and_knows_when_it_has_forgotten_some() {
-    let told = |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
-    let row = told(32).state().summary.clone();
+fn the_row_keeps_recent_command_ids_and_knows_if_some_are_lost() {
+    let signalled =
+        |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
+    let row = signalled(32).state().summary.clone();
     assert_eq!((row.has_seen("s0"), row.has_seen("x"), row.mail_count), (Some(true), Some(false), 32));
-    let row = told(33).state().summary.clone();
+    let row = signalled(33).state().summary.clone();
     assert_eq!((row.has_seen("s1"), row.has_seen("s0"), row.has_seen("x")), (Some(true), None, None));
 }
 
 #[test]
-fn a_state_that_begins_late_is_unsure_of_what_it_has_forgotten() {
-    let told = |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
+fn a_state_from_a_base_is_unsure_of_older_commands() {
+    let signalled =
+        |many: u32| (0..many).fold(Log::running(), |log, n| log.signalled("go", &format!("s{n}")));
     let note_of = |id: &str| Command::Annotate(note(id));
-    let state = told(40).state().clone();
-    assert_eq!(state.unsure_of(&note_of("x")), None, "it goes back to the beginning");
-    let anew = |many: u32| told(many).owned(vec![Owned::ContinueAsNew(json("1"))]).state().clone();
-    assert_eq!(anew(32).unsure_of(&note_of("x")), None, "nothing is forgotten");
-    let mut state = anew(40);
+    let state = signalled(40).state().clone();
+    assert_eq!(state.unsure_of(&note_of("x")), None, "the state begins at the first event");
+    let continued = |many: u32| signalled(many).owned(vec![Owned::ContinueAsNew(json("1"))]).state().clone();
+    assert_eq!(continued(32).unsure_of(&note_of("x")), None, "nothing is forgotten");
+    let mut state = continued(40);
     assert_eq!((state.unsure_of(&note_of("s39")), state.has_seen("s39")), (None, true));
     assert_eq!((state.unsure_of(&note_of("s0")), state.has_seen("s0")), (Some("s0"), false));
     state.recall("s0");
     assert_eq!((state.unsure_of(&note_of("s0")), state.has_seen("s0")), (None, true));
     let name = crate::SignalName::new("go").unwrap();
-    let (id, payload) = ("x".to_owned(), json("1"));
+    let id = "x".to_owned();
+    let payload = json("1");
     let fresh =
         |fresh| Command::Signal { name: name.clone(), id: id.clone(), fresh, payload: payload.clone() };
-    assert_eq!(state.unsure_of(&fresh(true)), None, "nobody else can have sent it");
+    assert_eq!(state.unsure_of(&fresh(true)), None, "the id is fresh");
     assert_eq!(state.unsure_of(&fresh(false)), Some("x"));
 }
 
 #[test]
-fn a_row_takes_from_a_left_branch_only_what_is_of_the_run() {
+fn a_row_ignores_branch_facts_of_left_branches() {
     let log = Log::running().completed("a").signalled("go", "s1").act(Command::Annotate(note("n1")));
     let folded = |at: usize| {
         let mut row = derived(&log, at).summary;
@@ -409,7 +413,7 @@ fn a_row_does_not_jump_over_an_event() {
 }
 
 #[test]
-fn what_is_known_of_an_operation_adds_up() {
+fn facts_about_an_operation_accumulate() {
     use crate::state::{OpKind, WaitOp};
     let log = Log::running().asks("q", Form::Text).starts_child("k", "c1");
     let children = vec![crate::RunId::new("c1").unwrap()];
@@ -417,7 +421,7 @@ fn what_is_known_of_an_operation_adds_up() {
     let log = log.owned(vec![Owned::Wait { wanted, ask: None }]);
     let wait = |step: &str| match &log.state().ops[&path(step)].kind {
         OpKind::Wait(wait) => wait.clone(),
-        _ => panic!("{step} is no wait"),
+        _ => panic!("{step} is not a wait"),
     };
     let WaitOp { asked, wanted, .. } = wait("q");
     assert!(asked && wanted.is_some());
@@ -426,7 +430,7 @@ fn what_is_known_of_an_operation_adds_up() {
 }
 
 #[test]
-fn an_operation_is_what_the_latest_event_says() {
+fn the_latest_event_decides_the_kind_of_an_operation() {
     use crate::state::OpKind;
     let log = Log::running().completed("x").waits("x", &["go"]);
     assert!(matches!(log.state().ops[&path("x")].kind, OpKind::Wait(_)));
@@ -436,9 +440,10 @@ fn an_operation_is_what_the_latest_event_says() {
 }
 
 #[test]
-fn what_completed_up_to_the_cut_is_not_to_be_undone() {
+fn steps_up_to_the_cutoff_are_not_compensated() {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b");
-    let (a, b) = (log.state().ops[&path("a")].last, log.state().ops[&path("b")].last);
+    let a = log.state().ops[&path("a")].last;
+    let b = log.state().ops[&path("b")].last;
     let left = |cut: Seq| log.state().to_undo(cut);
     assert_eq!(left(a.before()), [path("b"), path("a")], "latest first");
     assert_eq!((left(a), left(b)), (vec![path("b")], vec![]));
@@ -452,7 +457,7 @@ fn a_long_message_is_shortened_in_the_row() {
 }
 
 #[test]
-fn which_events_write_the_row() {
+fn events_that_change_the_row_write_it() {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b");
     let undoing = log.clone().owned(vec![Owned::UndoStarted { path: path("b"), failure: None }]);
     let writes = |log: &Log, doing: Owned| {

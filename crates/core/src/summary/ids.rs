@@ -1,9 +1,9 @@
-//! The ids of commands, by which a repeated one is recognised.
+//! Ids of commands, which identify a repeated command.
 
 use crate::event::{Event, RequestWithdrawn};
 use crate::id::RunId;
 
-/// The id by which a repeated command from outside is recognised, on whatever branch it was taken.
+/// Returns the id that identifies a repeated external command, on any branch.
 pub fn command_id(event: &Event) -> Option<String> {
     match event {
         Event::SignalReceived { id, .. } | Event::InputAnswered { id, .. } => Some(id.clone()),
@@ -20,12 +20,12 @@ pub fn command_id(event: &Event) -> Option<String> {
     }
 }
 
-/// The id under which a child's end is remembered: set apart, as a signal may be named like a run.
+/// Returns the id that records a child's end. The prefix sets it apart, because a signal id may equal a run id.
 pub(crate) fn child_command(run: &RunId) -> String {
     format!("child:{run}")
 }
 
-/// Ownership and notes are of the run; what steps did is of a branch.
+/// Returns whether an event is a fact of the run, such as ownership and notes, and not of a branch.
 pub(crate) fn is_run_wide(event: &Event) -> bool {
     matches!(
         event,

@@ -1,4 +1,4 @@
-//! What a row is made of besides plain fields.
+//! Parts of a row.
 
 use std::collections::BTreeMap;
 
@@ -11,71 +11,78 @@ use crate::id::{RunId, SignalName, TaskId};
 use crate::path::Path;
 use crate::time::Millis;
 
-/// Longest failure message kept in the row.
+/// Longest failure message kept in the row, in characters.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// Something a run waits for.
+/// An open wait of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OpenWait {
-    /// The wait, sleep or step to be retried.
+    /// The wait, the sleep, or the step that will be retried.
     pub path: Path,
-    /// Since when.
+    /// When it began.
     pub since: Millis,
-    /// Signals by name.
+    /// Names of signals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<SignalName>,
-    /// What the content of a signal must look like, as a JSON Schema by name. A signal that does not fit stays unread.
+    /// JSON Schemas of signals, by name. A signal that does not match stays unread.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, serde_json::Value>))]
     pub schemas: BTreeMap<SignalName, serde_json::Value>,
-    /// Questions by identity.
+    /// Paths of questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Path>,
-    /// Children by id.
+    /// Ids of children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<RunId>,
     /// Tasks of a remote step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskId>,
-    /// The time that ends it.
+    /// When the wait ends at the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,
 }
 
 impl OpenWait {
     pub(super) fn new(path: &Path, since: Millis) -> Self {
-        let (signals, inputs, children, tasks) = (vec![], vec![], vec![], vec![]);
-        let schemas = BTreeMap::new();
-        Self { path: path.clone(), since, signals, schemas, inputs, children, tasks, due: None }
+        Self {
+            path: path.clone(),
+            since,
+            signals: Vec::new(),
+            schemas: BTreeMap::new(),
+            inputs: Vec::new(),
+            children: Vec::new(),
+            tasks: Vec::new(),
+            due: None,
+        }
     }
 
     pub(super) fn until(path: &Path, since: Millis, due: Millis) -> Self {
         Self { due: Some(due), ..Self::new(path, since) }
     }
 
-    /// Whether it looks for this signal, and what its content must look like.
+    /// Returns whether it looks for this signal, and the schema of the signal, if it has one.
     pub fn wants(&self, name: &SignalName) -> Option<Option<&serde_json::Value>> {
         self.signals.contains(name).then(|| self.schemas.get(name))
     }
 
-    /// Whether only time can end it.
+    /// Returns whether only time can end it.
     pub fn is_sleep(&self) -> bool {
         self.signals.is_empty() && self.inputs.is_empty() && self.children.is_empty() && self.tasks.is_empty()
     }
 }
 
-/// A question that nobody has answered yet.
+/// An open question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OpenInput {
-    /// Its identity.
+    /// Path of the question.
     pub path: Path,
-    /// What a person reads.
+    /// The question in words.
     pub prompt: String,
-    /// What an answer must look like.
+    /// The form that an answer must have.
     pub form: Form,
-    /// Since when.
+    /// When it was asked.
     pub since: Millis,
 }
 
@@ -109,12 +116,12 @@ impl Trouble {
     }
 }
 
-/// Where the log of a run is that only left a tombstone.
+/// Where the log of a pruned run is archived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pruned {
-    /// Since when.
+    /// When it was pruned.
     pub at: Millis,
-    /// Where.
+    /// Where the archive is.
     pub archive: String,
 }

@@ -1,4 +1,4 @@
-//! What operators asked of a run and no worker has carried out yet.
+//! Requests of operators that no worker has carried out yet.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use crate::event::{JumpRequested, Request};
 use crate::path::Path;
 use crate::time::Millis;
 
-/// When something was asked of a run, and by which operator.
+/// When a request was made, and by which operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Asked {
-    /// When.
+    /// When it was made.
     pub at: Millis,
     /// The operator, if the request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,12 +24,12 @@ pub struct Asked {
 pub struct PendingJump {
     /// The step to run again.
     pub to: Path,
-    /// When it was asked for.
+    /// When it was requested.
     pub at: Millis,
     /// The operator, if the request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -42,7 +42,7 @@ impl PendingJump {
 }
 
 impl Summary {
-    /// A request was taken back: it is as if it had not been made, from here on.
+    /// Withdraws a request.
     pub(super) fn withdraw(&mut self, what: Request) {
         match what {
             Request::Jump => {
@@ -53,19 +53,18 @@ impl Summary {
         }
     }
 
-    /// No request to cancel is pending.
+    /// Clears a request to cancel.
     pub(crate) fn forget_cancel(&mut self) {
         self.cancel = None;
         self.cancel_asked = None;
     }
 
-    /// Whether a request to cancel waits for a worker to carry it out.
+    /// Returns whether a request to cancel waits for a worker.
     pub fn is_cancel_pending(&self) -> bool {
         self.cancel.is_some() && !self.status.is_terminal()
     }
 
-    /// Whether this row says what the log does. Of one that an older release wrote, what that release did not know is
-    /// not compared.
+    /// Returns whether this row agrees with the log. Facts that an older release did not record are not compared.
     pub fn agrees_with(&self, derived: &Self) -> bool {
         let unknown = self.bytes.is_none()
             || self.cancel_asked.is_none() && derived.cancel_asked.is_some()

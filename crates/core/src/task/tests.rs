@@ -1,4 +1,4 @@
-//! Every change of a task, and who is refused.
+//! Changes of tasks, and refusals.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn completing_twice_under_one_fence_is_harmless() {
 }
 
 #[test]
-fn failures_are_tried_again_with_growing_pauses_until_used_up() {
+fn failures_are_retried_with_growing_pauses() {
     let mut task = ready();
     let mut pauses = vec![];
     for fence in 1..=3 {
@@ -90,7 +90,7 @@ fn a_task_handed_back_is_offered_to_the_right_version_only() {
 }
 
 #[test]
-fn what_nobody_has_is_not_reclaimed() {
+fn an_unclaimed_task_is_not_reclaimed() {
     let done = ready().claimed("n-1", Millis(20)).completed(1, Payload::null(), Millis(30)).unwrap();
     for task in [ready(), done] {
         assert_eq!(task.clone().reclaimed("gone", 0, Millis(40)), task, "a finished task would run again");
@@ -98,7 +98,7 @@ fn what_nobody_has_is_not_reclaimed() {
 }
 
 #[test]
-fn what_is_over_cannot_be_cancelled() {
+fn an_ended_task_cannot_be_cancelled() {
     let cancelled = ready().cancelled(Millis(20)).unwrap();
     assert_eq!(cancelled.state, TaskState::Cancelled);
     assert!(matches!(cancelled.cancelled(Millis(30)), Err(TaskRefusal::Over { .. })));
@@ -119,7 +119,7 @@ fn every_change_leaves_a_sound_record_and_a_new_version() {
     ];
     for task in changes {
         assert_eq!((task.flaw(), task.version), (None, claimed.version + 1), "{task:?}");
-        assert!(task.changed_at >= claimed.changed_at, "also when the clock went back");
+        assert!(task.changed_at >= claimed.changed_at, "even if the clock went back");
         let text = serde_json::to_string(&task).unwrap();
         assert_eq!(serde_json::from_str::<Task>(&text).unwrap(), task);
     }
@@ -137,7 +137,7 @@ fn states_have_one_word_each() {
 }
 
 #[test]
-fn a_claim_and_a_beat_say_when_and_are_new_versions() {
+fn claims_and_beats_set_times_and_new_versions() {
     let claimed = ready().claimed("n-1", Millis(20));
     assert_eq!((claimed.version, claimed.started_at, claimed.flaw()), (2, Some(Millis(20)), None));
     let beaten = claimed.beaten(1, Millis(30)).unwrap();
@@ -148,14 +148,14 @@ fn a_claim_and_a_beat_say_when_and_are_new_versions() {
 }
 
 #[test]
-fn a_failed_task_says_why_and_waits_for_its_turn() {
+fn a_failed_task_keeps_its_failure_and_waits() {
     let failed = ready().claimed("n-1", Millis(20)).failed(1, Failure::retryable("x"), Millis(30)).unwrap();
     assert_eq!((failed.state, failed.run_at, failed.owner), (TaskState::Ready, Millis(130), None));
     assert_eq!(failed.failure, Some(Failure::retryable("x")));
 }
 
 #[test]
-fn what_the_log_has_is_over_whoever_has_its_task() {
+fn a_settled_task_ends_regardless_of_its_claimant() {
     let claimed = ready().claimed("n-1", Millis(20));
     let done = claimed.clone().settled(Ok(Payload::null()), Millis(30));
     assert_eq!(
@@ -166,25 +166,25 @@ fn what_the_log_has_is_over_whoever_has_its_task() {
     assert_eq!((failed.state, failed.attempts, failed.owner.clone()), (TaskState::Failed, 1, None));
     assert_eq!(failed.failure, Some(Failure::terminal("x")));
     for over in [done, failed] {
-        assert_eq!(over.clone().settled(Ok(Payload::null()), Millis(40)), over, "one that is over stays");
+        assert_eq!(over.clone().settled(Ok(Payload::null()), Millis(40)), over, "an ended task is unchanged");
     }
 }
 
 #[test]
-fn what_is_taken_back_from_a_silent_claimant_costs_nothing() {
+fn taking_a_task_from_a_silent_claimant_costs_nothing() {
     let claimed = Task { run_at: Millis(10), ..ready().claimed("n-1", Millis(20)) };
     let back = claimed.taken_back("silent", Millis(30));
     assert_eq!((back.state, back.deliveries, back.run_at), (TaskState::Ready, 0, Millis(10)));
     assert_eq!(back.audit, [Audit::new(Millis(30), "taken back from n-1: silent")]);
-    assert_eq!(back.clone().taken_back("again", Millis(40)), back, "nobody has it");
+    assert_eq!(back.clone().taken_back("again", Millis(40)), back, "it is not claimed");
 }
 
 #[test]
-fn what_is_superseded_is_cancelled_and_says_so() {
+fn a_superseded_task_is_cancelled_with_an_audit_entry() {
     let over = ready().superseded(Millis(20)).unwrap();
     let said = Audit::new(Millis(20), "superseded");
     assert_eq!((over.state, &over.audit[..]), (TaskState::Cancelled, &[said][..]));
-    assert_eq!(over.superseded(Millis(30)).unwrap_err().to_string(), "task t1 is cancelled already");
+    assert_eq!(over.superseded(Millis(30)).unwrap_err().to_string(), "task t1 is already cancelled");
 }
 
 #[test]
@@ -203,15 +203,20 @@ fn tasks_of_a_queue_share_a_pool_and_run_at_least_once() {
     assert_eq!((task.pool().as_str(), task.is_advance()), ("default", false));
     let mut text: serde_json::Value = serde_json::to_value(&task).unwrap();
     text.as_object_mut().unwrap().remove("attempts_max");
-    assert_eq!(serde_json::from_value::<Task>(text).unwrap().attempts_max, 1, "as older ones were written");
+    assert_eq!(
+        serde_json::from_value::<Task>(text).unwrap().attempts_max,
+        1,
+        "records of older releases have no limit"
+    );
     let run = RunId::new("r1").unwrap();
     assert_ne!(Task::advance_id(&run, 1), Task::advance_id(&run, 2));
 }
 
 #[test]
-fn one_claim_brings_one_result() {
+fn a_claim_has_one_result() {
     let other = |result: Result<Task, TaskRefusal>| matches!(result, Err(TaskRefusal::OtherResult { .. }));
-    let (no, null) = (Failure::retryable("no"), Payload::null());
+    let no = Failure::retryable("no");
+    let null = Payload::null();
     let claimed = ready().claimed("n-1", Millis(20));
     let done = claimed.clone().completed(1, null.clone(), Millis(30)).unwrap();
     assert!(other(done.clone().failed(1, no.clone(), Millis(40))));
@@ -222,5 +227,5 @@ fn one_claim_brings_one_result() {
     assert!(other(failed.clone().completed(1, null, Millis(40))));
     let back = claimed.released(1, Millis(30)).unwrap();
     assert!(back.was_released_under(1) && !failed.was_released_under(1));
-    assert!(fenced(back.failed(1, no, Millis(40))), "it was given back");
+    assert!(fenced(back.failed(1, no, Millis(40))), "it was released");
 }

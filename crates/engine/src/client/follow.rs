@@ -190,8 +190,8 @@ impl Follower {
         let healer = self.client.healer();
         let liveness = healer.liveness().await?;
         let row = self.client.store().head(&self.run).await?.and_then(|head| head.row);
-        let owner = row
-            .map_or(Owner::Nobody, |row| liveness.owner(row.summary.owner.as_ref(), row.summary.claimed_at));
+        let owner =
+            row.map_or(Owner::None, |row| liveness.owner(row.summary.owner.as_ref(), row.summary.claimed_at));
         if now < self.examine_at && !matches!(owner, Owner::Lost { .. }) {
             return Ok(None);
         }

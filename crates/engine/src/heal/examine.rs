@@ -141,7 +141,7 @@ impl Healer {
             row: row.as_ref().map(|row| Cached { summary: &row.summary, task: row.task.as_ref() }),
             task: task.as_ref(),
             owner: with_doubt(liveness.owner(summary.owner.as_ref(), summary.claimed_at), policy),
-            claimant: claimant.map_or(Owner::Nobody, |claimant| liveness.holder(claimant, since)),
+            claimant: claimant.map_or(Owner::None, |claimant| liveness.holder(claimant, since)),
             versions: Some(&versions),
             remote: &remote,
             children: &children,

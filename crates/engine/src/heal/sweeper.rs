@@ -435,7 +435,7 @@ impl Sweeper {
         let Examined { state: Some(state), row_is_off: true, found, .. } = &examined else {
             return Ok(examined);
         };
-        let by_rule = found.iter().any(|found| found.diagnosis.rule.speaks_of_the_row());
+        let by_rule = found.iter().any(|found| found.diagnosis.rule.reads_cached_row());
         let is_wanted = self.options.rule.is_none_or(|rule| rule == Code::C1);
         if by_rule || !is_wanted {
             return Ok(examined);

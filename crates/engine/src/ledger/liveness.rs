@@ -63,7 +63,7 @@ impl Liveness {
 
     /// What is known about the process of `owner`, which has had something since `since`.
     pub fn owner(&self, owner: Option<&NodeId>, since: Option<Millis>) -> Owner {
-        owner.map_or(Owner::Nobody, |owner| self.holder(owner.as_str(), since))
+        owner.map_or(Owner::None, |owner| self.holder(owner.as_str(), since))
     }
 
     /// The same for a claimant that need not be a node.
@@ -249,7 +249,7 @@ mod tests {
             let id = NodeId::new(holder).unwrap();
             assert_eq!(all.owner(Some(&id), Some(Millis(50_000))), expected, "{holder}");
         }
-        assert_eq!(all.owner(None, Some(Millis(50_000))), Owner::Nobody);
+        assert_eq!(all.owner(None, Some(Millis(50_000))), Owner::None);
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn apply(live: &LiveRun, sealed: Sealed, count: u64) -> Result<(), Stop> {
     for (recorded, head) in sealed.records.iter().zip(&sealed.heads) {
         match inner.state.apply(recorded, *head) {
             Ok(Applied::Yes) => {}
-            Ok(Applied::DeriveAnew) => return moved(&mut inner, recorded, count),
+            Ok(Applied::MustDerive) => return moved(&mut inner, recorded, count),
             Err(corrupt) => return Err(Stop::Store(corrupt.to_string())),
         }
     }
@@ -195,11 +195,11 @@ pub(crate) async fn read_on(live: &LiveRun, write: WriteId) -> Result<bool, Stop
             ours |= recorded.write == write;
             match inner.state.apply(&recorded, chain(&record.body)) {
                 Ok(Applied::Yes) => {}
-                Ok(Applied::DeriveAnew) if ours => {
+                Ok(Applied::MustDerive) if ours => {
                     moved(&mut inner, &recorded, 0)?;
                     return Ok(true);
                 }
-                Ok(Applied::DeriveAnew) => return Err(Stop::Fenced),
+                Ok(Applied::MustDerive) => return Err(Stop::Fenced),
                 Err(corrupt) => return Err(Stop::Store(corrupt.to_string())),
             }
         }

@@ -649,7 +649,7 @@ async fn inconsistent_task_is_reported_and_reclaimed() {
         assert_eq!(fixture.store.put_task(flawed, Expect::Absent).await.unwrap(), Written::Done);
         let stats = fixture.client().queue().stats().await.unwrap();
         assert_eq!(stats.flaws.len(), 1);
-        assert_eq!(stats.flaws[0].flaw, "it has an owner exactly while it is claimed");
+        assert_eq!(stats.flaws[0].flaw, "`owner` must be set exactly while the task is claimed");
         fixture.clock.advance(LEASE);
         assert_eq!(fixture.claim("w").await.len(), 1);
         assert_eq!(fixture.client().queue().stats().await.unwrap().flaws, []);

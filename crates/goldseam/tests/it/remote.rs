@@ -363,7 +363,7 @@ async fn invalid_queue_name_fails_the_step_without_a_task() {
         |ctx: Context, (): ()| async move { ctx.remote::<()>("resize", &()).queue("no spaces here").await };
     let engine = scratch.engine("w", flow).await;
     let run = engine.run("w", "r", &()).await.unwrap();
-    assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a queue id"));
+    assert!(run.result::<()>().await.unwrap_err().to_string().contains("is not a valid queue id"));
     assert_eq!(names(&engine).await, Vec::<&str>::new());
     engine.shutdown().await;
 }

@@ -23,7 +23,7 @@ async fn start_retry_same_run() {
     let error = engine.run("echo", "same", &"other").await.unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
-        ("GS0108", "run same: run same exists with other input")
+        ("GS0108", "run same: run same already exists with different input")
     );
     let history = engine.history(&run_id("same")).await.unwrap();
     assert_eq!(history.iter().filter(|r| r.event.name() == "run.queued").count(), 1);

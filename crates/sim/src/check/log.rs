@@ -191,10 +191,10 @@ fn replay(run: &goldseam_core::RunId, log: &Log) -> Result<(), String> {
     for (count, (recorded, record)) in (1..).zip(log.events.iter().zip(&log.records)) {
         let head = chain(&record.body);
         let applied = match &mut state {
-            None => Applied::DeriveAnew,
+            None => Applied::MustDerive,
             Some(state) => goldseam_core::State::apply(state, recorded, head).map_err(|c| c.to_string())?,
         };
-        if applied == Applied::DeriveAnew {
+        if applied == Applied::MustDerive {
             let prefix = derive(run, &log.events[..count], head).map_err(|corrupt| corrupt.to_string())?;
             state = Some(prefix);
         }

@@ -127,12 +127,12 @@ fn moments(run: &RunId, log: &Log) -> Vec<Moment> {
     for (count, (recorded, record)) in (1..).zip(log.events.iter().zip(&log.records)) {
         let head = chain(&record.body);
         let applied = match &mut state {
-            None => Ok(Applied::DeriveAnew),
+            None => Ok(Applied::MustDerive),
             Some(state) => state.apply(recorded, head),
         };
         match applied {
             Ok(Applied::Yes) => {}
-            Ok(Applied::DeriveAnew) => state = derive(run, &log.events[..count], head).ok(),
+            Ok(Applied::MustDerive) => state = derive(run, &log.events[..count], head).ok(),
             Err(_) => return all,
         }
         all.extend(state.as_ref().map(|state| Moment {

@@ -7,7 +7,7 @@ use super::make::{advance, append, append_with_row, create, run, task};
 use crate::api::{Append, TaskChange};
 use crate::error::StoreError;
 
-/// Two writers append after the same event: one wins, the other learns the new end.
+/// Two writers append after the same event: one succeeds, the other gets the new end.
 pub async fn one_of_two_writers_wins(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     let (left, right) = tokio::join!(
@@ -21,7 +21,7 @@ pub async fn one_of_two_writers_wins(fixture: &Fixture) {
     assert_eq!((log.len(), log[1].body.as_str()), (2, body));
 }
 
-/// Many writers on many threads begin the same run: exactly one does.
+/// Many writers on many threads start the same run: exactly one succeeds.
 pub async fn one_of_many_writers_wins(fixture: &Fixture) {
     let writers: Vec<_> = (0..16)
         .map(|n| {
@@ -44,7 +44,7 @@ pub async fn one_of_many_writers_wins(fixture: &Fixture) {
     assert_eq!(fixture.log("r").await.len(), 2);
 }
 
-/// A stale batch that reaches past the end of what it lost to leaves no tail behind.
+/// A stale batch that is longer than the one it lost to leaves nothing behind.
 pub async fn a_stale_append_longer_than_its_rival_is_refused_whole(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     fixture.append(append("r", 1, &["b"])).await;
@@ -55,7 +55,7 @@ pub async fn a_stale_append_longer_than_its_rival_is_refused_whole(fixture: &Fix
     assert_eq!(fixture.append(append("r", 2, &["c"])).await, Seq(3));
 }
 
-/// An append may leave no gap.
+/// An append cannot leave a gap.
 pub async fn an_append_past_the_end_is_refused(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     let gap = fixture.store.append(append("r", 2, &["c"])).await;
@@ -73,7 +73,7 @@ pub async fn a_new_run_begins_after_zero(fixture: &Fixture) {
     assert!(matches!(again, Err(StoreError::Conflict { end: Seq(1) })), "{again:?}");
 }
 
-/// An append without events is refused and changes nothing, wherever it points and whatever rides with it.
+/// An append without events is refused and changes nothing, whatever its position and task changes are.
 pub async fn an_append_without_events_is_refused(fixture: &Fixture) {
     for after in [0, 1] {
         let riding = Append { tasks: vec![create(task("t"))], ..append("r", after, &[]) };
@@ -84,7 +84,7 @@ pub async fn an_append_without_events_is_refused(fixture: &Fixture) {
     assert_eq!(fixture.find("t").await, None);
 }
 
-/// Whatever position a losing append names, it learns where the log really ends.
+/// Whatever position a losing append names, it gets the true end of the log.
 pub async fn a_conflict_reports_the_true_end(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a", "b", "c"])).await;
     for after in [0, 1, 2, 4, 5, 1_000_000] {
@@ -93,11 +93,12 @@ pub async fn a_conflict_reports_the_true_end(fixture: &Fixture) {
     }
 }
 
-/// What rides with an append does not happen without it.
+/// A refused append changes neither the row nor the tasks.
 pub async fn a_refused_append_changes_neither_row_nor_tasks(fixture: &Fixture) {
     let first = Append { tasks: vec![create(advance("r", "own"))], ..append_with_row("r", 0) };
     fixture.append(first).await;
-    let (row, own) = (fixture.row("r").await, fixture.task("own").await);
+    let row = fixture.row("r").await;
+    let own = fixture.task("own").await;
     let changes = vec![
         create(task("t")),
         TaskChange::Wake { at: goldseam_core::Millis(0) },
@@ -110,8 +111,8 @@ pub async fn a_refused_append_changes_neither_row_nor_tasks(fixture: &Fixture) {
     assert_eq!(fixture.find("t").await, None);
 }
 
-/// A reader beside a writer sees batches whole; with atomic rows, never events without their row.
-pub async fn a_batch_is_seen_whole_or_not_at_all(fixture: &Fixture) {
+/// A concurrent reader sees batches whole; with atomic rows, never events without their row.
+pub async fn a_batch_is_visible_whole_or_not_at_all(fixture: &Fixture) {
     const BATCHES: u64 = 40;
     let store = fixture.shared();
     let writer = tokio::spawn(async move {
@@ -125,11 +126,11 @@ pub async fn a_batch_is_seen_whole_or_not_at_all(fixture: &Fixture) {
     while seen < BATCHES * 3 {
         tokio::task::yield_now().await;
         let length = fixture.log("r").await.len() as u64;
-        assert_eq!(length % 3, 0, "a part of a batch was visible");
-        assert!(length >= seen, "events went away");
+        assert_eq!(length % 3, 0, "part of a batch was visible");
+        assert!(length >= seen, "events disappeared");
         seen = length;
         let Some(head) = fixture.store.head(&run("r")).await.unwrap() else { continue };
-        assert_eq!(head.end.0 % 3, 0, "a part of a batch was visible");
+        assert_eq!(head.end.0 % 3, 0, "part of a batch was visible");
         let as_of = head.row.map(|row| row.summary.as_of);
         assert!(as_of <= Some(head.end), "a row was visible before its events");
         if fixture.capabilities.atomic_rows {
@@ -152,7 +153,7 @@ pub async fn runs_do_not_disturb_each_other(fixture: &Fixture) {
     }
 }
 
-/// A store gives back the text that it got, whatever is in it.
+/// A store returns texts unchanged, whatever they contain.
 pub async fn bytes_are_kept_exactly(fixture: &Fixture) {
     let long = "0123456789abcdef".repeat(65_536);
     let bodies = [

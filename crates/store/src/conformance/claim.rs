@@ -9,7 +9,7 @@ use super::Fixture;
 use super::make::{QUEUE, advance, advance_pool, at, claim_at, names, task};
 use crate::api::{Claim, Expect, Written};
 
-/// Eight claimants at once: every task goes to exactly one of them.
+/// With eight concurrent claimants, every task goes to exactly one of them.
 pub async fn two_claimers_never_get_the_same_task(fixture: &Fixture) {
     const TASKS: usize = 120;
     for n in 0..TASKS {
@@ -35,7 +35,8 @@ pub async fn two_claimers_never_get_the_same_task(fixture: &Fixture) {
             })
         })
         .collect();
-    let (mut all, mut count) = (BTreeSet::new(), 0);
+    let mut all = BTreeSet::new();
+    let mut count = 0;
     for claimer in claimers {
         let mine = claimer.await.unwrap();
         count += mine.len();
@@ -44,7 +45,7 @@ pub async fn two_claimers_never_get_the_same_task(fixture: &Fixture) {
     assert_eq!((all.len(), count), (TASKS, TASKS));
 }
 
-/// Higher priority goes first, then what was due earlier.
+/// Higher priority goes first, then the earlier due time.
 pub async fn priority_then_run_at(fixture: &Fixture) {
     let order = [("b", 0, 9), ("c", 0, 5), ("a", -1, 1), ("e", 7, 8), ("d", 7, 9)];
     for (name, priority, run_at) in order {
@@ -62,14 +63,14 @@ pub async fn not_before_run_at(fixture: &Fixture) {
     assert_eq!(fixture.claim(at(10)).await.tasks.len(), 1);
 }
 
-/// A task that runs never is not due, however late it is, and does not count as the next one.
+/// A dormant task is never due and does not count as the next one.
 pub async fn a_dormant_task_is_never_due(fixture: &Fixture) {
     fixture.submit(Task { run_at: Millis::NEVER, ..task("t") }).await;
     let claimed = fixture.claim(Millis(Millis::NEVER.0 - 1)).await;
     assert_eq!((claimed.tasks.len(), claimed.next_due), (0, None));
 }
 
-/// The claimant learns when to come again: now, if the limit left something.
+/// The claimant gets the time of its next claim: now, if the limit left some tasks.
 pub async fn next_due_is_the_earliest_left(fixture: &Fixture) {
     assert_eq!(fixture.claim(at(0)).await.next_due, None);
     for (name, run_at) in [("a", 5), ("b", 30), ("c", 20), ("d", 6)] {
@@ -84,7 +85,7 @@ pub async fn next_due_is_the_earliest_left(fixture: &Fixture) {
     assert_eq!(fixture.claim(at(30)).await.next_due, None);
 }
 
-/// Tasks of other pools and kinds are not the claimant's next ones.
+/// Tasks of other pools and kinds do not count for `next_due`.
 pub async fn next_due_looks_at_the_claims_own_tasks(fixture: &Fixture) {
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), run_at: at(5), ..task("a") }).await;
     fixture.submit(Task { kind: "fax".to_owned(), run_at: at(6), ..task("b") }).await;
@@ -94,7 +95,7 @@ pub async fn next_due_looks_at_the_claims_own_tasks(fixture: &Fixture) {
     assert_eq!(fixture.claim(at(0)).await.next_due, Some(at(6)));
 }
 
-/// Claimed tasks and tasks that are over stay where they are.
+/// Claimed and ended tasks are not claimed.
 pub async fn only_ready_tasks_are_claimed(fixture: &Fixture) {
     use TaskState::{Cancelled, Completed, Dead, Failed};
     fixture.submit(task("claimed").claimed("n9", at(0))).await;
@@ -105,7 +106,7 @@ pub async fn only_ready_tasks_are_claimed(fixture: &Fixture) {
     assert_eq!((claimed.tasks.len(), claimed.next_due), (0, None));
 }
 
-/// What the claimant gets is what is kept: owner, start, fence and version as the task's own rules say.
+/// The store keeps what the claimant gets: owner, start, fence and version by the rules of the task.
 pub async fn a_claim_is_recorded(fixture: &Fixture) {
     fixture.submit(task("t")).await;
     let got = fixture.claim(at(3)).await.tasks;
@@ -114,7 +115,7 @@ pub async fn a_claim_is_recorded(fixture: &Fixture) {
     assert_eq!(got[0].flaw(), None);
 }
 
-/// Every claim has a higher fence than the one before.
+/// Every claim has a higher fence than the previous one.
 pub async fn fences_grow(fixture: &Fixture) {
     fixture.submit(task("t")).await;
     for fence in 1..5 {
@@ -134,7 +135,7 @@ pub async fn kinds_are_filtered(fixture: &Fixture) {
     assert_eq!(names(&fixture.claim(at(0)).await.tasks), ["a"]);
 }
 
-/// Queues are apart, and so are a queue's advance tasks of each workflow; a pool named twice counts once.
+/// Queues are separate, and so are the advance tasks of each workflow; a pool named twice counts once.
 pub async fn pools_are_separate(fixture: &Fixture) {
     fixture.submit(task("a")).await;
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), ..task("b") }).await;
@@ -145,14 +146,14 @@ pub async fn pools_are_separate(fixture: &Fixture) {
         fixture.store.claim(Claim { pools, ..claim_at(at(0)) })
     };
     assert_eq!(from(&[]).await.unwrap(), Default::default());
-    assert_eq!(from(&["nobody"]).await.unwrap(), Default::default());
+    assert_eq!(from(&["unknown"]).await.unwrap(), Default::default());
     assert_eq!(names(&from(&[QUEUE, QUEUE]).await.unwrap().tasks), ["a"]);
     assert_eq!(names(&from(&[&advance_pool(), "slow"]).await.unwrap().tasks).len(), 2);
     assert_eq!(names(&from(&[QUEUE, "slow", &advance_pool()]).await.unwrap().tasks).len(), 0);
     assert_eq!(fixture.task("d").await.state, TaskState::Ready);
 }
 
-/// No claim brings more than was asked for, none of nothing brings nothing.
+/// A claim never exceeds its limit, and a limit of 0 claims nothing.
 pub async fn the_limit_is_kept(fixture: &Fixture) {
     for n in 0..5 {
         fixture.submit(task(&format!("t{n}"))).await;
@@ -163,11 +164,12 @@ pub async fn the_limit_is_kept(fixture: &Fixture) {
     }
 }
 
-/// Who was claimed over cannot write its result: the version has moved on.
+/// A claimant that lost its task cannot write its result: the version has changed.
 pub async fn a_stale_completion_loses(fixture: &Fixture) {
     fixture.submit(task("t")).await;
     let zombie = fixture.claim(at(0)).await.tasks.remove(0);
-    let (fence, version) = (zombie.fence, zombie.version);
+    let fence = zombie.fence;
+    let version = zombie.version;
     fixture.replace(zombie.clone().reclaimed("it was silent", 9, at(1)), version).await;
     let second = fixture.claim(at(1)).await.tasks.remove(0);
     let late = zombie.completed(fence, Payload::null(), at(2)).unwrap();

@@ -1,4 +1,4 @@
-//! Damage on demand, for tests of healing on every store, and what a store does with what is left.
+//! Damage on demand, for tests of healing on every store, and how a store behaves afterwards.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::make::{ALL, T, advance, append, append_with, append_with_row, at, cre
 use crate::api::{Append, Expect, LockFilter, RunFilter, TaskChange};
 use crate::error::StoreError;
 
-/// A record to be made unreadable.
+/// A record to make unreadable.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
     /// The cached row of a run.
@@ -26,80 +26,80 @@ pub enum Target<'a> {
     Node(&'a NodeId),
 }
 
-/// How a record becomes unreadable; a store that has no such way takes another one.
+/// How a record becomes unreadable; a store that does not support one way uses another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Garble {
-    /// Text that is cut off.
+    /// Truncated text.
     Torn,
     /// A state that only a later release knows.
     Later,
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     Bytes,
-    /// A number where there was a text, or the other way round.
+    /// A number in place of a text, or the other way round.
     Type,
 }
 
 impl Garble {
-    /// Every way.
+    /// All ways.
     pub const ALL: [Self; 4] = [Self::Torn, Self::Later, Self::Bytes, Self::Type];
 }
 
-/// Harm to what a store keeps, done past the store itself. No product code can do this.
+/// Damage to the data of a store, done behind its back. Product code cannot do this.
 #[async_trait]
 pub trait Damage: Debug + Send + Sync + 'static {
-    /// The cached row of a run is lost, with whatever only the row said.
+    /// Deletes the cached row of a run.
     async fn lose_row(&self, run: &RunId);
 
-    /// A task is lost.
+    /// Deletes a task.
     async fn lose_task(&self, task: &TaskId);
 
-    /// An event is lost; the others stay where they are.
+    /// Deletes an event; the others keep their positions.
     ///
     /// # Panics
     ///
-    /// If there is no such event.
+    /// If the event does not exist.
     async fn lose_event(&self, run: &RunId, seq: Seq);
 
-    /// The text of an event is another one.
+    /// Replaces the text of an event.
     ///
     /// # Panics
     ///
-    /// If there is no such event.
+    /// If the event does not exist.
     async fn corrupt(&self, run: &RunId, seq: Seq, body: &str);
 
-    /// Every row and every advance task is lost. Logs, locks and users' tasks stay.
+    /// Deletes every row and every advance task. Logs, locks and users' tasks stay.
     async fn lose_hints(&self);
 
-    /// A record cannot be read any more.
+    /// Makes a record unreadable.
     ///
     /// # Panics
     ///
-    /// If there is no such record.
+    /// If the record does not exist.
     async fn garble(&self, what: Target<'_>, how: Garble);
 
-    /// Somebody else writes a state of his own under this name.
+    /// Writes a state under this name as another system would.
     ///
     /// # Panics
     ///
-    /// If the store has no place for such states.
+    /// If the store cannot have foreign states.
     async fn put_foreign(&self, id: &RunId, body: &str) {
-        panic!("there is no place for a state of {id} that says {body}");
+        panic!("this store cannot have foreign states: {id} {body}");
     }
 }
 
-/// A run with its row and its own task.
+/// Creates a run with its row and its own task.
 async fn a_run(fixture: &Fixture, name: &str, own: &str) {
     let tasks = vec![create(Task { run_at: at(1_000), ..advance(name, own) })];
     fixture.append(Append { tasks, ..append_with_row(name, 0) }).await;
 }
 
-/// The positions that a run's log has.
+/// Returns the positions that a run's log has.
 async fn positions(fixture: &Fixture, after: u64, limit: u32) -> Vec<u64> {
     let page = fixture.store.read(&run("r"), Seq(after), limit).await.unwrap();
     page.iter().map(|record| record.seq.0).collect()
 }
 
-/// A lost row is none: the log is as it was, lists leave the run out, and it is found as rowless.
+/// Losing a row leaves the log unchanged; lists omit the run, and it is found as rowless.
 pub async fn a_lost_row_leaves_its_log(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     a_run(fixture, "r", "own").await;
@@ -113,13 +113,13 @@ pub async fn a_lost_row_leaves_its_log(fixture: &Fixture) {
     let listed = fixture.store.runs(RunFilter { limit: ALL, ..RunFilter::default() }).await.unwrap();
     assert_eq!(listed.items, [fixture.row("other").await]);
     damage.lose_row(&run("r")).await;
-    damage.lose_row(&run("nobody")).await;
-    assert_eq!(fixture.store.head(&run("nobody")).await.unwrap(), None);
+    damage.lose_row(&run("unknown")).await;
+    assert_eq!(fixture.store.head(&run("unknown")).await.unwrap(), None);
     fixture.append(append_with_row("r", 1)).await;
-    assert_eq!(fixture.row("r").await.summary.as_of, Seq(2), "the next row is the row");
+    assert_eq!(fixture.row("r").await.summary.as_of, Seq(2), "the next append writes the row");
 }
 
-/// Whose a task is was said by the row alone: with the row, the run has lost its task, though it is there.
+/// Only the row names the run's task: without it the run has no task, although the task exists.
 pub async fn a_lost_row_leaves_the_run_without_a_task(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     a_run(fixture, "r", "own").await;
@@ -131,7 +131,7 @@ pub async fn a_lost_row_leaves_the_run_without_a_task(fixture: &Fixture) {
     assert_eq!(fixture.row("r").await.task, None);
 }
 
-/// A lost task is gone, and only that one.
+/// Only the lost task is missing.
 pub async fn a_lost_task_is_gone(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     a_run(fixture, "r", "own").await;
@@ -140,10 +140,10 @@ pub async fn a_lost_task_is_gone(fixture: &Fixture) {
     damage.lose_task(&task_id("nothing")).await;
     assert_eq!(fixture.find("own").await, None);
     assert_eq!(fixture.task("mine").await.state, TaskState::Ready);
-    assert_eq!(fixture.row("r").await.task, Some(task_id("own")), "the row does not know");
+    assert_eq!(fixture.row("r").await.task, Some(task_id("own")), "the row still names it");
 }
 
-/// Where an event is lost, the positions of the others show it, in pages of any size; the end stays.
+/// A lost event shows as a gap in the positions, in pages of any size; the end stays.
 pub async fn a_gap_reads_as_a_gap(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     fixture.append(append("r", 0, &["a", "b", "c", "d", "e"])).await;
@@ -160,8 +160,8 @@ pub async fn a_gap_reads_as_a_gap(fixture: &Fixture) {
     assert_eq!(fixture.head("r").await.end, Seq(5));
 }
 
-/// A gap does not keep others from appending at the end: that something is missing is not theirs to judge.
-pub async fn a_log_goes_on_behind_a_gap(fixture: &Fixture) {
+/// A gap does not prevent appends at the end: the store does not judge it.
+pub async fn a_log_continues_after_a_gap(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     fixture.append(append("r", 0, &["a", "b", "c"])).await;
     damage.lose_event(&run("r"), Seq(2)).await;
@@ -169,7 +169,7 @@ pub async fn a_log_goes_on_behind_a_gap(fixture: &Fixture) {
     assert_eq!(positions(fixture, 0, ALL).await, [1, 3, 4, 5]);
 }
 
-/// A late writer finds the end, not the gap: nothing new takes the place of what was lost.
+/// A late writer conflicts with the end: a gap is never filled.
 pub async fn a_gap_is_never_filled(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     fixture.append(append("r", 0, &["a", "b", "c", "d"])).await;
@@ -183,8 +183,8 @@ pub async fn a_gap_is_never_filled(fixture: &Fixture) {
     assert_eq!(positions(fixture, 0, ALL).await, [2, 4]);
 }
 
-/// A log that lost its last event ends earlier, and a store cannot know better.
-pub async fn a_lost_end_is_no_gap(fixture: &Fixture) {
+/// If the last event is lost, the log ends earlier, and the store cannot notice.
+pub async fn a_lost_last_event_is_not_a_gap(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     fixture.append(append("r", 0, &["a", "b"])).await;
     damage.lose_event(&run("r"), Seq(2)).await;
@@ -192,7 +192,7 @@ pub async fn a_lost_end_is_no_gap(fixture: &Fixture) {
     assert_eq!(fixture.append(append("r", 1, &["c"])).await, Seq(2));
 }
 
-/// A store hands out the text that it has, and does not ask whether it makes sense.
+/// A store returns the text that it has, without interpreting it.
 pub async fn a_changed_event_reads_as_it_is(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     fixture.append(append("r", 0, &["a", "b", "c"])).await;
@@ -202,7 +202,7 @@ pub async fn a_changed_event_reads_as_it_is(fixture: &Fixture) {
     assert_eq!(fixture.head("r").await.end, Seq(3));
 }
 
-/// Without its hints a store still has every log, lock and user's task.
+/// Without its hints, a store still has every log, lock and user's task.
 pub async fn all_hints_are_lost_and_truths_stay(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for name in ["a", "b"] {

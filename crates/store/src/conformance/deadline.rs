@@ -1,4 +1,4 @@
-//! No call waits for ever, whatever has become of the server.
+//! Every call ends in bounded time, whatever the server does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::api::{Expect, LockFilter, Row, RunFilter, Store};
 use crate::feed::Feed;
 use crate::foreign::ForeignStates;
 
-/// Makes every call at once, of a server that does not answer, and names those that have neither answered nor failed
-/// within `limit`; those of its feed and of the states of others too, where it has them. Only `changed` is left out: it is
-/// there to wait.
+/// Makes every call at once to a server that does not answer, and returns the names of those that have neither
+/// returned nor failed within `limit`, including those of its feed and its foreign states. Omits `changed`, which is
+/// meant to wait.
 pub async fn calls_that_hang(store: Arc<dyn Store>, limit: Duration) -> Vec<&'static str> {
     let mut calls = Calls { store, limit, all: JoinSet::new() };
     let name = LockName::new("l").unwrap();
@@ -50,7 +50,7 @@ fn foreign(store: &dyn Store) -> &dyn ForeignStates {
     store.foreign().unwrap()
 }
 
-/// Calls that are on their way.
+/// Calls in flight.
 struct Calls {
     store: Arc<dyn Store>,
     limit: Duration,
@@ -58,7 +58,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// What not every store has.
+    /// Makes the calls that not every store has.
     fn make_beside(&mut self) {
         if self.store.feed().is_some() {
             self.make("fed", |store| async move { feed(&*store).fed(None, ALL).await.is_ok() });
@@ -80,7 +80,8 @@ impl Calls {
     where
         F: Future<Output = bool> + Send + 'static,
     {
-        let (call, limit) = (call(Arc::clone(&self.store)), self.limit);
+        let call = call(Arc::clone(&self.store));
+        let limit = self.limit;
         self.all.spawn(async move { tokio::time::timeout(limit, call).await.is_err().then_some(name) });
     }
 }

@@ -1,8 +1,8 @@
-//! The same random calls to a store and to the memory store must give the same answers.
+//! The same random calls to a store and to the memory store must give the same results.
 //!
-//! Invariant: everything that happens follows from the seed, so a printed seed is a reproduction.
-//! What a store alone decides (`updated_at`, `changed_at`, cursors) is left out of the comparison;
-//! times are drawn without repetition, because the order of equal tasks is nobody's promise.
+//! Invariant: everything follows from the seed, so a printed seed reproduces a failure. Values that only the store
+//! decides (`updated_at`, `changed_at`, cursors) are not compared; times are drawn without repetition, because the
+//! order of equal tasks is not specified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::splitmix::SplitMix;
 
-/// Steps of one walk in the suite.
+/// Number of steps of one walk in the suite.
 const STEPS: u32 = 200;
 const RUNS: u64 = 4;
 const TASKS: u64 = 12;
 
-/// Walks beside the memory store; every answer must be the same.
+/// Compares the store with the memory store.
 pub async fn it_answers_like_the_memory_store(fixture: &Fixture, seed: u64) {
     differential(fixture.shared(), seed, STEPS).await;
 }
@@ -35,23 +35,26 @@ pub async fn it_answers_like_the_memory_store(fixture: &Fixture, seed: u64) {
 ///
 /// # Panics
 ///
-/// At the first answer that differs, with the seed in the message.
+/// At the first result that differs, with the seed in the message.
 pub async fn differential(store: Arc<dyn Store>, seed: u64, steps: u32) {
     let model: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let (mut real, mut spec) = (Walker::new(store, seed), Walker::new(model, seed));
+    let mut real = Walker::new(store, seed);
+    let mut spec = Walker::new(model, seed);
     for step in 0..steps {
-        let (left, right) = (real.step().await, spec.step().await);
-        assert_eq!(left, right, "seed {seed}, step {step}: the store (left) is not like the memory store");
+        let left = real.step().await;
+        let right = spec.step().await;
+        assert_eq!(left, right, "seed {seed}, step {step}: the store (left) differs from the memory store");
     }
-    let (left, right) = (real.dump().await, spec.dump().await);
-    assert_eq!(left, right, "seed {seed}: the store (left) ends unlike the memory store");
+    let left = real.dump().await;
+    let right = spec.dump().await;
+    assert_eq!(left, right, "seed {seed}: the final store (left) differs from the memory store");
 }
 
-/// One store and the dice that say what is done to it next.
+/// A store and the random numbers that decide its next call.
 struct Walker {
     store: Arc<dyn Store>,
     dice: SplitMix,
-    /// Grows with every draw of a time, so that no two are the same.
+    /// Increases with every draw of a time, so that no two are equal.
     drawn: i64,
 }
 
@@ -60,7 +63,7 @@ impl Walker {
         Self { store, dice: SplitMix::new(seed), drawn: 0 }
     }
 
-    /// One call, as text: what was done and what came of it.
+    /// Makes one call and returns it with its result as text.
     async fn step(&mut self) -> String {
         match self.dice.below(18) {
             0..=5 => self.append().await,
@@ -76,7 +79,7 @@ impl Walker {
         }
     }
 
-    /// A time around now that was not drawn before.
+    /// Returns a time around now that was not drawn before.
     fn time(&mut self) -> Millis {
         self.drawn += 1;
         at(i64::try_from(self.dice.below(8)).unwrap() * 1_000_000 + self.drawn)
@@ -119,7 +122,7 @@ impl Walker {
 
     fn summary(&mut self, run: &RunId, as_of: u64) -> Summary {
         let status = Status::ALL[usize::try_from(self.dice.below(10)).unwrap()];
-        // A run is queued at one moment for good: lists are ordered by it.
+        // The queue time of a run is constant, because lists are ordered by it.
         let moment = run.as_str().bytes().map(i64::from).sum::<i64>() / 2;
         let recovered_at = self.dice.one_in(3).then(|| self.time());
         Summary { status, created_at: at(moment), recovered_at, ..summary(run.as_str(), as_of) }
@@ -142,8 +145,8 @@ impl Walker {
         let before = self.version(&run).await;
         let outcome = self.store.append(append.clone()).await;
         let later = self.version(&run).await;
-        assert!(later >= before, "the row's version went back");
-        assert!(outcome.is_err() || !with_row || later > before, "the row's version did not grow");
+        assert!(later >= before, "the version of the row decreased");
+        assert!(outcome.is_err() || !with_row || later > before, "the version of the row did not increase");
         format!("{append:?} -> {}", show(outcome))
     }
 
@@ -157,13 +160,16 @@ impl Walker {
         format!("submit {task:?} -> {}", show(put.map(|put| masked(put, plain_task))))
     }
 
-    /// Whatever may happen to a task that is there, sometimes by somebody who is late.
+    /// Applies any change to an existing task, sometimes with an old version.
     async fn change_task(&mut self) -> String {
         let id = self.task_id();
-        let (what, late, now) = (self.dice.below(6), self.dice.one_in(5), self.time());
+        let what = self.dice.below(6);
+        let late = self.dice.one_in(5);
+        let now = self.time();
         let filter = TaskFilter { id: Some(id.clone()), ..any_task() };
         let Some(task) = self.store.tasks(filter).await.unwrap().pop() else { return format!("no {id}") };
-        let (fence, version) = (task.fence, task.version);
+        let fence = task.fence;
+        let version = task.version;
         let changed = match what {
             0 => task.completed(fence, Payload::null(), now).ok(),
             1 => task.cancelled(now).ok(),
@@ -198,8 +204,11 @@ impl Walker {
 
     async fn lock(&mut self) -> String {
         let name = LockName::new(format!("lock{}", self.dice.below(3))).unwrap();
-        let (holder, what) = (format!("h{}", self.dice.below(2)), self.dice.below(4));
-        let (late, now, ttl) = (self.dice.one_in(5), self.time(), Duration::from_secs(2_000));
+        let holder = format!("h{}", self.dice.below(2));
+        let what = self.dice.below(4);
+        let late = self.dice.one_in(5);
+        let now = self.time();
+        let ttl = Duration::from_secs(2_000);
         let filter = LockFilter { name: Some(name.clone()), limit: 1, ..LockFilter::default() };
         let found = self.store.locks(filter).await.unwrap().pop();
         let version = found.as_ref().map(|lock| lock.version);
@@ -218,14 +227,16 @@ impl Walker {
     }
 
     async fn put_row(&mut self) -> String {
-        let (run, late) = (self.run(), self.dice.one_in(4));
-        let (task, as_of) = (self.dice.one_in(2).then(|| self.task_id()), self.dice.below(9));
+        let run = self.run();
+        let late = self.dice.one_in(4);
+        let task = self.dice.one_in(2).then(|| self.task_id());
+        let as_of = self.dice.below(9);
         let row = Row { summary: self.summary(&run, as_of), task, updated_at: Millis(0) };
         let before = self.version(&run).await;
         let expect = before.filter(|_| !late).map_or(Expect::Absent, Expect::Version);
         let put = self.store.put_row(row.clone(), expect).await;
         if matches!(put, Ok(Written::Done)) {
-            assert!(self.version(&run).await > before, "the row's version did not grow");
+            assert!(self.version(&run).await > before, "the version of the row did not increase");
         }
         let put = put.map(|put| masked(put, |row| Row { updated_at: Millis(0), ..row }));
         format!("put {row:?}, late {late} -> {}", show(put))
@@ -237,17 +248,17 @@ impl Walker {
         let statuses = Status::ALL.into_iter().filter(|_| self.dice.one_in(2)).collect();
         let limit = 1 + u32::try_from(self.dice.below(3)).unwrap();
         let mut filter = RunFilter { order, statuses, limit, ..RunFilter::default() };
-        let mut said = format!("{filter:?} ->");
+        let mut text = format!("{filter:?} ->");
         loop {
             let page = self.store.runs(filter.clone()).await.unwrap();
             for row in page.items {
-                said += &format!(" {}@{}", row.summary.run, row.summary.as_of);
+                text += &format!(" {}@{}", row.summary.run, row.summary.as_of);
             }
             if page.next.is_none() {
-                return said;
+                return text;
             }
-            said += " |";
-            assert!(said.len() < 10_000, "the list has no end: {said}");
+            text += " |";
+            assert!(text.len() < 10_000, "the list does not end: {text}");
             filter.after = page.next;
         }
     }
@@ -275,7 +286,7 @@ impl Walker {
         self.list(filter).await
     }
 
-    /// Claims by how they are held, and what is open.
+    /// Lists claims by holder, and open tasks.
     async fn list_claims(&mut self) -> String {
         let mut filter = TaskFilter { advance: self.dice.one_in(3).then_some(false), ..any_task() };
         match self.dice.below(5) {
@@ -294,7 +305,7 @@ impl Walker {
         format!("{filter:?} -> {}", show(found))
     }
 
-    /// Everything that is in the store.
+    /// Returns everything in the store.
     async fn dump(&self) -> Vec<String> {
         let mut lines = vec![];
         for n in 0..RUNS {
@@ -316,7 +327,7 @@ impl Walker {
     }
 }
 
-/// A task without what the store's own clock says.
+/// Returns a task without the values of the store's clock.
 fn plain_task(task: Task) -> Task {
     Task { changed_at: Millis(0), ..task }
 }
@@ -328,7 +339,7 @@ fn masked<T>(put: Written<T>, mask: fn(T) -> T) -> Written<T> {
     }
 }
 
-/// An outcome as text; of an error only what the contract says about it.
+/// Returns an outcome as text; of an error, only what the contract specifies.
 fn show<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
     match outcome {
         Ok(value) => format!("{value:?}"),

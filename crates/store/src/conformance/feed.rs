@@ -1,4 +1,4 @@
-//! The order of everything that is appended; a store that knows none passes all of it.
+//! The feed of all appends; a store without a feed passes every case.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::Fixture;
 use super::make::{append, run};
 use crate::feed::{Fed, Feed};
 
-/// Looks that are taken for what is to come into the order: a moment may pass until it does.
+/// Most polls for events that have not reached the feed yet.
 const LOOKS_MAX: u32 = 500_000;
 
-/// Reads on until so many events were told.
+/// Reads the feed until it has returned `count` events.
 async fn all(feed: &dyn Feed, mut place: Option<String>, limit: u32, count: usize) -> Vec<Fed> {
     let mut all: Vec<Fed> = vec![];
     for _ in 0..LOOKS_MAX {
@@ -29,37 +29,37 @@ async fn all(feed: &dyn Feed, mut place: Option<String>, limit: u32, count: usiz
     all
 }
 
-fn told(fed: &[Fed]) -> Vec<(String, u64, String)> {
+fn texts(fed: &[Fed]) -> Vec<(String, u64, String)> {
     fed.iter().map(|fed| (fed.run.to_string(), fed.record.seq.0, fed.record.body.clone())).collect()
 }
 
-/// Every event is there once, with its text, and the events of one run in their order; pages of any size tell the same.
-pub async fn the_feed_tells_every_event_once(fixture: &Fixture) {
+/// Every event appears once, with its text, and the events of a run in order; pages of any size give the same.
+pub async fn the_feed_has_every_event_once(fixture: &Fixture) {
     let Some(feed) = fixture.store.feed() else { return };
     assert_eq!(feed.fed(None, 10).await.unwrap(), vec![]);
     fixture.append(append("a", 0, &["a1", "a2"])).await;
     fixture.append(append("b", 0, &["b1"])).await;
     fixture.append(append("a", 2, &["a3"])).await;
-    let whole = told(&all(feed, None, 100, 4).await);
+    let whole = texts(&all(feed, None, 100, 4).await);
     for (name, bodies) in [("a", vec!["a1", "a2", "a3"]), ("b", vec!["b1"])] {
         let of: Vec<&str> =
             whole.iter().filter(|(run, ..)| run == name).map(|(.., body)| body.as_str()).collect();
         assert_eq!(of, bodies);
     }
     for limit in [1, 2, 3] {
-        assert_eq!(told(&all(feed, None, limit, 4).await), whole, "pages of {limit}");
+        assert_eq!(texts(&all(feed, None, limit, 4).await), whole, "pages of {limit}");
     }
 }
 
-/// Whoever goes on from a place misses nothing and is told nothing twice.
-pub async fn the_feed_goes_on_from_any_place(fixture: &Fixture) {
+/// A reader that continues from a place misses nothing and gets nothing twice.
+pub async fn the_feed_continues_from_any_place(fixture: &Fixture) {
     let Some(feed) = fixture.store.feed() else { return };
     fixture.append(append("a", 0, &["a1", "a2"])).await;
     fixture.append(append("b", 0, &["b1", "b2"])).await;
     let before = all(feed, None, 100, 4).await;
     fixture.append(append("a", 2, &["a3"])).await;
     let whole = all(feed, None, 100, 5).await;
-    assert_eq!(whole[..before.len()], before[..], "nothing appears before a place that was given out");
+    assert_eq!(whole[..before.len()], before[..], "an event appeared before a returned place");
     for (at, fed) in whole.iter().enumerate() {
         let behind = all(feed, Some(fed.place.clone()), 2, whole.len() - at - 1).await;
         assert_eq!(behind, whole[at + 1..], "after {at}");
@@ -68,7 +68,7 @@ pub async fn the_feed_goes_on_from_any_place(fixture: &Fixture) {
     assert_eq!(feed.fed(latest.as_deref(), 10).await.unwrap(), vec![]);
 }
 
-/// Many writers at once: whoever reads meanwhile, page after page, is told every event once and each run in order.
+/// With many concurrent writers, a concurrent reader gets every event once and each run in order.
 pub async fn a_reader_of_the_feed_misses_no_racing_append(fixture: &Fixture) {
     let Some(feed) = fixture.store.feed() else { return };
     let mut writers = tokio::task::JoinSet::new();
@@ -81,7 +81,8 @@ pub async fn a_reader_of_the_feed_misses_no_racing_append(fixture: &Fixture) {
         });
     }
     let reader = async {
-        let (mut seen, mut place): (BTreeMap<String, u64>, Option<String>) = (BTreeMap::new(), None);
+        let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+        let mut place: Option<String> = None;
         while seen.values().sum::<u64>() < 80 {
             for fed in feed.fed(place.as_deref(), 7).await.unwrap() {
                 let end = seen.entry(fed.run.to_string()).or_default();
@@ -97,8 +98,8 @@ pub async fn a_reader_of_the_feed_misses_no_racing_append(fixture: &Fixture) {
     assert!(seen.len() == 8 && seen.values().all(|end| *end == 10), "{seen:?}");
 }
 
-/// What grew since a mark is named; what did not grow since the mark before the last may be left out.
-pub async fn runs_that_grew_are_named(fixture: &Fixture) {
+/// Runs that grew since a mark are returned; others may be omitted.
+pub async fn runs_that_grew_are_reported(fixture: &Fixture) {
     let Some(feed) = fixture.store.feed() else { return };
     fixture.append(append("old", 0, &["x"])).await;
     let first = feed.stirred(None).await.unwrap();
@@ -109,7 +110,7 @@ pub async fn runs_that_grew_are_named(fixture: &Fixture) {
     assert!(second.runs.contains(&run("new")) && second.runs.contains(&run("old")), "{second:?}");
 }
 
-/// A place that no store gave out is refused.
+/// A place that the store did not return is refused.
 pub async fn a_foreign_place_is_refused(fixture: &Fixture) {
     let Some(feed) = fixture.store.feed() else { return };
     for place in ["x", "-1", "1.x", "9999999999999999999999"] {
@@ -117,8 +118,8 @@ pub async fn a_foreign_place_is_refused(fixture: &Fixture) {
     }
 }
 
-/// A place behind the end is refused, and so a follower after a restore is told; the end itself is not.
-pub async fn a_place_behind_the_end_is_refused(fixture: &Fixture) {
+/// A place after the end is refused, so that a follower notices a restore; the end itself is accepted.
+pub async fn a_place_after_the_end_is_refused(fixture: &Fixture) {
     let Some(feed) = fixture.store.feed() else { return };
     fixture.append(append("a", 0, &["a1"])).await;
     let end = all(feed, None, 10, 1).await.remove(0).place;

@@ -1,11 +1,11 @@
-//! States that somebody else keeps in the same place; a store without such a place passes all of it.
+//! States of another system in the same place; a store that cannot have any passes every case.
 
 use super::Fixture;
 use super::make::{ALL, append, append_with_row, run};
 use crate::api::{RunFilter, Written};
 use crate::foreign::{ForeignState, ForeignStates};
 
-/// The place, unless the store has none.
+/// Returns the foreign states, unless the store cannot have any.
 fn place(fixture: &Fixture) -> Option<&dyn ForeignStates> {
     fixture.damage.as_ref()?;
     fixture.store.foreign()
@@ -16,12 +16,13 @@ async fn put(fixture: &Fixture, name: &str, body: &str) {
 }
 
 async fn all(place: &dyn ForeignStates, limit: u32) -> Vec<ForeignState> {
-    let (mut all, mut after) = (vec![], None);
+    let mut all = vec![];
+    let mut after = None;
     loop {
         let page = place.states(after.as_deref(), limit).await.unwrap();
         assert!(page.items.len() <= limit as usize);
         all.extend(page.items);
-        assert!(all.len() < 1_000, "the list has no end");
+        assert!(all.len() < 1_000, "the list does not end");
         match page.next {
             Some(next) => after = Some(next),
             None => return all,
@@ -37,8 +38,8 @@ fn names(states: &[ForeignState]) -> Vec<&str> {
     states.iter().map(|state| state.id.as_str()).collect()
 }
 
-/// The order is that of the ids, byte by byte, whatever came first.
-pub async fn states_of_others_are_listed_in_order_of_id(fixture: &Fixture) {
+/// The order is that of the ids, byte by byte, regardless of the order of creation.
+pub async fn foreign_states_are_listed_in_order_of_id(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     assert_eq!(all(place, ALL).await, []);
     let mut expected = vec!["b", "a", "a-1", "Z", "a.1", "10", "9", "aa"];
@@ -61,7 +62,7 @@ pub async fn pages_of_foreign_states_are_complete(fixture: &Fixture) {
     }
 }
 
-/// Blanks, order, numbers and text stay as they were written.
+/// Whitespace, order, numbers and text stay as they were written.
 pub async fn a_foreign_state_is_kept_exactly(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     let body = "{ \"z\": 1.10,\n\t\"a\" :12345678901234567890123, \"ü\":\"\\u0041\" }";
@@ -73,7 +74,7 @@ pub async fn a_foreign_state_is_kept_exactly(fixture: &Fixture) {
     assert_eq!(only(place).await.body, other);
 }
 
-/// The right version writes, and is then an old one.
+/// A swap with the right version writes, and makes that version old.
 pub async fn a_swap_compares_and_sets(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     put(fixture, "w", "{\"n\":1}").await;
@@ -85,7 +86,7 @@ pub async fn a_swap_compares_and_sets(fixture: &Fixture) {
     assert_eq!(place.swap(&first.id, &second.version, "{\"n\":3}").await.unwrap(), Written::Done);
 }
 
-/// Whoever names an old version changes nothing and is told what is there.
+/// A swap with an old version changes nothing and returns the present state.
 pub async fn a_lost_swap_changes_nothing(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     put(fixture, "w", "{\"n\":1}").await;
@@ -97,13 +98,14 @@ pub async fn a_lost_swap_changes_nothing(fixture: &Fixture) {
     assert_eq!(lost, Written::Lost(Some(now)));
 }
 
-/// Of many who name the same version, one writes.
+/// Of many concurrent swaps with the same version, one succeeds.
 pub async fn one_of_many_swaps_wins(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     put(fixture, "w", "{}").await;
     let seen = only(place).await;
     let writers = (0..8).map(|n| {
-        let (store, seen) = (fixture.shared(), seen.clone());
+        let store = fixture.shared();
+        let seen = seen.clone();
         tokio::spawn(async move {
             let body = format!("{{\"n\":{n}}}");
             let written = store.foreign().unwrap().swap(&seen.id, &seen.version, &body).await.unwrap();
@@ -117,8 +119,8 @@ pub async fn one_of_many_swaps_wins(fixture: &Fixture) {
     assert_eq!(winners, [only(place).await.body]);
 }
 
-/// Nobody but its owner makes a state.
-pub async fn a_state_that_is_not_there_is_not_made(fixture: &Fixture) {
+/// A swap never creates a state.
+pub async fn a_swap_never_creates_a_state(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     put(fixture, "w", "{}").await;
     let version = only(place).await.version;
@@ -126,8 +128,8 @@ pub async fn a_state_that_is_not_there_is_not_made(fixture: &Fixture) {
     assert_eq!(names(&all(place, ALL).await), ["w"]);
 }
 
-/// Neither is in the lists of the other.
-pub async fn a_run_is_no_state_of_others_and_the_other_way_round(fixture: &Fixture) {
+/// Runs and foreign states are not in each other's lists.
+pub async fn runs_and_foreign_states_are_listed_separately(fixture: &Fixture) {
     let Some(place) = place(fixture) else { return };
     fixture.append(append_with_row("ours", 0)).await;
     fixture.append(append("rowless", 0, &["a"])).await;

@@ -9,7 +9,7 @@ use super::make::{
 };
 use crate::api::{Append, Claim, Expect, TaskFilter, Written};
 
-/// One claim takes one task of each lane, and any number without a lane.
+/// A claim takes one task of each lane, and any number without a lane.
 pub async fn a_claim_takes_one_of_a_lane(fixture: &Fixture) {
     for n in 0..3 {
         fixture.submit(task_in("l1", &format!("a{n}"))).await;
@@ -22,7 +22,7 @@ pub async fn a_claim_takes_one_of_a_lane(fixture: &Fixture) {
     assert!(fixture.claim(at(0)).await.tasks.is_empty());
 }
 
-/// Eight claimants at once never hold two tasks of a lane, and every task gets its turn.
+/// Eight concurrent claimants never hold two tasks of a lane, and every task gets claimed.
 pub async fn a_lane_has_at_most_one_claimed_task(fixture: &Fixture) {
     const EACH: usize = 12;
     for n in 0..EACH {
@@ -40,7 +40,8 @@ pub async fn a_lane_has_at_most_one_claimed_task(fixture: &Fixture) {
                         let held = store.tasks(claimed()).await.unwrap();
                         let together = held.iter().filter(|other| other.lane == task.lane).count();
                         assert_eq!(together, 1, "{held:?}");
-                        let (fence, version) = (task.fence, task.version);
+                        let fence = task.fence;
+                        let version = task.version;
                         let over = task.completed(fence, Payload::null(), at(1)).unwrap();
                         store.put_task(over, Expect::Version(version)).await.unwrap();
                         done += 1;
@@ -66,7 +67,7 @@ fn claimed() -> TaskFilter {
     TaskFilter { state: Some(TaskState::Claimed), ..any_task() }
 }
 
-/// However a claimed task ends, the next one of its lane may go.
+/// However a claimed task ends, the next one of its lane can be claimed.
 pub async fn a_lane_is_free_again_once_its_task_ends(fixture: &Fixture) {
     for n in 0..3 {
         fixture.submit(Task { run_at: at(n), ..task_in("l", &format!("t{n}")) }).await;
@@ -82,7 +83,7 @@ pub async fn a_lane_is_free_again_once_its_task_ends(fixture: &Fixture) {
     assert!(fixture.claim(at(60)).await.tasks.is_empty(), "t2 has the lane");
 }
 
-/// Within a lane, too, higher priority goes first, then what was due earlier; what is not due blocks nobody.
+/// Within a lane, too, higher priority goes first, then the earlier due time; a task that is not due blocks nothing.
 pub async fn the_first_of_a_lane_goes_first(fixture: &Fixture) {
     fixture.submit(Task { run_at: at(5), ..task_in("l", "a-late") }).await;
     fixture.submit(Task { run_at: at(1), ..task_in("l", "b-early") }).await;
@@ -95,7 +96,7 @@ pub async fn the_first_of_a_lane_goes_first(fixture: &Fixture) {
     }
 }
 
-/// A task that says it is claimed gets a busy lane no more than a claim does; its rival is the answer.
+/// A task cannot be put as claimed into a busy lane; the result is the task that has the lane.
 pub async fn a_claimed_task_is_not_put_into_a_busy_lane(fixture: &Fixture) {
     fixture.submit(task_in("l", "first")).await;
     let first = fixture.claim(at(0)).await.tasks.remove(0);
@@ -104,7 +105,7 @@ pub async fn a_claimed_task_is_not_put_into_a_busy_lane(fixture: &Fixture) {
     let lost = Written::Lost(Some(first.clone()));
     assert_eq!(put(second.clone(), Expect::Absent).await.unwrap(), lost);
     assert_eq!(fixture.find("second").await, None);
-    // With a key of its own, over a record that is there already.
+    // With its own key, over an existing record.
     let waiting = Task { key: Some("k".to_owned()), ..task_in("l", "second") };
     fixture.submit(waiting.clone()).await;
     let taken = waiting.clone().claimed("n2", at(1));
@@ -114,7 +115,7 @@ pub async fn a_claimed_task_is_not_put_into_a_busy_lane(fixture: &Fixture) {
     fixture.submit(elsewhere.clone()).await;
     let moved = Task { version: elsewhere.version + 1, ..task_in("l", "third").claimed("n3", at(1)) };
     assert_eq!(put(moved, Expect::Version(elsewhere.version)).await.unwrap(), lost);
-    // Whoever has the lane goes on as before, and so does the next one once it is free.
+    // The task that has the lane continues, and so does the next one once the lane is free.
     let beaten = first.clone().beaten(first.fence, at(2)).unwrap();
     fixture.replace(beaten.clone(), first.version).await;
     fixture.replace(beaten.clone().cancelled(at(3)).unwrap(), beaten.version).await;
@@ -122,7 +123,7 @@ pub async fn a_claimed_task_is_not_put_into_a_busy_lane(fixture: &Fixture) {
     assert_eq!(put(second, Expect::Absent).await.unwrap(), Written::Lost(Some(fixture.task("second").await)));
 }
 
-/// What rides with an append must not make it fail: a claimed task that finds its lane busy is left out.
+/// A claimed task that finds its lane busy is omitted; the append succeeds.
 pub async fn create_is_ignored_if_the_lane_is_busy(fixture: &Fixture) {
     fixture.submit(task_in("l", "first")).await;
     let first = fixture.claim(at(0)).await.tasks.remove(0);
@@ -130,14 +131,14 @@ pub async fn create_is_ignored_if_the_lane_is_busy(fixture: &Fixture) {
     let own = Task { lane, ..advance("r", "own") }.claimed("n2", at(1));
     fixture.append(Append { tasks: vec![create(own.clone())], ..append_with_row("r", 0) }).await;
     assert_eq!(fixture.find("own").await, None);
-    assert_eq!(fixture.row("r").await.task, None, "the run does not adopt what is not there");
+    assert_eq!(fixture.row("r").await.task, None, "the run does not adopt a missing task");
     fixture.replace(first.clone().cancelled(at(2)).unwrap(), first.version).await;
     fixture.append(append_with("r", 1, vec![create(own.clone())])).await;
     assert_eq!(fixture.task("own").await, own);
     assert_eq!(fixture.row("r").await.task, Some(own.id));
 }
 
-/// A lane is the same lane whichever queue its tasks stand in.
+/// A lane is the same in all queues.
 pub async fn a_lane_is_one_over_all_queues(fixture: &Fixture) {
     fixture.submit(task_in("l", "a")).await;
     fixture.submit(Task { queue: QueueName::new("slow").unwrap(), ..task_in("l", "b") }).await;
@@ -146,7 +147,7 @@ pub async fn a_lane_is_one_over_all_queues(fixture: &Fixture) {
     assert!(fixture.store.claim(slow).await.unwrap().tasks.is_empty());
 }
 
-/// A task behind a busy lane is no reason to come again: nothing but the lane's end frees it.
+/// A task behind a busy lane does not count for `next_due`: only the end of the claimed task frees it.
 pub async fn a_blocked_task_is_not_next_due(fixture: &Fixture) {
     fixture.submit(Task { priority: 1, ..task_in("l", "a") }).await;
     fixture.submit(task_in("l", "b")).await;

@@ -24,7 +24,7 @@ async fn put(fixture: &Fixture, lock: &Lock, expect: Expect) -> Written<Lock> {
     fixture.store.put_lock(lock.clone(), expect).await.unwrap()
 }
 
-/// A lock is written only over the version that was expected, and the loser sees what is there.
+/// A lock is written only over the expected version, and the loser gets the present lock.
 pub async fn put_lock_compares_and_sets(fixture: &Fixture) {
     let first = held("l", "a");
     assert_eq!(put(fixture, &first, Expect::Version(1)).await, Written::Lost(None));
@@ -38,7 +38,7 @@ pub async fn put_lock_compares_and_sets(fixture: &Fixture) {
     assert_eq!(fixture.store.locks(any_lock()).await.unwrap(), [second], "a free lock keeps its record");
 }
 
-/// Of many who want a lock at once, one gets it.
+/// Of many concurrent acquirers, one succeeds.
 pub async fn one_of_many_acquirers_wins(fixture: &Fixture) {
     let writers: Vec<_> = (0..8)
         .map(|n| {
@@ -54,7 +54,7 @@ pub async fn one_of_many_acquirers_wins(fixture: &Fixture) {
     assert_eq!(done, 1);
 }
 
-/// A lock comes back with everything in it.
+/// A lock comes back with all its fields.
 pub async fn a_lock_is_kept_exactly(fixture: &Fixture) {
     let audit = vec![Audit::new(at(1), "‘cleaned’")];
     let rich = Lock { node: Some("n1".into()), fence: 77, audit, ..held("l", "Jürgen's \"host\" 🏺") };
@@ -63,7 +63,7 @@ pub async fn a_lock_is_kept_exactly(fixture: &Fixture) {
     assert_eq!(fixture.store.locks(filter).await.unwrap(), [rich]);
 }
 
-/// Stale is: held, and at or past its expiry. A free lock is never stale.
+/// A stale lock is held and at or past its expiry. A free lock is never stale.
 pub async fn stale_locks_are_found_at_their_expiry(fixture: &Fixture) {
     let free = held("free", "a").released("a", 1).unwrap();
     let later = Lock { expires_at: at(101), ..held("later", "b") };
@@ -78,7 +78,7 @@ pub async fn stale_locks_are_found_at_their_expiry(fixture: &Fixture) {
     }
 }
 
-/// Locks that are held through other nodes than these are found; a lock that no node holds is not.
+/// Finds locks that are held through none of these nodes; a lock without a node is not among them.
 pub async fn locks_of_other_nodes_are_found(fixture: &Fixture) {
     let through = |name, node: &str| Lock { node: Some(node.to_owned()), ..held(name, "a") };
     let free = through("free", "n1").released("a", 1).unwrap();
@@ -96,7 +96,7 @@ pub async fn locks_of_other_nodes_are_found(fixture: &Fixture) {
     }
 }
 
-/// Pages of any size give every lock once, in order of the bytes of their names.
+/// Pages of any size give every lock once, in byte order of the names.
 pub async fn lock_pages_are_complete_and_in_order(fixture: &Fixture) {
     let mut expected = ["b", "a", "B", "a-b", "a.b", "ab", "10", "9"];
     for name in expected {
@@ -104,11 +104,12 @@ pub async fn lock_pages_are_complete_and_in_order(fixture: &Fixture) {
     }
     expected.sort_unstable();
     for limit in [1, 3, 8, 9] {
-        let (mut found, mut after) = (vec![], None);
+        let mut found = vec![];
+        let mut after = None;
         loop {
             let page = fixture.store.locks(LockFilter { after, limit, ..any_lock() }).await.unwrap();
             let Some(last) = page.last() else { break };
-            assert!(page.len() <= limit as usize && found.len() < expected.len(), "the list has no end");
+            assert!(page.len() <= limit as usize && found.len() < expected.len(), "the list does not end");
             after = Some(last.name.clone());
             found.extend(page.into_iter().map(|lock| lock.name.as_str().to_owned()));
         }

@@ -1,4 +1,4 @@
-//! What the cases are made of: ids, appends, rows and tasks with nothing unusual about them.
+//! Building blocks of the cases: ordinary ids, appends, rows and tasks.
 
 use std::sync::Arc;
 
@@ -12,46 +12,46 @@ use crate::api::{
     Append, Claim, ClaimedTasks, Expect, Head, Record, Row, Store, TaskChange, TaskFilter, Written,
 };
 
-/// The moment around which the cases play.
+/// The base time of the cases.
 pub const T: Millis = crate::clock::ManualClock::START;
 /// The queue of the cases.
 pub const QUEUE: &str = "main";
-/// More than any case holds.
+/// A limit that no case reaches.
 pub const ALL: u32 = 100_000;
 
-/// `T` and so many milliseconds.
+/// Returns `T` plus `millis`.
 pub fn at(millis: i64) -> Millis {
     Millis(T.0 + millis)
 }
 
-/// The run of this name.
+/// Returns the id of a run.
 pub fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }
 
-/// The task of this name.
+/// Returns the id of a task.
 pub fn task_id(name: &str) -> TaskId {
     TaskId::new(name).unwrap()
 }
 
-/// An append of these texts and nothing else.
+/// Returns an append of these texts only.
 pub fn append(name: &str, after: u64, bodies: &[&str]) -> Append {
     let bodies = bodies.iter().map(|body| (*body).to_owned()).collect();
     Append { run: run(name), after: Seq(after), bodies, row: None, tasks: vec![] }
 }
 
-/// An append of one event with the row that follows from it.
+/// Returns an append of one event with the matching row.
 pub fn append_with_row(name: &str, after: u64) -> Append {
     let row = summary(name, after + 1);
     Append { row: Some(Box::new(row)), ..append(name, after, &["{}"]) }
 }
 
-/// An append of one event with these changes of tasks.
+/// Returns an append of one event with these changes of tasks.
 pub fn append_with(name: &str, after: u64, tasks: Vec<TaskChange>) -> Append {
     Append { tasks, ..append(name, after, &["{}"]) }
 }
 
-/// A row that says nothing unusual.
+/// Returns an ordinary row.
 pub fn summary(name: &str, as_of: u64) -> Summary {
     Summary {
         run: run(name),
@@ -103,7 +103,7 @@ pub fn summary(name: &str, as_of: u64) -> Summary {
     }
 }
 
-/// A user's task, due at `T`.
+/// Returns a user's task, due at `T`.
 pub fn task(name: &str) -> Task {
     let new = NewTask {
         id: task_id(name),
@@ -120,27 +120,27 @@ pub fn task(name: &str) -> Task {
     new.into_task(T)
 }
 
-/// A user's task in this lane.
+/// Returns a user's task in this lane.
 pub fn task_in(lane: &str, name: &str) -> Task {
     Task { lane: Some(LaneName::new(lane).unwrap()), ..task(name) }
 }
 
-/// The advance task of a run of `checkout`, due at `T`.
+/// Returns the advance task of a run of `checkout`, due at `T`.
 pub fn advance(run_name: &str, name: &str) -> Task {
     Task { kind: Task::advance_kind("checkout", 1), run: Some(run(run_name)), ..task(name) }
 }
 
-/// The pool of [`advance`] tasks.
+/// Returns the pool of [`advance`] tasks.
 pub fn advance_pool() -> String {
     advance("r", "t").pool()
 }
 
-/// The change that puts this task there.
+/// Returns the change that creates this task.
 pub fn create(task: Task) -> TaskChange {
     TaskChange::Create(Box::new(task))
 }
 
-/// A claim of everything that is due in the common queue at `now`.
+/// Returns a claim of everything that is due in the common queue at `now`.
 pub fn claim_at(now: Millis) -> Claim {
     Claim {
         owner: "n1".to_owned(),
@@ -151,19 +151,19 @@ pub fn claim_at(now: Millis) -> Claim {
     }
 }
 
-/// Tasks without any condition.
+/// Returns a filter that selects all tasks.
 pub fn any_task() -> TaskFilter {
     TaskFilter { limit: ALL, ..TaskFilter::default() }
 }
 
-/// The names of these tasks.
+/// Returns the names of these tasks.
 pub fn names(tasks: &[Task]) -> Vec<&str> {
     tasks.iter().map(|task| task.id.as_str()).collect()
 }
 
-/// What the cases do over and over, with no outcome but the expected one.
+/// Calls with only the expected outcome.
 impl Fixture {
-    /// The store, for a spawned task.
+    /// Returns the store, for a spawned task.
     pub fn shared(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
@@ -173,22 +173,22 @@ impl Fixture {
         self.store.append(append).await.unwrap()
     }
 
-    /// The whole log.
+    /// Returns the whole log.
     pub async fn log(&self, name: &str) -> Vec<Record> {
         self.store.read(&run(name), Seq::ZERO, ALL).await.unwrap()
     }
 
-    /// The head of a run that is there.
+    /// Returns the head of an existing run.
     pub async fn head(&self, name: &str) -> Head {
         self.store.head(&run(name)).await.unwrap().unwrap()
     }
 
-    /// The row of a run that has one.
+    /// Returns the row of a run that has one.
     pub async fn row(&self, name: &str) -> Row {
         self.head(name).await.row.unwrap()
     }
 
-    /// A new task.
+    /// Creates a task.
     pub async fn submit(&self, task: Task) {
         assert_eq!(self.store.put_task(task, Expect::Absent).await.unwrap(), Written::Done);
     }
@@ -198,13 +198,13 @@ impl Fixture {
         assert_eq!(self.store.put_task(task, Expect::Version(version)).await.unwrap(), Written::Done);
     }
 
-    /// The task of this name, if it is there.
+    /// Returns the task of this name, if it exists.
     pub async fn find(&self, name: &str) -> Option<Task> {
         let filter = TaskFilter { id: Some(task_id(name)), ..any_task() };
         self.store.tasks(filter).await.unwrap().pop()
     }
 
-    /// The task of this name.
+    /// Returns the task of this name.
     pub async fn task(&self, name: &str) -> Task {
         self.find(name).await.unwrap()
     }

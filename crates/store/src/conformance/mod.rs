@@ -1,7 +1,7 @@
 //! The contract of a [`Store`], as cases that every backend runs.
 //!
-//! Invariant: [`conformance!`](crate::conformance!) owns the only list of cases. A backend's test
-//! file gives a fresh [`Fixture`] and nothing else; a bug found in one backend becomes a case for all.
+//! Invariant: [`conformance!`](crate::conformance!) has the only list of cases. The test file of a backend provides a
+//! fresh [`Fixture`] and nothing else; a bug found in one backend becomes a case for all.
 //!
 //! ```ignore
 //! async fn fresh() -> Fixture {
@@ -19,10 +19,10 @@ pub mod differential;
 pub mod feed;
 pub mod foreign;
 pub mod lanes;
-mod lives;
 pub mod locks;
 pub mod make;
 pub mod nodes;
+mod random_runs;
 pub mod read;
 pub mod rowless;
 pub mod rows;
@@ -45,55 +45,55 @@ use crate::api::Store;
 use crate::clock::{Clock, ManualClock};
 use crate::memory::MemoryStore;
 
-/// What a store promises beyond the trait; a case that needs more than it has is left out.
+/// What a store promises beyond the trait; a case that needs more is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The row and the tasks of an append become visible in the very moment in which its events do.
+    /// Whether the row and the tasks of an append become visible at the same moment as its events.
     pub atomic_rows: bool,
-    /// The fixture's clock is the store's clock.
+    /// Whether the fixture's clock is the store's clock.
     pub manual_clock: bool,
-    /// A node holds a lock that the system drops when its process dies.
+    /// Whether a node holds a lock that the system drops when its process dies.
     pub pulse: bool,
 }
 
 impl Default for Capabilities {
-    /// Everything.
+    /// All capabilities.
     fn default() -> Self {
         Self { atomic_rows: true, manual_clock: true, pulse: true }
     }
 }
 
-/// A store with nothing in it, and what belongs to it.
+/// An empty store and its tools.
 #[derive(Debug)]
 pub struct Fixture {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// The clock that it tells the time by.
+    /// The clock of the store.
     pub clock: ManualClock,
-    /// What it promises.
+    /// The capabilities of the store.
     pub capabilities: Capabilities,
-    /// Harm to what it keeps, past the store; none if there is no way.
+    /// A way to damage its data, if the store has one.
     pub damage: Option<Arc<dyn Damage>>,
-    /// A way to ask its views; none if it has none.
+    /// A way to query its views; none if it has none.
     pub views: Option<Arc<dyn Views>>,
-    /// Dropped after the store: a temporary directory, a container.
+    /// Dropped after the store, for example a temporary directory or a container.
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Fixture {
-    /// A store with all capabilities.
+    /// Creates a fixture with all capabilities.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
         Self { store, clock, capabilities: Capabilities::default(), damage: None, views: None, kept: None }
     }
 
-    /// A memory store with a clock to move.
+    /// Creates a fixture of a memory store with a manual clock.
     pub fn memory() -> Self {
         let clock = ManualClock::default();
         let store = Arc::new(MemoryStore::new(clock.clock()));
         Self::new(Arc::clone(&store) as Arc<dyn Store>, clock).damaged_by(store)
     }
 
-    /// A memory store that tells the time by a clock that nobody here moves.
+    /// Creates a fixture of a memory store with a clock that the cases do not move.
     pub fn memory_on(clock: Clock) -> Self {
         let store = Arc::new(MemoryStore::new(clock));
         let capabilities = Capabilities { manual_clock: false, ..Capabilities::default() };
@@ -101,28 +101,28 @@ impl Fixture {
         fixture.with(capabilities).damaged_by(store)
     }
 
-    /// The same with other capabilities.
+    /// Sets the capabilities.
     #[must_use]
     pub fn with(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// The same with a way to damage what it keeps.
+    /// Adds a way to damage its data.
     #[must_use]
     pub fn damaged_by(mut self, damage: Arc<dyn Damage>) -> Self {
         self.damage = Some(damage);
         self
     }
 
-    /// The same with a way to ask its views.
+    /// Adds a way to query its views.
     #[must_use]
     pub fn viewed_by(mut self, views: Arc<dyn Views>) -> Self {
         self.views = Some(views);
         self
     }
 
-    /// Keeps something alive for as long as the store.
+    /// Keeps a value alive for as long as the store.
     #[must_use]
     pub fn keeping(mut self, kept: impl Any + Send + Sync) -> Self {
         self.kept = Some(Box::new(kept));
@@ -130,10 +130,10 @@ impl Fixture {
     }
 }
 
-/// No case may hang: one that loops or waits for longer than this has failed.
+/// A case that takes longer than this has failed.
 const CASE_MAX: Duration = Duration::from_secs(120);
 
-/// Runs a case that must end.
+/// Runs a case, which must end in time.
 pub async fn in_time(case: impl Future<Output = ()>) {
     assert!(tokio::time::timeout(CASE_MAX, case).await.is_ok(), "the case did not end within {CASE_MAX:?}");
 }
@@ -151,18 +151,18 @@ macro_rules! conformance {
             append::an_append_without_events_is_refused,
             append::a_conflict_reports_the_true_end,
             append::a_refused_append_changes_neither_row_nor_tasks,
-            append::a_batch_is_seen_whole_or_not_at_all,
+            append::a_batch_is_visible_whole_or_not_at_all,
             append::runs_do_not_disturb_each_other,
             append::bytes_are_kept_exactly,
             read::pages_are_complete,
             read::a_short_page_is_the_last_one,
             read::an_unknown_run_is_empty,
             read::past_the_end_is_empty,
-            trim::a_trimmed_log_begins_where_it_was_told,
+            trim::a_trimmed_log_begins_at_the_given_event,
             trim::trimming_again_changes_nothing,
-            trim::nothing_is_trimmed_before_an_event_that_is_not_there,
-            trim::a_trimmed_log_goes_on_behind_its_end,
-            trim::a_trimmed_log_is_not_begun_anew,
+            trim::nothing_is_trimmed_before_a_missing_event,
+            trim::a_trimmed_log_continues_after_its_end,
+            trim::a_trimmed_log_cannot_be_started_again,
             trim::a_long_trimmed_log_reads_at_once,
             trim::a_trim_leaves_row_tasks_and_other_runs_alone,
             trim::a_trimmed_log_without_a_row_is_found,
@@ -179,7 +179,7 @@ macro_rules! conformance {
             rowless::a_run_whose_row_is_lost_is_found,
             rowless::rowless_runs_are_found_in_order_of_id,
             rowless::pages_of_rowless_runs_are_complete,
-            rowless::nobody_is_rowless_while_every_run_has_a_row,
+            rowless::no_run_is_rowless_if_every_run_has_a_row,
             rowless::a_restored_row_takes_its_run_out,
             with_append::an_advance_task_becomes_the_runs_own,
             with_append::an_ordinary_task_does_not_become_the_runs_own,
@@ -188,7 +188,7 @@ macro_rules! conformance {
             with_append::create_is_ignored_if_a_live_task_has_the_key,
             with_append::rest_makes_a_claimed_task_ready,
             with_append::rest_moves_a_ready_task,
-            with_append::rest_leaves_a_task_that_is_over,
+            with_append::rest_leaves_an_ended_task,
             with_append::rest_and_remove_of_nothing_are_harmless,
             with_append::wake_brings_a_ready_task_forward_only,
             with_append::wake_pokes_a_claimed_task_once,
@@ -239,8 +239,8 @@ macro_rules! conformance {
             nodes::a_beat_updates_the_record,
             nodes::a_beat_returns_the_stores_clock,
             nodes::a_beating_node_holds_its_lock,
-            nodes::a_node_that_is_over_lets_go_of_its_lock,
-            nodes::a_last_word_takes_no_lock,
+            nodes::an_ended_node_releases_its_lock,
+            nodes::a_final_report_takes_no_lock,
             nodes::nodes_are_listed_until_forgotten,
             nodes::a_forgotten_node_may_join_again,
             runs::each_run_filter_selects,
@@ -259,42 +259,42 @@ macro_rules! conformance {
             damage::a_lost_row_leaves_the_run_without_a_task,
             damage::a_lost_task_is_gone,
             damage::a_gap_reads_as_a_gap,
-            damage::a_log_goes_on_behind_a_gap,
+            damage::a_log_continues_after_a_gap,
             damage::a_gap_is_never_filled,
-            damage::a_lost_end_is_no_gap,
+            damage::a_lost_last_event_is_not_a_gap,
             damage::a_changed_event_reads_as_it_is,
             damage::all_hints_are_lost_and_truths_stay,
             unreadable::an_unreadable_row_counts_as_lost,
-            unreadable::an_unreadable_row_is_named_in_its_list,
+            unreadable::an_unreadable_row_is_reported_in_its_list,
             unreadable::an_append_replaces_an_unreadable_row,
             unreadable::put_row_replaces_an_unreadable_row,
-            unreadable::pages_go_on_behind_unreadable_rows,
-            unreadable::an_unreadable_task_is_left_out_and_hides_no_other,
-            unreadable::pages_of_tasks_go_on_behind_unreadable_ones,
-            unreadable::an_unreadable_task_is_never_claimed_and_blocks_no_other,
+            unreadable::pages_continue_after_unreadable_rows,
+            unreadable::an_unreadable_task_is_omitted_and_hides_no_other,
+            unreadable::pages_of_tasks_continue_after_unreadable_ones,
+            unreadable::an_unreadable_task_is_never_claimed_and_blocks_none,
             unreadable::a_new_advance_task_supersedes_an_unreadable_one,
             unreadable::an_unreadable_lock_counts_as_held,
             unreadable::an_unreadable_node_counts_as_up,
-            unreadable::what_is_readable_is_named_nowhere,
-            feed::the_feed_tells_every_event_once,
-            feed::the_feed_goes_on_from_any_place,
+            unreadable::readable_records_are_not_reported,
+            feed::the_feed_has_every_event_once,
+            feed::the_feed_continues_from_any_place,
             feed::a_reader_of_the_feed_misses_no_racing_append,
-            feed::runs_that_grew_are_named,
+            feed::runs_that_grew_are_reported,
             feed::a_foreign_place_is_refused,
-            feed::a_place_behind_the_end_is_refused,
-            foreign::states_of_others_are_listed_in_order_of_id,
+            feed::a_place_after_the_end_is_refused,
+            foreign::foreign_states_are_listed_in_order_of_id,
             foreign::pages_of_foreign_states_are_complete,
             foreign::a_foreign_state_is_kept_exactly,
             foreign::a_swap_compares_and_sets,
             foreign::a_lost_swap_changes_nothing,
             foreign::one_of_many_swaps_wins,
-            foreign::a_state_that_is_not_there_is_not_made,
-            foreign::a_run_is_no_state_of_others_and_the_other_way_round,
+            foreign::a_swap_never_creates_a_state,
+            foreign::runs_and_foreign_states_are_listed_separately,
             views::golden_histories_are_shown_as_derived,
-            views::what_was_done_on_a_branch_that_was_left_is_not_shown,
-            views::a_remote_step_runs_while_somebody_has_its_task,
-            views::a_step_of_a_node_lives_by_its_own_heartbeats_or_its_nodes,
-            views::jobs_are_shown_as_their_records_say,
+            views::steps_of_a_left_branch_are_not_shown,
+            views::a_remote_step_runs_while_a_worker_has_its_task,
+            views::a_local_step_is_alive_by_its_own_or_its_nodes_heartbeats,
+            views::jobs_match_their_records,
             views::damage_is_shown_and_stops_no_view,
             watch::zero_returns_at_once,
             watch::an_append_wakes_the_watcher,
@@ -303,9 +303,9 @@ macro_rules! conformance {
             watch::the_clock_never_goes_back,
             watch::the_clock_follows_the_fixture,
         }
-        $crate::conformance! { @lives $fresh;
-            lives_from_0_are_shown_as_derived = 0,
-            lives_from_5_are_shown_as_derived = 5,
+        $crate::conformance! { @random_runs $fresh;
+            random_runs_from_0_are_shown_as_derived = 0,
+            random_runs_from_5_are_shown_as_derived = 5,
         }
         $crate::conformance! { @seeds $fresh;
             the_seeds_from_0_answer_like_the_memory_store = 0,
@@ -314,13 +314,13 @@ macro_rules! conformance {
             the_seeds_from_15_answer_like_the_memory_store = 15,
         }
     };
-    (@lives $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
+    (@random_runs $fresh:path; $($case:ident = $first:literal),+ $(,)?) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let fixture = $fresh().await;
                 for seed in $first..$first + 5 {
-                    let life = $crate::conformance::views::lives_are_shown_as_derived(&fixture, seed);
+                    let life = $crate::conformance::views::random_runs_are_shown_as_derived(&fixture, seed);
                     $crate::conformance::in_time(life).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! Nodes: what they told last, and how often they beat.
+//! Nodes: their latest records and the number of their beats.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Fixture;
 use super::make::T;
 use crate::api::{NodeRecord, NodeSeen, NodeState, Pulse};
 
-/// A node that works.
+/// Returns a node that works.
 pub fn node(name: &str) -> NodeRecord {
     NodeRecord {
         id: NodeId::new(name).unwrap(),
@@ -25,7 +25,7 @@ async fn seen(fixture: &Fixture, name: &str) -> NodeSeen {
     nodes.into_iter().find(|seen| seen.record.id.as_str() == name).unwrap()
 }
 
-/// Each beat counts one, for that node only, and moves the time of its last one.
+/// Each beat counts one, for that node only, and sets the time of its last beat.
 pub async fn beats_are_counted(fixture: &Fixture) {
     fixture.store.beat(&node("n2")).await.unwrap();
     let mut last = None;
@@ -40,7 +40,7 @@ pub async fn beats_are_counted(fixture: &Fixture) {
     assert_eq!(seen(fixture, "n2").await.beats, 1);
 }
 
-/// What a node told last is what others see.
+/// Other nodes see the latest record of a node.
 pub async fn a_beat_updates_the_record(fixture: &Fixture) {
     fixture.store.beat(&node("n1")).await.unwrap();
     assert_eq!(seen(fixture, "n1").await.record, node("n1"));
@@ -51,7 +51,7 @@ pub async fn a_beat_updates_the_record(fixture: &Fixture) {
     }
 }
 
-/// The answer to a beat is the store's clock.
+/// A beat returns the store's clock.
 pub async fn a_beat_returns_the_stores_clock(fixture: &Fixture) {
     let before = fixture.store.now().await.unwrap();
     let beat = fixture.store.beat(&node("n1")).await.unwrap();
@@ -59,7 +59,7 @@ pub async fn a_beat_returns_the_stores_clock(fixture: &Fixture) {
     assert!(before <= beat && beat <= after);
 }
 
-/// A node that beats is seen to live, as far as the store can see that at all.
+/// A node that beats holds its lock, if the store has such locks.
 pub async fn a_beating_node_holds_its_lock(fixture: &Fixture) {
     let expected = if fixture.capabilities.pulse { Pulse::Held } else { Pulse::Unknown };
     for _ in 0..2 {
@@ -68,8 +68,8 @@ pub async fn a_beating_node_holds_its_lock(fixture: &Fixture) {
     }
 }
 
-/// A node that says it has ended lets go of its lock at once, and is still listed: others must see that it ended.
-pub async fn a_node_that_is_over_lets_go_of_its_lock(fixture: &Fixture) {
+/// A node that reports its end releases its lock at once, and stays listed so that others see its end.
+pub async fn an_ended_node_releases_its_lock(fixture: &Fixture) {
     let (held, free) = match fixture.capabilities.pulse {
         true => (Pulse::Held, Pulse::Dropped),
         false => (Pulse::Unknown, Pulse::Unknown),
@@ -81,15 +81,19 @@ pub async fn a_node_that_is_over_lets_go_of_its_lock(fixture: &Fixture) {
         fixture.store.beat(&over).await.unwrap();
         let ended = seen(fixture, name).await;
         assert_eq!((ended.record, ended.pulse, ended.beats), (over.clone(), free, 2));
-        assert_eq!(seen(fixture, "other").await.pulse, held, "a neighbour in the same process lives on");
+        assert_eq!(
+            seen(fixture, "other").await.pulse,
+            held,
+            "another node in the same process is still alive"
+        );
         fixture.store.beat(&over).await.unwrap();
-        assert_eq!(seen(fixture, name).await.pulse, free, "saying it twice takes no lock either");
+        assert_eq!(seen(fixture, name).await.pulse, free, "a second report takes no lock");
         fixture.store.forget(&over.id).await.unwrap();
     }
 }
 
-/// A node that never lived is not made to live by its last word.
-pub async fn a_last_word_takes_no_lock(fixture: &Fixture) {
+/// The final report of a node that never lived takes no lock.
+pub async fn a_final_report_takes_no_lock(fixture: &Fixture) {
     fixture.store.beat(&NodeRecord { state: NodeState::Gone, ..node("n1") }).await.unwrap();
     let ended = seen(fixture, "n1").await;
     assert!(ended.is_gone() && ended.pulse != Pulse::Held, "{ended:?}");
@@ -110,7 +114,7 @@ pub async fn nodes_are_listed_until_forgotten(fixture: &Fixture) {
     }
 }
 
-/// A node that was forgotten and beats again has joined anew.
+/// A forgotten node that beats again joins again.
 pub async fn a_forgotten_node_may_join_again(fixture: &Fixture) {
     fixture.store.beat(&node("n1")).await.unwrap();
     fixture.store.beat(&node("n1")).await.unwrap();

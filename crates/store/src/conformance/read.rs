@@ -13,11 +13,12 @@ async fn a_log_of(fixture: &Fixture, count: u64) {
     }
 }
 
-/// Pages of any size, one after the other, give every event once and in order.
+/// Pages of any size give every event once and in order.
 pub async fn pages_are_complete(fixture: &Fixture) {
     a_log_of(fixture, 50).await;
     for size in [1, 3, 7, 10, 49, 50, 51, ALL] {
-        let (mut after, mut count) = (Seq::ZERO, 0);
+        let mut after = Seq::ZERO;
+        let mut count = 0;
         loop {
             let page = fixture.store.read(&run("r"), after, size).await.unwrap();
             assert!(page.len() <= size as usize);
@@ -43,13 +44,13 @@ pub async fn a_short_page_is_the_last_one(fixture: &Fixture) {
     }
 }
 
-/// A run that is not there has no events, no head, and that is no error.
+/// An unknown run has no events and no head; this is not an error.
 pub async fn an_unknown_run_is_empty(fixture: &Fixture) {
-    assert_eq!(fixture.store.read(&run("nobody"), Seq::ZERO, ALL).await.unwrap(), []);
-    assert_eq!(fixture.store.head(&run("nobody")).await.unwrap(), None);
+    assert_eq!(fixture.store.read(&run("unknown"), Seq::ZERO, ALL).await.unwrap(), []);
+    assert_eq!(fixture.store.head(&run("unknown")).await.unwrap(), None);
 }
 
-/// Past the end there is nothing, however far past.
+/// There is nothing past the end, however far.
 pub async fn past_the_end_is_empty(fixture: &Fixture) {
     a_log_of(fixture, 3).await;
     for after in [3, 4, i64::MAX as u64] {

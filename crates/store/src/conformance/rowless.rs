@@ -1,4 +1,4 @@
-//! Runs that have a log and no cached row: nothing that is lost stays lost.
+//! Runs with a log and without a cached row: a lost row is always found.
 
 use goldseam_core::{Millis, RunId};
 
@@ -12,14 +12,14 @@ async fn found(fixture: &Fixture, after: Option<&str>, limit: u32) -> Vec<String
     found.iter().map(|run: &RunId| run.as_str().to_owned()).collect()
 }
 
-/// Of all runs, exactly those without a row are found.
+/// Exactly the runs without a row are found.
 pub async fn a_run_whose_row_is_lost_is_found(fixture: &Fixture) {
     fixture.append(append_with_row("kept", 0)).await;
     fixture.append(append("lost", 0, &["a"])).await;
     assert_eq!(found(fixture, None, ALL).await, ["lost"]);
 }
 
-/// The order is that of the ids, byte by byte, whatever came first.
+/// The order is that of the ids, byte by byte, regardless of the order of creation.
 pub async fn rowless_runs_are_found_in_order_of_id(fixture: &Fixture) {
     let mut names = vec!["b", "a", "a-1", "Z", "a.1", "10", "9", "aa"];
     for name in &names {
@@ -29,7 +29,7 @@ pub async fn rowless_runs_are_found_in_order_of_id(fixture: &Fixture) {
     assert_eq!(found(fixture, None, ALL).await, names);
 }
 
-/// Pages of any size give every run once; a page may begin behind a run that is not among them.
+/// Pages of any size give every run once; a page may begin after a run that is not among them.
 pub async fn pages_of_rowless_runs_are_complete(fixture: &Fixture) {
     let mut expected = vec![];
     for n in 0..12 {
@@ -47,28 +47,28 @@ pub async fn pages_of_rowless_runs_are_complete(fixture: &Fixture) {
                 break;
             }
             all.extend(page);
-            assert!(all.len() <= expected.len(), "the list has no end: {all:?}");
+            assert!(all.len() <= expected.len(), "the list does not end: {all:?}");
         }
         assert_eq!(all, expected, "pages of {limit}");
     }
     assert_eq!(found(fixture, Some("r03"), 2).await, ["r04", "r05"], "r03 has a row");
-    assert_eq!(found(fixture, Some("r"), 1).await, ["r01"], "r is no run");
+    assert_eq!(found(fixture, Some("r"), 1).await, ["r01"], "run r does not exist");
     assert!(found(fixture, Some("r11"), ALL).await.is_empty());
     assert!(found(fixture, None, 0).await.is_empty());
 }
 
-/// A store without runs, or whose rows are all there, has none.
-pub async fn nobody_is_rowless_while_every_run_has_a_row(fixture: &Fixture) {
+/// A store without runs, or with all its rows, has no rowless runs.
+pub async fn no_run_is_rowless_if_every_run_has_a_row(fixture: &Fixture) {
     assert!(found(fixture, None, ALL).await.is_empty());
     for n in 0..3 {
         fixture.append(append_with_row(&format!("r{n}"), 0)).await;
     }
-    // A row that is only late is there.
+    // A late row counts as present.
     fixture.append(append("r1", 1, &["b"])).await;
     assert!(found(fixture, None, ALL).await.is_empty());
 }
 
-/// A row that is put back, alone or with an append, takes its run out of the list.
+/// A restored row, alone or with an append, removes its run from the list.
 pub async fn a_restored_row_takes_its_run_out(fixture: &Fixture) {
     for name in ["a", "b", "c"] {
         fixture.append(append(name, 0, &["a"])).await;

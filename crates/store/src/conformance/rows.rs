@@ -10,14 +10,14 @@ use super::Fixture;
 use super::make::{T, advance, append, append_with_row, at, create, run, summary, task_id};
 use crate::api::{Append, Expect, Row, Written};
 
-/// An append without a row makes none.
+/// An append without a row creates none.
 pub async fn a_row_not_given_is_absent(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     let head = fixture.head("r").await;
     assert_eq!((head.end, head.row), (Seq(1), None));
 }
 
-/// An append without a row leaves the old one as it is: late, and seen to be.
+/// An append without a row leaves the old one unchanged, and visibly late.
 pub async fn a_row_not_given_is_left_late(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     let row = fixture.row("r").await;
@@ -27,7 +27,7 @@ pub async fn a_row_not_given_is_left_late(fixture: &Fixture) {
     assert_eq!(head.row, Some(row));
 }
 
-/// A row comes back with everything in it.
+/// A row comes back with all its fields.
 pub async fn a_row_is_kept_exactly(fixture: &Fixture) {
     let rich = rich();
     let given = Append { row: Some(Box::new(rich.clone())), ..append("r", 0, &["a"]) };
@@ -35,7 +35,7 @@ pub async fn a_row_is_kept_exactly(fixture: &Fixture) {
     assert_eq!(fixture.row("r").await.summary, rich);
     let row = fixture.row("r").await;
     fixture.append(append_with_row("r", 1)).await;
-    assert_eq!(fixture.row("r").await.summary, summary("r", 2), "nothing of the old row stays");
+    assert_eq!(fixture.row("r").await.summary, summary("r", 2), "the old row is replaced completely");
     let version = fixture.row("r").await.version();
     let put = fixture.store.put_row(row, Expect::Version(version)).await.unwrap();
     assert_eq!(put, Written::Done);
@@ -71,7 +71,8 @@ fn rich() -> Summary {
     }
 }
 
-/// Every write of the row, by an append or alone, in the same moment or under a clock that went back, raises `updated_at`.
+/// Every write of the row increases `updated_at`: by an append or alone, at the same time, or after the clock went
+/// back.
 pub async fn updated_at_strictly_grows(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     let mut before = fixture.row("r").await;
@@ -92,12 +93,13 @@ pub async fn updated_at_strictly_grows(fixture: &Fixture) {
         assert!(after.updated_at > before.updated_at, "write {n}: {:?}", after.updated_at);
         before = after;
     }
-    let (end, task) = (fixture.head("r").await.end.0, create(advance("r", "own")));
+    let end = fixture.head("r").await.end.0;
+    let task = create(advance("r", "own"));
     fixture.append(Append { tasks: vec![task], ..append("r", end, &["b"]) }).await;
-    assert!(fixture.row("r").await.updated_at > before.updated_at, "an adopted task is a write of the row");
+    assert!(fixture.row("r").await.updated_at > before.updated_at, "adopting a task writes the row");
 }
 
-/// A row is written only over the version that was expected, and the loser sees what is there.
+/// A row is written only over the expected version, and the loser gets the present row.
 pub async fn put_row_compares_and_sets(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     let first = fixture.row("r").await;
@@ -114,7 +116,7 @@ pub async fn put_row_compares_and_sets(fixture: &Fixture) {
     assert_eq!(fixture.head("r").await.end, Seq(1), "a row writes no event");
 }
 
-/// Whatever a failure says, the row that repeats it can be written over.
+/// A row can be replaced whatever text its failure contains.
 pub async fn a_row_with_any_text_is_written_again(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     let message = "null \0, half a pair \\ud800, \u{1} and \u{10ffff}".to_owned();
@@ -127,7 +129,7 @@ pub async fn a_row_with_any_text_is_written_again(fixture: &Fixture) {
     }
 }
 
-/// Two who saw the same row cannot both replace it.
+/// Of two writers with the same row, one succeeds.
 pub async fn one_of_two_put_rows_wins(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     let row = fixture.row("r").await;
@@ -138,7 +140,7 @@ pub async fn one_of_two_put_rows_wins(fixture: &Fixture) {
     assert_eq!(done, 1);
 }
 
-/// A row that is not there is put there by expecting its absence.
+/// A missing row can be written by expecting its absence.
 pub async fn put_row_restores_a_lost_row(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     let row = Row { summary: summary("r", 1), task: None, updated_at: Millis(0) };
@@ -147,11 +149,11 @@ pub async fn put_row_restores_a_lost_row(fixture: &Fixture) {
     assert_eq!(fixture.store.put_row(row.clone(), Expect::Absent).await.unwrap(), Written::Done);
     let restored = fixture.row("r").await;
     assert_eq!(restored.summary, row.summary);
-    assert!(restored.updated_at > Millis(0), "the store says `updated_at`");
+    assert!(restored.updated_at > Millis(0), "the store sets `updated_at`");
     assert_eq!(fixture.store.put_row(row, Expect::Absent).await.unwrap(), Written::Lost(Some(restored)));
 }
 
-/// The run's own task is swapped with the row, and taken away with it.
+/// `put_row` also changes the run's own task.
 pub async fn put_row_swaps_the_task(fixture: &Fixture) {
     let first = Append { tasks: vec![create(advance("r", "own"))], ..append_with_row("r", 0) };
     fixture.append(first).await;
@@ -164,7 +166,7 @@ pub async fn put_row_swaps_the_task(fixture: &Fixture) {
     }
 }
 
-/// Rows follow from logs: where there is no log, a row finds no place.
+/// A run without a log gets no row.
 pub async fn a_run_without_a_log_gets_no_row(fixture: &Fixture) {
     let row = Row { summary: summary("r", 1), task: None, updated_at: T };
     assert_eq!(fixture.store.put_row(row, Expect::Absent).await.unwrap(), Written::Lost(None));

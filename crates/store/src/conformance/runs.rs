@@ -1,4 +1,4 @@
-//! Lists of runs, by what their cached rows say.
+//! Lists of runs, by their cached rows.
 
 use goldseam_core::event::Tags;
 use goldseam_core::summary::Trouble;
@@ -40,7 +40,7 @@ async fn mixed_runs(fixture: &Fixture) {
     add(fixture, Summary { tags: Tags::from([tag("who", "x")]), ..queued("g", 7) }).await;
 }
 
-/// Each field of the filter selects by itself.
+/// Each field of the filter selects alone.
 pub async fn each_run_filter_selects(fixture: &Fixture) {
     mixed_runs(fixture).await;
     let cases = [
@@ -83,12 +83,13 @@ pub async fn run_filters_combine(fixture: &Fixture) {
 }
 
 async fn all_pages(fixture: &Fixture, filter: &RunFilter) -> Vec<String> {
-    let (mut found, mut filter) = (vec![], filter.clone());
+    let mut found = vec![];
+    let mut filter = filter.clone();
     loop {
         let page = fixture.store.runs(filter.clone()).await.unwrap();
         assert!(page.items.len() <= filter.limit as usize);
         found.extend(page.items.iter().map(|row| row.summary.run.as_str().to_owned()));
-        assert!(found.len() < 10_000, "the list has no end");
+        assert!(found.len() < 10_000, "the list does not end");
         if page.next.is_none() {
             return found;
         }
@@ -100,8 +101,9 @@ async fn all_pages(fixture: &Fixture, filter: &RunFilter) -> Vec<String> {
 pub async fn both_orders_are_complete_without_duplicates(fixture: &Fixture) {
     let mut expected = vec![];
     for n in 0..24 {
-        // Queued in another order than their names, two at each moment.
-        let (name, moment) = (format!("r{n:02}"), (n * 7 % 24) / 2);
+        // Queued in another order than their names, two at each time.
+        let name = format!("r{n:02}");
+        let moment = (n * 7 % 24) / 2;
         let status = if n % 3 == 0 { Status::Running } else { Status::Queued };
         add(fixture, Summary { status, created_at: at(moment), ..summary(&name, 1) }).await;
         expected.push((moment, name, status));
@@ -124,7 +126,7 @@ pub async fn both_orders_are_complete_without_duplicates(fixture: &Fixture) {
             let moment = |name: &String| expected.iter().find(|run| run.1 == *name).unwrap().0;
             assert_eq!(found.iter().map(moment).collect::<Vec<_>>(), moments, "pages of {limit}");
             let once: std::collections::BTreeSet<&String> = found.iter().collect();
-            assert_eq!(once.len(), found.len(), "a run came twice");
+            assert_eq!(once.len(), found.len(), "a run is listed twice");
         }
     }
 }
@@ -147,7 +149,7 @@ fn recovered() -> RunFilter {
     RunFilter { order: RunOrder::Recovered, ..oldest() }
 }
 
-/// In order of their last recovery, runs come latest first, and only those that were recovered.
+/// Runs come in order of their last recovery, latest first, and only recovered ones.
 pub async fn recovered_runs_come_latest_first(fixture: &Fixture) {
     mixed_runs(fixture).await;
     assert_eq!(initials(fixture, &recovered()).await, "");
@@ -164,14 +166,18 @@ pub async fn recovered_runs_come_latest_first(fixture: &Fixture) {
     assert_eq!(initials(fixture, &recovered()).await, "bed");
     let row = Some(Box::new(Summary { as_of: goldseam_core::Seq(3), ..recovered_at("d", 40) }));
     fixture.append(Append { row, ..append("d", 2, &["c"]) }).await;
-    assert_eq!(initials(fixture, &recovered()).await, "dbe", "once more recovered, once more in front");
+    assert_eq!(
+        initials(fixture, &recovered()).await,
+        "dbe",
+        "a run that is recovered again moves to the front"
+    );
     let row = fixture.row("b").await;
     let never = Row { summary: Summary { recovered_at: None, ..row.summary.clone() }, ..row.clone() };
     fixture.store.put_row(never, Expect::Version(row.version())).await.unwrap();
     assert_eq!(initials(fixture, &recovered()).await, "de", "the list follows the row");
 }
 
-/// Recovered runs are selected by the same fields as any others.
+/// Recovered runs are selected by the same fields as others.
 pub async fn recovered_runs_are_filtered_too(fixture: &Fixture) {
     let trouble = Some(Trouble { cause: "panic".into(), message: "m".into(), code: None });
     let old = |name, moment: i64| Summary {
@@ -204,12 +210,13 @@ pub async fn recovered_runs_are_filtered_too(fixture: &Fixture) {
     }
 }
 
-/// Pages of recovered runs give each once, also those recovered in the same millisecond.
+/// Pages give each recovered run once, also those recovered in the same millisecond.
 pub async fn pages_of_recovered_runs_are_complete(fixture: &Fixture) {
     let mut expected = vec![];
     for n in 0..15_i64 {
-        // Recovered in another order than queued, up to three at each moment.
-        let (name, moment) = (format!("r{n:02}"), (n * 7 % 15) / 3);
+        // Recovered in another order than queued, up to three at each time.
+        let name = format!("r{n:02}");
+        let moment = (n * 7 % 15) / 3;
         let recovered_at = (n % 5 != 0).then(|| at(moment));
         add(fixture, Summary { created_at: at(n), recovered_at, ..summary(&name, 1) }).await;
         expected.extend(recovered_at.map(|moment| (moment, name)));
@@ -222,7 +229,7 @@ pub async fn pages_of_recovered_runs_are_complete(fixture: &Fixture) {
     }
 }
 
-/// A page says whether there is more, and a full last page says no.
+/// A page with more after it has a next one; a full last page has not.
 pub async fn the_last_page_has_no_next(fixture: &Fixture) {
     let empty = fixture.store.runs(oldest()).await.unwrap();
     assert_eq!((empty.items.len(), empty.next), (0, None));
@@ -235,7 +242,7 @@ pub async fn the_last_page_has_no_next(fixture: &Fixture) {
     }
 }
 
-/// A run that is there throughout is listed once, though others come and rows change between two pages.
+/// An existing run is listed once, although others are added and rows change between pages.
 pub async fn a_list_survives_changes_between_pages(fixture: &Fixture) {
     for n in 0..6 {
         add(fixture, Summary { created_at: at(n), ..summary(&format!("r{n}"), 1) }).await;
@@ -250,7 +257,7 @@ pub async fn a_list_survives_changes_between_pages(fixture: &Fixture) {
     assert_eq!(rest, ["r3", "r2", "r1", "r0"]);
 }
 
-/// A cursor that no list gave is refused, not misread.
+/// An invalid cursor is refused.
 pub async fn a_foreign_cursor_is_refused(fixture: &Fixture) {
     fixture.append(append_with_row("r", 0)).await;
     for cursor in ["", "nonsense", "1:", ":r", "x:r", "1:a/b", "1'--", "r", "r:r", "r1:"] {
@@ -259,7 +266,7 @@ pub async fn a_foreign_cursor_is_refused(fixture: &Fixture) {
     }
 }
 
-/// A list by one moment cannot go on where a list by another ended.
+/// A cursor of a list in another order is refused.
 pub async fn a_cursor_of_another_order_is_refused(fixture: &Fixture) {
     for name in ["a", "b"] {
         add(fixture, Summary { recovered_at: Some(at(1)), ..summary(name, 1) }).await;
@@ -278,7 +285,7 @@ pub async fn a_cursor_of_another_order_is_refused(fixture: &Fixture) {
     }
 }
 
-/// A run whose row is lost is in no list; its log is still there.
+/// A run without a row is in no list; its log still exists.
 pub async fn runs_without_a_row_are_not_listed(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     assert_eq!(initials(fixture, &oldest()).await, "");

@@ -9,7 +9,7 @@ use super::Fixture;
 use super::make::{advance, any_task, at, names, run, task, task_id};
 use crate::api::{Expect, TaskFilter, Written};
 
-/// A task is written only over the version that was expected, and the loser sees what is there.
+/// A task is written only over the expected version, and the loser gets the present task.
 pub async fn put_task_compares_and_sets(fixture: &Fixture) {
     let first = task("t");
     let put = |task: &Task, expect| fixture.store.put_task(task.clone(), expect);
@@ -24,7 +24,7 @@ pub async fn put_task_compares_and_sets(fixture: &Fixture) {
     assert_eq!(fixture.task("t").await, second);
 }
 
-/// Of many who saw the same version, one replaces it.
+/// Of many writers with the same version, one succeeds.
 pub async fn one_of_two_put_tasks_wins(fixture: &Fixture) {
     fixture.submit(task("t")).await;
     let writers: Vec<_> = (0..8)
@@ -41,7 +41,7 @@ pub async fn one_of_two_put_tasks_wins(fixture: &Fixture) {
     assert_eq!(done, 1);
 }
 
-/// A task comes back with everything in it.
+/// A task comes back with all its fields.
 pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
     let payload = |text| Payload::parse(text, &Limits::default()).unwrap();
     let rich = Task {
@@ -62,17 +62,17 @@ pub async fn a_task_is_kept_exactly(fixture: &Fixture) {
             Audit::new(at(3), "was ‘here’"),
             Audit { details: Some(Payload::null()), ..Audit::new(at(4), "heartbeat") },
         ],
-        ..task("t").claimed("somebody 'else'", at(5))
+        ..task("t").claimed("worker 'two'", at(5))
     };
     let rich = Task { poked: true, heartbeat_at: Some(at(7)), changed_at: at(8), ..rich };
     fixture.submit(rich.clone()).await;
     assert_eq!(fixture.task("t").await, rich);
     let plain = Task { version: rich.version + 1, ..task("t") };
     fixture.replace(plain.clone(), rich.version).await;
-    assert_eq!(fixture.task("t").await, plain, "nothing of the old record stays");
+    assert_eq!(fixture.task("t").await, plain, "the old record is replaced completely");
 }
 
-/// A key keeps out a second live task, and is free once the first is over.
+/// A key blocks a second live task, and is free once the first has ended.
 pub async fn a_key_matches_only_live_tasks(fixture: &Fixture) {
     let keyed = |name| Task { key: Some("k".to_owned()), ..task(name) };
     fixture.submit(keyed("first")).await;
@@ -86,7 +86,8 @@ pub async fn a_key_matches_only_live_tasks(fixture: &Fixture) {
     let claimed = claimed.unwrap();
     let second = fixture.store.put_task(keyed("second"), Expect::Absent).await.unwrap();
     assert_eq!(second, Written::Lost(Some(claimed.clone())), "a claimed task is live");
-    let (fence, version) = (claimed.fence, claimed.version);
+    let fence = claimed.fence;
+    let version = claimed.version;
     fixture.replace(claimed.completed(fence, Payload::null(), at(1)).unwrap(), version).await;
     fixture.submit(keyed("second")).await;
     let filter = TaskFilter { key: Some("k".to_owned()), ..any_task() };
@@ -94,7 +95,7 @@ pub async fn a_key_matches_only_live_tasks(fixture: &Fixture) {
     fixture.submit(Task { state: TaskState::Dead, ..keyed("dead") }).await;
 }
 
-/// Of many concurrent submissions with one key, one is taken and the others are told which.
+/// Of many concurrent submissions with one key, one succeeds and the others get its task.
 pub async fn one_of_many_tasks_with_a_key_wins(fixture: &Fixture) {
     let writers: Vec<_> = (0..8)
         .map(|n| {
@@ -103,19 +104,20 @@ pub async fn one_of_many_tasks_with_a_key_wins(fixture: &Fixture) {
             tokio::spawn(async move { store.put_task(keyed, Expect::Absent).await.unwrap() })
         })
         .collect();
-    let (mut done, mut told) = (0, vec![]);
+    let mut done = 0;
+    let mut lost_to = vec![];
     for writer in writers {
         match writer.await.unwrap() {
             Written::Done => done += 1,
-            Written::Lost(winner) => told.push(winner.unwrap().id),
+            Written::Lost(winner) => lost_to.push(winner.unwrap().id),
         }
     }
     let all = fixture.store.tasks(any_task()).await.unwrap();
-    assert_eq!((done, all.len(), told.len()), (1, 1, 7));
-    assert!(told.iter().all(|id| *id == all[0].id));
+    assert_eq!((done, all.len(), lost_to.len()), (1, 1, 7));
+    assert!(lost_to.iter().all(|id| *id == all[0].id));
 }
 
-/// A task that is over cannot come back beside a live one with its key.
+/// An ended task cannot be revived beside a live one with its key.
 pub async fn a_revived_task_loses_to_a_live_one_with_its_key(fixture: &Fixture) {
     let keyed = |name| Task { key: Some("k".to_owned()), ..task(name) };
     let dead = Task { state: TaskState::Dead, ..keyed("old") };
@@ -140,7 +142,7 @@ async fn a_mixed_queue(fixture: &Fixture) {
     fixture.submit(Task { state: TaskState::Completed, ..task("h-done") }).await;
 }
 
-/// Each field of the filter selects by itself.
+/// Each field of the filter selects alone.
 pub async fn each_filter_selects(fixture: &Fixture) {
     a_mixed_queue(fixture).await;
     let any = any_task;
@@ -169,7 +171,7 @@ pub async fn each_filter_selects(fixture: &Fixture) {
     expect(fixture, &cases).await;
 }
 
-/// How long a claimant has been silent is judged by its last sign of life and the task's own limit.
+/// The last sign of life and the limit of the task decide how long a claimant has been silent.
 pub async fn silent_claims_are_found(fixture: &Fixture) {
     let limited = |name, limit| Task { silence_max: Some(Duration::from_millis(limit)), ..task(name) };
     let beaten = limited("b-beaten", 100).claimed("w", at(0)).beaten(1, at(60)).unwrap();
@@ -202,7 +204,7 @@ pub async fn silent_claims_are_found(fixture: &Fixture) {
     expect(fixture, &cases).await;
 }
 
-/// Claims are found by who does not hold them; a claim without any owner counts as held by none.
+/// Claims are found by owners that do not hold them; a claim without an owner is held by none.
 pub async fn claims_of_others_are_found(fixture: &Fixture) {
     fixture.submit(task("a-node").claimed("n-1", at(0))).await;
     fixture.submit(task("b-node").claimed("n-2", at(0))).await;
@@ -256,7 +258,7 @@ pub async fn filters_combine(fixture: &Fixture) {
     expect(fixture, &cases).await;
 }
 
-/// Pages of any size give every task once, in order of the bytes of their ids.
+/// Pages of any size give every task once, in byte order of the ids.
 pub async fn task_pages_are_complete_and_in_order(fixture: &Fixture) {
     let mut expected: Vec<String> =
         ["B", "a", "a-b", "a.b", "a_b", "ab", "Z", "z", "10", "9"].map(str::to_owned).into();
@@ -265,11 +267,12 @@ pub async fn task_pages_are_complete_and_in_order(fixture: &Fixture) {
     }
     expected.sort();
     for limit in [1, 3, 9, 10, 11] {
-        let (mut found, mut after) = (vec![], None);
+        let mut found = vec![];
+        let mut after = None;
         loop {
             let page = fixture.store.tasks(TaskFilter { after, limit, ..any_task() }).await.unwrap();
             let Some(last) = page.last() else { break };
-            assert!(page.len() <= limit as usize && found.len() < expected.len(), "the list has no end");
+            assert!(page.len() <= limit as usize && found.len() < expected.len(), "the list does not end");
             after = Some(last.id.clone());
             found.extend(page.into_iter().map(|task| task.id.as_str().to_owned()));
         }

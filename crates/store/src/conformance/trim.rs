@@ -11,18 +11,20 @@ async fn texts(fixture: &Fixture, name: &str, after: u64, limit: u32) -> Vec<(u6
     records.into_iter().map(|record| (record.seq.0, record.body)).collect()
 }
 
-/// Three appends of two events each, the last of one: positions 1 to 5.
+/// Appends twice two events and then one: positions 1 to 5.
 async fn five(fixture: &Fixture, name: &str) {
     fixture.append(append(name, 0, &["a", "b"])).await;
     fixture.append(append(name, 2, &["c", "d"])).await;
     fixture.append(append(name, 4, &["e"])).await;
 }
 
-/// What lies before is gone, what lies behind keeps its place.
-pub async fn a_trimmed_log_begins_where_it_was_told(fixture: &Fixture) {
+/// Earlier events are gone, later ones keep their positions.
+pub async fn a_trimmed_log_begins_at_the_given_event(fixture: &Fixture) {
     five(fixture, "r").await;
     fixture.store.trim(&run("r"), Seq(3)).await.unwrap();
-    let (c, d, e) = ((3, "c".to_owned()), (4, "d".to_owned()), (5, "e".to_owned()));
+    let c = (3, "c".to_owned());
+    let d = (4, "d".to_owned());
+    let e = (5, "e".to_owned());
     assert_eq!(texts(fixture, "r", 0, ALL).await, [c.clone(), d.clone(), e.clone()]);
     assert_eq!(texts(fixture, "r", 0, 1).await, [c]);
     assert_eq!(texts(fixture, "r", 3, ALL).await, [d, e.clone()]);
@@ -31,7 +33,7 @@ pub async fn a_trimmed_log_begins_where_it_was_told(fixture: &Fixture) {
     assert_eq!(fixture.store.head(&run("r")).await.unwrap().unwrap().end, Seq(5));
 }
 
-/// A trim that is repeated, or comes late, does nothing.
+/// A repeated or late trim does nothing.
 pub async fn trimming_again_changes_nothing(fixture: &Fixture) {
     five(fixture, "r").await;
     for first in [5, 5, 3, 1] {
@@ -40,18 +42,18 @@ pub async fn trimming_again_changes_nothing(fixture: &Fixture) {
     }
 }
 
-/// Without the event that is to stay, everything stays; an unknown run is no error.
-pub async fn nothing_is_trimmed_before_an_event_that_is_not_there(fixture: &Fixture) {
+/// If the event to keep does not exist, nothing is removed; an unknown run is not an error.
+pub async fn nothing_is_trimmed_before_a_missing_event(fixture: &Fixture) {
     five(fixture, "r").await;
     fixture.store.trim(&run("r"), Seq(6)).await.unwrap();
     fixture.store.trim(&run("r"), Seq(1)).await.unwrap();
-    fixture.store.trim(&run("nobody"), Seq(1)).await.unwrap();
+    fixture.store.trim(&run("unknown"), Seq(1)).await.unwrap();
     assert_eq!(texts(fixture, "r", 0, ALL).await.len(), 5);
-    assert!(fixture.store.head(&run("nobody")).await.unwrap().is_none());
+    assert!(fixture.store.head(&run("unknown")).await.unwrap().is_none());
 }
 
-/// The log ends where it ended, and an append compares with that.
-pub async fn a_trimmed_log_goes_on_behind_its_end(fixture: &Fixture) {
+/// The log keeps its end, and an append compares with it.
+pub async fn a_trimmed_log_continues_after_its_end(fixture: &Fixture) {
     five(fixture, "r").await;
     fixture.store.trim(&run("r"), Seq(5)).await.unwrap();
     let stale = fixture.store.append(append("r", 4, &["x"])).await;
@@ -60,8 +62,8 @@ pub async fn a_trimmed_log_goes_on_behind_its_end(fixture: &Fixture) {
     assert_eq!(texts(fixture, "r", 0, ALL).await, [(5, "e".to_owned()), (6, "f".to_owned())]);
 }
 
-/// The run is still there: nobody can begin one of its name, row or not.
-pub async fn a_trimmed_log_is_not_begun_anew(fixture: &Fixture) {
+/// The run still exists: a run of the same name cannot be started, with or without a row.
+pub async fn a_trimmed_log_cannot_be_started_again(fixture: &Fixture) {
     fixture.append(append_with_row("rowed", 0)).await;
     fixture.append(append_with_row("rowed", 1)).await;
     fixture.store.trim(&run("rowed"), Seq(2)).await.unwrap();
@@ -76,7 +78,7 @@ pub async fn a_trimmed_log_is_not_begun_anew(fixture: &Fixture) {
     }
 }
 
-/// However much was removed, the first page has what is left.
+/// However much was removed, the first page has the remaining events.
 pub async fn a_long_trimmed_log_reads_at_once(fixture: &Fixture) {
     for after in 0..40 {
         fixture.append(append("r", after, &["x"])).await;
@@ -100,7 +102,7 @@ pub async fn a_trim_leaves_row_tasks_and_other_runs_alone(fixture: &Fixture) {
     assert_eq!(texts(fixture, "r1", 0, ALL).await.len(), 2);
 }
 
-/// A run of which only the end is left can lose its row like any other.
+/// A trimmed run without a row is found as rowless.
 pub async fn a_trimmed_log_without_a_row_is_found(fixture: &Fixture) {
     five(fixture, "r").await;
     fixture.store.trim(&run("r"), Seq(5)).await.unwrap();

@@ -1,5 +1,5 @@
-//! One record that cannot be read fails nothing else: rows count as lost, tasks are left out, locks count as held,
-//! nodes as up, and all of them are named with a reason.
+//! An unreadable record fails nothing else: rows count as lost, tasks are omitted, locks count as held, nodes as up,
+//! and all of them are listed with a reason.
 
 use std::time::Duration;
 
@@ -15,14 +15,15 @@ use crate::api::{
     TaskFilter, Unreadable, Written,
 };
 
-/// A run with its row and its own task.
+/// Creates a run with its row and its own task.
 async fn a_run(fixture: &Fixture, name: &str) {
     let tasks = vec![create(Task { run_at: at(1_000), ..advance(name, &format!("own-{name}")) })];
     fixture.append(Append { tasks, ..append_with_row(name, 0) }).await;
 }
 
 async fn named(fixture: &Fixture, kind: RecordKind) -> Vec<Unreadable> {
-    let (mut found, mut after) = (Vec::new(), None);
+    let mut found = Vec::new();
+    let mut after = None;
     loop {
         let page = fixture.store.unreadable(kind, after.as_deref(), 3).await.unwrap();
         found.extend(page.items);
@@ -54,7 +55,7 @@ async fn garble_task(damage: &dyn Damage, name: &str, how: Garble) {
     damage.garble(Target::Task(&task_id(name)), how).await;
 }
 
-/// The head has no row and says why; the log is as it was.
+/// The head has no row and gives the reason; the log is unchanged.
 pub async fn an_unreadable_row_counts_as_lost(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for (index, how) in Garble::ALL.into_iter().enumerate() {
@@ -70,11 +71,12 @@ pub async fn an_unreadable_row_counts_as_lost(fixture: &Fixture) {
     assert_eq!(keys(&named(fixture, RecordKind::Row).await), ["r0", "r1", "r2", "r3"]);
 }
 
-/// A list of all runs names it, or the list of runs without a row does; the others are listed.
-pub async fn an_unreadable_row_is_named_in_its_list(fixture: &Fixture) {
+/// A list of all runs, or the list of rowless runs, names it; the others are listed.
+pub async fn an_unreadable_row_is_reported_in_its_list(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for how in Garble::ALL {
-        let (bad, good) = (format!("bad-{how:?}"), format!("good-{how:?}"));
+        let bad = format!("bad-{how:?}");
+        let good = format!("good-{how:?}");
         a_run(fixture, &bad).await;
         a_run(fixture, &good).await;
         garble_row(&**damage, &bad, how).await;
@@ -92,7 +94,7 @@ pub async fn an_unreadable_row_is_named_in_its_list(fixture: &Fixture) {
     assert_eq!(named(fixture, RecordKind::Row).await, []);
 }
 
-/// The row of the next append is the row.
+/// The next append replaces the row.
 pub async fn an_append_replaces_an_unreadable_row(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for how in Garble::ALL {
@@ -108,7 +110,7 @@ pub async fn an_append_replaces_an_unreadable_row(fixture: &Fixture) {
     }
 }
 
-/// A row that cannot be read is absent to a compare-and-set.
+/// An unreadable row counts as absent for a compare-and-set.
 pub async fn put_row_replaces_an_unreadable_row(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for how in Garble::ALL {
@@ -125,8 +127,8 @@ pub async fn put_row_replaces_an_unreadable_row(fixture: &Fixture) {
     }
 }
 
-/// Unreadable rows take places in a page, and hide nothing behind them.
-pub async fn pages_go_on_behind_unreadable_rows(fixture: &Fixture) {
+/// Unreadable rows take places in a page, and hide no later rows.
+pub async fn pages_continue_after_unreadable_rows(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for index in 0..7 {
         a_run(fixture, &run_named(index)).await;
@@ -135,7 +137,9 @@ pub async fn pages_go_on_behind_unreadable_rows(fixture: &Fixture) {
         garble_row(&**damage, &run_named(index), Garble::Torn).await;
     }
     for order in [crate::RunOrder::Oldest, crate::RunOrder::Newest] {
-        let (mut listed, mut bad, mut after) = (Vec::new(), Vec::new(), None);
+        let mut listed = Vec::new();
+        let mut bad = Vec::new();
+        let mut after = None;
         loop {
             let page = fixture.store.runs(RunFilter { order, after, ..every(2) }).await.unwrap();
             listed.extend(page.items.iter().map(|row| row.summary.run.as_str().to_owned()));
@@ -152,8 +156,8 @@ pub async fn pages_go_on_behind_unreadable_rows(fixture: &Fixture) {
     }
 }
 
-/// It is in no list, by whatever filter, and can be found by its name.
-pub async fn an_unreadable_task_is_left_out_and_hides_no_other(fixture: &Fixture) {
+/// No filter lists it, and it can be found by its name.
+pub async fn an_unreadable_task_is_omitted_and_hides_no_other(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for (index, how) in Garble::ALL.into_iter().enumerate() {
         fixture.submit(task(&format!("t{index}"))).await;
@@ -178,8 +182,8 @@ pub async fn an_unreadable_task_is_left_out_and_hides_no_other(fixture: &Fixture
     assert!(found.iter().all(|found| !found.advance));
 }
 
-/// A page is full unless it is the last one, whatever could not be read.
-pub async fn pages_of_tasks_go_on_behind_unreadable_ones(fixture: &Fixture) {
+/// A page is full unless it is the last one, whatever is unreadable.
+pub async fn pages_of_tasks_continue_after_unreadable_ones(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for index in 0..8 {
         fixture.submit(task(&format!("t{index}"))).await;
@@ -187,7 +191,8 @@ pub async fn pages_of_tasks_go_on_behind_unreadable_ones(fixture: &Fixture) {
     for index in [0, 1, 2, 5] {
         garble_task(&**damage, &format!("t{index}"), Garble::Torn).await;
     }
-    let (mut listed, mut after) = (Vec::new(), None);
+    let mut listed = Vec::new();
+    let mut after = None;
     loop {
         let page =
             fixture.store.tasks(TaskFilter { after, limit: 2, ..TaskFilter::default() }).await.unwrap();
@@ -200,8 +205,8 @@ pub async fn pages_of_tasks_go_on_behind_unreadable_ones(fixture: &Fixture) {
     assert_eq!(listed, ["t3", "t4", "t6", "t7"]);
 }
 
-/// What is behind it in the queue is claimed, one at a time, too.
-pub async fn an_unreadable_task_is_never_claimed_and_blocks_no_other(fixture: &Fixture) {
+/// Later tasks of the queue are claimed, also one at a time.
+pub async fn an_unreadable_task_is_never_claimed_and_blocks_none(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for (index, how) in Garble::ALL.into_iter().enumerate() {
         let bad = Task { priority: 9, ..task(&format!("bad{index}")) };
@@ -212,7 +217,7 @@ pub async fn an_unreadable_task_is_never_claimed_and_blocks_no_other(fixture: &F
         fixture.submit(task(&format!("good{index}"))).await;
     }
     let mut claimed = Vec::new();
-    // A store that has to set an unreadable task aside may need a claim for each of them.
+    // A store that sets unreadable tasks aside may need one claim for each of them.
     for _ in 0..10 {
         let claim = Claim {
             owner: "w".to_owned(),
@@ -227,15 +232,16 @@ pub async fn an_unreadable_task_is_never_claimed_and_blocks_no_other(fixture: &F
     claimed.sort_unstable();
     assert_eq!(claimed, ["good0", "good1", "good2"]);
     let found = named(fixture, RecordKind::Task).await;
-    assert_eq!(keys(&found), ["bad0", "bad1", "bad2", "bad3"], "they stay, to be looked at");
+    assert_eq!(keys(&found), ["bad0", "bad1", "bad2", "bad3"], "they stay for inspection");
 }
 
-/// An unreadable advance task says whose it is; the append that makes a new one removes it.
+/// An unreadable advance task names its run; the append that creates a new one removes it.
 pub async fn a_new_advance_task_supersedes_an_unreadable_one(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     for how in Garble::ALL {
         let name = format!("r-{how:?}");
-        let (old, new) = (format!("own-{name}"), format!("new-{name}"));
+        let old = format!("own-{name}");
+        let new = format!("new-{name}");
         a_run(fixture, &name).await;
         garble_task(&**damage, &old, how).await;
         assert_eq!(fixture.find(&old).await, None, "{how:?}");
@@ -255,7 +261,7 @@ async fn hold(fixture: &Fixture, name: &str) -> (LockName, Lock) {
     (name, lock)
 }
 
-/// It stands in lists, held and never expired, and nothing is written over it.
+/// Lists show it as held and never expired, and nothing overwrites it.
 pub async fn an_unreadable_lock_counts_as_held(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     let (_, good) = hold(fixture, "good").await;
@@ -279,7 +285,7 @@ pub async fn an_unreadable_lock_counts_as_held(fixture: &Fixture) {
     assert_eq!(keys(&named(fixture, RecordKind::Lock).await), ["bad0", "bad1", "bad2", "bad3"]);
 }
 
-/// Nothing is taken from a node because of a word that this build does not know. Its next beat is its record again.
+/// A node keeps everything although its state is unknown to this build. Its next beat restores its record.
 pub async fn an_unreadable_node_counts_as_up(fixture: &Fixture) {
     let Some(damage) = &fixture.damage else { return };
     let node = |id: &str| NodeRecord {
@@ -307,8 +313,8 @@ pub async fn an_unreadable_node_counts_as_up(fixture: &Fixture) {
     }
 }
 
-/// A store in which everything can be read names nothing.
-pub async fn what_is_readable_is_named_nowhere(fixture: &Fixture) {
+/// A store without unreadable records lists none.
+pub async fn readable_records_are_not_reported(fixture: &Fixture) {
     a_run(fixture, "r").await;
     a_run(fixture, "s").await;
     fixture.submit(Task { key: Some("k".to_owned()), ..task("mine") }).await;

@@ -7,14 +7,14 @@ use goldseam_core::Millis;
 use super::Fixture;
 use super::make::{append, task};
 
-/// No case waits longer for what must come.
+/// The longest that a case waits for an expected change.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, answer).await.unwrap()
 }
 
-/// Who has seen nothing yet gets a mark at once, and never the mark that means "nothing".
+/// A watcher that has seen nothing gets a mark at once, and never 0.
 pub async fn zero_returns_at_once(fixture: &Fixture) {
     for _ in 0..2 {
         assert_ne!(soon(fixture.store.changed(0)).await.unwrap(), 0);
@@ -41,7 +41,7 @@ pub async fn a_task_wakes_the_watcher(fixture: &Fixture) {
     assert_ne!(soon(waiting).await.unwrap(), mark);
 }
 
-/// A change between two calls is not lost: the mark tells.
+/// A change between two calls is not lost.
 pub async fn a_change_before_the_wait_is_not_missed(fixture: &Fixture) {
     let mut mark = soon(fixture.store.changed(0)).await.unwrap();
     for n in 0..5 {
@@ -52,7 +52,7 @@ pub async fn a_change_before_the_wait_is_not_missed(fixture: &Fixture) {
     }
 }
 
-/// The store's clock may stand still but never goes back.
+/// The store's clock may stop but never goes back.
 pub async fn the_clock_never_goes_back(fixture: &Fixture) {
     let mut last = Millis(0);
     for n in 0..6 {
@@ -67,7 +67,7 @@ pub async fn the_clock_never_goes_back(fixture: &Fixture) {
     }
 }
 
-/// With a clock that the fixture moves, the store tells exactly that time.
+/// With a manual clock, the store returns exactly that time.
 pub async fn the_clock_follows_the_fixture(fixture: &Fixture) {
     if !fixture.capabilities.manual_clock {
         return;

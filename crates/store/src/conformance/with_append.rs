@@ -1,4 +1,4 @@
-//! Changes of tasks that ride with an append.
+//! Changes of tasks together with an append.
 
 use goldseam_core::task::{Task, TaskState};
 use goldseam_core::{Millis, Payload};
@@ -7,13 +7,13 @@ use super::Fixture;
 use super::make::{advance, append, append_with, append_with_row, at, create, run, task, task_id};
 use crate::api::{Append, TaskChange, TaskFilter};
 
-/// A run with a row and its own advance task `own`, which is due at `run_at`.
+/// Creates a run with a row and its own advance task `own`, due at `run_at`.
 async fn a_run(fixture: &Fixture, name: &str, run_at: Millis) {
     let own = Task { run_at, ..advance(name, &format!("own-{name}")) };
     fixture.append(Append { tasks: vec![create(own)], ..append_with_row(name, 0) }).await;
 }
 
-/// The advance task that rides with an append is the run's own, and may be claimed.
+/// The advance task of an append becomes the run's own, and can be claimed.
 pub async fn an_advance_task_becomes_the_runs_own(fixture: &Fixture) {
     a_run(fixture, "r", at(0)).await;
     assert_eq!(fixture.row("r").await.task, Some(task_id("own-r")));
@@ -23,7 +23,7 @@ pub async fn an_advance_task_becomes_the_runs_own(fixture: &Fixture) {
     assert_eq!(fixture.row("r").await.task, Some(task_id("second")), "without a new row too");
 }
 
-/// A remote step's task leaves the run's own one in place.
+/// The task of a remote step does not replace the run's own one.
 pub async fn an_ordinary_task_does_not_become_the_runs_own(fixture: &Fixture) {
     a_run(fixture, "r", at(0)).await;
     let remote = Task { run: Some(run("r")), ..task("remote") };
@@ -32,7 +32,7 @@ pub async fn an_ordinary_task_does_not_become_the_runs_own(fixture: &Fixture) {
     assert_eq!(fixture.task("remote").await, remote);
 }
 
-/// A new row says nothing about the task, so the old one stays.
+/// An append with a row keeps the run's own task.
 pub async fn a_row_keeps_its_task_over_appends(fixture: &Fixture) {
     a_run(fixture, "r", at(0)).await;
     fixture.append(append_with_row("r", 1)).await;
@@ -40,7 +40,7 @@ pub async fn a_row_keeps_its_task_over_appends(fixture: &Fixture) {
     assert_eq!((row.summary.as_of.0, row.task), (2, Some(task_id("own-r"))));
 }
 
-/// A second task with the same id does not replace the first, and the append goes on; the run adopts the first.
+/// A second task with the same id does not replace the first, and the append succeeds; the run adopts the first.
 pub async fn create_is_ignored_if_the_id_exists(fixture: &Fixture) {
     let first = advance("r", "t");
     fixture.submit(first.clone()).await;
@@ -51,7 +51,7 @@ pub async fn create_is_ignored_if_the_id_exists(fixture: &Fixture) {
     assert_eq!(fixture.row("r").await.task, Some(task_id("t")));
 }
 
-/// No two live tasks share a key, however they came; the run does not adopt what is not there.
+/// No two live tasks share a key, however they were created; the run does not adopt a missing task.
 pub async fn create_is_ignored_if_a_live_task_has_the_key(fixture: &Fixture) {
     let key = Some("k".to_owned());
     fixture.submit(Task { key: key.clone(), ..task("first") }).await;
@@ -67,7 +67,7 @@ pub async fn create_is_ignored_if_a_live_task_has_the_key(fixture: &Fixture) {
     assert_eq!(fixture.row("r").await.task, Some(task_id("second")));
 }
 
-/// A resting task is ready again at its time, without owner and pokes, and keeps its fence.
+/// A resting task becomes ready at its time, without owner and pokes, and keeps its fence.
 pub async fn rest_makes_a_claimed_task_ready(fixture: &Fixture) {
     a_run(fixture, "r", at(0)).await;
     fixture.claim(at(5)).await;
@@ -85,7 +85,7 @@ pub async fn rest_makes_a_claimed_task_ready(fixture: &Fixture) {
     assert_eq!(fixture.claim(at(50)).await.tasks[0].fence, claimed.fence + 1);
 }
 
-/// A ready task rests until the new time, be it earlier or later.
+/// A ready task rests until the new time, earlier or later.
 pub async fn rest_moves_a_ready_task(fixture: &Fixture) {
     a_run(fixture, "r", at(10)).await;
     for (n, run_at) in [(1, at(20)), (2, at(5)), (3, Millis::NEVER)] {
@@ -98,8 +98,8 @@ pub async fn rest_moves_a_ready_task(fixture: &Fixture) {
     }
 }
 
-/// A task that is over is neither revived nor changed.
-pub async fn rest_leaves_a_task_that_is_over(fixture: &Fixture) {
+/// An ended task is neither revived nor changed.
+pub async fn rest_leaves_an_ended_task(fixture: &Fixture) {
     a_run(fixture, "r", at(0)).await;
     let over = fixture.task("own-r").await.cancelled(at(1)).unwrap();
     fixture.replace(over.clone(), over.version - 1).await;
@@ -108,16 +108,17 @@ pub async fn rest_leaves_a_task_that_is_over(fixture: &Fixture) {
     assert_eq!(fixture.task("own-r").await, over);
 }
 
-/// Changes of tasks that are not there do not fail the append.
+/// Changes of missing tasks do not fail the append.
 pub async fn rest_and_remove_of_nothing_are_harmless(fixture: &Fixture) {
-    let (rested, removed) = (task_id("a"), task_id("b"));
+    let rested = task_id("a");
+    let removed = task_id("b");
     let changes =
         vec![TaskChange::Rest { task: rested, run_at: at(1) }, TaskChange::Remove { task: removed }];
     assert_eq!(fixture.append(append_with("r", 0, changes)).await.0, 1);
     assert_eq!(fixture.find("a").await, None);
 }
 
-/// A dormant task is brought forward; one that is due earlier already is left as it is.
+/// A dormant task becomes due; a task that is due earlier is unchanged.
 pub async fn wake_brings_a_ready_task_forward_only(fixture: &Fixture) {
     a_run(fixture, "r", Millis::NEVER).await;
     let dormant = fixture.task("own-r").await;
@@ -128,11 +129,11 @@ pub async fn wake_brings_a_ready_task_forward_only(fixture: &Fixture) {
     for at in [at(20), at(30)] {
         let end = fixture.head("r").await.end.0;
         fixture.append(append_with("r", end, vec![TaskChange::Wake { at }])).await;
-        assert_eq!(fixture.task("own-r").await, woken, "later is no change");
+        assert_eq!(fixture.task("own-r").await, woken, "a later time changes nothing");
     }
 }
 
-/// A claimed task is poked and keeps its claim; poking it again changes nothing; it is found by its poke.
+/// A claimed task is poked and keeps its claim; a second poke changes nothing; it is found by its poke.
 pub async fn wake_pokes_a_claimed_task_once(fixture: &Fixture) {
     a_run(fixture, "r", at(0)).await;
     let claimed = fixture.claim(at(1)).await.tasks.remove(0);
@@ -146,11 +147,11 @@ pub async fn wake_pokes_a_claimed_task_once(fixture: &Fixture) {
     let filter = TaskFilter { poked: true, ..super::make::any_task() };
     for _ in 0..2 {
         let found = fixture.store.tasks(filter.clone()).await.unwrap();
-        assert_eq!(found, std::slice::from_ref(&poked), "reading clears nothing");
+        assert_eq!(found, std::slice::from_ref(&poked), "listing clears nothing");
     }
 }
 
-/// A run without a row or without a task has nothing to wake, and the append goes on.
+/// Without a row or without a task there is nothing to wake, and the append succeeds.
 pub async fn wake_without_a_task_is_harmless(fixture: &Fixture) {
     let wake = || vec![TaskChange::Wake { at: at(0) }];
     fixture.append(append_with("r", 0, wake())).await;
@@ -176,7 +177,7 @@ pub async fn wake_leaves_other_tasks_alone(fixture: &Fixture) {
     }
 }
 
-/// A cancelled task is over for whoever has it, and its key is free; one that was over already stays as it was.
+/// A cancelled task has ended for its claimant, and its key is free; an ended one is unchanged.
 pub async fn cancel_ends_a_live_task_only(fixture: &Fixture) {
     fixture.append(append("r", 0, &["a"])).await;
     for (n, claimed) in [(1, false), (2, true)] {
@@ -215,7 +216,7 @@ pub async fn remove_takes_the_task_away(fixture: &Fixture) {
     assert_eq!((claimed.tasks.len(), claimed.next_due), (0, None));
 }
 
-/// Several changes of one append apply one after the other.
+/// Several changes of one append apply in order.
 pub async fn changes_apply_in_order(fixture: &Fixture) {
     a_run(fixture, "r", at(50)).await;
     let changes = vec![

@@ -1,15 +1,14 @@
-//! Every fault of a store on demand: calls that fail, replies that are lost, nodes that die.
+//! Faults on demand: calls that fail, replies that are lost, nodes that crash.
 //!
-//! Invariant: a [`FaultyStore`] stands for one node's connection. Faults follow from the plan alone,
-//! so the same plan and the same calls give the same faults; once crashed, nothing of this node
-//! reaches the store any more, except writes that were on their way already. While it is frozen, nothing
-//! leaves it, and no answer comes in.
+//! Invariant: a [`FaultyStore`] is the connection of one node. Faults follow from the plan alone, so the same plan
+//! and the same calls give the same faults. After a crash, nothing of this node reaches the store, except writes that
+//! were already in flight. While the node is frozen, it sends nothing and receives nothing.
 
 mod plan;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
@@ -27,10 +26,11 @@ use crate::error::StoreError;
 use crate::feed::{Fed, Feed, Stirred};
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
+use crate::sync::lock;
 
-/// A method of [`Store`], of [`Feed`] or of [`ForeignStates`], by name.
+/// A method of [`Store`], of [`Feed`] or of [`ForeignStates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the method of that name")]
+#[expect(missing_docs, reason = "each is the method with that name")]
 pub enum Op {
     Append,
     Read,
@@ -58,7 +58,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The method's name.
+    /// Returns the name of the method.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Append => "append",
@@ -87,7 +87,7 @@ impl Op {
         }
     }
 
-    /// Whether its reply can be lost after it was done; anything else can only fail before.
+    /// Returns whether its reply can be lost after it was done; any other method can only fail before.
     pub fn writes(self) -> bool {
         matches!(
             self,
@@ -104,16 +104,16 @@ impl Op {
     }
 }
 
-/// One call as it went.
+/// A call and its fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Called {
     /// The method.
     pub op: Op,
-    /// What was done to it.
+    /// The injected fault.
     pub fault: Fault,
 }
 
-/// One node's connection to a store, with faults by a [`Plan`].
+/// The connection of one node to a store, with faults by a [`Plan`].
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     history: Mutex<History>,
@@ -130,7 +130,7 @@ struct History {
 }
 
 impl FaultyStore {
-    /// A connection to `inner` that fails by `plan`.
+    /// Creates a connection to `inner` that fails by `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: Plan) -> Self {
         let history = Mutex::new(History { plan, calls: Vec::new(), appends: 0 });
         Self {
@@ -142,49 +142,49 @@ impl FaultyStore {
         }
     }
 
-    /// Every call so far, in order; the first is number 1 of the plan.
+    /// Returns every call so far, in order; the first is number 1 of the plan.
     pub fn calls(&self) -> Vec<Called> {
         self.history().calls.clone()
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls.
     pub fn count(&self) -> u64 {
         self.history().calls.len() as u64
     }
 
-    /// How many of them were appends.
+    /// Returns the number of appends.
     pub fn appends(&self) -> u64 {
         self.history().appends
     }
 
-    /// The node dies now: every later call fails, waiting ones too.
+    /// Crashes the node: every later call fails, and so do waiting ones.
     pub fn crash(&self) {
         self.crashed.send_replace(true);
     }
 
-    /// Whether the node is dead.
+    /// Returns whether the node has crashed.
     pub fn is_crashed(&self) -> bool {
         *self.crashed.borrow()
     }
 
-    /// Returns once the node is dead.
+    /// Waits until the node has crashed.
     pub async fn crashed(&self) {
         // The sender lives as long as `self`, so the wait cannot fail.
         drop(self.crashed.subscribe().wait_for(|crashed| *crashed).await);
     }
 
-    /// The node stands still until [`thaw`](Self::thaw): what it has sent arrives, what it is about to send does not.
+    /// Freezes the node until [`thaw`](Self::thaw): calls in flight arrive, later ones do not.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// The node goes on as if nothing had been.
+    /// Continues the node.
     pub fn thaw(&self) {
         self.frozen.store(false, Ordering::Relaxed);
         self.thawed.notify_waiters();
     }
 
-    /// Returns once the node is not frozen; never if it is dead.
+    /// Waits until the node is not frozen; never returns if it has crashed.
     pub async fn awake(&self) {
         while self.frozen.load(Ordering::Relaxed) {
             self.thawed.notified().await;
@@ -199,13 +199,13 @@ impl FaultyStore {
         Ok(())
     }
 
-    /// From now on by another plan; numbers go on counting.
+    /// Replaces the plan; call numbers continue.
     pub fn follow(&self, plan: Plan) {
         self.history().plan = plan;
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 
     fn draw(&self, op: Op) -> Fault {
@@ -218,7 +218,7 @@ impl FaultyStore {
         fault
     }
 
-    /// Calls `act` on the store beneath with `args`: once, twice, late or not at all.
+    /// Calls `act` on the inner store with `args`: once, twice, late or never.
     async fn call<A, T, F>(
         &self,
         op: Op,
@@ -234,21 +234,22 @@ impl FaultyStore {
         self.alive(op)?;
         let fault = self.draw(op);
         let again = matches!(fault, Fault::Duplicate(_)).then(|| act(Arc::clone(&self.inner), args.clone()));
-        let answer = self.fail((op, fault), act(Arc::clone(&self.inner), args), again).await;
+        let answer = self.fail(Called { op, fault }, act(Arc::clone(&self.inner), args), again).await;
         self.unless_crashed(op, self.woken()).await?;
         answer
     }
 
-    async fn fail<T, F>(&self, (op, fault): (Op, Fault), work: F, again: Option<F>) -> Result<T, StoreError>
+    async fn fail<T, F>(&self, called: Called, work: F, again: Option<F>) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
+        let Called { op, fault } = called;
         match fault {
             Fault::Pass => self.unless_crashed(op, work).await,
-            Fault::FailBefore => Err(busy(op, "injected: it was not done")),
+            Fault::FailBefore => Err(busy(op, "injected: the call was not made")),
             Fault::LoseReply => {
-                // Whatever came of it, the caller does not learn it.
+                // The caller does not get the result.
                 drop(work.await);
                 Err(unknown(op))
             }
@@ -292,7 +293,7 @@ impl FaultyStore {
         if self.is_crashed() { Err(dead(op)) } else { Ok(()) }
     }
 
-    /// Does the work unless the node dies meanwhile.
+    /// Does the work unless the node crashes in the meantime.
     async fn unless_crashed<T>(
         &self,
         op: Op,

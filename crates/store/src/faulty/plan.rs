@@ -1,4 +1,4 @@
-//! What goes wrong, and when: by the number of the call, or by seeded rates.
+//! Plans of faults: by the number of the call, or by seeded rates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,41 +6,41 @@ use std::time::Duration;
 use super::Op;
 use crate::splitmix::SplitMix;
 
-/// What is done to one call.
+/// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     Pass,
-    /// It is not done, and the caller knows (`Busy`).
+    /// The call is not made, and the caller knows it (`Busy`).
     FailBefore,
-    /// It is done, but the caller does not know (`Unknown`).
+    /// The call is made, but the caller does not know it (`Unknown`).
     LoseReply,
-    /// The node dies before it is done.
+    /// The node crashes before the call.
     CrashBefore,
-    /// The node dies after it was done.
+    /// The node crashes after the call.
     CrashAfter,
-    /// It is done later; the caller waits.
+    /// The call is made later; the caller waits.
     Delay(Duration),
-    /// The caller hears `Unknown` at once; it is done later, whatever has happened since.
+    /// The caller gets `Unknown` at once; the call is made later, regardless of what has happened since.
     DelayPastReply(Duration),
-    /// It is done and answered; later it arrives once more, as a network may deliver it twice.
+    /// The call is made and answered, and is made again later, as if a network delivered it twice.
     Duplicate(Duration),
 }
 
 impl Fault {
-    /// What this fault is for that method: where no reply can be lost, the call fails before.
+    /// Returns the fault for that method: if no reply can be lost, the call fails before.
     pub(super) fn for_op(self, op: Op) -> Self {
         match self {
             Self::LoseReply | Self::DelayPastReply(_) if !op.writes() => Self::FailBefore,
-            // To read twice is nothing.
+            // Reading twice has no effect.
             Self::Duplicate(_) if !op.writes() => Self::Pass,
             other => other,
         }
     }
 }
 
-/// How often each fault comes, per thousand calls.
+/// How often each fault occurs, per thousand calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
     /// See [`Fault::FailBefore`].
@@ -61,7 +61,7 @@ pub struct Rates {
     pub delay_max: Duration,
 }
 
-/// Decides about every call. Numbers come first, then methods, then rates.
+/// Decides the fault of every call: by number first, then by method, then by rate.
 #[derive(Debug, Clone)]
 pub struct Plan {
     numbered: BTreeMap<u64, Fault>,
@@ -72,45 +72,51 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Nothing goes wrong.
+    /// Creates a plan without faults.
     pub fn pass() -> Self {
         Self::seeded(0, Rates::default())
     }
 
-    /// Faults at these rates, decided by `seed`.
+    /// Creates a plan with faults at these rates, decided by `seed`.
     pub fn seeded(seed: u64, rates: Rates) -> Self {
-        let (numbered, appends) = (BTreeMap::new(), BTreeMap::new());
-        Self { numbered, appends, methods: Vec::new(), rates, dice: SplitMix::new(seed) }
+        Self {
+            numbered: BTreeMap::new(),
+            appends: BTreeMap::new(),
+            methods: Vec::new(),
+            rates,
+            dice: SplitMix::new(seed),
+        }
     }
 
-    /// The same, with this fault for the `number`-th call, counted from 1.
+    /// Adds a fault for the `number`-th call, counted from 1.
     #[must_use]
     pub fn at(mut self, number: u64, fault: Fault) -> Self {
         self.numbered.insert(number, fault);
         self
     }
 
-    /// The same, with this fault for the `number`-th append, counted from 1.
+    /// Adds a fault for the `number`-th append, counted from 1.
     #[must_use]
     pub fn at_append(mut self, number: u64, fault: Fault) -> Self {
         self.appends.insert(number, fault);
         self
     }
 
-    /// The same, with this fault for every call of a method.
+    /// Adds a fault for every call of a method.
     #[must_use]
     pub fn every(mut self, op: Op, fault: Fault) -> Self {
         self.methods.push((op, fault));
         self
     }
 
-    /// Two numbers are drawn for every call, so one call's fate never depends on another's.
+    /// Returns the fault of a call. Draws two numbers for every call, so that the calls are independent.
     pub(super) fn draw(&mut self, number: u64, op: Op, appends: u64) -> Fault {
-        let (lot, length) = (self.dice.below(1_000), self.dice.next());
+        let lot = self.dice.below(1_000);
+        let length = self.dice.next();
         let append = || self.appends.get(&appends).filter(|_| op == Op::Append).copied();
         let method = || self.methods.iter().find(|(of, _)| *of == op).map(|(_, fault)| *fault);
-        let told = self.numbered.get(&number).copied().or_else(append).or_else(method);
-        told.unwrap_or_else(|| self.rates.pick(lot, length))
+        let planned = self.numbered.get(&number).copied().or_else(append).or_else(method);
+        planned.unwrap_or_else(|| self.rates.pick(lot, length))
     }
 }
 

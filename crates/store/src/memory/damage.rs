@@ -1,15 +1,15 @@
-//! Damage on demand: hints that are lost, bytes that are changed. For tests of healing only.
+//! Damage on demand, for tests of healing: lost hints and altered bytes.
 
 use goldseam_core::{LockName, NodeId, RunId, Seq, TaskId};
 
 use super::{MemoryStore, World};
 use crate::api::{NodeSeen, Page, RecordKind, Unreadable};
 
-/// Why a garbled record cannot be read.
+/// The reason of every unreadable record.
 pub(super) const REASON: &str = "it was garbled";
 
 impl World {
-    /// Everything of a kind that cannot be read.
+    /// Returns all unreadable records of a kind.
     pub(super) fn unreadable(&self, kind: RecordKind) -> Page<Unreadable> {
         let name = |key: &str| Unreadable::new(kind, key, REASON);
         let items = match kind {
@@ -50,22 +50,22 @@ impl MemoryStore {
         });
     }
 
-    /// Makes a task unreadable. Whether there was one.
+    /// Makes a task unreadable. Returns whether it exists.
     pub fn garble_task(&self, task: &TaskId) -> bool {
         self.change(|world| world.tasks.contains_key(task) && world.garbled.tasks.insert(task.clone()))
     }
 
-    /// Makes a lock unreadable. Whether there was one.
+    /// Makes a lock unreadable. Returns whether it exists.
     pub fn garble_lock(&self, lock: &LockName) -> bool {
         self.change(|world| world.locks.contains_key(lock) && world.garbled.locks.insert(lock.clone()))
     }
 
-    /// Makes the record of a node unreadable, until it beats again. Whether there was one.
+    /// Makes the record of a node unreadable until its next beat. Returns whether it exists.
     pub fn garble_node(&self, node: &NodeId) -> bool {
         self.change(|world| world.nodes.contains_key(node) && world.garbled.nodes.insert(node.clone()))
     }
 
-    /// Loses the cached row of a run.
+    /// Deletes the cached row of a run.
     pub fn lose_row(&self, run: &RunId) {
         self.change(|world| {
             if let Some(run) = world.runs.get_mut(run) {
@@ -74,7 +74,7 @@ impl MemoryStore {
         });
     }
 
-    /// Loses a task.
+    /// Deletes a task.
     pub fn lose_task(&self, task: &TaskId) {
         self.change(|world| {
             world.garbled.tasks.remove(task);
@@ -82,7 +82,7 @@ impl MemoryStore {
         });
     }
 
-    /// Loses every hint: all rows and all advance tasks. Logs, locks and users' tasks stay.
+    /// Deletes every hint: all rows and all advance tasks. Logs, locks and users' tasks stay.
     pub fn lose_hints(&self) {
         self.change(|world| {
             world.runs.values_mut().for_each(|run| (run.row, run.garbled) = (None, None));
@@ -92,12 +92,12 @@ impl MemoryStore {
         });
     }
 
-    /// Loses an event: the others stay where they are. Whether there was one.
+    /// Deletes an event; the others keep their positions. Returns whether it existed.
     pub fn lose_event(&self, run: &RunId, seq: Seq) -> bool {
         self.change(|world| world.runs.get_mut(run).and_then(|run| run.log.remove(&seq)).is_some())
     }
 
-    /// Changes the text of an event. Whether there was one.
+    /// Replaces the text of an event. Returns whether it exists.
     pub fn corrupt(&self, run: &RunId, seq: Seq, body: &str) -> bool {
         self.change(|world| {
             let found = world.runs.get_mut(run).and_then(|run| run.log.get_mut(&seq));
@@ -142,7 +142,7 @@ impl crate::conformance::Damage for MemoryStore {
             Target::Lock(lock) => self.garble_lock(lock),
             Target::Node(node) => self.garble_node(node),
         };
-        assert!(was_there, "there is no {what:?}");
+        assert!(was_there, "{what:?} does not exist");
     }
 
     async fn put_foreign(&self, id: &RunId, body: &str) {

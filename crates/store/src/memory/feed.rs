@@ -1,4 +1,4 @@
-//! The order of everything: one after the other, as it was appended.
+//! The feed: events in the order of their appends.
 
 use async_trait::async_trait;
 use goldseam_core::{RunId, Seq};
@@ -8,13 +8,13 @@ use crate::api::Record;
 use crate::error::StoreError;
 use crate::feed::{Fed, Feed, Stirred, beyond_end, no_place};
 
-/// Position in the order, from 1.
+/// Returns the position in the feed, from 1.
 fn position(place: Option<&str>) -> Result<usize, StoreError> {
     place.map_or(Ok(0), |place| place.parse().map_err(|_| no_place(place)))
 }
 
 impl MemoryStore {
-    /// What stands behind a position. What is lost or trimmed is left out.
+    /// Returns the events after a position, including lost and trimmed ones.
     fn behind(&self, place: Option<&str>) -> Result<Vec<(usize, RunId, Seq)>, StoreError> {
         let from = position(place)?;
         let all = |world: &mut World| {

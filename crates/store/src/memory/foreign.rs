@@ -1,4 +1,4 @@
-//! States of others: nothing here puts one there but a test that plays somebody else.
+//! Foreign states: only tests that play the other system create them.
 
 use std::ops::Bound;
 
@@ -39,7 +39,7 @@ impl World {
 }
 
 impl MemoryStore {
-    /// Somebody else writes a state of his own, over whatever state of his was there.
+    /// Writes a state as the other system would, over its previous state.
     pub fn put_foreign(&self, id: &RunId, body: &str) {
         self.with(|world| {
             let (version, text) = world.foreign.entry(id.clone()).or_default();

@@ -1,4 +1,4 @@
-//! The log: compare-and-append, with the row and the tasks in the same moment.
+//! The log: compare-and-append, together with the row and the tasks.
 
 use std::ops::Bound;
 
@@ -20,13 +20,14 @@ impl World {
         }
         let run = self.runs.entry(append.run.clone()).or_default();
         run.log.extend((end.0 + 1..).map(Seq).zip(append.bodies));
-        let (before, end) = (end, run.end());
+        let before = end;
+        let end = run.end();
         self.order.extend((before.0 + 1..=end.0).map(|seq| (append.run.clone(), Seq(seq))));
         self.follow(&append.run, append.row.map(|summary| *summary), append.tasks);
         Ok(end)
     }
 
-    /// Everything that goes with an append: at most one write of the row, however much changed in it.
+    /// Applies everything that goes with an append, with at most one write of the row.
     fn follow(&mut self, run: &RunId, summary: Option<Summary>, changes: Vec<TaskChange>) {
         let row = self.runs.get(run).and_then(|run| run.row.clone());
         let mut own = row.as_ref().and_then(|row| row.task.clone());
@@ -37,7 +38,7 @@ impl World {
                 TaskChange::Create(task) => {
                     let advance = task.is_advance().then(|| task.id.clone());
                     self.create(*task);
-                    // Without a row there is no place to say whose the task is.
+                    // Without a row, the store cannot record the run's own task.
                     let found = advance.filter(|id| summary_after.is_some() && self.tasks.contains_key(id));
                     adopted |= found.is_some();
                     own = found.or(own);
@@ -53,7 +54,7 @@ impl World {
         }
     }
 
-    /// Ignored if its id is taken, or another task is in its way.
+    /// Creates a task, unless its id exists or another task blocks it.
     fn create(&mut self, task: Task) {
         if !self.tasks.contains_key(&task.id) && self.rival(&task).is_none() {
             self.tasks.insert(task.id.clone(), task);
@@ -97,6 +98,7 @@ impl World {
         let rest = run.log.range((Bound::Excluded(after), Bound::Unbounded)).take(limit as usize);
         rest.map(|(seq, body)| Record { seq: *seq, body: body.clone() }).collect()
     }
+
     pub(super) fn trim(&mut self, run: &RunId, first: Seq) {
         if let Some(run) = self.runs.get_mut(run).filter(|run| run.log.contains_key(&first)) {
             run.log = run.log.split_off(&first);

@@ -1,8 +1,8 @@
-//! The reference store: what every other store must do, in the plainest form.
+//! The reference store: what every other store must do, in the simplest form.
 //!
-//! Invariant: one mutex around ordered maps, so every call is atomic and every list has one order.
-//! There is no task, timer or randomness of its own; the same calls under the same clock give the
-//! same answers, which is what the simulation builds on.
+//! Invariant: one mutex around ordered maps, so every call is atomic and every list has one order. The store has no
+//! background task, timer or randomness: the same calls under the same clock give the same results, which the
+//! simulation relies on.
 
 mod damage;
 mod feed;
@@ -14,8 +14,8 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use goldseam_core::lock::Lock;
@@ -32,35 +32,36 @@ use crate::error::StoreError;
 use crate::feed::Feed;
 use crate::foreign::ForeignStates;
 use crate::pace::Pace;
+use crate::sync::lock;
 
-/// Everything in memory, behind one lock. Share it in an `Arc`.
+/// A store in memory, behind one lock. Share it in an `Arc`.
 pub struct MemoryStore {
     clock: Clock,
     pace: Pace,
     world: Mutex<World>,
-    /// Grows with every write that somebody may wait for; never 0.
+    /// Increases with every write that a watcher may wait for; never 0.
     mark: AtomicU64,
-    /// Wakes those who wait in the order in which they came; a `watch` channel would draw lots.
-    told: Notify,
+    /// Wakes watchers in the order of waiting; a `watch` channel would wake them in random order.
+    watchers: Notify,
 }
 
 #[derive(Debug, Default)]
 struct World {
-    /// The latest time that was ever told: the store's clock never goes back.
+    /// The latest time that was returned: the store's clock never goes back.
     now: Millis,
     runs: BTreeMap<RunId, Run>,
     tasks: BTreeMap<TaskId, Task>,
-    /// What cannot be read any more, beside the rows.
+    /// Unreadable records, except rows.
     garbled: Garbled,
     locks: BTreeMap<LockName, Lock>,
     nodes: BTreeMap<NodeId, NodeSeen>,
-    /// States of others: version and text.
+    /// Foreign states: version and text.
     foreign: BTreeMap<RunId, (u64, String)>,
-    /// Everything that was appended, in that order.
+    /// All appended events, in order.
     order: Vec<(RunId, Seq)>,
 }
 
-/// Names of records that cannot be read.
+/// Names of unreadable records.
 #[derive(Debug, Default)]
 struct Garbled {
     tasks: BTreeSet<TaskId>,
@@ -70,10 +71,10 @@ struct Garbled {
 
 #[derive(Debug, Default)]
 struct Run {
-    /// By position; dense unless something was lost.
+    /// By position; dense unless an event was lost.
     log: BTreeMap<Seq, String>,
     row: Option<Row>,
-    /// The row as it was before it was garbled.
+    /// The row before it was garbled.
     garbled: Option<Row>,
 }
 
@@ -84,41 +85,41 @@ impl Run {
 }
 
 impl MemoryStore {
-    /// An empty store that tells the time by `clock`.
+    /// Creates an empty store with this clock.
     pub fn new(clock: Clock) -> Self {
         let pace = Pace::default();
-        Self { clock, pace, world: Mutex::default(), mark: AtomicU64::new(1), told: Notify::new() }
+        Self { clock, pace, world: Mutex::default(), mark: AtomicU64::new(1), watchers: Notify::new() }
     }
 
-    /// An empty store with the clock that moves it.
+    /// Creates an empty store and the clock that moves its time.
     pub fn manual() -> (Self, ManualClock) {
         let clock = ManualClock::default();
         (Self::new(clock.clock()), clock)
     }
 
-    /// The same store, wanting to be asked at this pace, as one behind a slow line does.
+    /// Sets the pace, for example that of a store behind a slow connection.
     #[must_use]
     pub fn at_pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// Does something at one moment, unseen by others until it is done.
+    /// Runs `act` atomically.
     fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut world = lock(&self.world);
         world.now = world.now.max((self.clock)());
         act(&mut world)
     }
 
-    /// The same, and tells whoever waits.
+    /// Runs `act` atomically and wakes all watchers.
     fn change<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
         let outcome = self.with(act);
         self.tell();
         outcome
     }
 
-    /// A compare-and-set, and tells whoever waits, unless it was lost: a loser must wake nobody, or two
-    /// of them could wake each other for ever.
+    /// Runs a compare-and-set and wakes all watchers if it succeeds. A lost one must not: two losers could otherwise
+    /// wake each other forever.
     fn put<T>(&self, act: impl FnOnce(&mut World) -> Written<T>) -> Written<T> {
         let written = self.with(act);
         if matches!(written, Written::Done) {
@@ -129,12 +130,12 @@ impl MemoryStore {
 
     fn tell(&self) {
         self.mark.fetch_add(1, Ordering::SeqCst);
-        self.told.notify_waiters();
+        self.watchers.notify_waiters();
     }
 }
 
 impl Default for MemoryStore {
-    /// An empty store whose clock stands still.
+    /// Creates an empty store whose clock does not move.
     fn default() -> Self {
         Self::manual().0
     }
@@ -174,7 +175,7 @@ impl Store for MemoryStore {
         Ok(self.put(|world| world.put_task(task, expect)))
     }
 
-    /// Wakes nobody: a claim only takes away what others could claim.
+    /// Wakes no watcher: a claim only removes claimable tasks.
     async fn claim(&self, claim: Claim) -> Result<ClaimedTasks, StoreError> {
         Ok(self.with(|world| world.claim(&claim)))
     }
@@ -230,13 +231,13 @@ impl Store for MemoryStore {
 
     async fn changed(&self, seen: u64) -> Result<u64, StoreError> {
         loop {
-            let mut told = std::pin::pin!(self.told.notified());
-            told.as_mut().enable();
+            let mut change = std::pin::pin!(self.watchers.notified());
+            change.as_mut().enable();
             let mark = self.mark.load(Ordering::SeqCst);
             if mark != seen {
                 return Ok(mark);
             }
-            told.await;
+            change.await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! Nodes: beats are counted, and tests say how a process ended.
+//! Nodes: beats are counted, and tests decide how a process ends.
 
 use goldseam_core::{Millis, NodeId};
 
@@ -15,7 +15,7 @@ impl World {
         seen.record = node.clone();
         seen.beats += 1;
         seen.beat_at = now;
-        // A lost lock is taken again by beating; a dead process's delayed beat revives nothing.
+        // A beat takes a lost lock again; a delayed beat of a dead process revives nothing.
         match seen.pulse {
             Pulse::Held | Pulse::Suspect if over => seen.pulse = Pulse::Dropped,
             Pulse::Suspect => seen.pulse = Pulse::Held,
@@ -26,17 +26,17 @@ impl World {
 }
 
 impl MemoryStore {
-    /// The node's process died: its lock is free for good.
+    /// Ends the node's process: its lock is free for good.
     pub fn kill(&self, node: &NodeId) {
         self.set_pulse(node, Pulse::Dropped);
     }
 
-    /// The node lost its lock, perhaps only with its connection; its next beat takes it again.
+    /// Takes the node's lock away, as a lost connection would; its next beat takes it again.
     pub fn suspect(&self, node: &NodeId) {
         self.set_pulse(node, Pulse::Suspect);
     }
 
-    /// Nothing is known about the node's process but its beats, as in a store without such locks.
+    /// Hides the node's pulse, as in a store without liveness locks.
     pub fn silence(&self, node: &NodeId) {
         self.set_pulse(node, Pulse::Unknown);
     }

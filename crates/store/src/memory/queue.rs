@@ -1,7 +1,7 @@
 //! Tasks and locks: one record each, changed by compare-and-set.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use goldseam_core::lock::Lock;
 use goldseam_core::task::{Task, TaskState};
@@ -25,7 +25,7 @@ impl World {
         Written::Done
     }
 
-    /// Another task in the way of this one: it has its key or, if this one is claimed, its lane.
+    /// Returns another task that blocks this one: it has its key or, if this one is claimed, its lane.
     pub(super) fn rival(&self, task: &Task) -> Option<&Task> {
         self.with_its_key(task).or_else(|| self.in_its_lane(task))
     }
@@ -63,7 +63,7 @@ impl World {
         ClaimedTasks { tasks, next_due: self.next_due(claim, &busy) }
     }
 
-    /// Lanes in which a task is claimed. A lane is one lane whichever queue names it.
+    /// Returns the lanes with a claimed task. A lane is the same in all queues.
     fn busy_lanes(&self) -> BTreeSet<LaneName> {
         let claimed = self.tasks.values().filter(|task| task.state == TaskState::Claimed);
         claimed.filter_map(|task| task.lane.clone()).collect()
@@ -80,7 +80,8 @@ impl World {
         due.into_iter().map(|task| (task.id.clone(), task.lane.clone())).collect()
     }
 
-    /// Tasks behind a busy lane are not counted: only the end of the claimed one can free them.
+    /// Returns when the next task is due. Ignores tasks behind a busy lane, because only the end of the claimed one
+    /// frees them.
     fn next_due(&self, claim: &Claim, busy: &BTreeSet<LaneName>) -> Option<Millis> {
         let free = |task: &&Task| task.lane.as_ref().is_none_or(|lane| !busy.contains(lane));
         let wanted = self.readable_tasks().filter(|task| claim.wants(task)).filter(free);
@@ -97,7 +98,12 @@ impl World {
         if self.garbled.locks.contains(&lock.name) {
             return Written::Lost(Some(Unreadable::lock(lock.name)));
         }
-        put(&mut self.locks, (lock.name.clone(), lock), expect, |lock| lock.version)
+        let found = self.locks.get(&lock.name);
+        if !is_as_expected(found.map(|found| found.version), expect) {
+            return Written::Lost(found.cloned());
+        }
+        self.locks.insert(lock.name.clone(), lock);
+        Written::Done
     }
 
     pub(super) fn list_locks(&self, filter: &LockFilter) -> Vec<Lock> {
@@ -116,18 +122,4 @@ pub(super) fn is_as_expected(version: Option<u64>, expect: Expect) -> bool {
         Expect::Absent => version.is_none(),
         Expect::Version(expected) => version == Some(expected),
     }
-}
-
-fn put<K: Ord, T: Clone>(
-    records: &mut BTreeMap<K, T>,
-    (key, record): (K, T),
-    expect: Expect,
-    version: fn(&T) -> u64,
-) -> Written<T> {
-    let found = records.get(&key);
-    if !is_as_expected(found.map(version), expect) {
-        return Written::Lost(found.cloned());
-    }
-    records.insert(key, record);
-    Written::Done
 }

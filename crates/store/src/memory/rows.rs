@@ -1,4 +1,4 @@
-//! The cached rows: written with an append or by compare-and-set, listed by what they say.
+//! Cached rows: written with an append or by compare-and-set, listed by their content.
 
 use std::ops::Bound;
 
@@ -11,7 +11,8 @@ use crate::cursor::Cursor;
 use crate::error::StoreError;
 
 impl World {
-    /// The store alone says `updated_at`: the time, or one more than last time if that is not later.
+    /// Writes a row. Only the store sets `updated_at`: the present time, or one more than before if that is not
+    /// later.
     pub(super) fn write_row(&mut self, summary: Summary, task: Option<TaskId>) {
         let now = self.now;
         let Some(run) = self.runs.get_mut(&summary.run) else { return };
@@ -20,7 +21,7 @@ impl World {
         run.row = Some(Row { summary, task, updated_at: now.max(least) });
     }
 
-    /// A run without a log has no row either, and gets none.
+    /// Writes a row by compare-and-set. A run without a log gets no row.
     pub(super) fn put_row(&mut self, row: Row, expect: Expect) -> Written<Row> {
         let Some(run) = self.runs.get(&row.summary.run) else { return Written::Lost(None) };
         if !is_as_expected(run.row.as_ref().map(Row::version), expect) {

@@ -128,7 +128,7 @@ async fn a_parked_run_is_moved_by_a_decision_and_not_by_what_it_waited_for() {
     let why = why(&ward, "r").await;
     assert_eq!((why.status, said(&why)), (Status::Parked, vec![(0, "it is parked: other steps")]));
     assert_eq!(why.verdict, "needs you: parked because other steps");
-    assert_eq!(can(&why), ["deal with it, then: goldseam resume r", "goldseam explain V1"]);
+    assert_eq!(can(&why), ["resolve the problem, then: goldseam resume r", "goldseam explain V1"]);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Every crash point of the catalogue: SIGKILL ends the real binary before and after each arrow, and another process
 //! continues.
 //!
-//! `GOLDSEAM_CRASH_POINT` selects the point of a process (`goldseam_store::dying`). A point that is never reached fails
+//! `GOLDSEAM_CRASH_POINT` selects the point of a process (`goldseam_store::crash_points`). A point that is never reached fails
 //! its test. With `GOLDSEAM_CRASH_STORES=all`, which `cargo xtask crash` sets, the tests also run on Postgres and on an
 //! object store; but a bucket has no migrations (C17), and only a bucket has several writes per append (C18).
 

@@ -1,4 +1,4 @@
-//! Ending runs from outside, and taking back what was asked of them.
+//! Ending runs on request, and withdrawing requests.
 
 use crate::command::{Command, Owned, Withdraw};
 use crate::decide::{Decision, Refusal, TaskMove, View, decide};
@@ -33,7 +33,7 @@ fn parked(log: Log) -> Log {
     log.owned(vec![Owned::Park { code: "V1", reason: "x".into() }])
 }
 
-/// Two steps that can be undone, and nobody has the run.
+/// Two steps with a compensation, and no owner.
 fn at_rest() -> Log {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b");
     log.waits("w", &["go"]).released(Release::Unload)
@@ -52,7 +52,7 @@ fn ends(decision: &Decision) -> bool {
 }
 
 #[test]
-fn cancel_ends_a_run_at_once_that_never_began() {
+fn cancel_ends_an_unstarted_run_at_once() {
     let log = Log::new("r1").queued();
     let row = decide(View::Row(&log.state().summary), &cancel("c"), Millis(9), &Limits::default());
     assert!(ends(&row.unwrap()), "the row is enough");
@@ -64,9 +64,9 @@ fn cancel_ends_a_run_at_once_that_never_began() {
 }
 
 #[test]
-fn cancel_leaves_to_a_worker_what_only_code_can_do() {
+fn cancel_waits_for_a_worker_if_code_must_run() {
     let rests = Log::running().completed("a").waits("w", &["go"]).released(Release::Unload);
-    assert!(!ends(&rests.ask(&cancel("c")).unwrap()), "its code may see the request");
+    assert!(!ends(&rests.ask(&cancel("c")).unwrap()), "its code may handle the request");
     assert!(ends(&rests.ask(&unmanned("c", None)).unwrap()));
     assert!(ends(&parked(Log::running().completed("a")).ask(&cancel("c")).unwrap()));
     for log in [
@@ -85,10 +85,10 @@ fn cancel_leaves_to_a_worker_what_only_code_can_do() {
 }
 
 #[test]
-fn cancel_never_ends_what_a_live_owner_has() {
+fn cancel_never_ends_a_run_of_a_live_owner() {
     let log = Log::running().completed("a");
     assert!(!ends(&log.ask(&unmanned("c", None)).unwrap()));
-    assert!(!ends(&log.ask(&unmanned("c", Some("n-7"))).unwrap()), "another node has it by now");
+    assert!(!ends(&log.ask(&unmanned("c", Some("n-7"))).unwrap()), "another node owns it now");
     let ended = log.clone().act(unmanned("c", Some("n-1")));
     assert_eq!(ended.status(), Status::Cancelled);
     let late = ended.ask(&log.by_owner(vec![Owned::Complete(json("1"))]));
@@ -96,14 +96,14 @@ fn cancel_never_ends_what_a_live_owner_has() {
 }
 
 #[test]
-fn a_second_cancel_ends_what_the_first_could_not() {
+fn a_second_cancel_ends_a_run_that_needs_no_worker() {
     let log = Log::running().completed("a").waits("w", &["go"]).released(Release::Unload).act(cancel("c1"));
     assert!(matches!(log.ask(&cancel("c2")), Err(Refusal::NothingToDo { .. })));
     assert_eq!(log.act(unmanned("c2", None)).status(), Status::Cancelled);
 }
 
 #[test]
-fn a_pending_request_says_since_when_and_by_which_operator() {
+fn a_pending_request_records_time_and_operator() {
     let log = Log::running().completed_with_undo("a").act(cancel("c1"));
     let summary = &log.state().summary;
     assert!(summary.is_cancel_pending());
@@ -115,7 +115,7 @@ fn a_pending_request_says_since_when_and_by_which_operator() {
 }
 
 #[test]
-fn terminate_ends_every_run_that_is_not_over() {
+fn terminate_ends_every_open_run() {
     let running = Log::running().completed_with_undo("a");
     let started = Owned::UndoStarted { path: path("a"), failure: Some(Failure::terminal("x")) };
     let logs = [
@@ -146,7 +146,7 @@ fn terminate_ends_every_run_that_is_not_over() {
 }
 
 #[test]
-fn terminate_says_what_is_left_standing() {
+fn terminate_records_remaining_effects() {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b").completed_with_undo("c");
     let log = log.starts_child("k", "c1").hands_out("s");
     let decision = log.ask(&terminate("t")).unwrap();
@@ -165,7 +165,7 @@ fn terminate_says_what_is_left_standing() {
 }
 
 #[test]
-fn nothing_but_a_note_or_a_tombstone_follows_a_termination() {
+fn only_a_note_or_a_tombstone_follows_a_termination() {
     let log = Log::running().completed("a").act(terminate("t"));
     let fenced = log.ask(&Log::running().completed("a").by_owner(vec![Owned::Complete(json("1"))]));
     assert_eq!(fenced, Err(Refusal::Fenced));
@@ -181,7 +181,7 @@ fn nothing_but_a_note_or_a_tombstone_follows_a_termination() {
 }
 
 #[test]
-fn a_jump_that_waits_can_be_taken_back() {
+fn a_pending_jump_can_be_withdrawn() {
     let log = at_rest();
     let before = (log.status(), log.state().summary.waits.clone());
     let log = log.act(undoing_jump("j", "b"));
@@ -199,16 +199,16 @@ fn a_jump_that_waits_can_be_taken_back() {
 }
 
 #[test]
-fn a_cancel_that_waits_can_be_taken_back() {
+fn a_pending_cancel_can_be_withdrawn() {
     let log = at_rest().act(cancel("c"));
     let log = log.act(withdraw("w1", Request::Cancel));
     assert_eq!((log.state().summary.cancel.as_ref(), log.status()), (None, Status::Waiting));
     let log = log.act(cancel("c2"));
-    assert!(log.state().summary.is_cancel_pending(), "it can be asked for again");
+    assert!(log.state().summary.is_cancel_pending(), "it can be requested again");
 }
 
 #[test]
-fn what_is_acted_on_is_not_taken_back() {
+fn a_request_in_progress_cannot_be_withdrawn() {
     let jumping = Log::running().completed_with_undo("a").act(undoing_jump("j", "a"));
     let refused = jumping.ask(&withdraw("w", Request::Jump));
     assert_eq!(refused, Err(Refusal::ActedOn { owner: node("n-1"), what: "jump" }));
@@ -239,7 +239,7 @@ fn a_withdrawal_counts_on_every_branch() {
 }
 
 #[test]
-fn a_new_jump_replaces_one_that_waits() {
+fn a_new_jump_replaces_a_pending_one() {
     let log = at_rest().act(undoing_jump("j1", "a"));
     let other = log.clone().act(undoing_jump("j2", "b"));
     assert_eq!(other.state().jump.as_ref().unwrap().to, path("b"));
@@ -252,7 +252,7 @@ fn a_parked_run_that_jumps_back_can_be_claimed() {
     let log = parked(Log::running().completed_with_undo("a")).act(undoing_jump("j", "a"));
     assert_eq!(log.status(), Status::Compensating);
     let again = parked(log.clone().claimed("n-2"));
-    assert!(again.state().jump.is_some(), "it diverged again, and the jump waits");
+    assert!(again.state().jump.is_some(), "it diverged again, and the jump is still pending");
     for command in [
         Command::Resume(note("x")),
         Command::Jump(jump_to("x", "a")),
@@ -267,13 +267,13 @@ fn a_parked_run_that_jumps_back_can_be_claimed() {
 }
 
 #[test]
-fn going_back_drops_a_cancel_only_if_that_is_asked_for() {
+fn going_back_drops_a_cancel_only_on_request() {
     let log = parked(Log::running().completed("a").completed_with_undo("b").act(cancel("c")));
     for command in [Command::Jump(jump_to("x", "a")), undoing_jump("x", "b"), Command::Retry(note("x"))] {
         assert_eq!(log.ask(&command), Err(Refusal::CancelPending), "{command:?}");
         let dropped = log.clone().act(Command::DropCancel(Box::new(command.clone())));
         assert!(!dropped.state().summary.is_cancel_pending(), "{command:?}");
-        assert!(dropped.names().contains(&"request.withdrawn"), "the log says so: {command:?}");
+        assert!(dropped.names().contains(&"request.withdrawn"), "not in the log: {command:?}");
         assert_eq!(dropped.ask(&command), Ok(Decision::default()), "a repeat changes nothing");
     }
     let reset = log.act(Command::Reset(note("x")));
@@ -284,7 +284,7 @@ fn going_back_drops_a_cancel_only_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_cancel_that_comes_while_a_jump_undoes_is_kept() {
+fn a_cancel_during_a_compensating_jump_is_kept() {
     let log = Log::running().completed_with_undo("a").completed("b").act(undoing_jump("j", "a"));
     let log = log.act(cancel("c")).undone("a").owned(vec![Owned::FinishJump]);
     assert_eq!(log.names().last(), Some(&"run.cancel_requested"));
@@ -294,17 +294,17 @@ fn a_cancel_that_comes_while_a_jump_undoes_is_kept() {
 }
 
 #[test]
-fn a_reset_does_not_keep_what_was_undone() {
+fn a_reset_does_not_keep_compensated_steps() {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b");
     let undo = Owned::UndoStarted { path: path("b"), failure: Some(Failure::terminal("x")) };
     let log = log.owned(vec![undo, Owned::UndoCompleted(path("b"))]);
     let log = log.act(Command::Reset(note("r")));
     assert!(log.state().is_being_undone());
-    assert_eq!(log.state().to_undo(Seq::ZERO), [path("a")], "it goes on undoing where it was");
+    assert_eq!(log.state().to_undo(Seq::ZERO), [path("a")], "it continues compensating");
 }
 
 #[test]
-fn rows_of_older_releases_agree_without_what_they_did_not_know() {
+fn rows_of_older_releases_agree_without_newer_fields() {
     let log = at_rest().act(undoing_jump("j", "a")).act(cancel("c"));
     let derived = log.state().summary.clone();
     let mut older = derived.clone();

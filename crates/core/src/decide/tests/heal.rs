@@ -1,4 +1,4 @@
-//! Remedies, what operators do by hand, and the codes of refusals.
+//! Remedies, operator commands, and the codes of refusals.
 
 use crate::branch::{BranchId, Why};
 use crate::command::{Command, Owned};
@@ -19,7 +19,8 @@ fn healed(log: &Log, remedy: Remedy) -> (Vec<&'static str>, TaskMove) {
 #[test]
 fn each_remedy_is_one_append_and_one_change_of_the_task() {
     let log = Log::running().completed("a").released(Release::HandOver);
-    let (child, path) = (RunId::new("c1").unwrap(), path("a"));
+    let child = RunId::new("c1").unwrap();
+    let path = path("a");
     let failure = Failure::terminal("x");
     let table = [
         (Remedy::Branch { cutoff: Seq(4) }, vec!["branch.opened", "run.recovered"], TaskMove::Ready),
@@ -53,7 +54,7 @@ fn each_remedy_is_one_append_and_one_change_of_the_task() {
 }
 
 #[test]
-fn a_run_that_is_over_is_not_healed_and_an_end_is_delivered_once() {
+fn an_ended_run_is_not_healed_and_an_end_is_delivered_once() {
     let over = Log::running().finishes();
     let finished = Err(Refusal::Finished { status: Status::Completed });
     assert_eq!(over.ask(&over.heal(Code::W1, "seen", Remedy::Wake)), finished);
@@ -64,7 +65,7 @@ fn a_run_that_is_over_is_not_healed_and_an_end_is_delivered_once() {
 }
 
 #[test]
-fn a_heal_says_for_how_long_nothing_had_happened() {
+fn a_heal_records_how_long_the_log_was_idle() {
     let mut log = Log::running().released(Release::HandOver);
     log.now = Millis(log.state().summary.last_event_at.0 + 777);
     let wake = log.heal(Code::W1, "its timer is due", Remedy::Wake);
@@ -75,13 +76,13 @@ fn a_heal_says_for_how_long_nothing_had_happened() {
 }
 
 #[test]
-fn who_rests_by_an_operators_will_is_not_requeued() {
+fn paused_and_parked_runs_are_not_requeued() {
     let paused = Log::running().act(Command::Pause(note("p1"))).released(Release::Paused);
     let parked = Log::running().owned(vec![Owned::Park { code: "V1", reason: "x".into() }]);
     for (log, word) in [(&paused, "paused"), (&parked, "parked")] {
         let refusal = log.ask(&Command::Requeue(note("x1"))).unwrap_err();
         assert!(refusal.to_string().contains(word), "{refusal}");
-        assert!(log.ask(&Command::Reset(note("x1"))).is_ok(), "a reset is what helps");
+        assert!(log.ask(&Command::Reset(note("x1"))).is_ok(), "a reset is accepted");
     }
     let over = Log::running().finishes();
     let finished = Err(Refusal::Finished { status: Status::Completed });
@@ -113,21 +114,25 @@ fn undoing_a_seam_goes_back_to_the_branch_before_it() {
         (active.cutoff, active.why.clone()),
         (Seq(before.0 - 2), Some(Why::Undo { seam: BranchId(3) }))
     );
-    assert!(log.state().ops.contains_key(&path("c")), "what the seam had cut off");
+    assert!(log.state().ops.contains_key(&path("c")), "the discarded events are visible again");
 }
 
 #[test]
-fn a_reset_of_what_has_done_nothing_hangs_on_its_own_branch() {
+fn a_reset_without_progress_stays_on_its_branch() {
     let jumped = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a")));
     let log = jumped.act(Command::Reset(note("x1")));
     assert_eq!(log.state().branches.active().parent, Some(BranchId(2)));
 }
 
 #[test]
-fn a_branch_that_names_itself_as_its_parent_ends_the_walk() {
+fn a_branch_that_is_its_own_parent_ends_the_search() {
     let mut log = Log::running().completed("a");
-    let (branch, parent, why) = (BranchId(2), Some(BranchId(2)), Why::Reset);
-    let (input, dropped_mail, carried) = (None, vec![], None);
+    let branch = BranchId(2);
+    let parent = Some(BranchId(2));
+    let why = Why::Reset;
+    let input = None;
+    let dropped_mail = vec![];
+    let carried = None;
     let opened = BranchOpened { branch, parent, cutoff: Seq(4), why, input, dropped_mail, carried };
     log.write(None, vec![Stamped { at: log.now, event: Event::BranchOpened(opened) }]);
     let cut = log.heal(Code::A1, "seen", Remedy::Branch { cutoff: Seq(3) });
@@ -135,7 +140,7 @@ fn a_branch_that_names_itself_as_its_parent_ends_the_walk() {
 }
 
 #[test]
-fn a_child_is_called_after_its_parent_however_long_that_is_called() {
+fn child_ids_fit_however_long_the_parent_id_is() {
     let named = |run: &str| child_id(Log::new(run).queued().state(), &path("pick")).to_string();
     let short = named("r1");
     assert_eq!((&short[..3], short.len()), ("r1.", 3 + 16));
@@ -147,8 +152,12 @@ fn a_child_is_called_after_its_parent_however_long_that_is_called() {
 
 #[test]
 fn a_refusal_has_the_code_of_its_page() {
-    let (step, run, why) = (path("a"), RunId::new("r1").unwrap(), "x");
-    let (status, reason, question) = (Status::Failed, String::new(), path("q"));
+    let step = path("a");
+    let run = RunId::new("r1").unwrap();
+    let why = "x";
+    let status = Status::Failed;
+    let reason = String::new();
+    let question = path("q");
     let table = [
         (Refusal::NeedsHistory, "GS0114"),
         (Refusal::Fenced, "GS0114"),

@@ -1,4 +1,4 @@
-//! Runs that are moved to another version.
+//! Moving runs to another version.
 
 use crate::Owned;
 use crate::command::{Command, Migrate};
@@ -38,7 +38,7 @@ fn a_parked_run_is_unparked_and_a_paused_one_stays() {
 }
 
 #[test]
-fn only_an_owner_that_is_found_lost_loses_the_run() {
+fn only_a_lost_owner_loses_the_run() {
     let log = Log::running().completed("a");
     let owner = log.state().summary.owner.clone().unwrap();
     assert_eq!(log.ask(&Command::Migrate(to(2, "m1"))), Err(Refusal::Owned { owner: owner.clone() }));
@@ -51,7 +51,7 @@ fn only_an_owner_that_is_found_lost_loses_the_run() {
 }
 
 #[test]
-fn what_cannot_be_moved_is_refused() {
+fn refuses_invalid_migrations() {
     let log = resting();
     assert!(matches!(log.ask(&Command::Migrate(to(0, "m1"))), Err(Refusal::NothingToDo { .. })));
     assert!(matches!(log.ask(&Command::Migrate(to(1, "m1"))), Err(Refusal::NothingToDo { .. })));
@@ -60,7 +60,7 @@ fn what_cannot_be_moved_is_refused() {
 }
 
 #[test]
-fn a_change_is_marked_once_and_takes_no_place() {
+fn a_change_is_marked_once_and_has_no_ordinal() {
     let change = Owned::Change { path: path("fraud-check"), ord: 1 };
     let log = Log::running().completed("a").owned(vec![change.clone(), change.clone()]);
     assert_eq!(log.names().iter().filter(|name| **name == "change.marked").count(), 1);

@@ -1,4 +1,4 @@
-//! What an owner may do, alone and in one append.
+//! Actions of an owner, alone and several in one append.
 
 use crate::command::{Command, Doing, Owned};
 use crate::decide::{Refusal, TaskMove, TooLong};
@@ -22,7 +22,7 @@ fn resolved_by(log: &Log) -> Vec<(String, By)> {
 }
 
 #[test]
-fn a_zombie_is_fenced_on_every_retry() {
+fn an_old_owner_is_fenced_on_every_retry() {
     let mut log = Log::running();
     let zombie = log.by_owner(vec![Owned::StepCompleted(log.completion("charge"))]);
     let takeovers = [
@@ -37,7 +37,7 @@ fn a_zombie_is_fenced_on_every_retry() {
         assert_eq!(log.ask(&zombie), Err(Refusal::Fenced), "the same node under an old epoch, too");
     }
     let released = Log::running().released(Release::HandOver);
-    assert_eq!(released.ask(&zombie), Err(Refusal::Fenced), "an owner that let go is none");
+    assert_eq!(released.ask(&zombie), Err(Refusal::Fenced), "a released run has no owner");
     let log = Log::running().completed("reserve").act(Command::Jump(jump_to("j1", "reserve")));
     assert_eq!(log.ask(&zombie), Err(Refusal::Fenced), "its branch was left");
 }
@@ -63,7 +63,7 @@ fn one_append_cannot_record_a_step_twice_either() {
 }
 
 #[test]
-fn an_attempt_that_was_given_up_cannot_report() {
+fn an_abandoned_attempt_cannot_report() {
     let log = Log::running().started("charge", 1).started("charge", 2);
     assert_eq!(refused(&log, vec![Owned::StepCompleted(log.completion("charge"))]), Refusal::Fenced);
     let log = Log::running().failed("charge", Some(Millis(9_000)));
@@ -92,7 +92,7 @@ fn signals_are_delivered_in_order_once() {
     assert_eq!(payload.as_str(), "\"s3\"");
     assert_eq!(log.status(), Status::Waiting);
     let log = log.signalled("go", "s4").checks("w#3").checks("w#3");
-    assert_eq!(resolved_by(&log).len(), 3, "looking again finds nothing new");
+    assert_eq!(resolved_by(&log).len(), 3, "a second check finds nothing");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn waiting_is_for_mail_and_sleeping_is_for_a_time() {
 }
 
 #[test]
-fn a_sleep_that_is_over_at_once_needs_no_waking() {
+fn an_elapsed_sleep_fires_at_once() {
     let log = Log::running().sleeps("nap", Millis(5));
     assert_eq!(
         (log.names()[3..].to_vec(), log.status()),
@@ -166,16 +166,16 @@ fn unloading_rests_until_the_earliest_time() {
 }
 
 #[test]
-fn a_release_is_ignored_when_a_wait_was_resolved_in_the_same_append() {
+fn a_release_after_a_resolved_wait_is_ignored() {
     let log = Log::running().waits("w", &["go"]).signalled("go", "s1");
     let log = log.owned(vec![Owned::Check(path("w")), Owned::Release(Release::Unload)]);
     assert_eq!((log.names().last(), log.status()), (Some(&"wait.resolved"), Status::Running));
 }
 
 #[test]
-fn a_release_never_sleeps_through_mail_that_is_there() {
+fn a_release_never_ignores_unread_mail() {
     let log = Log::running().waits("w", &["go"]).signalled("go", "s1").released(Release::Unload);
-    assert_eq!(log.names().last(), Some(&"signal.received"), "nobody would wake it any more");
+    assert_eq!(log.names().last(), Some(&"signal.received"), "nothing would wake the run");
     let log = Log::running().waits("w", &["go"]).act(Command::Cancel(note("c"))).released(Release::Unload);
     assert_eq!(log.names().last(), Some(&"run.cancel_requested"));
     let log = Log::running().waits("w", &["go"]).signalled("other", "s1").released(Release::Unload);
@@ -183,7 +183,7 @@ fn a_release_never_sleeps_through_mail_that_is_there() {
 }
 
 #[test]
-fn releases_rest_as_their_reason_says() {
+fn the_reason_of_a_release_decides_its_due_time() {
     let now = Log::running().now;
     let pause = || Log::running().act(Command::Pause(note("p1")));
     for (log, reason, expected) in [
@@ -264,7 +264,7 @@ fn a_step_is_undone_once() {
 }
 
 #[test]
-fn what_cannot_be_undone_parks_the_run() {
+fn a_failed_compensation_parks_the_run() {
     let failure = crate::Failure::terminal("no refund");
     let log = Log::running().completed_with_undo("charge");
     let log = log.owned(vec![Owned::UndoFailed { path: path("charge"), failure }]);
@@ -273,14 +273,14 @@ fn what_cannot_be_undone_parks_the_run() {
 }
 
 #[test]
-fn a_senseless_question_is_refused() {
+fn refuses_an_invalid_question() {
     let log = Log::running();
     let refusal = refused(&log, vec![log.question("q", Form::Choice(vec![]), None)]);
     assert!(matches!(refusal, Refusal::InvalidForm { .. }), "{refusal}");
 }
 
 #[test]
-fn events_carry_the_time_of_their_doing() {
+fn events_carry_the_time_of_their_action() {
     let log = Log::running();
     let doings = vec![Doing { at: Millis(77), what: Owned::StepCompleted(log.completion("a")) }];
     let log = log.clone().act(Command::Owned(log.fence(), doings));
@@ -288,14 +288,14 @@ fn events_carry_the_time_of_their_doing() {
 }
 
 #[test]
-fn a_history_of_just_the_limit_may_go_on() {
+fn a_history_at_the_limit_may_continue() {
     let mut log = Log::running().completed("a");
     log.limits.history_events_max = 3;
     assert!(log.ask(&log.by_owner(vec![Owned::StepCompleted(log.completion("b"))])).is_ok());
 }
 
 #[test]
-fn whatever_an_append_opens_counts_for_when_to_look_again() {
+fn waits_opened_by_an_append_count_for_its_due_time() {
     let log = Log::running();
     let due = Some(Millis(8_000));
     let wait = Owned::Wait { wanted: WaitStarted { due, ..log.wanted("w", &["go"]) }, ask: None };
@@ -308,14 +308,14 @@ fn whatever_an_append_opens_counts_for_when_to_look_again() {
 }
 
 #[test]
-fn mail_that_the_last_append_takes_is_not_carried_on() {
+fn mail_taken_by_the_last_append_is_not_carried() {
     let log = Log::running().waits("w", &["go"]).signalled("go", "s1").signalled("go", "s2");
     let log = log.owned(vec![Owned::Check(path("w")), Owned::ContinueAsNew(json("1"))]);
     assert_eq!(log.state().unread.keys().copied().collect::<Vec<_>>(), [Seq(6)]);
 }
 
 #[test]
-fn a_run_that_is_to_go_back_neither_ends_nor_is_undone_as_a_whole() {
+fn a_pending_jump_prevents_end_and_full_compensation() {
     let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
     let log = Log::running().completed_with_undo("a").act(Command::Jump(jump));
     let failure = || crate::Failure::terminal("x");
@@ -335,16 +335,17 @@ fn a_run_that_is_to_go_back_neither_ends_nor_is_undone_as_a_whole() {
 }
 
 #[test]
-fn a_run_that_is_to_go_back_does_not_rest() {
+fn a_run_with_a_pending_jump_does_not_rest() {
     let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
     let log = Log::running().completed_with_undo("a").waits("w", &["go"]).act(Command::Jump(jump));
     assert_eq!(log.released(Release::Unload).names().last(), Some(&"jump.requested"));
 }
 
 #[test]
-fn a_failed_attempt_says_that_it_took_too_long_and_when_the_next_one_is() {
+fn a_timed_out_attempt_records_timeout_and_retry() {
     let log = Log::running();
-    let (retry_at, timeout) = (Some(Millis(9_000)), Some("timeout"));
+    let retry_at = Some(Millis(9_000));
+    let timeout = Some("timeout");
     let failed = Owned::StepFailed { failed: log.failure("a"), retry_at, timeout };
     let log = log.owned(vec![failed]);
     assert_eq!(log.names()[3..], ["step.timeout", "step.failed", "step.retry_scheduled"]);
@@ -353,7 +354,7 @@ fn a_failed_attempt_says_that_it_took_too_long_and_when_the_next_one_is() {
 }
 
 #[test]
-fn an_older_version_is_gone_back_to_by_rule_e2() {
+fn falls_back_to_an_older_version_by_rule_e2() {
     let log = Log::running().owned(vec![Owned::ChangeVersion { to: 3, reason: "2 is not known".into() }]);
     let [.., changed, recovered] = &log.records[..] else { panic!("too short") };
     assert!(matches!(&changed.event, Event::VersionChanged { from: 1, to: 3, .. }));
@@ -362,7 +363,7 @@ fn an_older_version_is_gone_back_to_by_rule_e2() {
     assert_eq!(said.node, Some(node("n-1")));
 }
 
-/// A run that failed and whose first compensation has begun.
+/// Returns a run that failed and whose first compensation has begun.
 fn undoing() -> Log {
     let log = Log::running().completed_with_undo("reserve").started("pack", 1).waits("w", &["go"]);
     let failure = Some(crate::Failure::terminal("no"));
@@ -397,12 +398,12 @@ fn nothing_begins_while_a_run_is_undone() {
 }
 
 #[test]
-fn one_append_cannot_begin_undoing_and_go_on() {
+fn an_append_cannot_compensate_and_continue() {
     let log = Log::running().completed_with_undo("reserve");
     let begins = Owned::UndoStarted { path: path("reserve"), failure: Some(crate::Failure::terminal("no")) };
     let done = Owned::StepCompleted(log.completion("ship"));
     assert_eq!(refused(&log, vec![begins.clone(), done.clone()]), Refusal::BeingUndone);
-    assert!(log.ask(&log.by_owner(vec![done, begins])).is_ok(), "what came first is kept");
+    assert!(log.ask(&log.by_owner(vec![done, begins])).is_ok(), "an earlier completion is kept");
 }
 
 #[test]
@@ -418,7 +419,7 @@ fn a_wait_finds_nothing_while_a_run_is_undone() {
 }
 
 #[test]
-fn an_undoing_that_does_not_say_why_stops_the_run_all_the_same() {
+fn a_compensation_without_a_cause_stops_the_run() {
     let log = Log::running().completed_with_undo("reserve").undone("reserve");
     assert_eq!(refused(&log, vec![Owned::Complete(json("1"))]), Refusal::BeingUndone);
     let cancelled = Log::running().completed_with_undo("reserve").act(Command::Cancel(note("c1")));
@@ -430,7 +431,7 @@ fn an_undoing_that_does_not_say_why_stops_the_run_all_the_same() {
 }
 
 #[test]
-fn a_reset_does_not_turn_a_run_that_is_undone_forward() {
+fn a_reset_keeps_a_run_compensating() {
     let log = undoing().act(Command::Reset(note("r1"))).claimed("n-2");
     assert!(log.state().is_being_undone());
     assert_eq!(refused(&log, vec![Owned::StepCompleted(log.completion("ship"))]), Refusal::BeingUndone);

@@ -1,4 +1,4 @@
-//! Runs that are archived.
+//! Pruning archived runs.
 
 use crate::codec::decode_all;
 use crate::command::Command;
@@ -18,9 +18,9 @@ fn archived() -> Log {
 }
 
 #[test]
-fn a_run_that_is_not_over_is_not_pruned() {
+fn an_open_run_is_not_pruned() {
     let running = Log::running().completed("a");
-    let refused = Err(Refusal::NotPrunable { why: "it is not over" });
+    let refused = Err(Refusal::NotPrunable { why: "it has not ended" });
     assert_eq!(running.ask(&prune(running.end())), refused);
     let parked = running.owned(vec![Owned::Park { code: "V1", reason: "x".into() }]);
     assert_eq!(parked.ask(&prune(parked.end())), refused);
@@ -30,7 +30,7 @@ fn a_run_that_is_not_over_is_not_pruned() {
 }
 
 #[test]
-fn a_run_that_moved_since_it_was_archived_is_not_pruned() {
+fn a_run_that_changed_after_archiving_is_not_pruned() {
     let log = Log::running().finishes();
     let at = log.end();
     let noted = log.act(Command::Annotate(note("n1")));
@@ -39,7 +39,7 @@ fn a_run_that_moved_since_it_was_archived_is_not_pruned() {
 }
 
 #[test]
-fn a_tombstone_keeps_status_outcome_and_what_is_searched_by() {
+fn a_tombstone_keeps_status_outcome_and_search_fields() {
     let log = archived();
     let tombstone = log.records.last().unwrap();
     let alone = derive(&log.run, std::slice::from_ref(tombstone), log.head).unwrap();
@@ -51,7 +51,7 @@ fn a_tombstone_keeps_status_outcome_and_what_is_searched_by() {
 }
 
 #[test]
-fn a_row_that_is_late_by_a_whole_log_folds_a_tombstone() {
+fn a_row_without_its_log_folds_a_tombstone() {
     let log = archived();
     let (history, _) = decode_all(Seq::ZERO, Hash::ZERO, [(Seq(1), log.bodies[0].as_str())]).unwrap();
     let mut row = crate::Summary::first(&log.run, &history[0], Hash::of(log.bodies[0].as_bytes())).unwrap();
@@ -96,11 +96,11 @@ fn nothing_follows_a_tombstone() {
         assert_eq!(log.ask(&command), Err(refused), "{command:?}");
     }
     assert!(matches!(log.ask(&claim("n-9")), Err(Refusal::NotClaimable { .. })));
-    assert_eq!(log.ask(&signal("go", "s1")), Ok(Decision::default()), "what was taken before is a repeat");
+    assert_eq!(log.ask(&signal("go", "s1")), Ok(Decision::default()), "a command taken before is a repeat");
 }
 
 #[test]
-fn a_tombstone_takes_the_runs_task_away() {
+fn a_tombstone_removes_the_task() {
     let log = Log::running().finishes();
     let decision = log.ask(&prune(log.end())).unwrap();
     assert_eq!(decision.task, TaskMove::Remove);
@@ -108,7 +108,7 @@ fn a_tombstone_takes_the_runs_task_away() {
 }
 
 #[test]
-fn a_tombstone_stands_on_the_branch_that_ended() {
+fn a_tombstone_is_on_the_branch_that_ended() {
     let log = Log::running().completed("a").act(Command::Jump(jump_to("j1", "a"))).claimed("n-1").finishes();
     let at = log.end();
     let log = log.act(prune(at));
@@ -122,7 +122,7 @@ fn a_tombstone_stands_on_the_branch_that_ended() {
     assert_eq!(active.id.0, 2);
     let other = crate::RunId::new("r2").unwrap();
     let elsewhere = derive(&other, std::slice::from_ref(tombstone), log.head).unwrap();
-    assert_eq!(elsewhere.summary.run, other, "a row is of the run whose log it is");
+    assert_eq!(elsewhere.summary.run, other, "the row names the run of its log");
 }
 
 #[test]
@@ -137,7 +137,8 @@ fn every_end_is_kept_in_its_tombstone() {
     let ends = [Owned::Complete(json("1")), Owned::Fail(Failure::terminal("x")), Owned::EndCancelled];
     for end in ends {
         let log = Log::running().owned(vec![end]);
-        let (at, outcome) = (log.end(), log.state().outcome.clone());
+        let at = log.end();
+        let outcome = log.state().outcome.clone();
         let log = log.act(prune(at));
         let alone = derive(&log.run, &log.records[at.0 as usize..], log.head).unwrap();
         assert!(outcome.is_some());

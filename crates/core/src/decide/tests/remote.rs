@@ -1,4 +1,4 @@
-//! Steps that somebody else does: when they are handed out, when a result is taken, when they are dropped.
+//! Remote steps: when they are handed out, when a result is accepted, when they are dropped.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn refused(log: &Log, ended: StepEnded) -> &'static str {
     log.ask(&Command::StepEnded(ended)).unwrap_err().code()
 }
 
-/// The task that whoever hands this step out makes.
+/// Returns the task that handing out this step creates.
 fn made(log: &Log, name: &str) -> Task {
     let handed = log.ask(&log.by_owner(vec![Owned::StepStarted(log.remote(name))])).unwrap().handed;
     handed.into_iter().next().unwrap()
@@ -45,7 +45,7 @@ fn names(decision: &Decision) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_remote_step_is_handed_out_as_a_task_in_the_append_that_starts_it() {
+fn starting_a_remote_step_creates_its_task() {
     let log = Log::running();
     let decision = log.ask(&log.by_owner(vec![Owned::StepStarted(log.remote("resize"))])).unwrap();
     let task = &decision.handed[0];
@@ -63,7 +63,7 @@ fn a_remote_step_is_handed_out_as_a_task_in_the_append_that_starts_it() {
 }
 
 #[test]
-fn a_result_completes_the_step_under_no_epoch_and_wakes_the_run() {
+fn a_result_completes_the_step_and_wakes_the_run() {
     let log = Log::running().hands_out("resize").released(Release::Unload);
     let ended = Command::StepEnded(log.brought("resize", 3, Ok(json("7"))));
     assert_eq!(log.ask(&ended).unwrap().task, TaskMove::Wake);
@@ -73,12 +73,12 @@ fn a_result_completes_the_step_under_no_epoch_and_wakes_the_run() {
     assert_eq!(last.epoch, None);
     assert!(matches!(&last.event, Event::StepCompleted(done) if done.fence == Some(3) && done.attempt == 1));
     assert_eq!((log.status(), open(&log).len()), (Status::Queued, 0));
-    assert!(log.state().told, "nobody has it, and it may go on");
-    assert!(!log.claimed("n-2").state().told);
+    assert!(log.state().remote_ended, "the run has no owner and can continue");
+    assert!(!log.claimed("n-2").state().remote_ended);
 }
 
 #[test]
-fn the_same_claim_again_is_answered_with_nothing_and_any_other_is_refused() {
+fn a_repeat_of_the_same_claim_has_no_events_others_are_refused() {
     let log = Log::running().hands_out("resize");
     let first = log.brought("resize", 1, Ok(json("1")));
     let other_claim = StepEnded { fence: 2, ..first.clone() };
@@ -96,7 +96,7 @@ fn the_same_claim_again_is_answered_with_nothing_and_any_other_is_refused() {
 }
 
 #[test]
-fn a_failure_is_tried_again_by_the_policy_that_is_in_the_log() {
+fn a_failure_is_retried_by_the_logged_policy() {
     let mut log = Log::running();
     for attempt in 1..=2 {
         log = log.hands_out("resize").brings("resize", 1, Err(Failure::retryable("no luck")));
@@ -109,7 +109,7 @@ fn a_failure_is_tried_again_by_the_policy_that_is_in_the_log() {
     let handed = log.ask(&last).unwrap();
     assert_eq!(handed.handed[0].payload.as_str(), r#"{"for":"resize"}"#);
     let Event::StepStarted(third) = &handed.events[0].event else { panic!("{handed:?}") };
-    assert_eq!(third.remote.as_ref().unwrap().payload, None, "what the worker is given is in the log once");
+    assert_eq!(third.remote.as_ref().unwrap().payload, None, "the log has the worker's input once");
     let log = log.act(last).brings("resize", 1, Err(Failure::retryable("no luck")));
     assert_eq!(step(&log, "resize").progress, StepProgress::Failed(Failure::retryable("no luck")));
     let log = Log::running().hands_out("resize").brings("resize", 1, Err(Failure::terminal("never")));
@@ -117,14 +117,14 @@ fn a_failure_is_tried_again_by_the_policy_that_is_in_the_log() {
 }
 
 #[test]
-fn each_attempt_has_a_task_of_its_own_and_an_old_one_brings_nothing() {
+fn each_attempt_has_its_own_task_and_old_ones_are_refused() {
     let log = Log::running().hands_out("resize");
     let first = log.brought("resize", 1, Ok(json("1")));
     let log = log.brings("resize", 1, Err(Failure::retryable("no luck"))).hands_out("resize");
     assert_ne!(task_of(&log, "resize"), first.task);
     let failed = StepEnded { result: Err(Failure::retryable("no luck")), ..first.clone() };
-    assert_eq!(log.ask(&Command::StepEnded(failed)), Ok(Decision::default()), "that it failed is known");
-    assert_eq!(refused(&log, first.clone()), "GS0603", "it failed, and did not complete");
+    assert_eq!(log.ask(&Command::StepEnded(failed)), Ok(Decision::default()), "its failure is recorded");
+    assert_eq!(refused(&log, first.clone()), "GS0603", "it failed and did not complete");
     assert_eq!(refused(&log, StepEnded { fence: 2, ..first.clone() }), "GS0119");
     assert_eq!(refused(&log, StepEnded { attempt: 2, ..first.clone() }), "GS0119");
     assert_eq!(refused(&log, StepEnded { path: path("other"), ..first }), "GS0119");
@@ -132,7 +132,7 @@ fn each_attempt_has_a_task_of_its_own_and_an_old_one_brings_nothing() {
 }
 
 #[test]
-fn its_owner_can_neither_end_a_remote_step_nor_hand_it_out_twice() {
+fn an_owner_cannot_end_a_remote_step_or_hand_it_out_twice() {
     let log = Log::running().hands_out("resize");
     let failed = Owned::StepFailed { failed: log.failure("resize"), retry_at: None, timeout: None };
     let again = log.remote("resize");
@@ -142,9 +142,10 @@ fn its_owner_can_neither_end_a_remote_step_nor_hand_it_out_twice() {
 }
 
 #[test]
-fn a_jump_drops_every_task_and_the_steps_begin_anew_under_other_keys() {
+fn a_jump_drops_all_tasks_and_renews_the_keys() {
     let log = Log::running().hands_out("left").completed("a").hands_out("b");
-    let (left, b) = (log.brought("left", 1, Ok(json("1"))), log.brought("b", 1, Ok(json("1"))));
+    let left = log.brought("left", 1, Ok(json("1")));
+    let b = log.brought("b", 1, Ok(json("1")));
     let decision = log.ask(&Command::Jump(jump_to("j1", "b"))).unwrap();
     let mut tasks = [left.task.clone(), b.task.clone()];
     tasks.sort();
@@ -161,7 +162,7 @@ fn a_jump_drops_every_task_and_the_steps_begin_anew_under_other_keys() {
 }
 
 #[test]
-fn a_jump_that_undoes_first_takes_no_more_results() {
+fn a_compensating_jump_accepts_no_results() {
     let log = Log::running().completed_with_undo("a").hands_out("b");
     let late = log.brought("b", 1, Ok(json("1")));
     let jump = JumpRequested { compensate: true, ..jump_to("j1", "a") };
@@ -172,7 +173,7 @@ fn a_jump_that_undoes_first_takes_no_more_results() {
 }
 
 #[test]
-fn whatever_ends_a_run_drops_its_tasks() {
+fn ending_a_run_drops_its_tasks() {
     let log = Log::running().completed_with_undo("a").hands_out("b");
     let late = log.brought("b", 1, Ok(json("1")));
     let ends = [
@@ -196,7 +197,7 @@ fn whatever_ends_a_run_drops_its_tasks() {
 }
 
 #[test]
-fn a_run_cannot_fail_over_a_result_that_must_be_undone() {
+fn a_run_cannot_fail_before_a_new_result_is_compensated() {
     let log = Log::running().hands_out_with_undo("charge");
     let ends = || [Owned::Fail(Failure::terminal("x")), Owned::EndCancelled];
     let fails: Vec<Command> = ends().into_iter().map(|end| log.by_owner(vec![end])).collect();
@@ -213,7 +214,7 @@ fn a_run_cannot_fail_over_a_result_that_must_be_undone() {
 }
 
 #[test]
-fn a_silent_attempt_is_given_up_and_tried_again_while_tries_are_left() {
+fn a_silent_attempt_is_given_up_and_retried() {
     let mut log = Log::running();
     for attempt in 1..=3 {
         log = log.hands_out("resize");
@@ -236,7 +237,7 @@ fn a_silent_attempt_is_given_up_and_tried_again_while_tries_are_left() {
 }
 
 #[test]
-fn a_lost_task_is_made_again_for_the_same_attempt_and_uses_no_retry() {
+fn a_lost_task_is_replaced_without_using_a_retry() {
     let log = Log::running().hands_out("resize");
     let late = log.brought("resize", 1, Ok(json("1")));
     let lost =
@@ -258,7 +259,7 @@ fn a_lost_task_is_made_again_for_the_same_attempt_and_uses_no_retry() {
 }
 
 #[test]
-fn what_a_finished_task_brought_is_taken_from_it() {
+fn the_result_of_an_ended_task_is_appended() {
     let log = Log::running();
     let claimed = made(&log, "resize").claimed("w", Millis(1));
     let log = log.hands_out("resize");
@@ -267,7 +268,9 @@ fn what_a_finished_task_brought_is_taken_from_it() {
         (claimed.failed(1, Failure::terminal("no"), Millis(2)).unwrap(), "step.failed"),
     ];
     for (task, event) in brought {
-        let (path, attempt, task) = (path("resize"), 1, Box::new(task));
+        let path = path("resize");
+        let attempt = 1;
+        let task = Box::new(task);
         let decision =
             log.ask(&log.heal(Code::O3, "it is over", Remedy::TakeResult { path, attempt, task })).unwrap();
         assert_eq!((names(&decision), decision.task), (vec!["run.recovered", event], TaskMove::Wake));
@@ -275,9 +278,10 @@ fn what_a_finished_task_brought_is_taken_from_it() {
 }
 
 #[test]
-fn a_reset_drops_the_tasks_and_hands_the_same_attempts_out_anew() {
+fn a_reset_drops_tasks_and_hands_out_the_same_attempts() {
     let log = Log::running().hands_out("left").completed("a").hands_out("b");
-    let (left, b) = (task_of(&log, "left"), task_of(&log, "b"));
+    let left = task_of(&log, "left");
+    let b = task_of(&log, "b");
     let late = log.brought("b", 1, Ok(json("1")));
     let reset = Command::Reset(note("x1"));
     assert_eq!(log.ask(&reset).unwrap().dropped.len(), 2);
@@ -291,21 +295,25 @@ fn a_reset_drops_the_tasks_and_hands_the_same_attempts_out_anew() {
 }
 
 #[test]
-fn a_recovery_keeps_the_keys_and_with_them_the_tasks() {
+fn a_recovery_keeps_keys_and_tasks() {
     let mut log = Log::running().hands_out("left").completed("a").hands_out("right");
-    let (left, right) = (log.brought("left", 1, Ok(json("1"))), log.brought("right", 1, Ok(json("1"))));
+    let left = log.brought("left", 1, Ok(json("1")));
+    let right = log.brought("right", 1, Ok(json("1")));
     log = log.brings("left", 1, Ok(json("1")));
-    let (branch, parent) = (log.state().branches.next_id(), Some(log.state().summary.branch));
+    let branch = log.state().branches.next_id();
+    let parent = Some(log.state().summary.branch);
     let cutoff = log.state().ops[&path("a")].last;
     let why = Why::Recovery { rule: "A1".into(), evidence: "none".into() };
-    let (input, dropped_mail, carried) = (None, vec![], None);
+    let input = None;
+    let dropped_mail = vec![];
+    let carried = None;
     let event =
         Event::BranchOpened(BranchOpened { branch, parent, cutoff, why, input, dropped_mail, carried });
     log.write(None, vec![Stamped { at: Millis(9_000), event }]);
-    assert_eq!(open(&log), [("left".to_owned(), 1)], "what ended after the cutoff is open again");
-    assert_eq!(log.state().handed_out.len(), 2, "a task that was made after it is found again");
+    assert_eq!(open(&log), [("left".to_owned(), 1)], "a step that ended after the cutoff is open again");
+    assert_eq!(log.state().handed_out.len(), 2, "a task created after the cutoff is known again");
     let log = log.claimed("n-2").act(Command::StepEnded(left)).hands_out("right");
-    assert_eq!(task_of(&log, "right"), right.task, "made of the same key, it is the same");
+    assert_eq!(task_of(&log, "right"), right.task, "the same key gives the same task");
     assert_eq!(log.act(Command::StepEnded(right)).status(), Status::Running);
 }
 
@@ -323,6 +331,6 @@ fn results_of_steps_side_by_side_come_in_any_order() {
     let log = Log::running().hands_out("one").hands_out("two").released(Release::Unload);
     let log = log.brings("two", 1, Ok(json("2")));
     assert_eq!((log.status(), open(&log)), (Status::Waiting, vec![("one".to_owned(), 1)]));
-    assert!(log.state().told, "it looks at the second although it waits for the first");
+    assert!(log.state().remote_ended, "the second result wakes it although it waits for the first");
     assert_eq!(log.brings("one", 1, Ok(json("1"))).status(), Status::Queued);
 }

@@ -1,4 +1,4 @@
-//! What a history may weigh.
+//! Size limits of a history.
 
 use crate::codec::size;
 use crate::command::{Command, Owned};
@@ -43,7 +43,7 @@ fn a_history_of_too_many_bytes_may_only_end() {
 }
 
 #[test]
-fn mail_that_has_no_room_is_refused() {
+fn mail_over_the_size_limit_is_refused() {
     let mut log = Log::running().asks("q", Form::Text).signalled("go", "s1");
     log.limits.history_bytes_max = log.state().summary.bytes.unwrap();
     assert!(log.ask(&signal("go", "s2")).is_ok(), "just the limit");
@@ -53,11 +53,11 @@ fn mail_that_has_no_room_is_refused() {
         let refusal = log.ask(&mail).unwrap_err();
         assert_eq!(refusal.code(), "GS0112", "{refusal}");
     }
-    assert!(log.ask(&signal("go", "s1")).is_ok(), "what was taken is taken");
+    assert!(log.ask(&signal("go", "s1")).is_ok(), "a repeat is accepted");
 }
 
 #[test]
-fn a_run_may_read_its_mail_however_much_it_is() {
+fn a_run_may_read_any_amount_of_mail() {
     let mut log = Log::running();
     log.limits.history_bytes_max = log.state().own_bytes();
     let log = log.act(letter("s1", 90_000));
@@ -67,17 +67,18 @@ fn a_run_may_read_its_mail_however_much_it_is() {
 }
 
 #[test]
-fn mail_that_goes_along_counts_for_new_mail_and_not_for_the_run_that_must_read_it() {
+fn carried_mail_counts_for_new_mail_only() {
     let log = Log::running().act(letter("s1", 3_000)).act(letter("s2", 2_000));
     let mut log = log.waits("w", &["go"]).owned(vec![Owned::ContinueAsNew(json("1"))]);
     let Some(Event::BranchOpened(opened)) =
         log.records.iter().map(|r| &r.event).find(|e| matches!(e, Event::BranchOpened(_)))
     else {
-        panic!("it began anew")
+        panic!("no continue_as_new")
     };
     // The first one was read.
     assert_eq!(opened.carried.as_ref().map(|carried| carried.mail_bytes), Some(2_000));
-    let (all, own) = (log.state().summary.bytes.unwrap(), log.state().own_bytes());
+    let all = log.state().summary.bytes.unwrap();
+    let own = log.state().own_bytes();
     assert_eq!(all - own, 2_000);
     assert_eq!(own, log.records[log.records.len() - 2..].iter().map(|r| r.bytes).sum::<u64>());
     log.limits.history_bytes_max = own;
@@ -87,7 +88,7 @@ fn mail_that_goes_along_counts_for_new_mail_and_not_for_the_run_that_must_read_i
 }
 
 #[test]
-fn a_row_of_an_older_release_has_no_size_and_is_not_blamed_for_it() {
+fn a_row_of_an_older_release_needs_no_size() {
     let log = Log::running().completed("a");
     let derived = &log.state().summary;
     let old = Summary { bytes: None, ..derived.clone() };

@@ -40,7 +40,7 @@ fn only_active_states_that_name_a_task_are_looked_at() {
 }
 
 #[test]
-fn what_is_not_understood_is_told_and_left_alone() {
+fn unparsable_states_are_reported_and_left_alone() {
     let long = format!(r#"{{"status":"running","updated_at":"{}"}}"#, "x".repeat(200));
     let cases = [
         "",
@@ -62,14 +62,18 @@ fn what_is_not_understood_is_told_and_left_alone() {
 }
 
 #[test]
-fn a_state_is_stalled_by_what_its_task_is() {
+fn the_state_of_the_task_decides_whether_a_workflow_is_stalled() {
     let state = in_status("running");
     let stalled = |evidence: &str| Standing::Stalled { evidence: evidence.to_owned() };
     let cases = [
         (None, None, stalled("its task t-1 is missing")),
         (Some(TaskState::Ready), None, Standing::Well),
         (Some(TaskState::Claimed), None, Standing::Well),
-        (Some(TaskState::Claimed), Some("silent"), stalled("its task t-1 is held by nobody: silent")),
+        (
+            Some(TaskState::Claimed),
+            Some("silent"),
+            stalled("its task t-1 is held by a dead claimant: silent"),
+        ),
         (Some(TaskState::Completed), None, stalled("its task t-1 is completed")),
         (Some(TaskState::Failed), None, stalled("its task t-1 is failed")),
         (Some(TaskState::Cancelled), None, stalled("its task t-1 is cancelled")),
@@ -82,7 +86,7 @@ fn a_state_is_stalled_by_what_its_task_is() {
 }
 
 #[test]
-fn a_name_that_no_task_of_ours_can_have_is_no_task() {
+fn an_invalid_task_name_counts_as_missing() {
     let state = foreign(r#"{"status":"running","orchestrator_task_id":"a/b","updated_at":1}"#);
     assert_eq!((state.task(), state.task_id()), (Some("a/b"), None));
     assert_eq!(in_status("running").task_id(), Some(TaskId::new("t-1").unwrap()));
@@ -91,7 +95,7 @@ fn a_name_that_no_task_of_ours_can_have_is_no_task() {
 }
 
 #[test]
-fn the_healing_task_is_as_the_workflow_expects_it() {
+fn the_healing_task_matches_the_foreign_workflow() {
     let cases = [
         (r#""2026-01-02T03:04:05Z""#, "wf-1:orchestrate:2026-01-02T03:04:05Z"),
         ("1700000000.25", "wf-1:orchestrate:1700000000.25"),
@@ -107,7 +111,7 @@ fn the_healing_task_is_as_the_workflow_expects_it() {
 }
 
 #[test]
-fn each_task_that_fell_away_has_one_successor() {
+fn each_lost_task_has_one_successor() {
     let new = |task: &str, updated_at: u32| {
         let text =
             format!(r#"{{"status":"running","orchestrator_task_id":"{task}","updated_at":{updated_at}}}"#);

@@ -1,4 +1,4 @@
-//! Who is blamed for a crash, how suspects are let in, and what P1 does.
+//! Crash blame: who is charged, how suspects are admitted, and what P1 does.
 
 use super::*;
 use crate::command::{Claim, Lost, Starter};
@@ -14,11 +14,12 @@ pub(super) fn take_over(by: &str, from: &str, lived: Lived, alone: bool) -> Comm
 }
 
 pub(super) fn span(ms: u64) -> Lived {
-    let (least, most) = (Duration::from_millis(ms), Duration::from_millis(ms + 1));
+    let least = Duration::from_millis(ms);
+    let most = Duration::from_millis(ms + 1);
     Lived { least, most, ..Lived::default() }
 }
 
-/// Lets the owner die as often as `alone` has entries, each time taken over in that way.
+/// Lets the owner die as often as `alone` has entries; each entry says how the next owner admits the run.
 fn dies(mut log: Log, alone: &[bool]) -> Log {
     for alone in alone {
         let owner = log.state().summary.owner.clone().unwrap();
@@ -38,7 +39,9 @@ fn waits() -> Log {
 }
 
 fn a_wait(name: &str) -> WaitStarted {
-    let (signals, inputs, children) = (Vec::new(), Vec::new(), Vec::new());
+    let signals = Vec::new();
+    let inputs = Vec::new();
+    let children = Vec::new();
     WaitStarted {
         path: path(name),
         ord: 0,
@@ -78,7 +81,7 @@ fn a_run_is_stopped_after_exactly_as_many_recoveries_as_allowed() {
 }
 
 #[test]
-fn deaths_in_company_never_decide() {
+fn crashes_beside_other_runs_are_not_decisive() {
     let log = dies(Log::running(), &[false; 9]);
     let summary = &log.state().summary;
     assert_eq!((summary.attempt, paces(&log, 3)), (2, Pace::Alone));
@@ -98,7 +101,7 @@ fn a_run_that_only_waits_is_never_charged() {
         assert_eq!((log.state().summary.attempt, log.state().summary.recoveries), (0, 1));
         let lingers = log.released(Release::Unload).claimed("n-7");
         let log = dies(lingers, &[false]);
-        assert_eq!((log.state().summary.attempt, paces(&log, 1)), (0, Pace::Alone), "kept by its new owner");
+        assert_eq!((log.state().summary.attempt, paces(&log, 1)), (0, Pace::Alone), "its new owner keeps it");
     }
 }
 
@@ -121,8 +124,9 @@ fn a_waiting_run_that_its_new_owner_keeps_is_charged() {
 }
 
 #[test]
-fn any_append_of_the_owner_but_a_start_is_progress() {
-    let (due, none) = (Millis(9_000_000), None);
+fn every_append_of_the_owner_except_a_start_is_progress() {
+    let due = Millis(9_000_000);
+    let none = None;
     let retry =
         |log: &Log| Owned::StepFailed { failed: log.failure("a"), retry_at: Some(due), timeout: none };
     let log = dies(Log::running(), &[false, false]);
@@ -141,7 +145,7 @@ fn any_append_of_the_owner_but_a_start_is_progress() {
 }
 
 #[test]
-fn what_a_healer_writes_is_no_progress() {
+fn events_of_a_healer_are_not_progress() {
     let case = Case::resting(failed_with(2), Queue::Ready);
     let retry = case.heal(0);
     let log = case.log.clone().claimed("n-1");
@@ -159,7 +163,7 @@ fn a_run_that_outlives_its_last_crash_twice_is_not_counted() {
     let summary = &log.state().summary;
     assert_eq!((summary.attempt, summary.lived_ms), (1, Some(101)));
     let next = |lived| next_attempt(summary, lived, PARK, false);
-    assert_eq!(next(span(202)), 2, "exactly twice is no proof");
+    assert_eq!(next(span(202)), 2, "exactly twice proves nothing");
     assert_eq!(next(span(203)), 1);
     let doubted = |ms| Lived { doubt: Duration::from_millis(50), ..span(ms) };
     assert_eq!((next(doubted(250)), next(doubted(253))), (2, 1));
@@ -210,7 +214,7 @@ fn the_log_tells_where_a_suspect_died() {
     }
 }
 
-/// A run with a step that can be undone.
+/// Returns a run with a step that has a compensation.
 fn undoable() -> Log {
     let log = Log::running();
     let completed = crate::event::StepCompleted { undo: true, ..log.completion("a") };
@@ -226,7 +230,7 @@ fn stopped(log: &Log, bounds: Bounds) -> Command {
 }
 
 #[test]
-fn a_policy_of_failing_fails_what_has_nothing_to_undo() {
+fn a_fail_policy_fails_a_run_without_compensations() {
     let log = dies(Log::running(), &[false, false, true]);
     let ended = log.clone().act(stopped(&log, FAIL));
     assert_eq!(ended.status(), Status::Failed);
@@ -234,7 +238,7 @@ fn a_policy_of_failing_fails_what_has_nothing_to_undo() {
 }
 
 #[test]
-fn a_policy_of_failing_undoes_first_and_alone() {
+fn a_fail_policy_compensates_first_and_alone() {
     let log = dies(undoable(), &[false, false, true]);
     let command = stopped(&log, FAIL);
     assert_eq!(log.ask(&command).unwrap().task, TaskMove::Renew(log.now));
@@ -244,16 +248,19 @@ fn a_policy_of_failing_undoes_first_and_alone() {
         (Status::Compensating, Some("compensation.started"))
     );
     assert_eq!(log.state().failure.as_ref().unwrap().code.as_deref(), Some("P1"));
-    assert_eq!(paces(&log, 3), Pace::Alone, "the lost owner still has it, so it is let in alone");
+    assert_eq!(paces(&log, 3), Pace::Alone, "the lost owner still owns it, so it is admitted alone");
     let undoing = dies(log, &[true]);
     assert_eq!((undoing.state().summary.attempt, paces(&undoing, 3)), (3, Pace::Never));
-    assert!(matches!(used_up(&undoing.state().summary, FAIL), Remedy::Park { .. }), "undoing crashes, too");
+    assert!(
+        matches!(used_up(&undoing.state().summary, FAIL), Remedy::Park { .. }),
+        "compensating crashes, too"
+    );
     let undone = undoing.owned(vec![Owned::UndoCompleted(path("a"))]);
     assert_eq!(undone.state().summary.attempt, 0);
 }
 
 #[test]
-fn a_policy_is_written_where_the_log_does_not_say_it() {
+fn a_claim_records_a_policy_that_differs() {
     let own = Policy { attempts_max: 9, ..Policy::default() };
     let by = |by: &str, recovery| match claim(by) {
         Command::Claim(claim) => Command::Claim(Claim { recovery, ..claim }),

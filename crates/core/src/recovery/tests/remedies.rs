@@ -1,4 +1,4 @@
-//! Which remedy a rule has for which sight, at the edges of its conditions.
+//! The remedy of each rule at the edges of its conditions.
 
 use super::blame::{span, take_over};
 use super::*;
@@ -20,20 +20,20 @@ fn later(span: u64) -> Queue {
 }
 
 #[test]
-fn a_task_that_the_dead_have_goes_back_to_its_queue() {
+fn a_task_of_a_dead_claimant_returns_to_its_queue() {
     let log = || Log::new("r1").queued();
     let held = Case { claimant: Some(lost()), ..Case::resting(log(), Queue::Claimed) };
-    let evidence = "its advance task is claimed by n-1, which is gone".to_owned();
+    let evidence = "its advance task is claimed by n-1, which is dead".to_owned();
     assert_eq!(only(&held), (Code::O1, evidence, Remedy::Reclaim));
     let ready = Case { claimant: Some(lost()), ..Case::resting(log(), Queue::Ready) };
-    assert_eq!(ready.diagnoses(), [], "nobody has it");
+    assert_eq!(ready.diagnoses(), [], "it is not claimed");
     let owned = Case { owner: lost(), ..Case::healthy(Log::running()) };
     assert_eq!(only(&owned), (Code::O2, "its process is gone".to_owned(), Remedy::Reclaim));
 }
 
 #[test]
-fn a_run_that_another_will_take_over_is_only_told() {
-    let tell = Remedy::Tell { hint: "a node that has its workflow takes it over".to_owned() };
+fn a_pending_takeover_is_only_reported() {
+    let tell = Remedy::Tell { hint: "a node with the workflow will take it over".to_owned() };
     let taken = Case { owner: lost(), claimant: Some(Owner::Alive), ..Case::healthy(Log::running()) };
     assert_eq!(only(&taken).2, tell);
     for queue in [Queue::Ready, later(10_000)] {
@@ -41,7 +41,7 @@ fn a_run_that_another_will_take_over_is_only_told() {
         assert_eq!((only(&case).0, only(&case).2), (Code::O2, tell.clone()));
     }
     let asleep = Case { owner: lost(), queue: later(10_001), ..Case::healthy(Log::running()) };
-    let evidence = "its owner is lost, and its task sleeps".to_owned();
+    let evidence = "its owner is lost, but its task is dormant".to_owned();
     assert_eq!(only(&asleep), (Code::W1, evidence, Remedy::Wake));
     let over = Case { owner: lost(), queue: Queue::Completed, ..Case::healthy(Log::running()) };
     let evidence = "its advance task is completed".to_owned();
@@ -49,21 +49,21 @@ fn a_run_that_another_will_take_over_is_only_told() {
 }
 
 #[test]
-fn whatever_wants_a_run_to_move_wakes_it() {
+fn every_reason_to_continue_wakes_a_run() {
     let jump = crate::event::JumpRequested { compensate: true, ..jump_to("j1", "a") };
     let jumping = Log::running().completed_with_undo("a").waits("w", &["go"]);
     let table = [
-        (released(Log::running()), "it waits for nothing"),
+        (released(Log::running()), "it has no open wait"),
         (Log::running().sleeps("s", NOW).released(Release::Unload), "its timer is due"),
-        (waiting().act(Command::Cancel(note("c1"))), "it is to be cancelled"),
-        (jumping.released(Release::Unload).act(Command::Jump(jump)), "a jump waits to be carried out"),
-        (waiting().signalled("go", "s1"), "what it waits for is in the log"),
+        (waiting().act(Command::Cancel(note("c1"))), "a request to cancel is pending"),
+        (jumping.released(Release::Unload).act(Command::Jump(jump)), "a jump is pending"),
+        (waiting().signalled("go", "s1"), "the log has the mail that it waits for"),
     ];
     for (log, why) in table {
         let case = Case::resting(log.clone(), later(10_001));
-        assert_eq!(only(&case), (Code::W1, format!("{why}, and its task sleeps"), Remedy::Wake));
+        assert_eq!(only(&case), (Code::W1, format!("{why}, but its task is dormant"), Remedy::Wake));
         for queue in [Queue::Ready, Queue::Claimed, later(10_000)] {
-            assert_eq!(Case::resting(log.clone(), queue).diagnoses(), [], "{why}: its task moves it");
+            assert_eq!(Case::resting(log.clone(), queue).diagnoses(), [], "{why}: its task advances it");
         }
     }
     for log in [waiting(), waiting().signalled("stop", "s1")] {
@@ -72,11 +72,11 @@ fn whatever_wants_a_run_to_move_wakes_it() {
 }
 
 #[test]
-fn an_end_that_the_log_does_not_have_is_delivered() {
+fn a_missing_end_of_a_child_is_delivered() {
     let child = RunId::new("c1").unwrap();
     let children = vec![(child.clone(), Ok(json("1")))];
     let case = Case { children, ..Case::resting(waiting(), Queue::Sleeps) };
-    let evidence = "child c1 has ended, and the log does not say so".to_owned();
+    let evidence = "child c1 has ended, but the log does not record it".to_owned();
     assert_eq!(only(&case), (Code::W1, evidence, Remedy::Deliver { child, result: Ok(json("1")) }));
 }
 
@@ -97,7 +97,7 @@ fn a_new_task_is_due_when_the_run_is() {
 }
 
 #[test]
-fn a_failure_is_tried_again_only_by_its_policy() {
+fn a_failure_is_retried_only_within_its_policy() {
     let failed = |failure: Failure, left, group| {
         let log = Log::running().completed("a");
         let failed = StepFailed { left, failure, group, ..log.failure("b") };
@@ -105,7 +105,7 @@ fn a_failure_is_tried_again_only_by_its_policy() {
     };
     let again = Remedy::Retry { path: path("b"), attempt: 2 };
     let case = Case::resting(failed(Failure::retryable("x"), 1, false), Queue::Ready);
-    let evidence = "step b failed (retryable), and nothing followed".to_owned();
+    let evidence = "step b failed (retryable) and nothing followed".to_owned();
     assert_eq!(only(&case), (Code::A4, evidence, again));
     for (failure, left) in [(Failure::terminal("x"), 1), (Failure::retryable("x"), 0)] {
         let log = failed(failure, left, false);
@@ -114,9 +114,9 @@ fn a_failure_is_tried_again_only_by_its_policy() {
         assert_eq!((found[0].rule, &found[0].remedy), (Code::A4, &Remedy::Requeue { run_at: NOW }));
     }
     let group = failed(Failure::retryable("x"), 1, true);
-    assert_eq!(Case::resting(group, Queue::Ready).diagnoses(), [], "a group is tried by its leaves");
+    assert_eq!(Case::resting(group, Queue::Ready).diagnoses(), [], "a group is retried by its leaves");
     let alive = failed(Failure::retryable("x"), 1, false).claimed("n-1");
-    assert_eq!(Case::healthy(alive).diagnoses(), [], "its owner deals with it");
+    assert_eq!(Case::healthy(alive).diagnoses(), [], "its owner handles it");
 }
 
 #[test]
@@ -124,23 +124,24 @@ fn a_run_is_unended_only_if_every_declared_step_is_complete() {
     let case = |log: Log| Case::resting(released(log), Queue::Ready).cached_as(Status::Running);
     let both = planned(&["a", "b"]).completed("b").completed("a");
     let cutoff = both.end();
-    let evidence = "all 2 declared steps are complete, and the run has no end".to_owned();
+    let evidence = "all 2 declared steps are complete, but the run has not ended".to_owned();
     assert_eq!(only(&case(both)), (Code::A3, evidence, Remedy::Branch { cutoff }));
     assert_eq!(case(planned(&["a", "b"]).completed("a")).diagnoses(), []);
-    assert_eq!(case(Log::running().completed("a")).diagnoses(), [], "nobody can tell beforehand");
+    assert_eq!(case(Log::running().completed("a")).diagnoses(), [], "the plan is not known");
     let waits = planned(&["a"]).completed("a").waits("w", &["go"]).released(Release::Unload);
     let waits = Case::resting(waits, Queue::Sleeps).cached_as(Status::Running);
     assert!(!waits.codes().contains(&Code::A3));
 }
 
 #[test]
-fn of_several_hidden_questions_the_first_is_where_it_is_cut() {
+fn a2_cuts_before_the_first_hidden_question() {
     let log = Log::running().completed("a").asks("z", Form::Text).asks("b", Form::Text);
     let first = log.state().ops[&path("z")].first;
     let log = log.released(Release::Unload);
     for status in [Status::Running, Status::Queued] {
         let case = Case::resting(log.clone(), Queue::Sleeps).cached_as(status);
-        let evidence = format!("the cache says running, question z is open since event {first}");
+        let evidence =
+            format!("the cached status is running, but question z has been open since event {first}");
         assert_eq!(only(&case), (Code::A2, evidence, Remedy::Branch { cutoff: first.before() }));
     }
     assert_eq!(Case::resting(log, Queue::Sleeps).cached_as(Status::Sleeping).diagnoses(), []);
@@ -160,9 +161,9 @@ fn a_phantom_wait_is_cut_at_the_last_stable_event() {
 }
 
 #[test]
-fn nobody_is_missed_for_a_run_that_need_not_move() {
+fn n1_ignores_runs_that_need_not_continue() {
     let case = |log, versions| Case { versions, ..Case::resting(log, Queue::Ready) };
-    let hint = "start a node that has workflow checkout".to_owned();
+    let hint = "start a node with workflow checkout".to_owned();
     let evidence =
         "no live node has workflow checkout: the run waits for a worker with checkout@1".to_owned();
     let moves = || released(Log::running());
@@ -171,7 +172,7 @@ fn nobody_is_missed_for_a_run_that_need_not_move() {
         assert_eq!(case(log, versions).diagnoses(), []);
     }
     let alive = Case { versions: Some(vec![]), ..Case::healthy(Log::running()) };
-    assert_eq!(alive.diagnoses(), [], "a live node has it");
+    assert_eq!(alive.diagnoses(), [], "a live node owns it");
 }
 
 #[test]
@@ -198,14 +199,14 @@ fn a_version_that_no_live_node_has_falls_back_or_parks() {
     assert_eq!(found(on_two(), &[3]), Some((waits, Remedy::Park { reason: lacks })));
     assert_eq!(found(on_two(), &[2]), None);
     assert_eq!(found(on_two(), &[]), None, "that is N1");
-    assert_eq!(found(waiting(), &[3]), None, "it need not move");
+    assert_eq!(found(waiting(), &[3]), None, "it need not continue");
     let undecided = || Log::new("r1").act(crate::testing::undecided());
     assert_eq!(case(undecided(), &[3]).codes(), [Code::O1], "any version will do");
     assert_eq!(case(undecided(), &[]).codes(), [Code::O1, Code::N1]);
 }
 
 #[test]
-fn a_run_parked_by_e2_says_what_brings_it_back() {
+fn a_run_parked_by_e2_says_how_to_resume_it() {
     let log = released(Log::running());
     let park = log.heal(Code::E2, "seen", Remedy::Park { reason: "version 1 is missing".into() });
     let log = log.act(park);
@@ -239,7 +240,9 @@ fn a_silent_step_is_judged_by_its_last_sign_of_life() {
     let log = Log::running().hands_out("resize").released(Release::Unload);
     let open = log.state().open_remote().remove(0);
     let found = |task: Task, silence: u64| {
-        let (path, attempt, since) = (open.path.clone(), open.attempt, open.since);
+        let path = open.path.clone();
+        let attempt = open.attempt;
+        let since = open.since;
         let remote = Remote { path, attempt, task: Some(task), silence: Duration::from_secs(silence), since };
         Case { remote: vec![remote], ..Case::resting(log.clone(), Queue::Sleeps) }.diagnoses()
     };
@@ -247,7 +250,9 @@ fn a_silent_step_is_judged_by_its_last_sign_of_life() {
     assert_eq!(found(claimed.clone(), 61), []);
     let silent = found(claimed.clone(), 60).remove(0);
     assert_eq!((silent.rule, silent.evidence.as_str()), (Code::H1, "step resize has been silent for 61 s"));
-    let (path, attempt, task) = (open.path.clone(), 1, Box::new(claimed.clone()));
+    let path = open.path.clone();
+    let attempt = 1;
+    let task = Box::new(claimed.clone());
     assert_eq!(silent.remedy, Remedy::GiveUp { path, attempt, task });
     let unheard = Task { heartbeat_at: None, ..claimed };
     assert_eq!(found(unheard.clone(), 61), []);
@@ -263,7 +268,7 @@ fn a_suspicion_never_ends_a_run() {
     let codes = |proven| Case { owner: gone(proven), ..Case::healthy(log.clone()) }.codes();
     assert_eq!((codes(true)[0], codes(false)), (Code::P1, vec![Code::O2]));
     let found = Case { owner: gone(true), ..Case::healthy(log.clone()) }.diagnoses().remove(0);
-    let seen = "the worker died after each of 3 recoveries without progress, the last time executing only this run, in \
+    let seen = "the worker died after each of 3 recoveries without progress, most recently executing only this run, in \
                 workflow code before its first step";
     assert_eq!(found.evidence, seen);
 }

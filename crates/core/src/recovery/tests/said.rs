@@ -1,4 +1,4 @@
-//! What a finding says to people, what is mended at a claim, and the small sums of recovery.
+//! Texts of findings for people, repairs at a claim, and the arithmetic of recovery.
 
 use super::blame::span;
 use super::*;
@@ -10,22 +10,24 @@ fn a_failure() -> Failure {
 }
 
 #[test]
-fn a_remedy_says_in_a_few_words_what_it_does() {
-    let (path, attempt, task) = (path("pick"), 2, Box::new(a_task(TaskId::new("t-1").unwrap())));
+fn remedies_have_short_descriptions() {
+    let path = path("pick");
+    let attempt = 2;
+    let task = Box::new(a_task(TaskId::new("t-1").unwrap()));
     let child = RunId::new("c1").unwrap();
     let table = [
         (Remedy::Branch { cutoff: Seq(7) }, "open a branch at event 7"),
-        (Remedy::Retry { path: path.clone(), attempt }, "try step pick again, attempt 2"),
-        (Remedy::Requeue { run_at: Millis::NEVER }, "make a task that sleeps"),
-        (Remedy::Requeue { run_at: Millis(5) }, "make a new task"),
-        (Remedy::Reclaim, "put its task back into the queue"),
-        (Remedy::Wake, "wake it"),
+        (Remedy::Retry { path: path.clone(), attempt }, "retry step pick, attempt 2"),
+        (Remedy::Requeue { run_at: Millis::NEVER }, "create a dormant advance task"),
+        (Remedy::Requeue { run_at: Millis(5) }, "create an advance task"),
+        (Remedy::Reclaim, "return its task to the queue"),
+        (Remedy::Wake, "wake the run"),
         (Remedy::Deliver { child, result: Ok(json("1")) }, "deliver the end of child c1"),
         (
             Remedy::TakeResult { path: path.clone(), attempt, task: task.clone() },
             "take the result of step pick from its task",
         ),
-        (Remedy::SendAgain { path: path.clone(), attempt }, "make a new task for step pick"),
+        (Remedy::SendAgain { path: path.clone(), attempt }, "create a new task for step pick"),
         (Remedy::GiveUp { path, attempt, task }, "give up attempt 2 of step pick"),
         (Remedy::Fail { failure: a_failure() }, "fail the run: no stock"),
         (Remedy::Park { reason: "x".into() }, "park the run"),
@@ -38,20 +40,20 @@ fn a_remedy_says_in_a_few_words_what_it_does() {
 }
 
 #[test]
-fn why_somebody_looked_has_one_word_each() {
+fn each_reason_has_one_word() {
     let reasons = [Reason::InfrastructureRestart, Reason::StaleDetection, Reason::Manual];
     assert_eq!(reasons.map(Reason::as_str), ["infrastructure_restart", "stale_detection", "manual"]);
 }
 
 #[test]
-fn a_parked_run_stays_a_finding_that_says_what_to_read() {
+fn a_parked_run_stays_a_finding_with_a_hint() {
     let park = |code| {
         let log = Log::running().owned(vec![Owned::Park { code, reason: "step 3 differs".into() }]);
         Case::resting(log, Queue::Missing).diagnoses()
     };
     for (code, rule, hint) in [
-        ("K1", Code::K1, "deal with it, then: goldseam resume r1"),
-        ("GS0116", Code::V1, "deal with it (goldseam explain GS0116), then: goldseam resume r1"),
+        ("K1", Code::K1, "resolve the problem, then: goldseam resume r1"),
+        ("GS0116", Code::V1, "resolve the problem (goldseam explain GS0116), then: goldseam resume r1"),
     ] {
         let evidence = "step 3 differs".to_owned();
         assert_eq!(park(code), [Diagnosis { rule, evidence, remedy: Remedy::Tell { hint: hint.into() } }]);
@@ -69,7 +71,7 @@ fn a_log_that_cannot_be_read_parks_its_run() {
 }
 
 #[test]
-fn whoever_takes_a_run_mends_half_a_jump_and_a_failure_with_tries_left() {
+fn a_claim_repairs_d2_and_retryable_a4() {
     let remedies = [half_a_jump(), failed_with(2), failed_with(0), failed_then_went_on(), Log::running()]
         .map(|log| at_claim(log.state()).map(|found| (found.rule, found.remedy)));
     let again = Remedy::Retry { path: path("b"), attempt: 2 };
@@ -93,7 +95,7 @@ fn stable_is_a_completed_step_or_an_answer_that_was_read() {
 }
 
 #[test]
-fn a_run_that_was_never_recovered_is_counted_however_long_it_lived() {
+fn the_first_recovery_always_counts() {
     let summary = Summary { attempt: 0, lived_ms: Some(1), ..Log::running().state().summary.clone() };
     let bounds = Bounds { attempts_max: 9, park: true };
     assert_eq!(next_attempt(&summary, span(1_000), bounds, false), 1);
@@ -110,13 +112,18 @@ fn used_up_fails_the_run_with_the_code_of_its_rule() {
 }
 
 #[test]
-fn a_rule_has_its_page_its_word_and_knows_what_it_speaks_of() {
-    let of_rows = CATALOGUE.iter().map(|rule| rule.code).filter(|code| code.speaks_of_the_row());
+fn rules_have_pages_and_codes_and_know_whether_they_read_rows() {
+    let of_rows = CATALOGUE.iter().map(|rule| rule.code).filter(|code| code.reads_cached_row());
     assert_eq!(of_rows.collect::<Vec<_>>(), [Code::A2, Code::A1, Code::A3]);
     assert_eq!(
         (Code::O2.rule().page(), format!("{:>4}", Code::O2)),
         ("docs/codes/O2.md".into(), "  O2".into())
     );
     assert_eq!("o2".parse(), Ok(Code::O2));
-    assert!("Z9".parse::<Code>().unwrap_err().to_string().starts_with("\"Z9\" is no rule; there are: A1, "));
+    assert!(
+        "Z9".parse::<Code>()
+            .unwrap_err()
+            .to_string()
+            .starts_with("\"Z9\" is not a rule code; rule codes are: A1, ")
+    );
 }

@@ -1,4 +1,4 @@
-//! What the views should show: computed from the log by `derive`, and from the records of tasks and nodes.
+//! Expected content of the views: computed from the log by `derive`, and from the records of tasks and nodes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::api::NodeSeen;
 use crate::conformance::Fixture;
 use crate::conformance::make::{ALL, any_task};
 
-/// Everything that a store knows, as its views should show it.
+/// The records of tasks and nodes of a store.
 pub(super) struct Known {
     tasks: Vec<Task>,
     nodes: Vec<NodeSeen>,
@@ -28,7 +28,7 @@ pub(super) struct Derived {
 }
 
 impl Derived {
-    /// None if the log cannot be derived.
+    /// Derives a run; none if its log cannot be derived.
     pub(super) async fn read(fixture: &Fixture, run: &RunId) -> Option<Self> {
         let records = fixture.store.read(run, Seq::ZERO, ALL).await.unwrap();
         let texts = records.iter().map(|record| (record.seq, record.body.as_str()));
@@ -42,7 +42,7 @@ impl Derived {
         Some(Self { run: run.clone(), history, state })
     }
 
-    /// Whether the run has a row that says of it what its log says. A late one does.
+    /// Returns whether the run has a row that agrees with its log. A late row does.
     pub(super) async fn is_cached(&self, fixture: &Fixture) -> bool {
         let head = fixture.store.head(&self.run).await.unwrap();
         let says = |row: &Summary| (row.status, row.owner.clone(), row.finished_at, row.recovered_at);
@@ -53,8 +53,8 @@ impl Derived {
         self.state.branches.lineage(self.state.summary.branch)
     }
 
-    /// The last event that tells how far this step is.
-    fn told(&self, path: &Path) -> &Recorded {
+    /// Returns the last event that changed the progress of this step.
+    fn last_event(&self, path: &Path) -> &Recorded {
         let lineage = self.lineage();
         let tells = |recorded: &&Recorded| {
             matches!(&recorded.event, Event::StepStarted(_) | Event::StepCompleted(_) | Event::StepFailed(_))
@@ -83,7 +83,7 @@ fn millis(at: Millis) -> Option<String> {
     text(at.0)
 }
 
-/// The four words of the runbook.
+/// Returns the failure reason in the words of the runbook.
 fn reason(failure: &Failure) -> &'static str {
     match failure.code.as_deref() {
         Some("timeout") => "timeout",
@@ -108,7 +108,7 @@ impl Known {
         self.nodes.iter().find(|seen| seen.record.id.as_str() == node).map(|seen| seen.beat_at)
     }
 
-    /// What somebody else does runs while somebody has its task, and what a node does while it has the run.
+    /// A remote step runs while a worker has its task, a local one while a node owns the run.
     fn status(&self, life: &Derived, step: &StepOp) -> &'static str {
         let state = &life.state;
         let over = state.outcome.is_some() || state.summary.compensating;
@@ -130,13 +130,13 @@ impl Known {
         life.steps().values().any(|step| self.status(life, step) == "running")
     }
 
-    /// When an attempt was last heard of, and by whom it is made.
+    /// Returns when an attempt last gave a sign of life, and who makes it.
     fn signs(&self, life: &Derived, path: &Path, step: &StepOp) -> (Option<Millis>, Option<String>) {
-        let told = life.told(path);
-        match (self.status(life, step), &told.event, &step.remote) {
-            ("completed", ..) => (Some(told.at), None),
+        let last = life.last_event(path);
+        match (self.status(life, step), &last.event, &step.remote) {
+            ("completed", ..) => (Some(last.at), None),
             ("failed", Event::StepFailed(failed), _) => {
-                (Some(told.at).filter(|_| ["error", "canceled"].contains(&reason(&failed.failure))), None)
+                (Some(last.at).filter(|_| ["error", "canceled"].contains(&reason(&failed.failure))), None)
             }
             ("running", _, Some(remote)) => {
                 let task = self.task(remote.sent.task.as_str()).unwrap();
@@ -149,20 +149,21 @@ impl Known {
                         && task.run.as_ref() == Some(&life.run)
                         && task.kind == format!("heartbeat:{path}")
                 });
-                let beaten = own.and_then(|task| task.heartbeat_at).filter(|beat| *beat >= told.at);
+                let beaten = own.and_then(|task| task.heartbeat_at).filter(|beat| *beat >= last.at);
                 (beaten.or_else(|| self.beat(node)), text(node))
             }
             _ => (None, None),
         }
     }
 
-    /// A row of `workflow_run_steps`.
+    /// Returns a row of `workflow_run_steps`.
     pub(super) fn step(&self, life: &Derived, path: &Path, step: &StepOp) -> Cells {
-        let (told, status) = (life.told(path), self.status(life, step));
-        let (began, failure) = match &told.event {
+        let last = life.last_event(path);
+        let status = self.status(life, step);
+        let (began, failure) = match &last.event {
             Event::StepCompleted(completed) => (completed.began, None),
             Event::StepFailed(failed) => (failed.began, Some(&failed.failure)),
-            _ => (told.at, None),
+            _ => (last.at, None),
         };
         let ended = ["completed", "failed"].contains(&status);
         let task = step.remote.as_ref().filter(|_| ended || life.state.awaited(step).is_some());
@@ -172,7 +173,7 @@ impl Known {
             text(path),
             text(status),
             millis(began),
-            millis(told.at).filter(|_| ended),
+            millis(last.at).filter(|_| ended),
             heartbeat.and_then(millis),
             text(step.attempts),
             text(step.failures - u32::from(status == "failed")),
@@ -183,7 +184,7 @@ impl Known {
         ]
     }
 
-    /// A row of `workflow_runs`.
+    /// Returns a row of `workflow_runs`.
     pub(super) fn run(&self, life: &Derived) -> Cells {
         let row = &life.state.summary;
         let rests = [Status::Waiting, Status::Sleeping].contains(&row.status);
@@ -210,7 +211,7 @@ impl Known {
     }
 }
 
-/// A row of `workflow_execution_history`.
+/// Returns a row of `workflow_execution_history`.
 pub(super) fn event(life: &Derived, recorded: &Recorded) -> Cells {
     let attempt = match &recorded.event {
         Event::StepStarted(e) => text(e.attempt),
@@ -225,13 +226,15 @@ pub(super) fn event(life: &Derived, recorded: &Recorded) -> Cells {
         Event::InputAnswered { .. } | Event::JumpRequested(_) => None,
         event => event.path().and_then(text),
     };
-    let (seq, name, at) = (text(recorded.seq), text(recorded.event.name()), millis(recorded.at));
+    let seq = text(recorded.seq);
+    let name = text(recorded.event.name());
+    let at = millis(recorded.at);
     vec![text(&life.run), seq, name, at, text(recorded.branch.0), path, attempt]
 }
 
-/// A row of `workflow_events`, if it is there.
+/// Returns a row of `workflow_events`, if the event has one.
 pub(super) fn happened(life: &Derived, recorded: &Recorded) -> Option<Cells> {
-    // A tombstone is no news of the run: it tells that its news are elsewhere.
+    // A tombstone is not an event of the run's life.
     let kind = recorded.event.name().strip_prefix("run.").filter(|kind| *kind != "pruned")?;
     let kind = if kind == "recovered" { "recovery" } else { kind };
     let reason = match &recorded.event {
@@ -258,7 +261,7 @@ pub(super) fn happened(life: &Derived, recorded: &Recorded) -> Option<Cells> {
     ])
 }
 
-/// A row of `job_runs`; none for what the engine puts into queues for itself.
+/// Returns a row of `job_runs`; none for tasks of the engine itself.
 pub(super) fn job(task: &Task) -> Option<Cells> {
     if task.is_advance() || ["goldseam-mail", "goldseam-heartbeat"].contains(&task.queue.as_str()) {
         return None;

@@ -1,14 +1,14 @@
-//! Which point it is, and the death at it.
+//! The crash point of the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Names the point.
+/// The environment variable that names the point.
 const VARIABLE: &str = "GOLDSEAM_CRASH_POINT";
 
-/// On which side of a call.
+/// The side of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     Before,
@@ -53,24 +53,24 @@ fn point() -> Option<&'static Point> {
         let text = std::env::var(VARIABLE).ok()?;
         let point = Point::parse(&text);
         if point.is_none() {
-            tracing::error!(%text, "{VARIABLE} names no point");
+            tracing::error!(%text, "invalid crash point in {VARIABLE}");
         }
         point
     };
     POINT.get_or_init(read).as_ref()
 }
 
-/// Whether this process has a point to die at.
+/// Returns whether this process has a crash point.
 pub(crate) fn is_set() -> bool {
     point().is_some()
 }
 
-/// Dies if this is the point.
+/// Kills the process if this is the point.
 pub(crate) fn pass(place: &str, what: &[&str], moment: Moment) {
     static PASSED: AtomicU64 = AtomicU64::new(0);
     let Some(point) = point().filter(|point| point.is_at(place, what, moment)) else { return };
     if PASSED.fetch_add(1, Ordering::SeqCst) + 1 == point.nth {
-        // Nothing of this process goes on after it, not even this line.
+        // SIGKILL ends the process at once; the next line never runs.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_is_what_it_is_written_as() {
+    fn parses_crash_points() {
         let point = |place: &str, what: Option<&str>, moment, nth| {
             Some(Point { place: place.to_owned(), what: what.map(str::to_owned), moment, nth })
         };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_one_side_of_one_kind_of_call() {
+    fn a_point_matches_one_side_of_one_kind_of_call() {
         let point = Point::parse("append:run.claimed:after").unwrap();
         assert!(point.is_at("append", &["run.claimed", "run.started"], Moment::After));
         assert!(!point.is_at("append", &["run.claimed"], Moment::Before));

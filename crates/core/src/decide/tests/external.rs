@@ -18,7 +18,11 @@ fn a_start_repeated_with_the_same_input_is_the_same_run() {
     assert_eq!(log.names(), ["run.queued", "run.claimed", "run.started"]);
     assert_eq!(log.try_act(&start), Ok(Decision::default()));
     let same = Command::Start { queued: order(r#"{ "n":1 }"#), claim: None };
-    assert_eq!(log.finishes().ask(&same), Ok(Decision::default()), "also once it is over, however typed");
+    assert_eq!(
+        log.finishes().ask(&same),
+        Ok(Decision::default()),
+        "also after its end, with other whitespace"
+    );
 }
 
 #[test]
@@ -73,18 +77,18 @@ fn an_owned_run_is_not_taken_without_a_reason() {
     let log = Log::running();
     let owned = Err(Refusal::Owned { owner: node("n-1") });
     assert_eq!(log.ask(&claim("n-2")), owned);
-    assert_eq!(log.ask(&take_over("n-2", "n-7", true)), owned, "somebody else was lost");
+    assert_eq!(log.ask(&take_over("n-2", "n-7", true)), owned, "another node was lost");
 }
 
 #[test]
-fn an_attempt_is_counted_only_if_the_loss_is_proven_and_until_progress() {
+fn only_proven_losses_count_attempts_until_progress() {
     let log = Log::running().act(take_over("n-2", "n-1", false));
     assert_eq!(causes(&log)[1..], [(Cause::Recovery, 0)]);
     let log = log.act(take_over("n-3", "n-2", true)).act(take_over("n-4", "n-3", true));
     assert_eq!(causes(&log)[2..], [(Cause::Recovery, 1), (Cause::Recovery, 2)]);
     assert_eq!((log.state().summary.attempt, log.state().summary.recoveries), (2, 3));
     let log = log.released(Release::HandOver).claimed("n-5");
-    assert_eq!(log.state().summary.attempt, 2, "merely going on is no progress");
+    assert_eq!(log.state().summary.attempt, 2, "a claim alone is not progress");
     let log = log.completed("reserve");
     assert_eq!(log.state().summary.attempt, 0);
     assert_eq!(causes(&log.act(take_over("n-6", "n-5", true))).last(), Some(&(Cause::Recovery, 1)));
@@ -100,7 +104,7 @@ fn an_owner_that_claims_again_gets_a_new_epoch_and_no_attempt() {
 }
 
 #[test]
-fn nobody_claims_what_cannot_move() {
+fn paused_parked_and_ended_runs_cannot_be_claimed() {
     let mut parked = Log::running();
     let park = parked.by_owner(vec![crate::Owned::Park { code: "V1", reason: "differs".into() }]);
     parked.try_act(&park).unwrap();
@@ -153,7 +157,7 @@ fn a_repeated_command_is_answered_with_no_events() {
 }
 
 #[test]
-fn a_repeated_command_is_known_when_the_row_has_forgotten_it() {
+fn the_log_recognises_a_repeat_that_the_row_forgot() {
     let mut log = Log::running();
     for n in 0..40 {
         log = log.signalled("go", &format!("s{n}"));
@@ -174,7 +178,7 @@ fn a_signal_named_like_a_child_does_not_hide_the_childs_end() {
 }
 
 #[test]
-fn the_end_of_a_run_that_is_no_child_is_refused() {
+fn refuses_the_end_of_a_run_that_is_not_a_child() {
     let log = Log::running().starts_child("pick", "c1").waits("w", &["go"]).released(Release::Unload);
     let ended = |run: &str| Command::ChildEnded { child: RunId::new(run).unwrap(), result: Ok(json("1")) };
     let stranger = Err(Refusal::NothingToDo { why: "the run did not start this child" });
@@ -199,7 +203,7 @@ fn a_row_knows_the_children_that_an_open_wait_looks_for() {
 }
 
 #[test]
-fn an_answer_wakes_whoever_asked_and_leaves_other_questions_open() {
+fn an_answer_wakes_its_wait_and_leaves_other_questions_open() {
     let log = Log::running().asks("ship", Form::Any).asks("paint", Form::Any).released(Release::Unload);
     assert_eq!(log.ask(&answer("ship", "a1", "1")).unwrap().task, TaskMove::Wake);
     let log = log.act(answer("ship", "a1", "1"));
@@ -208,7 +212,7 @@ fn an_answer_wakes_whoever_asked_and_leaves_other_questions_open() {
 }
 
 #[test]
-fn mail_wakes_only_who_waits_for_it() {
+fn mail_wakes_only_a_run_that_waits_for_it() {
     let log = Log::running().waits("w", &["go"]).released(Release::Unload);
     assert_eq!(log.ask(&signal("go", "s1")).unwrap().task, TaskMove::Wake);
     assert_eq!(log.ask(&signal("stop", "s1")).unwrap().task, TaskMove::Keep);
@@ -219,7 +223,7 @@ fn mail_wakes_only_who_waits_for_it() {
 }
 
 #[test]
-fn an_id_that_nobody_else_can_have_is_not_looked_for_in_the_log() {
+fn a_fresh_id_needs_no_search_of_the_log() {
     let log = (0..100).fold(Log::running(), |log, number| log.signalled("go", &format!("s{number}")));
     let row = View::Row(&log.state().summary);
     let sent = |fresh| {
@@ -237,7 +241,7 @@ fn a_full_mailbox_takes_no_more_signals() {
     log.limits.mail_unread_max = 2;
     let log = log.signalled("go", "s1").signalled("go", "s2");
     assert_eq!(log.ask(&signal("go", "s3")), Err(Refusal::TooMuchMail { unread: 2 }));
-    assert_eq!(log.ask(&signal("go", "s1")), Ok(Decision::default()), "a repeated one is no new one");
+    assert_eq!(log.ask(&signal("go", "s1")), Ok(Decision::default()), "a repeat is accepted");
     assert!(log.waits("w", &["go"]).ask(&signal("go", "s3")).is_ok());
 }
 
@@ -291,13 +295,13 @@ fn pausing_and_cancelling_twice_is_nothing_to_do() {
     assert!(matches!(log.ask(&Command::Pause(note("p2"))), Err(Refusal::NothingToDo { .. })));
     let cancelled = log.clone().act(Command::Cancel(note("c1")));
     assert!(matches!(cancelled.ask(&Command::Cancel(note("c2"))), Err(Refusal::NothingToDo { .. })));
-    assert_ne!(cancelled.state().summary.status, Status::Paused, "a paused run must move once more to end");
+    assert_ne!(cancelled.state().summary.status, Status::Paused, "a paused run must run once more to end");
     let resumed = log.act(Command::Resume(note("r1")));
     assert!(matches!(resumed.ask(&Command::Resume(note("r2"))), Err(Refusal::NothingToDo { .. })));
 }
 
 #[test]
-fn a_run_that_is_not_there_is_told_nothing() {
+fn commands_to_an_unknown_run_are_refused() {
     let log = Log::new("r1");
     let retry = Command::Retry(note("r"));
     for command in [signal("go", "s1"), Command::Cancel(note("c")), Command::Jump(jump_to("j", "a")), retry] {
@@ -318,7 +322,7 @@ fn a_row_is_enough_for_claims_and_mail() {
 }
 
 #[test]
-fn each_sort_of_mail_moves_the_task_as_it_should() {
+fn each_kind_of_mail_changes_the_task() {
     let child = |run: &str, result| Command::ChildEnded { child: RunId::new(run).unwrap(), result };
     let wanted = |log: &Log| {
         let children = vec![RunId::new("c1").unwrap(), RunId::new("c2").unwrap()];
@@ -343,7 +347,7 @@ fn each_sort_of_mail_moves_the_task_as_it_should() {
 }
 
 #[test]
-fn a_claim_is_the_epoch_of_itself_and_of_what_comes_with_it() {
+fn a_claim_is_the_epoch_of_its_own_append() {
     let start = Command::Start { queued: order("{}"), claim: Some(node("n-1").into()) };
     let log = Log::new("r1").act(start).act(Command::Annotate(note("n"))).completed("a");
     let epochs: Vec<_> = log.records.iter().map(|recorded| recorded.epoch.map(|seq| seq.0)).collect();
@@ -351,7 +355,7 @@ fn a_claim_is_the_epoch_of_itself_and_of_what_comes_with_it() {
 }
 
 #[test]
-fn a_take_over_says_what_was_lost_and_why_it_counts() {
+fn a_takeover_records_the_lost_owner_and_the_reason() {
     for (proven, reason, lived_ms) in
         [(true, "infrastructure_restart", Some(0)), (false, "stale_detection", None)]
     {
@@ -364,7 +368,7 @@ fn a_take_over_says_what_was_lost_and_why_it_counts() {
     }
 }
 
-/// A run that waits for a number.
+/// Returns a run that waits for a number.
 fn wants_number(log: Log) -> Log {
     let name = crate::SignalName::new("go").unwrap();
     let schema = serde_json::json!({ "type": "integer", "description": "a whole number" });
@@ -389,7 +393,7 @@ fn a_signal_that_no_open_wait_accepts_is_refused() {
 }
 
 #[test]
-fn an_early_signal_that_does_not_fit_stays_unread_and_the_next_is_taken() {
+fn a_mismatched_early_signal_stays_unread() {
     let log = wants_number(Log::running().act(go("s1", "\"hush\"")));
     assert_eq!((log.status(), log.state().unread.len()), (Status::Waiting, 1));
     let log = log.act(go("s2", "7")).checks("w");
@@ -399,7 +403,7 @@ fn an_early_signal_that_does_not_fit_stays_unread_and_the_next_is_taken() {
 }
 
 #[test]
-fn a_signal_that_no_wait_looks_for_is_taken_and_said() {
+fn a_signal_without_a_wait_is_accepted_and_reported() {
     let log = wants_number(Log::running());
     assert!(!log.ask(&go("s1", "7")).unwrap().unawaited);
     assert!(log.ask(&signal("other", "s1")).unwrap().unawaited);
@@ -407,7 +411,7 @@ fn a_signal_that_no_wait_looks_for_is_taken_and_said() {
 }
 
 #[test]
-fn a_schema_that_makes_no_sense_is_refused() {
+fn refuses_an_invalid_schema() {
     let log = Log::running();
     let schemas = [(crate::SignalName::new("go").unwrap(), serde_json::json!({ "type": 7 }))].into();
     let wanted = crate::event::WaitStarted { schemas, ..log.wanted("w", &["go"]) };

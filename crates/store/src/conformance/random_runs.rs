@@ -1,5 +1,5 @@
-//! Lives of runs, made by dice: every command goes through `decide`, and every append is what an engine would make of
-//! it. Owners do steps and hand them out, workers and nodes come and go, rules heal, people pause, jump and reset.
+//! Random runs: every command goes through `decide`, and every append is what an engine would make of it.
+//! Owners do steps and hand them out, workers and nodes come and go, rules heal, operators pause, jump and reset.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use super::make::{self, any_task, at, run};
 use crate::api::{Append, Expect, NodeRecord, NodeState, TaskChange, TaskFilter};
 use crate::splitmix::SplitMix;
 
-/// A run whose log grows by what the dice say.
-pub(super) struct Life<'a> {
+/// A run whose log grows by random commands.
+pub(super) struct RandomRun<'a> {
     pub(super) run: RunId,
     pub(super) fixture: &'a Fixture,
     history: Vec<Recorded>,
@@ -49,20 +49,24 @@ fn node(number: u64) -> NodeId {
     NodeId::new(format!("n-{number}")).unwrap()
 }
 
-/// As an engine tells of itself.
+/// Returns a node record as an engine writes it.
 pub(super) fn record(number: u64) -> NodeRecord {
     let id = node(number);
-    let (workflows, state) = (vec!["checkout@1".to_owned()], NodeState::Up);
+    let workflows = vec!["checkout@1".to_owned()];
+    let state = NodeState::Up;
     NodeRecord { name: id.to_string(), id, started_at: make::T, workflows, slots: 4, state }
 }
 
-/// Somebody goes back to a step.
+/// Returns the command that jumps to a step.
 pub(super) fn jump_to(id: &str, to: &str) -> Command {
-    let (to, input, drop_mail, compensate) = (path(to), None, false, false);
+    let to = path(to);
+    let input = None;
+    let drop_mail = false;
+    let compensate = false;
     Command::Jump(JumpRequested { note: note(id), to, input, drop_mail, compensate })
 }
 
-/// Somebody takes back what has not settled.
+/// Returns the command that resets a run.
 pub(super) fn reset(id: &str) -> Command {
     Command::Reset(note(id))
 }
@@ -71,7 +75,7 @@ fn note(id: &str) -> Note {
     Note { id: id.to_owned(), by: Some("ada".into()), reason: "because".into() }
 }
 
-/// A completion with another output.
+/// Returns a completion with another output.
 pub(super) fn local(done: Owned, output: Payload) -> Owned {
     match done {
         Owned::StepCompleted(completed) => Owned::StepCompleted(StepCompleted { output, ..completed }),
@@ -83,11 +87,16 @@ fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
 }
 
-impl<'a> Life<'a> {
-    /// A run that is queued.
+impl<'a> RandomRun<'a> {
+    /// Creates a queued run.
     pub(super) async fn begin(fixture: &'a Fixture, name: &str, seed: u64) -> Self {
-        let (history, head, fences, dice) = (Vec::new(), Hash::ZERO, BTreeMap::new(), SplitMix::new(seed));
-        let (run, now, state) = (run(name), at(0), None);
+        let history = Vec::new();
+        let head = Hash::ZERO;
+        let fences = BTreeMap::new();
+        let dice = SplitMix::new(seed);
+        let run = run(name);
+        let now = at(0);
+        let state = None;
         let mut life = Self { run, fixture, history, state, head, now, fences, dice };
         let queued = RunQueued {
             workflow: WorkflowName::new("checkout").unwrap(),
@@ -107,7 +116,7 @@ impl<'a> Life<'a> {
         self.state.as_ref().unwrap()
     }
 
-    /// Decides and appends; whether it was allowed.
+    /// Decides and appends. Returns whether the command was accepted.
     pub(super) async fn act(&mut self, command: &Command) -> bool {
         self.now = self.now + Duration::from_millis(10);
         self.fixture.clock.set(self.now);
@@ -137,7 +146,7 @@ impl<'a> Life<'a> {
         self.fixture.append(Append { run: self.run.clone(), after, bodies: sealed.bodies, row, tasks }).await;
     }
 
-    /// Whatever the dice say.
+    /// Makes a random change.
     pub(super) async fn step(&mut self) {
         let n = self.dice.below(4);
         if !self.state().summary.status.is_active() && self.dice.one_in(3) {
@@ -166,7 +175,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// A claim; whoever has the run is believed lost.
+    /// Returns a claim that believes the present owner to be lost.
     fn claiming(&self, by: u64, proven: bool) -> Command {
         let evidence = "its lock was dropped".to_owned();
         let lost = self.state().summary.owner.clone();
@@ -174,12 +183,12 @@ impl<'a> Life<'a> {
         Command::Claim(Claim { lost, ..Claim::by(node(by)) })
     }
 
-    /// The process of whoever has the run is gone, and this node takes it.
+    /// Takes over the run from an owner whose process died.
     pub(super) async fn takes_over(&mut self, by: u64) {
         assert!(self.act(&self.claiming(by, true)).await, "the claim was refused");
     }
 
-    /// What the owner does, or somebody who was the owner.
+    /// Makes a random action of the owner or of a former owner.
     async fn own(&mut self) {
         let row = &self.state().summary;
         let current = Fence { epoch: row.epoch, branch: row.branch };
@@ -207,14 +216,18 @@ impl<'a> Life<'a> {
     fn doing(&mut self) -> Owned {
         let n = self.dice.below(4);
         let step = path(&format!("s{n}"));
-        let (ord, attempt) = (self.ord(&step), self.attempts(&step));
-        let (began, wait) = (Millis(self.now.0 - 5), path(&format!("w{n}")));
+        let ord = self.ord(&step);
+        let attempt = self.attempts(&step);
+        let began = Millis(self.now.0 - 5);
+        let wait = path(&format!("w{n}"));
         match self.dice.below(26) {
             0..=4 => Owned::StepStarted(StepStarted { path: step, ord, attempt, input: None, remote: None }),
             5..=8 => {
-                let (undo, group) = (n > 1, self.dice.one_in(8));
+                let undo = n > 1;
+                let group = self.dice.one_in(8);
                 let output = json("\"done\\u0000\"");
-                let (input, fence) = (None, None);
+                let input = None;
+                let fence = None;
                 Owned::StepCompleted(StepCompleted {
                     path: step,
                     ord,
@@ -230,7 +243,8 @@ impl<'a> Life<'a> {
             9..=12 => self.failing(step, ord, attempt),
             13..=16 => Owned::StepStarted(self.remote(n)),
             17 => {
-                let (signals, ord) = (vec![SignalName::new("go").unwrap()], self.ord(&wait));
+                let signals = vec![SignalName::new("go").unwrap()];
+                let ord = self.ord(&wait);
                 let wanted = WaitStarted {
                     path: wait,
                     ord,
@@ -255,7 +269,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What ends a run, or is near its end.
+    /// Returns an action that ends a run, or is near its end.
     fn ending(&mut self, path: Path) -> Owned {
         match self.dice.below(7) {
             0 => Owned::Complete(json("0")),
@@ -279,14 +293,18 @@ impl<'a> Life<'a> {
     }
 
     fn failing(&mut self, path: Path, ord: u32, attempt: u32) -> Owned {
-        let (began, failure, left) = (Millis(self.now.0 - 7), self.failure(), 0);
+        let began = Millis(self.now.0 - 7);
+        let failure = self.failure();
+        let left = 0;
         let timeout = match failure.code.as_deref() {
             Some("timeout") => Some("timeout"),
             Some("heartbeat-timeout") => Some("heartbeat-timeout"),
             _ => None,
         };
         let retry_at = (!self.dice.one_in(3)).then(|| self.now + Duration::from_millis(50));
-        let (input, group, fence) = (None, false, None);
+        let input = None;
+        let group = false;
+        let fence = None;
         let failed = StepFailed { path, ord, attempt, began, failure, left, input, group, fence };
         Owned::StepFailed { failed, retry_at, timeout }
     }
@@ -299,7 +317,10 @@ impl<'a> Life<'a> {
         };
         let (task, delivery) = next_task(self.state(), &path, attempt);
         let retry = Policy::from(&Retry::fixed(Duration::from_millis(50)).max_attempts(3));
-        let (queue, priority, payload, silence_ms) = (queue("gpu"), 0, Some(json("{\"x\":1}")), 60_000);
+        let queue = queue("gpu");
+        let priority = 0;
+        let payload = Some(json("{\"x\":1}"));
+        let silence_ms = 60_000;
         let undo = n > 1;
         let remote = Remote { task, queue, priority, payload, retry, silence_ms, delivery, undo };
         StepStarted { ord: self.ord(&path), path, attempt, input: None, remote: Some(Box::new(remote)) }
@@ -311,19 +332,20 @@ impl<'a> Life<'a> {
         tasks.into_iter().filter(|task| task.step.is_some()).collect()
     }
 
-    /// A task in this state, as the dice say.
+    /// Returns a random task in this state.
     async fn pick(&mut self, state: TaskState) -> Option<Task> {
         let mut tasks = self.tasks(state).await;
         let n = self.dice.below(tasks.len().max(1) as u64);
         (!tasks.is_empty()).then(|| tasks.swap_remove(usize::try_from(n).unwrap()))
     }
 
-    /// Somebody claims a task, or says that it is alive, or is lost.
+    /// Claims a random task, sends a heartbeat, or loses its worker.
     async fn work(&mut self) {
         let what = self.dice.below(4);
         let state = if what < 2 { TaskState::Ready } else { TaskState::Claimed };
         let Some(task) = self.pick(state).await else { return };
-        let (version, fence) = (task.version, task.fence);
+        let version = task.version;
+        let fence = task.fence;
         let next = match what {
             0 | 1 => task.claimed("w-1", self.now),
             2 => task.beaten(fence, self.now).unwrap(),
@@ -332,10 +354,11 @@ impl<'a> Life<'a> {
         self.fixture.replace(next, version).await;
     }
 
-    /// A worker brings what it did: first into the log, then its task is over.
+    /// Reports a worker's result: first to the log, then to the task.
     async fn bring(&mut self) {
         let Some(task) = self.pick(TaskState::Claimed).await else { return };
-        let (step, fence) = (task.step.clone().unwrap(), task.fence);
+        let step = task.step.clone().unwrap();
+        let fence = task.fence;
         let result = if self.dice.one_in(2) { Ok(json("1")) } else { Err(self.failure()) };
         let ended = StepEnded {
             path: step.path,
@@ -356,13 +379,14 @@ impl<'a> Life<'a> {
         self.fixture.store.beat(&record(n % 3)).await.unwrap();
     }
 
-    /// A step that a node does says how far it is.
+    /// Records heartbeat details of a step that a node executes.
     pub(super) async fn keep_details(&mut self, n: u64) {
         let id = TaskId::new(format!("h-{}-s{n}", self.run)).unwrap();
         let found = self.fixture.find(id.as_str()).await;
         let (task, expect) = match found {
             Some(task) => {
-                let (version, fence) = (task.version, task.fence);
+                let version = task.version;
+                let fence = task.fence;
                 (task.beaten(fence, self.now).unwrap(), Expect::Version(version))
             }
             None => {
@@ -408,12 +432,13 @@ impl<'a> Life<'a> {
                 (Code::A1, Remedy::Branch { cutoff })
             }
         };
-        self.mend(rule, remedy).await;
+        self.apply_remedy(rule, remedy).await;
     }
 
-    async fn mend(&mut self, rule: Code, remedy: Remedy) -> bool {
+    async fn apply_remedy(&mut self, rule: Code, remedy: Remedy) -> bool {
         let healer = Healer { node: Some(node(9)), reason: Reason::StaleDetection };
-        let (at, evidence) = (self.end(), "x".to_owned());
+        let at = self.end();
+        let evidence = "x".to_owned();
         self.act(&Command::Heal(Heal { rule, evidence, remedy, at, healer })).await
     }
 
@@ -421,9 +446,10 @@ impl<'a> Life<'a> {
         note(&format!("o{}", self.history.len()))
     }
 
-    /// Somebody wants a run that rests or is over to go on.
+    /// Continues a run that rests or has ended.
     async fn bring_back(&mut self) {
-        let (note, n) = (self.note(), self.dice.below(4));
+        let note = self.note();
+        let n = self.dice.below(4);
         match self.dice.below(3) {
             0 => drop(self.act(&Command::Retry(note)).await),
             1 => drop(self.act(&Command::Resume(note)).await),
@@ -453,8 +479,11 @@ impl<'a> Life<'a> {
     }
 
     async fn jump(&mut self, n: u64) {
-        let (note, to) = (self.note(), path(&format!("{}{n}", if self.dice.one_in(2) { "s" } else { "r" })));
-        let (drop_mail, compensate, input) = (self.dice.one_in(2), self.dice.one_in(2), None);
+        let note = self.note();
+        let to = path(&format!("{}{n}", if self.dice.one_in(2) { "s" } else { "r" }));
+        let drop_mail = self.dice.one_in(2);
+        let compensate = self.dice.one_in(2);
+        let input = None;
         self.act(&Command::Jump(JumpRequested { note, to, input, drop_mail, compensate })).await;
     }
 
@@ -470,7 +499,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// The owner does all of these in one append.
+    /// Appends these actions of the owner in one append.
     pub(super) async fn owned(&mut self, doings: Vec<Owned>) {
         let row = &self.state().summary;
         let fence = Fence { epoch: row.epoch, branch: row.branch };
@@ -480,33 +509,44 @@ impl<'a> Life<'a> {
 
     pub(super) fn started(&self, step: &str) -> Owned {
         let path = path(step);
-        let (ord, attempt) = (self.ord(&path), self.attempts(&path));
+        let ord = self.ord(&path);
+        let attempt = self.attempts(&path);
         Owned::StepStarted(StepStarted { path, ord, attempt, input: None, remote: None })
     }
 
     pub(super) fn completed(&self, step: &str) -> Owned {
         let path = path(step);
-        let (ord, attempt, began, output) = (self.ord(&path), self.attempts(&path), self.now, json("0"));
-        let (input, undo, group, fence) = (None, false, false, None);
+        let ord = self.ord(&path);
+        let attempt = self.attempts(&path);
+        let began = self.now;
+        let output = json("0");
+        let input = None;
+        let undo = false;
+        let group = false;
+        let fence = None;
         Owned::StepCompleted(StepCompleted { path, ord, attempt, began, output, input, undo, group, fence })
     }
 
-    /// Whoever has this task brings this.
+    /// Reports this result under the present claim of the task.
     pub(super) async fn brings(&mut self, task: &str, result: Result<Payload, Failure>) {
         let task = self.fixture.find(task).await.unwrap();
-        let (step, fence, version) = (task.step.clone().unwrap(), task.fence, task.version);
-        let (path, attempt, result, id) = (step.path, step.attempt, result, task.id.clone());
+        let step = task.step.clone().unwrap();
+        let fence = task.fence;
+        let version = task.version;
+        let path = step.path;
+        let attempt = step.attempt;
+        let id = task.id.clone();
         let ended = StepEnded { path, attempt, task: id, fence, result: result.clone() };
         assert!(self.act(&Command::StepEnded(ended)).await, "the result was refused");
         self.fixture.replace(task.settled(result, self.now), version).await;
     }
 
-    /// Rule H1 gives up the attempt that this task is for.
+    /// Gives up the attempt of this task, by rule H1.
     pub(super) async fn given_up(&mut self, task: &TaskId) {
         let task = self.fixture.find(task.as_str()).await.unwrap();
         let step = task.step.clone().unwrap();
         let remedy = Remedy::GiveUp { path: step.path, attempt: step.attempt, task: Box::new(task) };
-        assert!(self.mend(Code::H1, remedy).await, "the remedy was refused");
+        assert!(self.apply_remedy(Code::H1, remedy).await, "the remedy was refused");
     }
 
     pub(super) fn now(&self) -> Millis {
@@ -517,7 +557,7 @@ impl<'a> Life<'a> {
         Seq(self.history.len() as u64)
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(super) async fn wait(&mut self, span: Duration) {
         self.now = self.fixture.clock.now().max(self.now) + span;
         self.fixture.clock.set(self.now);

@@ -1,4 +1,4 @@
-//! Going back: jumps and retries open a branch; what lies after the cutoff stays in the log.
+//! Going back to an earlier step: jumps and retries open a branch. Events after the cutoff stay in the log.
 
 use super::ending::{self, OnCancel};
 use super::prune::refuse_archived;
@@ -26,17 +26,17 @@ pub(super) fn jump(
     ending::refuse_begun(state, "replaced")?;
     let mut events = ending::drop_cancel(state, &jump.note, on_cancel)?;
     if jump.compensate && state.failure.is_some() && !state.summary.status.is_terminal() {
-        return Err(Refusal::NothingToDo { why: "the run is being undone; jump once it has ended" });
+        return Err(Refusal::NothingToDo { why: "the run is compensating; jump after it has ended" });
     }
     let cutoff = cutoff_before(state, &jump.to)?;
     refuse_undone_before(state, cutoff)?;
     if jump.compensate && !state.to_undo(cutoff).is_empty() {
-        // Nobody may claim a run that is over, so nobody would undo anything.
+        // A run that has ended cannot be claimed, so its steps would never be compensated.
         let status = state.summary.status;
         if status.is_terminal() {
             return Err(Refusal::Finished { status });
         }
-        // Nothing would claim a parked run to undo anything.
+        // A parked run is never claimed, so its steps would never be compensated.
         if status == Status::Parked {
             events.push(Event::RunResumed(ending::along(&jump.note, "resume")));
         }
@@ -48,16 +48,16 @@ pub(super) fn jump(
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 
-/// Refuses a cut that keeps a step which was undone: it would stand as done on the new branch.
+/// Refuses a cutoff that keeps a compensated step: the new branch would treat it as completed.
 pub(super) fn refuse_undone_before(state: &State, cutoff: Seq) -> Result<(), Refusal> {
     let stands = |path: &Path| state.ops.get(path).is_some_and(|op| op.last <= cutoff);
     if state.undone.iter().any(|(path, undo)| *undo == Undo::Completed && stands(path)) {
-        return Err(Refusal::NothingToDo { why: "a step before it was undone; jump to that one, or retry" });
+        return Err(Refusal::NothingToDo { why: "an earlier step was undone; jump to that step, or retry" });
     }
     Ok(())
 }
 
-/// The last position before the operation that `to` names began.
+/// Returns the last position before the operation at `to` began.
 pub(super) fn cutoff_before(state: &State, to: &Path) -> Result<Seq, Refusal> {
     match state.ops.get(to) {
         Some(op) => Ok(op.first.before()),
@@ -86,11 +86,11 @@ pub(super) fn open(state: &State, cutoff: Seq, why: Why, input: Option<Payload>)
     }
 }
 
-/// The branch that contains the cutoff event: of the active chain, the oldest that still sees it as its own.
+/// Returns the branch that contains the cutoff event: the oldest one of the active chain that owns the event.
 fn holder(state: &State, cutoff: Seq) -> BranchId {
     let mut now = state.branches.active();
     while cutoff < now.opened {
-        // As in a lineage: a parent that is not older is damage and ends the walk.
+        // As in a lineage: a parent that is not older is damage and ends the search.
         match now.parent.filter(|parent| *parent < now.id).and_then(|parent| state.branches.get(parent)) {
             Some(parent) => now = parent,
             None => break,
@@ -99,7 +99,7 @@ fn holder(state: &State, cutoff: Seq) -> BranchId {
     now.id
 }
 
-/// Positions of mail that waits after the cutoff consumed.
+/// Returns the positions of mail that waits after the cutoff consumed.
 fn consumed_after(state: &State, cutoff: Seq) -> Vec<Seq> {
     let mut consumed =
         state.consumed.iter().filter(|(at, _)| **at > cutoff).map(|(_, mail)| *mail).collect::<Vec<_>>();
@@ -119,13 +119,13 @@ pub(super) fn retry(
     }
     refuse_archived(&state.summary)?;
     if !matches!(state.summary.status, Status::Failed | Status::Parked) {
-        return Err(Refusal::NothingToDo { why: "only a failed or parked run can be tried again" });
+        return Err(Refusal::NothingToDo { why: "only a failed or parked run can be retried" });
     }
     let mut events = ending::drop_cancel(state, note, on_cancel)?;
     events.extend(ending::drop_jump(state, note));
     let failed = state.ops.iter().filter_map(|(path, op)| Some((path, failed_at(state, path, op)?)));
     let from = failed.min_by_key(|(_, cut)| *cut).map(|(path, cut)| (path.clone(), cut.before()));
-    // A step that was undone must be done again: the cut lies before the first of them.
+    // A compensated step must run again, so the cutoff lies before the first of them.
     let undone = state.undone.iter().filter(|(_, undo)| **undo == Undo::Completed);
     let undone = undone.filter_map(|(path, _)| state.ops.get(path)).map(|op| op.first.before()).min();
     let latest = from.as_ref().map_or_else(|| end_of_work(state), |(_, cutoff)| *cutoff);
@@ -136,9 +136,9 @@ pub(super) fn retry(
     Ok(Decision::new(now, events, TaskMove::Ready).dropping(state.handed_out.clone()))
 }
 
-/// Where a step must be cut off to be tried again, if its failure is what ended the run: a leaf
-/// with all its attempts, a group only with its own failure. A failure after which the code went
-/// on, in the same arm or one around it, was handled.
+/// Returns the cutoff for retrying a step if its failure ended the run: a leaf step is cut with all its attempts, a
+/// group step only with its own failure. If the code continued after the failure, in the same arm or an outer one,
+/// the failure was handled.
 fn failed_at(state: &State, path: &Path, op: &Op) -> Option<Seq> {
     let OpKind::Step(StepOp { progress: StepProgress::Failed(_), group, .. }) = &op.kind else { return None };
     let within = |inner: &str, outer: &str| {
@@ -151,7 +151,7 @@ fn failed_at(state: &State, path: &Path, op: &Op) -> Option<Seq> {
     (!went_on).then_some(if *group { op.last } else { op.first })
 }
 
-/// The last event of any operation: what a run that failed by itself had reached.
+/// Returns the last event of any operation, for a run that failed outside of its steps.
 fn end_of_work(state: &State) -> Seq {
     state.ops.values().map(|op| op.last).max().unwrap_or(state.branches.active().opened)
 }

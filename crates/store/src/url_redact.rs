@@ -1,17 +1,17 @@
-//! URLs for people, and the secrets that are not for them.
+//! Redaction of store URLs.
 
 use percent_encoding::percent_decode_str;
 
-/// Options of a URL that nobody may see.
+/// Options of a URL that are secret.
 const SECRET: &[&str] = &["password", "secret_access_key", "session_token"];
 
-/// A user without a password that is as long as this is taken for a token.
+/// Minimum length of a user without a password that counts as a token.
 const TOKEN_BYTES_MIN: usize = 20;
 
-/// What stands where a secret was.
+/// The text that replaces a secret.
 const HIDDEN: &str = "***";
 
-/// A URL in its parts.
+/// The parts of a URL.
 struct Parts<'a> {
     scheme: &'a str,
     user: Option<&'a str>,
@@ -31,8 +31,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A store's URL as it may be shown: without its secrets. A user that comes without a password may be a token, and is not
-/// shown either.
+/// Returns a store's URL without its secrets, for people. A user without a password may be a token, and is hidden,
+/// too.
 pub fn shown_url(url: &str) -> String {
     let Some(Parts { scheme, user, password, place, query }) = Parts::of(url) else { return url.to_owned() };
     let user = match (user, password) {
@@ -50,8 +50,8 @@ pub fn shown_url(url: &str) -> String {
     }
 }
 
-/// The secrets of a store's URL, as they are written and as they are meant. What the URL shows elsewhere, like a password that
-/// is the name of the database, hides nothing and is none.
+/// Returns the secrets of a store's URL, both as written and decoded. A password that is also visible elsewhere in
+/// the URL, such as in the name of the database, is not secret.
 pub fn url_secrets(url: &str) -> Vec<String> {
     let Some(Parts { user, password, query, .. }) = Parts::of(url) else { return Vec::new() };
     let token = user.filter(|user| password.is_none() && user.len() >= TOKEN_BYTES_MIN);
@@ -68,7 +68,7 @@ pub fn url_secrets(url: &str) -> Vec<String> {
     secrets
 }
 
-/// Text without its `%XX`.
+/// Decodes `%XX`.
 fn unescaped(text: &str) -> String {
     percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), Into::into)
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secrets_of_a_url_are_those_that_are_not_shown() {
+    fn url_secrets_are_the_hidden_parts() {
         for (url, secrets) in [
             ("postgres://ada:open%2Fsesame@h/d", &["open%2Fsesame", "open/sesame"][..]),
             ("postgres://ada:sesame@h/d?password=open", &["sesame", "open"]),

@@ -18,16 +18,16 @@ use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
-/// A store at whose calls the process may die.
+/// A store whose calls may kill the process.
 #[derive(Debug)]
-pub struct DyingStore(Arc<dyn Store>);
+pub struct CrashPointStore(Arc<dyn Store>);
 
-/// The same store, its calls being crash points if this process has one.
+/// Wraps the store if this process has a crash point.
 pub fn wrapped(store: Arc<dyn Store>) -> Arc<dyn Store> {
-    if point::is_set() { Arc::new(DyingStore(store)) } else { store }
+    if point::is_set() { Arc::new(CrashPointStore(store)) } else { store }
 }
 
-impl DyingStore {
+impl CrashPointStore {
     async fn call<T>(
         &self,
         op: Op,
@@ -37,7 +37,7 @@ impl DyingStore {
         self.call_that(op, what, work, |_| true).await
     }
 
-    /// A call that may have done nothing.
+    /// Makes a call that may have no effect.
     async fn call_that<T>(
         &self,
         op: Op,
@@ -73,7 +73,7 @@ fn is_done<T>(written: &Written<T>) -> bool {
 }
 
 #[async_trait]
-impl Store for DyingStore {
+impl Store for CrashPointStore {
     async fn append(&self, append: Append) -> Result<Seq, StoreError> {
         let what = names(&append.bodies);
         self.call(Op::Append, &what, self.0.append(append)).await
@@ -166,7 +166,7 @@ impl Store for DyingStore {
 }
 
 #[async_trait]
-impl ForeignStates for DyingStore {
+impl ForeignStates for CrashPointStore {
     async fn states(&self, after: Option<&str>, limit: u32) -> Result<Page<ForeignState>, StoreError> {
         let Some(foreign) = self.0.foreign() else { return Ok(Page::default()) };
         self.call(Op::ForeignStates, &[], foreign.states(after, limit)).await

@@ -1,4 +1,4 @@
-//! A store that may be looked at and not be changed: every write is refused, with the reason.
+//! A read-only store: every write is refused, with the reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::feed::Feed;
 use crate::foreign::{ForeignState, ForeignStates};
 use crate::pace::Pace;
 
-/// Why a store is closed.
+/// The reason why a store is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
     /// Stable code with a page in `docs/codes`.
     pub code: &'static str,
     /// What is wrong.
     pub what: String,
-    /// What to do about it.
+    /// What to do.
     pub hint: String,
 }
 
@@ -35,14 +35,14 @@ impl From<Closed> for StoreError {
     }
 }
 
-/// A store whose reads go on and whose writes are refused.
+/// A store that allows reads and refuses writes.
 pub struct ClosedStore {
     inner: Arc<dyn Store>,
     closed: Closed,
 }
 
 impl ClosedStore {
-    /// `inner`, closed for this reason.
+    /// Closes `inner` for this reason.
     pub fn new(inner: Arc<dyn Store>, closed: Closed) -> Self {
         Self { inner, closed }
     }

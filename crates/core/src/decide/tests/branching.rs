@@ -53,14 +53,14 @@ fn a_repeated_jump_or_retry_is_answered_with_no_events() {
 }
 
 #[test]
-fn a_finished_run_can_be_sent_back() {
+fn a_finished_run_can_jump_back() {
     let log = jump(Log::running().completed("a").finishes(), jump_to("j1", "a"));
     assert_eq!((log.status(), log.state().outcome.clone()), (Status::Queued, None));
     assert_eq!(log.state().summary.finished_at, None);
 }
 
 #[test]
-fn a_branch_hangs_on_the_branch_that_contains_its_cutoff() {
+fn the_parent_of_a_branch_contains_its_cutoff() {
     let log = jump(Log::running().completed("a").completed("b"), jump_to("j1", "b"));
     let log = log.claimed("n-1").completed("b").completed("c");
     let parents = |log: &Log| log.state().branches.iter().map(|b| b.parent.map(|p| p.0)).collect::<Vec<_>>();
@@ -83,11 +83,11 @@ fn mail_consumed_in_an_abandoned_suffix_is_delivered_again() {
 }
 
 #[test]
-fn drop_mail_drops_it() {
+fn drop_mail_drops_consumed_mail() {
     let log = Log::running().completed("a").signalled("go", "s1").waits("w", &["go"]).signalled("go", "s2");
     let log = jump(log, JumpRequested { drop_mail: true, ..jump_to("j1", "a") });
     let unread: Vec<_> = log.state().unread.keys().copied().collect();
-    assert_eq!(unread, [Seq(8)], "what nobody consumed is not dropped");
+    assert_eq!(unread, [Seq(8)], "unread mail is not dropped");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_jump_may_bring_other_input() {
     assert_eq!(log.state().queued.input, json("[7]"));
     assert_eq!(log.state().other_input_until, log.end());
     let same = Command::Start { queued: order("{}"), claim: None };
-    assert_eq!(log.ask(&same), Ok(Decision::default()), "the run is still the one that was started");
+    assert_eq!(log.ask(&same), Ok(Decision::default()), "it is still the same run");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_finished_run_does_not_silently_skip_compensation() {
 }
 
 #[test]
-fn what_completed_after_the_cut_is_to_be_undone_even_if_begun_before_it() {
+fn steps_completed_after_the_cutoff_are_compensated() {
     let log = Log::running().started("a/slow", 1).completed("b/x");
     let done = crate::event::StepCompleted { undo: true, ..log.completion("a/slow") };
     let log = log.owned(vec![Owned::StepCompleted(done)]);
@@ -143,7 +143,7 @@ fn retry_tries_the_failed_step_again() {
 }
 
 #[test]
-fn retry_cuts_before_what_was_undone() {
+fn retry_cuts_before_compensated_steps() {
     let log = Log::running().completed("a").completed_with_undo("b").completed("c").failed("d", None);
     let log = log.undone("b").owned(vec![Owned::Fail(failure("d"))]).act(Command::Retry(note("t1")));
     assert_eq!(completed(&log), ["a"]);
@@ -178,15 +178,18 @@ fn retry_of_two_arms_that_failed_tries_both_again() {
 }
 
 #[test]
-fn retry_of_code_that_failed_by_itself_keeps_its_steps() {
+fn retry_of_a_failure_outside_steps_keeps_the_steps() {
     let log = Log::running().completed("a").owned(vec![Owned::Fail(failure("bug"))]);
     assert_eq!(completed(&log.act(Command::Retry(note("t1")))), ["a"]);
 }
 
 fn recover_at(mut log: Log, parent: u32, cutoff: Seq) -> Log {
     let why = Why::Recovery { rule: "A1".into(), evidence: "no open question".into() };
-    let (branch, parent) = (log.state().branches.next_id(), Some(BranchId(parent)));
-    let (input, dropped_mail, carried) = (None, vec![], None);
+    let branch = log.state().branches.next_id();
+    let parent = Some(BranchId(parent));
+    let input = None;
+    let dropped_mail = vec![];
+    let carried = None;
     let opened = BranchOpened { branch, parent, cutoff, why, input, dropped_mail, carried };
     log.write(None, vec![Stamped { at: log.now, event: Event::BranchOpened(opened) }]);
     log
@@ -197,7 +200,8 @@ fn keys_renewed_by_jump_kept_by_recovery() {
     let step = path("charge");
     let log = Log::running().completed("a").completed("b");
     let first = idempotency_key(log.state(), &step);
-    let (recovered, cut) = (recover_at(log.clone(), 1, Seq(4)), log.end());
+    let recovered = recover_at(log.clone(), 1, Seq(4));
+    let cut = log.end();
     assert_eq!(idempotency_key(recovered.state(), &step), first);
     let jumped = jump(log, jump_to("j1", "b"));
     let second = idempotency_key(jumped.state(), &step);
@@ -205,12 +209,16 @@ fn keys_renewed_by_jump_kept_by_recovery() {
     let child = child_id(jumped.state(), &path("pick"));
     let recovered = recover_at(jumped, 1, Seq(4));
     assert!(cut > Seq(4));
-    assert_eq!(idempotency_key(recovered.state(), &step), second, "the first key may have been refunded");
+    assert_eq!(
+        idempotency_key(recovered.state(), &step),
+        second,
+        "a compensation may have used the first key"
+    );
     assert_eq!(child_id(recovered.state(), &path("pick")), child);
 }
 
 #[test]
-fn cancel_is_kept_by_recovery_and_dropped_by_a_jump_that_says_so() {
+fn cancel_survives_recovery_and_drop_cancel_drops_it() {
     let log = Log::running().completed("a").act(Command::Cancel(note("c1")));
     assert!(recover_at(log.clone(), 1, Seq(4)).state().summary.cancel.is_some());
     let jump = Command::DropCancel(Box::new(Command::Jump(jump_to("j1", "a"))));
@@ -231,37 +239,37 @@ fn failure(message: &str) -> crate::Failure {
 }
 
 #[test]
-fn a_jump_does_not_pass_over_what_was_undone() {
+fn a_jump_does_not_skip_compensated_steps() {
     let log = Log::running().completed_with_undo("a").completed("b").undone("a");
     let refusal = log.ask(&Command::Jump(jump_to("j1", "b"))).unwrap_err();
-    assert!(refusal.to_string().contains("a step before it was undone"), "{refusal}");
-    assert!(log.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "it is done again");
+    assert!(refusal.to_string().contains("an earlier step was undone"), "{refusal}");
+    assert!(log.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "the step runs again");
     let begun = Log::running().completed_with_undo("a").completed("b");
     let begun = begun.owned(vec![Owned::UndoStarted { path: path("a"), failure: None }]);
-    assert!(begun.ask(&Command::Jump(jump_to("j1", "b"))).is_ok(), "nobody knows yet");
+    assert!(begun.ask(&Command::Jump(jump_to("j1", "b"))).is_ok(), "the outcome is not known yet");
 }
 
 #[test]
-fn a_run_that_is_being_undone_is_undone_first() {
+fn a_compensating_run_finishes_compensating_first() {
     let log = Log::running().completed_with_undo("a").completed_with_undo("b");
     let wish = JumpRequested { compensate: true, ..jump_to("j1", "a") };
     let undo = |failure| vec![Owned::UndoStarted { path: path("b"), failure }];
     let undoing = log.clone().owned(undo(Some(failure("x"))));
     let refusal = undoing.ask(&Command::Jump(wish.clone())).unwrap_err();
-    assert!(refusal.to_string().contains("the run is being undone"), "{refusal}");
-    assert!(undoing.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "as it stands it may");
+    assert!(refusal.to_string().contains("the run is compensating"), "{refusal}");
+    assert!(undoing.ask(&Command::Jump(jump_to("j1", "a"))).is_ok(), "without compensation it may jump");
     let undoing = log.owned(undo(None));
-    assert_eq!(undoing.ask(&Command::Jump(wish)), Err(refusal), "nor if it does not say why");
+    assert_eq!(undoing.ask(&Command::Jump(wish)), Err(refusal), "also without a recorded failure");
 }
 
 #[test]
-fn a_jump_that_has_nothing_to_undo_is_carried_out_at_once() {
+fn a_jump_without_compensations_happens_at_once() {
     let log = Log::running().completed("a");
     let wish = JumpRequested { compensate: true, ..jump_to("j1", "a") };
     let log = jump(log, wish);
     assert_eq!((log.status(), log.state().jump.clone()), (Status::Queued, None));
     let Event::JumpRequested(asked) = &log.records[4].event else { panic!("no jump") };
-    assert!(!asked.compensate, "nobody has to undo anything first");
+    assert!(!asked.compensate, "nothing has to be compensated first");
 }
 
 #[test]
@@ -274,7 +282,7 @@ fn only_mail_consumed_after_the_cut_is_dropped() {
 }
 
 #[test]
-fn what_was_handled_is_told_by_the_arm_in_which_the_code_went_on() {
+fn a_failure_is_handled_if_its_arm_or_an_outer_one_continued() {
     let retried = |log: Log| log.owned(vec![Owned::Fail(failure("z"))]).act(Command::Retry(note("t1")));
     let keeps = |log: Log, step: &str| retried(log.failed("z", None)).state().ops.contains_key(&path(step));
     assert!(keeps(Log::running().failed("g/b", None).completed("g/c"), "g/b"), "in its own arm");
@@ -282,11 +290,11 @@ fn what_was_handled_is_told_by_the_arm_in_which_the_code_went_on() {
     let beside = Log::running().failed("g/b", None).failed("h/b", None).completed("h/c");
     assert!(!retried(beside).state().ops.contains_key(&path("g/b")), "not in the one beside it");
     let alike = Log::running().failed("gh/b", None).completed("g/c");
-    assert!(!retried(alike).state().ops.contains_key(&path("gh/b")), "a name that begins alike is another");
+    assert!(!retried(alike).state().ops.contains_key(&path("gh/b")), "a common prefix is not the same arm");
 }
 
 #[test]
-fn a_group_that_fails_with_its_leaf_did_not_handle_it() {
+fn a_group_that_fails_with_its_leaf_did_not_handle_the_failure() {
     let log = Log::running().completed("g/a").failed("g/b", None);
     let failed = StepFailed { group: true, ..log.failure("g") };
     let log = log.owned(vec![Owned::StepFailed { failed, retry_at: None, timeout: None }]);

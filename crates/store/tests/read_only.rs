@@ -1,4 +1,4 @@
-//! A closed store is read as before, and nothing of it changes.
+//! A closed store can be read and not changed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use goldseam_core::lock::{Ask, Lock};
 use goldseam_core::{LockName, Millis, NodeId, Seq};
-use goldseam_store::closed::{Closed, ClosedStore};
 use goldseam_store::conformance::make::{append_with_row, claim_at, run, summary, task};
+use goldseam_store::read_only::{Closed, ClosedStore};
 use goldseam_store::{
     Append, Expect, LockFilter, MemoryStore, NodeRecord, NodeState, Pace, Row, RunFilter, Store, StoreError,
 };
@@ -19,7 +19,9 @@ fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 }
 
 fn node() -> NodeRecord {
-    let (id, name, state) = (NodeId::new("n").unwrap(), "n".to_owned(), NodeState::Up);
+    let id = NodeId::new("n").unwrap();
+    let name = "n".to_owned();
+    let state = NodeState::Up;
     NodeRecord { id, name, started_at: Millis(0), workflows: Vec::new(), slots: 1, state }
 }
 

@@ -1,4 +1,4 @@
-//! Commands that need no ownership: start, claim, and everything that is mail.
+//! Commands that need no ownership: start, claim, hand back, and all mail.
 
 use super::prune::refuse_archived;
 use super::{Decision, Refusal, TaskMove, TooLong, View};
@@ -8,10 +8,11 @@ use crate::event::{Cause, Event, Release, RunClaimed, RunQueued, RunRecovered};
 use crate::form;
 use crate::id::{NodeId, RunId, SignalName};
 use crate::limits::Limits;
+use crate::path::Path;
 use crate::payload::Payload;
 use crate::planted::{self, Bug};
 use crate::recovery::{Code, Policy, Reason, next_attempt};
-use crate::summary::{Status, Summary, child_command};
+use crate::summary::{OpenInput, Status, Summary, child_command};
 use crate::time::Millis;
 use crate::version::UNDECIDED;
 
@@ -33,20 +34,27 @@ pub(super) fn start(
     };
     let other = |what| Err(Refusal::OtherInput { run: summary.run.clone(), what });
     if summary.workflow != queued.workflow {
-        return other("another workflow");
+        return other("a different workflow");
     }
     if summary.input_hash != queued.input.hash() && !planted::is(Bug::OtherInput) {
-        return other("other input");
+        return other("different input");
     }
     Ok(Decision::default())
 }
 
 fn claimed(node: &NodeId, cause: Cause, attempt: u32) -> RunClaimed {
-    let (alone, version, plan, recovery) = (false, None, Vec::new(), None);
-    RunClaimed { node: node.clone(), cause, attempt, alone, version, plan, recovery }
+    RunClaimed {
+        node: node.clone(),
+        cause,
+        attempt,
+        alone: false,
+        version: None,
+        plan: Vec::new(),
+        recovery: None,
+    }
 }
 
-/// The claimant's policy, if the log does not say it already. The default policy needs no word.
+/// Returns the claimant's policy if the log does not have it yet. The default policy is not recorded.
 fn news(said: Option<Policy>, own: Option<Policy>) -> Option<Policy> {
     own.filter(|own| *own != said.unwrap_or_default())
 }
@@ -88,7 +96,8 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
         _ if summary.started => Cause::Wake,
         _ => Cause::Start,
     };
-    let (alone, recovery) = (claim.alone, news(summary.recovery, claim.recovery));
+    let alone = claim.alone;
+    let recovery = news(summary.recovery, claim.recovery);
     let version = claim.version.filter(|_| summary.version == UNDECIDED);
     let plan = if summary.started { Vec::new() } else { claim.plan.clone() };
     let claimed = RunClaimed { alone, version, plan, recovery, ..claimed(&claim.node, cause, attempt) };
@@ -99,10 +108,10 @@ pub(super) fn claim(view: View<'_>, claim: &Claim, now: Millis) -> Result<Decisi
     Ok(Decision::new(now, events, TaskMove::Keep))
 }
 
-/// How long a run is left alone by nodes that cannot read its log.
+/// How long nodes that cannot read a run's log leave it alone.
 const HANDED_BACK: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The node gives up its claim without a word about the run itself: it knows only what the cached row says.
+/// Gives up the node's claim and changes nothing else of the run: the node knows only its cached row.
 pub(super) fn hand_back(view: View<'_>, node: &NodeId, now: Millis) -> Result<Decision, Refusal> {
     let summary = view.summary()?;
     if summary.owner.as_ref() != Some(node) {
@@ -163,7 +172,7 @@ pub(super) fn mail(
     Ok(Decision { unawaited, ..Decision::new(now, vec![event], task) })
 }
 
-/// A signal that every open wait for its name would leave unread is refused where it can still be corrected.
+/// Refuses a signal that every open wait for its name would leave unread, while the sender can still correct it.
 fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Result<(), Refusal> {
     let mut refused = None;
     for wanted in summary.waits.iter().filter_map(|wait| wait.wants(name)) {
@@ -176,13 +185,28 @@ fn check_signal(summary: &Summary, name: &SignalName, payload: &Payload) -> Resu
     refused.map_or(Ok(()), Err)
 }
 
-/// The end of a child that the log started. The cached row knows the children of open waits only.
+/// Returns the mail for the end of a child that this run started. The cached row knows the children of open waits
+/// only.
 fn child_mail(view: View<'_>, child: &RunId, result: &Result<Payload, Failure>) -> Result<Event, Refusal> {
     let awaited = view.summary()?.waits.iter().any(|wait| wait.children.contains(child));
     match awaited || view.state()?.children.contains_key(child) {
         true => Ok(child_event(child, result)),
         false => Err(Refusal::NothingToDo { why: "the run did not start this child" }),
     }
+}
+
+/// Returns an open question, or one that a recovery cut off, as asked at `since`, if given.
+fn find_question<'a>(
+    summary: &'a Summary,
+    question: &Path,
+    since: Option<Millis>,
+) -> Result<&'a OpenInput, Refusal> {
+    let is_meant = |at: Millis| since.is_none_or(|since| since == at);
+    let mut answerable = summary.inputs.iter().chain(&summary.cut_off);
+    answerable.find(|input| input.path == *question && is_meant(input.since)).ok_or_else(|| {
+        let open = summary.inputs.iter().map(|input| input.path.clone()).collect();
+        Refusal::NoSuchQuestion { question: question.clone(), open }
+    })
 }
 
 fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Event, Refusal> {
@@ -208,22 +232,19 @@ fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Even
         }
         Command::Answer { question, since, id, answer, by } => {
             alive()?;
-            let mut answerable = summary.inputs.iter().chain(&summary.cut_off);
-            let is_meant = |at: Millis| since.is_none_or(|since| since == at);
-            let Some(asked) = answerable.find(|input| input.path == *question && is_meant(input.since))
-            else {
-                let open = summary.inputs.iter().map(|input| input.path.clone()).collect();
-                return Err(Refusal::NoSuchQuestion { question: question.clone(), open });
-            };
+            let asked = find_question(summary, question, *since)?;
             asked.form.check(answer).map_err(|invalid| Refusal::InvalidAnswer { reason: invalid.0 })?;
             fits()?;
-            let (question, id, answer, by) = (question.clone(), id.clone(), answer.clone(), by.clone());
+            let question = question.clone();
+            let id = id.clone();
+            let answer = answer.clone();
+            let by = by.clone();
             Ok(Event::InputAnswered { question, id, answer, by })
         }
         Command::Pause(note) => {
             alive()?;
             if summary.paused {
-                return Err(Refusal::NothingToDo { why: "the run is paused already" });
+                return Err(Refusal::NothingToDo { why: "the run is already paused" });
             }
             Ok(Event::RunPaused(note.clone()))
         }
@@ -257,7 +278,7 @@ fn mail_event(view: View<'_>, command: &Command, limits: &Limits) -> Result<Even
     }
 }
 
-/// What a parent's log says about the end of a child.
+/// Returns the event for the parent's log about the end of a child.
 pub(super) fn child_event(child: &RunId, result: &Result<Payload, Failure>) -> Event {
     let run = child.clone();
     match result {

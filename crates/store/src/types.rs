@@ -1,0 +1,423 @@
+//! The records of a store, and the conditions of its lists and writes.
+
+use goldseam_core::lock::Lock;
+use goldseam_core::task::{Task, TaskState};
+use goldseam_core::{LockName, Millis, NodeId, RunId, Seq, Status, Summary, TagKey, TaskId, WorkflowName};
+
+/// An event as a store sees it: a position and opaque text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Position in the log.
+    pub seq: Seq,
+    /// Text of the event.
+    pub body: String,
+}
+
+/// An atomic write to the log of one run.
+///
+/// The write names the position where the log must end (*compare-and-append*). If the log ends elsewhere, the store
+/// writes nothing and returns [`StoreError::Conflict`](crate::StoreError::Conflict). Events, cached row and task changes belong together: the row
+/// and the task changes become visible with the events or later, never before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Append {
+    /// The run.
+    pub run: RunId,
+    /// Position where the log must end.
+    pub after: Seq,
+    /// Texts for the positions `after + 1`, `after + 2`, … At least one.
+    pub bodies: Vec<String>,
+    /// The cached row after this append; none leaves the row unchanged (late).
+    pub row: Option<Box<Summary>>,
+    /// Changes of tasks, visible with the append or later, never before.
+    pub tasks: Vec<TaskChange>,
+}
+
+/// A change of a task together with an append. Rules repair a lost change, so a change never fails the append.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskChange {
+    /// Creates a task, unless a task with the same id exists, a live one with the same key, or, if the task is
+    /// claimed, another claimed one in the same lane. An advance task becomes the run's own, if the run has a row.
+    Create(Box<Task>),
+    /// Makes the task ready at `run_at`, without an owner. Ignored if the task has ended or does not exist.
+    Rest {
+        /// The task.
+        task: TaskId,
+        /// When it is due.
+        run_at: Millis,
+    },
+    /// Makes the run's own task due at `at` if it is ready and due later; pokes the claimant if it is claimed.
+    Wake {
+        /// When it is due.
+        at: Millis,
+    },
+    /// Cancels the task. Ignored if it has ended or does not exist.
+    Cancel {
+        /// The task.
+        task: TaskId,
+    },
+    /// Deletes the task.
+    Remove {
+        /// The task.
+        task: TaskId,
+    },
+}
+
+/// The cached row and what only the store knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The state of the run, up to `summary.as_of`.
+    pub summary: Summary,
+    /// The run's own advance task.
+    pub task: Option<TaskId>,
+    /// Strictly increases with every write of the row.
+    pub updated_at: Millis,
+}
+
+impl Row {
+    /// Returns the version that compare-and-set compares: `updated_at` as a number.
+    pub fn version(&self) -> u64 {
+        u64::try_from(self.updated_at.0).unwrap_or_default()
+    }
+}
+
+/// The end of a log and its cached row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// Position of the last event.
+    pub end: Seq,
+    /// The cached row; none if it is lost or unreadable.
+    pub row: Option<Row>,
+    /// Why the cached row is unreadable; none if it is readable or absent.
+    pub unreadable: Option<String>,
+}
+
+/// The kind of an unreadable record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    /// The cached row of a run.
+    Row,
+    /// A task.
+    Task,
+    /// A named lock; keys and other settings of a server are locks, too.
+    Lock,
+    /// A node.
+    Node,
+    /// An index entry for an idempotency key or a lane, in stores that keep them separately.
+    Index,
+}
+
+impl RecordKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Row, Self::Task, Self::Lock, Self::Node, Self::Index];
+
+    /// Returns the word in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Row => "row",
+            Self::Task => "task",
+            Self::Lock => "lock",
+            Self::Node => "node",
+            Self::Index => "index",
+        }
+    }
+}
+
+/// Placeholder for a text that is unreadable.
+const UNREADABLE: &str = "(unreadable)";
+
+/// A record that this build cannot read: damaged, or written by a later release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The kind of record.
+    pub kind: RecordKind,
+    /// Name of the run, task, lock or node, or else the place of the record if the name is unreadable.
+    pub key: String,
+    /// Why it cannot be read.
+    pub reason: String,
+    /// Whether it is a run's own advance task, as far as its kind can be read.
+    pub advance: bool,
+}
+
+impl Unreadable {
+    /// Describes an unreadable record.
+    pub fn new(kind: RecordKind, key: impl Into<String>, reason: impl std::fmt::Display) -> Self {
+        Self { kind, key: key.into(), reason: reason.to_string(), advance: false }
+    }
+
+    /// Returns the placeholder for an unreadable lock in lists: it may be held, so it is shown as held and never
+    /// expired. No compare-and-set matches its version.
+    pub fn lock(name: LockName) -> Lock {
+        Lock {
+            name,
+            holder: Some(UNREADABLE.to_owned()),
+            fence: 0,
+            expires_at: Millis::NEVER,
+            acquired_at: Millis(0),
+            node: None,
+            version: u64::MAX,
+            audit: Vec::new(),
+        }
+    }
+
+    /// Returns whether this lock is the placeholder for an unreadable one.
+    pub fn is_lock(lock: &Lock) -> bool {
+        lock.version == u64::MAX && lock.holder.as_deref() == Some(UNREADABLE)
+    }
+
+    /// Returns the placeholder for an unreadable node in lists: it may be working, so it is shown as up. Its last
+    /// beat and its pulse are real.
+    pub fn node(id: NodeId, beat_at: Millis, pulse: Pulse) -> NodeSeen {
+        let record = NodeRecord {
+            id,
+            name: UNREADABLE.to_owned(),
+            started_at: Millis(0),
+            workflows: Vec::new(),
+            slots: 0,
+            state: NodeState::Up,
+        };
+        NodeSeen { record, beats: 0, beat_at, pulse }
+    }
+
+    /// Returns the run of an unreadable row.
+    pub fn run(&self) -> Option<RunId> {
+        RunId::new(self.key.as_str()).ok().filter(|_| self.kind == RecordKind::Row)
+    }
+}
+
+/// The condition of a compare-and-set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// The record does not exist.
+    Absent,
+    /// The record has this version (for a row: this `updated_at`).
+    Version(u64),
+}
+
+/// The outcome of a compare-and-set. A lost race is an outcome, not an error.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Written<T> {
+    /// The record was written.
+    Done,
+    /// The record as it is instead; none if it does not exist.
+    Lost(Option<T>),
+}
+
+/// A request to claim tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The claimant: a node's id, or a holder's name.
+    pub owner: String,
+    /// Pools to claim from ([`Task::pool`]).
+    pub pools: Vec<String>,
+    /// Only tasks of this kind, if given.
+    pub kind: Option<String>,
+    /// Most tasks to claim.
+    pub limit: u32,
+    /// The present time, by the store's clock.
+    pub now: Millis,
+}
+
+/// The result of a claim.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClaimedTasks {
+    /// The claimed tasks; higher priority first, then earlier `run_at`.
+    pub tasks: Vec<Task>,
+    /// When the next ready task of these pools is due, ignoring tasks behind a busy lane; in the past if the limit
+    /// left some.
+    pub next_due: Option<Millis>,
+}
+
+/// Which tasks to list, in order of id.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TaskFilter {
+    /// Only the task with this id.
+    pub id: Option<TaskId>,
+    /// Only tasks of this run.
+    pub run: Option<RunId>,
+    /// Only live tasks with this idempotency key.
+    pub key: Option<String>,
+    /// Only tasks in this state.
+    pub state: Option<TaskState>,
+    /// Only tasks of this owner.
+    pub owner: Option<String>,
+    /// Only tasks of this queue.
+    pub queue: Option<String>,
+    /// Only advance tasks (`true`) or only other tasks (`false`).
+    pub advance: Option<bool>,
+    /// Only poked tasks; listing does not clear the poke.
+    pub poked: bool,
+    /// Only tasks that need attention: ready, claimed or dead.
+    pub open: bool,
+    /// Only claimed tasks with a `silence_max` that has passed at this time.
+    pub silent_at: Option<Millis>,
+    /// Only claimed tasks without a `silence_max` and without a sign of life after this time.
+    pub quiet_since: Option<Millis>,
+    /// Only claimed tasks whose owner's name has this prefix.
+    pub owner_prefix: Option<String>,
+    /// Only claimed tasks of none of these owners.
+    pub owner_none_of: Option<Vec<String>>,
+    /// Only tasks after this id.
+    pub after: Option<TaskId>,
+    /// Most tasks to list.
+    pub limit: u32,
+}
+
+/// Which locks to list, in order of name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LockFilter {
+    /// Only the lock with this name.
+    pub name: Option<LockName>,
+    /// Only held locks that have expired at this time.
+    pub stale_at: Option<Millis>,
+    /// Only locks held through a node that is none of these.
+    pub node_none_of: Option<Vec<String>>,
+    /// Only locks after this name.
+    pub after: Option<LockName>,
+    /// Most locks to list.
+    pub limit: u32,
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunFilter {
+    /// Only runs in one of these statuses; empty: any.
+    pub statuses: Vec<Status>,
+    /// Only runs of this workflow.
+    pub workflow: Option<WorkflowName>,
+    /// Only runs with this tag.
+    pub tag: Option<(TagKey, String)>,
+    /// Only runs queued at or after this time.
+    pub since: Option<Millis>,
+    /// Only runs that failed or were parked for this cause.
+    pub cause: Option<String>,
+    /// Only runs owned by this node.
+    pub owner: Option<NodeId>,
+    /// Only children of this run.
+    pub parent: Option<RunId>,
+    /// The order of the list.
+    pub order: RunOrder,
+    /// Only runs after this cursor of an earlier page.
+    pub after: Option<String>,
+    /// Most runs to list.
+    pub limit: u32,
+}
+
+/// The order of a list of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RunOrder {
+    /// Latest queued first.
+    #[default]
+    Newest,
+    /// Earliest queued first.
+    Oldest,
+    /// Latest recovered first; only recovered runs. A run that is recovered again between two pages moves to the
+    /// front.
+    Recovered,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// The listed records.
+    pub items: Vec<T>,
+    /// Cursor of the next page; none after the last page.
+    pub next: Option<String>,
+    /// Unreadable records within this page. They are not among the items.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl<T> Default for Page<T> {
+    /// Returns the only page of an empty list.
+    fn default() -> Self {
+        Self { items: Vec::new(), next: None, unreadable: Vec::new() }
+    }
+}
+
+/// One incarnation of an engine process, as the node describes itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// Id of the node; random per start.
+    pub id: NodeId,
+    /// For people: host and process id.
+    pub name: String,
+    /// When it joined.
+    pub started_at: Millis,
+    /// Its workflows, as `name@version`.
+    pub workflows: Vec<String>,
+    /// Most runs that it executes at once.
+    pub slots: u32,
+    /// The present state.
+    pub state: NodeState,
+}
+
+/// The state of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// It is working.
+    Up,
+    /// It claims no more tasks and hands over its runs.
+    Leaving,
+    /// It has left in an orderly way.
+    Left,
+    /// It ended without handing over; other nodes may take over its runs.
+    Gone,
+}
+
+/// A node as other nodes see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSeen {
+    /// Its latest record.
+    pub record: NodeRecord,
+    /// Number of beats.
+    pub beats: u64,
+    /// Time of the last beat, by the store's clock.
+    pub beat_at: Millis,
+    /// What the system knows about its process.
+    pub pulse: Pulse,
+}
+
+impl NodeSeen {
+    /// Returns whether the node has certainly ended: it said so, or the system did.
+    pub fn is_gone(&self) -> bool {
+        self.record.state == NodeState::Gone || self.pulse == Pulse::Dropped
+    }
+}
+
+/// What the system knows about a node's process, without any timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulse {
+    /// The process holds its liveness lock.
+    Held,
+    /// The lock is free, and only the end of the process or of the node frees it.
+    Dropped,
+    /// The lock is free, but a lost connection frees it, too: a suspicion.
+    Suspect,
+    /// The store has no such lock; only beats show liveness.
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(state: NodeState, pulse: Pulse) -> NodeSeen {
+        let record = NodeRecord {
+            id: NodeId::new("n-1").unwrap(),
+            name: String::new(),
+            started_at: Millis(0),
+            workflows: Vec::new(),
+            slots: 1,
+            state,
+        };
+        NodeSeen { record, beats: 1, beat_at: Millis(0), pulse }
+    }
+
+    #[test]
+    fn a_node_is_gone_by_its_record_or_its_pulse_not_by_suspicion() {
+        assert!(seen(NodeState::Gone, Pulse::Held).is_gone());
+        assert!(seen(NodeState::Up, Pulse::Dropped).is_gone());
+        for pulse in [Pulse::Held, Pulse::Suspect, Pulse::Unknown] {
+            assert!(!seen(NodeState::Up, pulse).is_gone(), "{pulse:?}");
+        }
+    }
+}
